@@ -1,0 +1,1 @@
+"""`wcache`: the admin's terminal tool."""

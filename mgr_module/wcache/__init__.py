@@ -1,0 +1,1 @@
+"""wcache: which write-cache mode suits each OSD, measured. A ceph-mgr module."""

@@ -1,0 +1,1 @@
+"""The pure part: standard library only, no I/O, no clock, no Ceph."""

@@ -1,0 +1,1 @@
+"""The host side of wcache: reads and toggles write caches under a lease."""

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Print the path of a Python environment holding qa/requirements-check.txt,
+# building it first when it is not cached.  Keyed by recipe and interpreter.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python3}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/wcache
+command -v "$python" >/dev/null 2>&1 || {
+    apt-get install -y --no-install-recommends python3 python3-venv >&2
+}
+version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.prefix)')
+key=$( (cat "$here/requirements-check.txt"; echo "$version") | sha256sum | cut -c1-12)
+venv=$cache/venv-$key
+if [ ! -e "$venv/.complete" ]; then
+    mkdir -p "$cache"
+    rm -rf "$venv"
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || {
+        apt-get update >&2
+        apt-get install -y --no-install-recommends python3-venv >&2
+    }
+    echo "building the check environment in $venv" >&2
+    "$python" -m venv "$venv" >&2
+    "$venv/bin/pip" install --quiet --disable-pip-version-check \
+        -r "$here/requirements-check.txt" >&2
+    touch "$venv/.complete"
+fi
+echo "$venv"
