@@ -1,0 +1,294 @@
+"""The things wcache talks about: drives, roles, cache modes, load points, findings.
+
+All of it is frozen data.  The words are those of Linux, T10/T13/NVMe and Ceph:
+`write back` means that the volatile cache is enabled, `write through` that it is
+disabled.  *Device cache* (what a drive says of itself) and *kernel view* (what
+Linux believes) are two fields everywhere and never one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Optional, Tuple
+
+
+class CacheMode(str, Enum):
+    """The two modes an experiment compares, in Linux's words."""
+
+    WRITE_BACK = "write back"
+    WRITE_THROUGH = "write through"
+
+    @property
+    def other(self) -> CacheMode:
+        """The opposite mode."""
+        return (
+            CacheMode.WRITE_THROUGH if self is CacheMode.WRITE_BACK else CacheMode.WRITE_BACK
+        )
+
+
+class DeviceCache(str, Enum):
+    """What a drive reports of its own volatile cache."""
+
+    WRITE_BACK = "write back"
+    WRITE_THROUGH = "write through"
+    NONE = "none"  # the drive says that it has no volatile cache at all
+    UNKNOWN = "unknown"  # not asked, not answered, or answered without sense
+
+    @property
+    def mode(self) -> Optional[CacheMode]:
+        """The cache mode this is, or None where there is none to speak of."""
+        if self is DeviceCache.WRITE_BACK:
+            return CacheMode.WRITE_BACK
+        if self is DeviceCache.WRITE_THROUGH:
+            return CacheMode.WRITE_THROUGH
+        return None
+
+
+class KernelView(str, Enum):
+    """What Linux believes of a block device (`queue/write_cache`)."""
+
+    WRITE_BACK = "write back"  # the kernel sends flushes
+    WRITE_THROUGH = "write through"  # the kernel drops flushes
+    UNKNOWN = "unknown"
+
+
+class Role(str, Enum):
+    """What a drive is to an OSD."""
+
+    BLOCK = "block"
+    DB = "db"
+    WAL = "wal"
+
+
+class Transport(str, Enum):
+    """How the host reaches the drive: drive protocol x host driver, in classes."""
+
+    SCSI = "scsi"  # SCSI disk behind virtio-scsi and the like
+    SAS = "sas"  # SCSI disk behind a SAS host adapter
+    SATA = "sata"  # ATA drive under libata
+    SATA_HBA = "sata-behind-hba"  # ATA drive behind a SAS adapter's translation
+    NVME = "nvme"
+    LOOP = "loop"  # no cache of its own; throwaway clusters only
+    VIRTIO = "virtio-blk"
+    RAID = "raid"  # a volume that a RAID controller makes
+    SIMULATED = "simulated"
+    UNKNOWN = "unknown"
+
+
+class LoadPoint(str, Enum):
+    """The loads an experiment can measure; each has its own truth."""
+
+    OSD_TRAFFIC = "osd_traffic"  # the OSD's own clients; nothing is written by us
+    OSD_BENCH_DEPTH1 = "osd_bench_depth1"  # one 4 KiB write, acknowledged when committed
+    OSD_BENCH_BATCH = "osd_bench_batch"  # a full queue of 4 KiB writes: throughput
+    OSD_BENCH_4M = "osd_bench_4m"  # 4 MiB writes: throughput
+    FDATASYNC_TIMER = "fdatasync_timer"  # bare fdatasync() on a role's device
+
+
+class Verdict(str, Enum):
+    """What an experiment or a pool of experiments says."""
+
+    WRITE_THROUGH = "write through"
+    WRITE_BACK = "write back"
+    NO_DIFFERENCE = "no material difference"
+    INSUFFICIENT = "insufficient data"
+    CONFLICTING = "conflicting"
+
+    @property
+    def mode(self) -> Optional[CacheMode]:
+        """The cache mode the verdict prefers, if it prefers one."""
+        if self is Verdict.WRITE_THROUGH:
+            return CacheMode.WRITE_THROUGH
+        if self is Verdict.WRITE_BACK:
+            return CacheMode.WRITE_BACK
+        return None
+
+
+class Severity(str, Enum):
+    """How a finding shows: error and warning become health checks."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class FindingCode(str, Enum):
+    """Everything `status` can find wrong; the advice stands in `findings.py`."""
+
+    UNSAFE = "WCACHE_UNSAFE"
+    UNSAFE_THROWAWAY = "WCACHE_UNSAFE_THROWAWAY"
+    DRIFT = "WCACHE_DRIFT"
+    MIXED_MODES = "WCACHE_MIXED_MODES"
+    TOGGLE_INEFFECTIVE = "WCACHE_TOGGLE_INEFFECTIVE"
+    SAVED_DIFFERS = "WCACHE_SAVED_DIFFERS"
+    RAID_POLICY = "WCACHE_RAID_POLICY"
+    UNKNOWN_LAYER = "WCACHE_UNKNOWN_LAYER"
+    SHARED_DRIVE = "WCACHE_SHARED_DRIVE"
+    NO_VOLATILE_CACHE = "WCACHE_NO_VOLATILE_CACHE"
+    FLUSH_TOO_FAST = "WCACHE_FLUSH_TOO_FAST"
+    FOREIGN_RULE = "WCACHE_FOREIGN_RULE"
+    CARRYOVER = "WCACHE_CARRYOVER"
+    AGENT_CONFLICT = "WCACHE_AGENT_CONFLICT"
+    AGENT_SILENT = "WCACHE_AGENT_SILENT"
+    LEASE_EXPIRED = "WCACHE_LEASE_EXPIRED"
+    RESTORE_FAILED = "WCACHE_RESTORE_FAILED"
+    NO_ANALYSIS = "WCACHE_NO_ANALYSIS"
+    MCLOCK_STALE = "WCACHE_MCLOCK_STALE"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong that was seen while looking.
+
+    `subject` names the drive, host or OSD; `detail` says what was seen, in one line.
+    """
+
+    code: FindingCode
+    severity: Severity
+    subject: str
+    detail: str
+
+
+class LayerKind(str, Enum):
+    """A block device on the path from an OSD to its drive."""
+
+    DISK = "disk"
+    PARTITION = "partition"
+    LVM = "lvm"
+    CRYPT = "crypt"
+    MULTIPATH = "multipath"
+    DM = "dm"  # a device-mapper target without a class of its own here
+    MD = "md"
+    BCACHE = "bcache"
+    LOOP = "loop"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block device on the path, with what the kernel believes of it.
+
+    A layer that says `write through` above a drive whose cache is on drops the OSD's
+    flushes, whatever the disk's own queue says (device mapper copies the flag when a
+    table is loaded: drivers/md/dm-table.c, dm_table_set_restrictions()).
+    """
+
+    name: str
+    kind: LayerKind
+    kernel_view: KernelView
+    fua: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class OsdUse:
+    """One role of one OSD on a drive; `layers` run from the OSD down to the disk."""
+
+    osd_id: int
+    role: Role
+    layers: Tuple[Layer, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriveModel:
+    """Vendor, model and firmware: drives that agree in all three are pooled."""
+
+    vendor: str
+    model: str
+    firmware: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.vendor, self.model, self.firmware) if part)
+
+
+@dataclass(frozen=True)
+class CachePage:
+    """The caching parameters a drive keeps beside the current one; None is unknown."""
+
+    changeable: Optional[bool] = None
+    default: Optional[CacheMode] = None
+    saved: Optional[CacheMode] = None
+
+
+@dataclass(frozen=True)
+class PlpHint:
+    """A hint of power-loss protection and where it was read; never a proof by itself."""
+
+    protected: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class FlushCounters:
+    """Kernel flush counters of one disk (`/sys/block/*/stat`, fields 16 and 17).
+
+    `at_ns` is the probe's monotonic clock when they were read.
+    """
+
+    at_ns: int
+    writes: int
+    flushes: int
+    flush_ms: int
+
+
+@dataclass(frozen=True)
+class DriveState:
+    """One reading of a drive and of every layer above it, both sides of the cache."""
+
+    device_cache: DeviceCache
+    kernel_view: KernelView
+    pinned: Optional[bool] = None
+    page: CachePage = CachePage()
+    layers: Tuple[Layer, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriveReport:
+    """What a probe knows of one drive.
+
+    `drive_id` is the WWN, else the serial, else the kernel name (loop only).
+    `domain_id` is the id of the cache domain: everything that shares the switch.
+    `toggle_refusal` is empty where an experiment may toggle the drive, else says why not.
+    """
+
+    drive_id: str
+    domain_id: str
+    dev_name: str
+    drive_model: DriveModel
+    transport: Transport
+    state: DriveState
+    serial: str = ""
+    wwn: str = ""
+    host_driver: str = ""
+    rotational: Optional[bool] = None
+    size_bytes: int = 0
+    uses: Tuple[OsdUse, ...] = ()
+    foreign_uses: Tuple[str, ...] = ()
+    plp_hints: Tuple[PlpHint, ...] = ()
+    toggle_refusal: str = ""
+    findings: Tuple[Finding, ...] = ()
+
+    @property
+    def mode(self) -> Optional[CacheMode]:
+        """The mode the switch of this drive is in; None where that is unknown.
+
+        A loop device has no cache of its own: its switch is the kernel view.
+        """
+        if self.transport is Transport.LOOP:
+            view = self.state.kernel_view
+            return None if view is KernelView.UNKNOWN else CacheMode(view.value)
+        return self.state.device_cache.mode
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """Everything a probe found on its host."""
+
+    hostname: str
+    probe_id: str
+    instance_id: str
+    probe_version: str
+    drives: Tuple[DriveReport, ...] = field(default=(), metadata={"max_items": 1024})
+    findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 1024})
+    lease_id: str = ""
+    simulated: bool = False

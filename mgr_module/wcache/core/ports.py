@@ -1,0 +1,106 @@
+"""The doors between the pure core and the world: one Protocol each.
+
+Every port has a real adapter and a simulated one; the simulated ones run the whole
+product, in tests and behind `wcache-probe --sim`.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Protocol, Sequence, Tuple
+
+from .model import CacheMode, DriveReport, DriveState, FlushCounters, HostReport, LoadPoint, Role
+from .protocol import PollReply, Post, SamplesOutcome
+
+
+class DriveHost(Protocol):
+    """Probe side: the drives of one host and their switches.
+
+    Every method may raise `WcacheError`; none changes anything but what it is named for.
+    """
+
+    def look(self) -> Tuple[DriveReport, ...]:
+        """Every drive that an OSD of this host uses, freshly read."""
+
+    def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
+        """The drives of one cache domain, freshly read; NotFoundError if there are none."""
+
+    def state(self, drive: DriveReport) -> DriveState:
+        """Both sides of the cache and every layer, read from the devices now."""
+
+    def counters(self, drive: DriveReport) -> FlushCounters:
+        """The kernel's write and flush counters of the drive."""
+
+    def pin(self, drive: DriveReport) -> None:
+        """Hold the kernel view at write back, whatever the drive does (`safety.py`)."""
+
+    def unpin(self, drive: DriveReport, prior: DriveState) -> None:
+        """Drop a pin that was not there before, where that cannot lower the kernel view."""
+
+    def flush(self, drive: DriveReport) -> None:
+        """Write the volatile cache to the medium, by an explicit command to the drive."""
+
+    def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
+        """Switch the device cache, current value only; returns when the drive accepted it."""
+
+    def save_cache(self, drive: DriveReport, mode: Optional[CacheMode]) -> None:
+        """Make `mode` what the drive has after power-on; None takes our rule away again."""
+
+    def time_flushes(
+        self, drive: DriveReport, osd_id: int, role: Role, count: int,
+        seconds_max: float, latency_limit_ms: float,
+    ) -> SamplesOutcome:
+        """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
+
+    def measure(
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int
+    ) -> SamplesOutcome:
+        """Simulated hosts: what the OSD would have measured; RefusedError on real ones."""
+
+
+class Journal(Protocol):
+    """Probe side: what was there before we touched anything; survives a crash.
+
+    Every method returns after the change is on stable storage.
+    """
+
+    def read(self) -> Dict[str, str]:
+        """All entries, key to JSON text; raises StorageError where one is damaged."""
+
+    def write(self, key: str, text: str) -> None:
+        """Add or replace an entry, atomically and fsynced."""
+
+    def remove(self, key: str) -> None:
+        """Remove an entry; one that is not there is fine."""
+
+
+class MgrLink(Protocol):
+    """Probe side: the way to the module; raises NotReadyError when no mgr answers."""
+
+    def poll(self, hello_json: str) -> PollReply:
+        """Ask for work."""
+
+    def post(self, post: Post) -> PollReply:
+        """Report an outcome; idempotent, since librados resends after a mgr restart."""
+
+
+class Store(Protocol):
+    """Module side: small texts that survive a mgr restart."""
+
+    def get(self, key: str) -> Optional[str]:
+        """The value, or None."""
+
+    def put(self, key: str, text: str) -> None:
+        """Store it and prove it by reading back; raises StorageError (set_store is silent)."""
+
+    def delete(self, key: str) -> None:
+        """Remove the key if it is there."""
+
+    def keys(self, prefix: str) -> Sequence[str]:
+        """All keys that start with `prefix`, sorted."""
+
+
+class Reports(Protocol):
+    """Module side: the last report of each host."""
+
+    def report(self, hostname: str) -> Optional[HostReport]:
+        """The last report, or None."""

@@ -1,0 +1,240 @@
+"""What mgr and probe say to each other: tasks down, posts up, both data and versioned.
+
+The probe calls `wcache agent poll` and `wcache agent post`; both answer with a
+`PollReply`, so a post can be answered with the next task at once.  A message of
+another version or with an unknown field is refused by `codec.decode`, whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Optional, Tuple, Union
+
+from .model import CacheMode, DriveState, FlushCounters, HostReport, LoadPoint, Role
+
+PROTOCOL_VERSION = 1
+# A post carries at most this much: a full report of a host with 60 drives is 60 KB.
+POST_BYTES_MAX = 1_000_000
+REPLY_BYTES_MAX = 64_000
+SAMPLES_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to hold a cache domain in a mode of our choosing, for a time.
+
+    The probe restores the prior state when `ttl_s` pass without a reply that names
+    this lease, and at once when a reply names no lease or another one.
+    """
+
+    lease_id: str
+    domain_id: str
+    ttl_s: float
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """Look at every drive and post a HostReport."""
+
+    KIND: ClassVar[str] = "report"
+
+
+@dataclass(frozen=True)
+class SetModeRequest:
+    """Under a lease: journal the prior state, pin, toggle to `mode`, read back."""
+
+    KIND: ClassVar[str] = "set_mode"
+    domain_id: str
+    mode: CacheMode
+    throwaway: bool = False
+
+
+@dataclass(frozen=True)
+class CountersRequest:
+    """Read state and kernel flush counters of the domain's drives."""
+
+    KIND: ClassVar[str] = "counters"
+    domain_id: str
+
+
+@dataclass(frozen=True)
+class TimerRequest:
+    """Time `count` bare fdatasync() calls on the device of a role."""
+
+    KIND: ClassVar[str] = "timer"
+    domain_id: str
+    osd_id: int
+    role: Role
+    count: int = field(metadata={"min": 1, "max": SAMPLES_MAX})
+    seconds_max: float
+    latency_limit_ms: float
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """Simulated hosts only: what `osd bench` or the OSD's counters would have said."""
+
+    KIND: ClassVar[str] = "measure"
+    domain_id: str
+    osd_id: int
+    load_point: LoadPoint
+    count: int = field(metadata={"min": 1, "max": SAMPLES_MAX})
+
+
+@dataclass(frozen=True)
+class ReleaseRequest:
+    """End the lease: restore what was there before it, and say what is there now."""
+
+    KIND: ClassVar[str] = "release"
+    domain_id: str
+
+
+@dataclass(frozen=True)
+class ApplyRequest:
+    """A decided change, outside of any lease: it stays until it is rolled back.
+
+    `expected` is the mode the plan was made from; anything else is refused.
+    """
+
+    KIND: ClassVar[str] = "apply"
+    domain_id: str
+    action_id: str
+    expected: CacheMode
+    mode: CacheMode
+    consent_turn_on: bool = False
+    consent_persist: bool = False
+    throwaway: bool = False
+
+
+@dataclass(frozen=True)
+class RollbackRequest:
+    """Restore what action `action_id` found, current and saved."""
+
+    KIND: ClassVar[str] = "rollback"
+    domain_id: str
+    action_id: str
+    throwaway: bool = False
+
+
+Request = Union[
+    ReportRequest,
+    SetModeRequest,
+    CountersRequest,
+    TimerRequest,
+    MeasureRequest,
+    ReleaseRequest,
+    ApplyRequest,
+    RollbackRequest,
+]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing for a probe to do, once: a repeated `task_id` repeats only the answer."""
+
+    task_id: str
+    request: Request
+
+
+@dataclass(frozen=True)
+class PollReply:
+    """What a probe hears at every call.
+
+    `lease` is the live lease of the host as the mgr knows it (renewed by hearing it),
+    `frozen` that nothing may be changed until an admin thaws the cluster.
+    `throwaway` says that the cluster's data is worth nothing (option `throwaway_cluster`).
+    """
+
+    version: int
+    next_poll_s: float
+    task: Optional[Task] = None
+    lease: Optional[Lease] = None
+    frozen: bool = False
+    throwaway: bool = False
+
+
+@dataclass(frozen=True)
+class ReportOutcome:
+    """Answer to ReportRequest."""
+
+    KIND: ClassVar[str] = "report"
+    report: HostReport
+
+
+@dataclass(frozen=True)
+class StateOutcome:
+    """Answer to everything that reads or changes state: the domain as it is now.
+
+    `changed` is False where the asked-for state was there already (idempotence).
+    `before` and `after` are read from the drive, not remembered.
+    """
+
+    KIND: ClassVar[str] = "state"
+    before: Tuple[DriveState, ...]
+    after: Tuple[DriveState, ...]
+    counters: Tuple[FlushCounters, ...]
+    changed: bool
+
+
+@dataclass(frozen=True)
+class SamplesOutcome:
+    """Answer to TimerRequest and MeasureRequest: latencies in ns, in order of time."""
+
+    KIND: ClassVar[str] = "samples"
+    samples_ns: Tuple[int, ...] = field(metadata={"max_items": SAMPLES_MAX})
+    seconds: float
+    bytes_written: int
+    aborted: str = ""
+
+
+@dataclass(frozen=True)
+class FailureOutcome:
+    """The task was not done; `restored` says whether the prior state is (back) in place."""
+
+    KIND: ClassVar[str] = "failure"
+    message: str
+    advice: str = ""
+    refused: bool = False
+    restored: bool = True
+
+
+Outcome = Union[ReportOutcome, StateOutcome, SamplesOutcome, FailureOutcome]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the probe did by itself (a lease that ran out, a restore at start)."""
+
+    notice_id: str
+    text: str
+    domain_id: str = ""
+    restored: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Sent with every poll: who asks, and the lease it believes it holds.
+
+    `probe_id` lives in the probe's state folder, `instance_id` is new at each start.
+    """
+
+    version: int
+    probe_id: str
+    instance_id: str
+    lease_id: str = ""
+    simulated: bool = False
+
+
+@dataclass(frozen=True)
+class Post:
+    """The body of `wcache agent post`."""
+
+    version: int
+    hostname: str
+    probe_id: str
+    instance_id: str
+    task_id: str = ""
+    outcome: Optional[Outcome] = None
+    notices: Tuple[Notice, ...] = field(default=(), metadata={"max_items": 64})
+    lease_id: str = ""
+    simulated: bool = False

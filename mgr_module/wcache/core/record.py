@@ -1,0 +1,134 @@
+"""The record of an experiment: raw samples and all that a decision needs, immutable.
+
+A record is what analysis reads, wherever it runs: in the mgr's child process, in
+`wcache analyze FILE` on a laptop.  It is written once, when its experiment ends, and
+never changed.  Version 1 is this file; a reader refuses what it does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Optional, Tuple
+
+from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, Role, Transport
+
+RECORD_FORMAT = "wcache.record"
+RECORD_VERSION = 1
+RECORD_BYTES_MAX = 8_000_000
+PAIRS_MAX = 512
+
+
+class Precondition(str, Enum):
+    """What must hold before measuring; missed ones are recorded with the result."""
+
+    CLUSTER_HEALTHY = "cluster healthy"
+    PGS_CLEAN = "PGs active+clean"
+    OSD_UP = "OSD up"
+    NO_RECOVERY = "no recovery or backfill"
+    NO_SCRUB = "no scrub on the OSD"
+    STATE_SAFE = "drive in a safe state"
+    ENOUGH_TRAFFIC = "enough client traffic"
+
+
+@dataclass(frozen=True)
+class CounterDelta:
+    """What an OSD's counter gained in a period: a sum of latencies and how many."""
+
+    name: str
+    sum_s: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Period:
+    """One stretch of measuring in one cache mode.
+
+    Depth-1 benches and timers give `samples_ns` (one latency each); batches give one
+    sample per call, in ns per write; the OSD's own traffic gives `counters` (sums and
+    counts at the edges).  `seconds` is drive time: settling and measuring together.
+    """
+
+    mode: CacheMode
+    started_at_s: float  # wall clock
+    settle_s: float
+    seconds: float
+    samples_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": 10_000})
+    counters: Tuple[CounterDelta, ...] = ()
+    bytes_written: int = 0
+    state_before: Tuple[DriveState, ...] = ()
+    state_after: Tuple[DriveState, ...] = ()
+    flush_counters: Tuple[FlushCounters, ...] = ()  # at the start, then at the end
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two adjacent periods, one in each mode; `first` was chosen by the seeded coin."""
+
+    index: int
+    first: CacheMode
+    write_back: Period
+    write_through: Period
+
+
+@dataclass(frozen=True)
+class ExperimentSetup:
+    """What was measured, where, and how; two records pool only where these agree."""
+
+    fsid: str
+    ceph_version: str
+    hostname: str
+    osd_id: int
+    device_class: str
+    role: Role
+    load_point: LoadPoint
+    domain_id: str
+    drive_id: str
+    drive_model: DriveModel
+    transport: Transport
+    samples_per_period: int
+    period_s: float
+    settle_s: float
+    seed: int
+    pairs_max: int
+    rotational: Optional[bool] = None
+    simulated: bool = False
+    throwaway: bool = False
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished (or stopped) experiment.  `ended` says why it ended."""
+
+    format: str
+    version: int
+    record_id: str
+    campaign_id: str
+    setup: ExperimentSetup
+    pairs: Tuple[Pair, ...] = field(metadata={"max_items": PAIRS_MAX})
+    started_at_s: float
+    ended_at_s: float
+    ended: str
+    interrupted_periods: int = 0
+    interrupted_seconds: float = 0.0
+    interrupted_bytes: int = 0
+    missed_preconditions: Tuple[Precondition, ...] = ()
+    forced: bool = False
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes the experiment wrote by itself, interrupted periods included."""
+        return self.interrupted_bytes + sum(
+            period.bytes_written
+            for pair in self.pairs
+            for period in (pair.write_back, pair.write_through)
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Drive time the experiment took, interrupted periods included, in seconds."""
+        return self.interrupted_seconds + sum(
+            period.seconds
+            for pair in self.pairs
+            for period in (pair.write_back, pair.write_through)
+        )
