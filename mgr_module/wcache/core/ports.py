@@ -33,17 +33,19 @@ class DriveHost(Protocol):
     def pin(self, drive: DriveReport) -> None:
         """Hold the kernel view at write back, whatever the drive does (`safety.py`)."""
 
-    def unpin(self, drive: DriveReport, prior: DriveState) -> None:
-        """Drop a pin that was not there before, where that cannot lower the kernel view."""
-
     def flush(self, drive: DriveReport) -> None:
         """Write the volatile cache to the medium, by an explicit command to the drive."""
 
     def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
         """Switch the device cache, current value only; returns when the drive accepted it."""
 
-    def save_cache(self, drive: DriveReport, mode: Optional[CacheMode]) -> None:
-        """Make `mode` what the drive has after power-on; None takes our rule away again."""
+    def save_cache(
+        self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
+    ) -> None:
+        """Make `mode` what the drive has after power-on.
+
+        With None: take our own rule away and bring the saved value back to `saved`.
+        """
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,

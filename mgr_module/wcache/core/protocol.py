@@ -46,6 +46,7 @@ class SetModeRequest:
     KIND: ClassVar[str] = "set_mode"
     domain_id: str
     mode: CacheMode
+    consent_turn_on: bool = False
     throwaway: bool = False
 
 

@@ -1,0 +1,247 @@
+"""Pin, then toggle: the order of steps for every change of a cache mode, and its way back.
+
+Sans-I/O: a program is a generator that yields one `Step` at a time and is sent what
+the step read.  The probe runs it against real drives, tests run it against a model
+and crash, reset or fail it after every step.  A step that fails is thrown into the
+program as the `WcacheError` it raised.
+
+The order, and why: journal first, so that a crash at any later step finds what was
+there; then the pin, so that the kernel flushes whatever the drive does; read back every
+layer before the device is touched; toggle the device alone; read back both sides.
+The pin stays when a lease ends: it is safe and gone at the next boot, while dropping
+it makes the next rescan decide, and a rescan whose MODE SENSE fails assumes that there
+is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
+
+from .errors import RefusedError, StorageError, WcacheError
+from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
+from .model import CacheMode, DriveReport, DriveState, Transport
+from .safety import Safety, judge, may_toggle, not_flushing, pinnable
+
+
+@dataclass(frozen=True)
+class WriteJournal:
+    """Put the entry on stable storage."""
+
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
+class RemoveJournal:
+    """Take the entry away."""
+
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
+class ReadState:
+    """Read both sides of a drive and all layers; the program is sent a DriveState."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Hold the kernel view at write back."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Flush the drive by an explicit command."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class SetCache:
+    """Switch the device cache, current value only."""
+
+    drive: DriveReport
+    mode: CacheMode
+
+
+@dataclass(frozen=True)
+class SaveCache:
+    """Make `mode` persistent; None takes our own persistence away and restores `saved`."""
+
+    drive: DriveReport
+    mode: Optional[CacheMode]
+    saved: Optional[CacheMode] = None
+
+
+Step = Union[WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache]
+Program = Generator[Step, Optional[DriveState], "Switched"]
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What a program did: states before and after, read from the drives, in their order."""
+
+    before: Tuple[DriveState, ...]
+    after: Tuple[DriveState, ...]
+    changed: bool
+
+
+def lease_set(
+    drives: Sequence[DriveReport],
+    entry: Optional[JournalEntry],
+    *,
+    lease_id: str,
+    mode: CacheMode,
+    now_s: float,
+    throwaway: bool,
+    consent_turn_on: bool,
+) -> Program:
+    """Put a cache domain into `mode` under a lease; `entry` is its journal entry, if any.
+
+    Raises RefusedError before the first touch where `may_toggle` says no, and after a
+    restore where the drive did not obey.
+    """
+    found = tuple(drives)
+    if entry is None:
+        _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
+            prior_of(found), now_s, throwaway,
+        )
+        yield WriteJournal(entry)
+    else:
+        # an experiment that began with consent goes on with it: its prior state is safe
+        _check(found, mode, throwaway=throwaway, consent_turn_on=True)
+    try:
+        return (yield from _switch(found, lambda drive: mode))
+    except WcacheError as error:
+        yield from restore(entry, found)
+        raise RefusedError(
+            f"{error.message}; the prior state is back", error.advice
+        ) from None
+
+
+def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
+    """Bring back the prior state of an entry, prove it, then drop the entry.
+
+    Drives that are not there now keep the entry alive: StorageError names them.
+    """
+    prior = {item.drive_id: item for item in entry.drives}
+    here = tuple(drive for drive in drives if drive.drive_id in prior)
+    done = yield from _switch(here, lambda drive: prior[drive.drive_id].mode)
+    for drive in here:
+        if entry.persisted:
+            yield SaveCache(drive, None, prior[drive.drive_id].state.page.saved)
+    missing = sorted(set(prior) - {drive.drive_id for drive in here})
+    if missing:
+        raise StorageError(
+            f"{', '.join(missing)} is not on this host, so its prior state is not back",
+            "reconnect the drive and run `wcache-probe restore --all`",
+        )
+    yield RemoveJournal(entry)
+    return done
+
+
+def apply(
+    drives: Sequence[DriveReport],
+    *,
+    action_id: str,
+    expected: CacheMode,
+    mode: CacheMode,
+    now_s: float,
+    throwaway: bool,
+    consent_turn_on: bool,
+    persist: bool,
+) -> Program:
+    """A decided change: like `lease_set`, but the entry stays for a rollback.
+
+    The pin stays too: after a reset the drive may come back with its cache on.
+    """
+    found = tuple(drives)
+    wrong = [drive.dev_name for drive in found if drive.mode not in (expected, mode)]
+    if wrong:
+        raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
+    _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, action_id, found[0].domain_id,
+        prior_of(found), now_s, throwaway, persisted=persist,
+    )
+    if all(drive.mode is mode for drive in found) and not persist:
+        states = tuple(drive.state for drive in found)
+        return Switched(states, states, changed=False)
+    yield WriteJournal(entry)
+    try:
+        done = yield from _switch(found, lambda drive: mode)
+        for drive in found if persist else ():
+            yield SaveCache(drive, mode)
+        return done
+    except WcacheError as error:
+        yield from restore(entry, found)
+        raise RefusedError(
+            f"{error.message}; the prior state is back", error.advice
+        ) from None
+
+
+def _check(
+    drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool
+) -> None:
+    reason = may_toggle(
+        drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on
+    )
+    if reason:
+        raise RefusedError(reason)
+
+
+def _switch(
+    drives: Tuple[DriveReport, ...], target: Callable[[DriveReport], CacheMode]
+) -> Program:
+    """Pin all, read all layers, then toggle each; raises RefusedError where one disobeys."""
+    before: List[DriveState] = []
+    for drive in drives:
+        state = yield from _read(drive)
+        before.append(state)
+        if pinnable(drive.transport) and not state.pinned:
+            yield Pin(drive)
+            state = yield from _read(drive)
+        _require_flushing(drive, state, target(drive))
+    after: List[DriveState] = []
+    changed = False
+    for drive, state in zip(drives, before):
+        mode = target(drive)
+        if replace(drive, state=state).mode is not mode:
+            yield Flush(drive)
+            yield SetCache(drive, mode)
+            yield Flush(drive)
+            changed = True
+        now = yield from _read(drive)
+        if replace(drive, state=now).mode is not mode:
+            raise RefusedError(
+                f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
+                "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
+            )
+        _require_flushing(drive, now, mode)
+        after.append(now)
+    return Switched(tuple(before), tuple(after), changed)
+
+
+def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:
+    """With the cache on, now or next, every layer must flush."""
+    if drive.transport is Transport.LOOP:
+        return  # the switch *is* the kernel view; allowed on throwaway clusters only
+    cache_may_be_on = mode is CacheMode.WRITE_BACK or drive.mode is CacheMode.WRITE_BACK
+    if judge(state) is Safety.UNSAFE or (cache_may_be_on and not_flushing(state)):
+        layers = ", ".join(not_flushing(state))
+        raise RefusedError(
+            f"{drive.dev_name}: {layers} does not flush",
+            "stop the OSD, deactivate and activate its LV, start it again",
+        )
+
+
+def _read(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
+    state = yield ReadState(drive)
+    if state is None:
+        raise StorageError(f"{drive.dev_name} could not be read")
+    return state
