@@ -1,0 +1,257 @@
+"""What an OSD's commits cost on simulated drives, at each load point.
+
+The model of a BlueStore commit (src/os/bluestore/BlueStore.cc, `_kv_sync_thread`, and
+BlueFS.cc, `_fsync`), checked against real OSDs on modelled drives:
+
+- On a rotational block drive a small write is deferred: its data goes into the kv
+  transaction.  Elsewhere, and for large writes, data goes to the block drive first,
+  over all its channels, and the block drive is flushed.
+- The kv transaction is written to the WAL drive and flushed, `flushes_per_commit`
+  times: BlueFS of 16.2 flushes data and then its own log, that of 20 once.
+- Deferred writes drain to the block drive while later commits go on, and take its
+  time; neighbours go as one write.
+
+The kernel view is pinned, as in every experiment: flushes reach the drive in both
+cache modes and find nothing to do in write through.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
+
+from .drive_schema import OsdSpec
+from .physics import SimulatedDrive
+
+SMALL_BYTES = 4096
+LARGE_BYTES = 4 * 2**20
+DEFERRED_BYTES_MAX = 64 * 1024  # bluestore_prefer_deferred_size_hdd
+KV_BYTES = 512  # one transaction's metadata in RocksDB's log
+DIFFERS_FROM = 1.1  # the ratio, or its inverse, from which a difference is material
+SAMPLES_MAX = 1_000_000  # of one call
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one period of measuring gave.
+
+    `latencies_ns` holds one latency per write of `osd_traffic`, per commit of
+    `osd_bench_depth1`, per fdatasync of `fdatasync_timer`; for `osd_bench_batch` and
+    `osd_bench_4m` one value per bench call, in ns per write.  `elapsed_ns` includes the
+    bench's clean-up.
+    """
+
+    latencies_ns: List[int]
+    elapsed_ns: int
+    bytes_written: int
+
+    @property
+    def seconds(self) -> float:
+        """Drive time spent, in seconds."""
+        return self.elapsed_ns / 1e9
+
+    @property
+    def sum_s(self) -> float:
+        """The sum of the latencies, as an OSD's counter would gain it."""
+        return sum(self.latencies_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class LoadTruth:
+    """What an ideal tool would find: write back over write through, and the verdict."""
+
+    ratio: float
+    verdict: Verdict
+
+
+class SimulatedOsd:
+    """One OSD on its drives.  Drives may be shared with other OSDs.
+
+    `drives` maps roles to drives and needs `block`; a missing `db` is on `block`, a
+    missing `wal` on `db`.
+    """
+
+    def __init__(
+        self, drives: Mapping[Role, SimulatedDrive], spec: OsdSpec, seed: int = 0
+    ) -> None:
+        self.spec = spec
+        self.drives: Dict[Role, SimulatedDrive] = dict(drives)
+        self._seed = seed
+        self._block = self.drives[Role.BLOCK]
+        self._db = self.drives.get(Role.DB, self._block)
+        self._wal = self.drives.get(Role.WAL, self._db)
+        self._distinct = list({id(drive): drive for drive in self.drives.values()}.values())
+        self._overhead_ns = spec.overhead_us * 1e3
+        self._rng = random.Random(f"wcache osd {seed}")
+
+    def drive(self, role: Role) -> SimulatedDrive:
+        """The drive that carries `role`, which may be that of a wider role."""
+        return {Role.BLOCK: self._block, Role.DB: self._db, Role.WAL: self._wal}[role]
+
+    def set_mode(self, mode: CacheMode, now_ns: int, role: Optional[Role] = None) -> None:
+        """Toggle the drive of `role`, or all drives of the OSD."""
+        for drive in self._distinct if role is None else [self.drive(role)]:
+            drive.set_cache(mode, now_ns)
+
+    def measure(
+        self,
+        load_point: LoadPoint,
+        now_ns: int,
+        count: int = 0,
+        seconds: float = 0.0,
+        mode: Optional[CacheMode] = None,
+        role: Role = Role.BLOCK,
+    ) -> Measured:
+        """One period: `count` latencies, or as many as `seconds` hold; at least one.
+
+        With `mode` every drive of the OSD is toggled first.  `role` says which drive
+        the timer is on, and only the timer asks.
+        """
+        if count <= 0 and seconds <= 0:
+            raise ValueError("a period needs a count or a length")
+        if mode is not None:
+            self.set_mode(mode, now_ns)
+        for drive in self._distinct:
+            drive.begin_period()
+        latencies: List[int] = []
+        bytes_written = 0
+        at_ns = float(now_ns)
+        end_ns = now_ns + seconds * 1e9 if seconds > 0 else math.inf
+        most = min(count, SAMPLES_MAX) if count > 0 else SAMPLES_MAX
+        timed = self.drive(role)
+        while len(latencies) < most and (at_ns < end_ns or not latencies):
+            now = int(at_ns)
+            for drive in self._distinct:
+                drive.advance(now)
+            if load_point is LoadPoint.FDATASYNC_TIMER:
+                latency = self._timer(timed)
+                at_ns += latency
+            elif load_point is LoadPoint.OSD_BENCH_DEPTH1:
+                latency = self._commit(1, SMALL_BYTES)
+                at_ns += latency + self._commit(1, 0)
+                bytes_written += SMALL_BYTES
+            elif load_point is LoadPoint.OSD_TRAFFIC:
+                group = self._rng.randrange(self.spec.client_depth) + 1
+                latency = self._commit(group, SMALL_BYTES, drains=True)
+                at_ns += latency
+                latencies.extend([int(latency)] * (min(group, most - len(latencies)) - 1))
+            else:
+                writes, size, queue = self._bench_shape(load_point)
+                total = self._bench(writes, size, queue, at_ns)
+                latency = total / writes
+                at_ns += total + self._commit(1, 0)
+                bytes_written += writes * size
+            latencies.append(int(latency))
+        return Measured(latencies, int(at_ns) - now_ns, bytes_written)
+
+    def truth(self, load_point: LoadPoint, role: Optional[Role] = None) -> LoadTruth:
+        """The ratio and the verdict with every command at its median.
+
+        `role` None toggles all drives together and times the block drive; else only
+        the drive of that role, the others staying as they are now.
+        """
+        back = self._noiseless_ns(load_point, CacheMode.WRITE_BACK, role)
+        through = self._noiseless_ns(load_point, CacheMode.WRITE_THROUGH, role)
+        ratio = back / through
+        lying = any(
+            drive.spec.cache.ignores_flushes and not drive.spec.cache.power_loss_protection
+            for drive in self._distinct
+        )
+        if ratio >= DIFFERS_FROM:
+            verdict = Verdict.WRITE_THROUGH
+        elif ratio > 1 / DIFFERS_FROM:
+            verdict = Verdict.NO_DIFFERENCE
+        else:
+            # Flushes that do nothing make write back fast, and are no reason for it.
+            verdict = Verdict.INSUFFICIENT if lying else Verdict.WRITE_BACK
+        return LoadTruth(ratio, verdict)
+
+    def _noiseless_ns(
+        self, load_point: LoadPoint, mode: CacheMode, role: Optional[Role]
+    ) -> float:
+        twins = {id(drive): drive.noiseless_twin() for drive in self._distinct}
+        drives = {key: twins[id(drive)] for key, drive in self.drives.items()}
+        osd = SimulatedOsd(drives, self.spec, self._seed)
+        osd.set_mode(mode, 0, role)
+        if load_point is LoadPoint.FDATASYNC_TIMER:
+            return osd._timer_median_ns(osd.drive(role or Role.BLOCK))
+        if load_point is LoadPoint.OSD_BENCH_DEPTH1:
+            return osd._commit(1, SMALL_BYTES)
+        if load_point is LoadPoint.OSD_TRAFFIC:
+            groups = range(1, self.spec.client_depth + 1)
+            total = sum(n * osd._commit(n, SMALL_BYTES, drains=True) for n in groups)
+            return total / sum(groups)
+        writes, size, queue = osd._bench_shape(load_point)
+        return osd._bench(writes, size, queue, 0.0) / writes
+
+    def _bench_shape(self, load_point: LoadPoint) -> Tuple[int, int, int]:
+        if load_point is LoadPoint.OSD_BENCH_BATCH:
+            return self.spec.batch_writes, SMALL_BYTES, self.spec.queue_depth_batch
+        return self.spec.large_writes, LARGE_BYTES, self.spec.large_queue
+
+    def _bench(self, writes: int, size: int, queue: int, at_ns: float) -> float:
+        """Nanoseconds of a bench whose `writes` are queued at once."""
+        total = 0.0
+        left = writes
+        while left > 0:
+            group = min(left, queue)
+            left -= group
+            total += self._commit(group, size, drains=True)
+            if left:  # each commit has noise of its own
+                for drive in self._distinct:
+                    drive.advance(int(at_ns + total))
+        return total
+
+    def _commit(self, writes: int, size: int, drains: bool = False) -> float:
+        """Nanoseconds of one kv commit that makes `writes` writes durable.
+
+        `size` 0 is a transaction without data, as a removal is.  `drains`: deferred
+        writes of the commits before are on their way to the block drive meanwhile.
+        """
+        block = self._block
+        deferred = block.spec.rotational and size <= DEFERRED_BYTES_MAX
+        kv_bytes = writes * KV_BYTES
+        total = self._overhead_ns
+        if deferred:
+            kv_bytes += writes * size
+            if drains and size:
+                total += self._drain(writes, size)
+        elif size:
+            total += block.write_cost(size, count=writes)
+            total += block.flush_cost()
+        kv_bytes = -(-kv_bytes // SMALL_BYTES) * SMALL_BYTES
+        for _ in range(self.spec.flushes_per_commit):
+            total += self._wal.write_cost(kv_bytes)
+            total += self._wal.flush_cost()
+        return total
+
+    def _drain(self, writes: int, size: int) -> float:
+        """What `writes` deferred writes, on their way to the block drive, delay a commit.
+
+        Nothing where the commit is on another drive; there they go on beside it.
+        """
+        merged = -(-writes // self.spec.deferred_coalesce)
+        each = size * self.spec.deferred_coalesce
+        cost = self._block.write_cost(each, count=merged)
+        if self._wal is not self._block:
+            self._block.flush_cost()
+            return 0.0
+        # The last merged write is shared with writes to come.
+        return cost * writes / (merged * self.spec.deferred_coalesce)
+
+    def _timer(self, drive: SimulatedDrive) -> float:
+        """Nanoseconds of one bare fdatasync(), while the OSD may have written."""
+        share = self.spec.timer_dirty_share
+        if share > 0 and (share >= 1 or self._rng.random() < share):
+            drive.write_cost(SMALL_BYTES)
+        return drive.flush_cost()
+
+    def _timer_median_ns(self, drive: SimulatedDrive) -> float:
+        share = self.spec.timer_dirty_share
+        if share > 0.5:  # the median flush finds something to write
+            drive.write_cost(SMALL_BYTES)
+        return drive.flush_cost()
