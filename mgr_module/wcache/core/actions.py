@@ -1,0 +1,171 @@
+"""Events the state machines take and actions they return; plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Tuple, Union
+
+from .model import LoadPoint, Role
+from .protocol import Outcome, Request
+from .record import CounterDelta, Period, Record
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """One measurement on an OSD: `count` samples, or `seconds` of its own traffic."""
+
+    osd_id: int
+    load_point: LoadPoint
+    role: Role
+    count: int
+    seconds: float
+    latency_limit_ms: float
+
+
+@dataclass(frozen=True)
+class LoadSamples:
+    """What a measurement gave.
+
+    `aborted` says why it must not go on (latency limit); `unusable` why this load cannot
+    be measured on this OSD (too little traffic), while others still can.
+    """
+
+    seconds: float
+    samples_ns: Tuple[int, ...] = ()
+    counters: Tuple[CounterDelta, ...] = ()
+    bytes_written: int = 0
+    aborted: str = ""
+    unusable: str = ""
+
+
+# ---- events
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Start, or go on after a restart of the mgr."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True)
+class TaskAnswered:
+    """The probe posted the outcome of a task."""
+
+    task_id: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class LoadMeasured:
+    """A measurement that was asked for has ended."""
+
+    token: str
+    samples: LoadSamples
+
+
+@dataclass(frozen=True)
+class LoadFailed:
+    """A measurement could not be made (OSD stopped, command refused, time-out)."""
+
+    token: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The analysis has looked; `failed` is its one line where it could not."""
+
+    token: str
+    stop: bool
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class LeaseLost:
+    """The probe restarted or its lease ran out: the prior state is back, by its word."""
+
+    detail: str
+
+
+@dataclass(frozen=True)
+class AgentSilent:
+    """The probe has not been heard for longer than a lease lasts."""
+
+    detail: str
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Stop now and restore: an admin's stop or freeze, or a precondition that broke."""
+
+    reason: str
+
+
+Event = Union[
+    Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt
+]
+
+# ---- actions
+
+
+@dataclass(frozen=True)
+class GiveTask:
+    """Hand this to the probe at its next poll; replaces the task before it."""
+
+    task_id: str
+    request: Request
+
+
+@dataclass(frozen=True)
+class MeasureLoad:
+    """Run a measurement; answered with LoadMeasured or LoadFailed."""
+
+    token: str
+    request: LoadRequest
+
+
+@dataclass(frozen=True)
+class AskAnalysis:
+    """Have the analysis look at a record; answered with Decided."""
+
+    token: str
+    record: Record
+
+
+@dataclass(frozen=True)
+class SavePeriod:
+    """Keep a finished period, before anything else is done."""
+
+    experiment_index: int
+    pair_index: int
+    second: bool
+    period: Period
+
+
+@dataclass(frozen=True)
+class SaveRecord:
+    """Keep a finished experiment."""
+
+    record: Record
+
+
+@dataclass(frozen=True)
+class SaveRun:
+    """Keep the run's status, before anything else is done."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line for the audit log."""
+
+    text: str
+    severity: Optional[str] = None
+
+
+Action = Union[
+    GiveTask, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, Note
+]

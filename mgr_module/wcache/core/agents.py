@@ -1,0 +1,87 @@
+"""Which probe speaks for which host: one at a time, and known when it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, List, Optional
+
+from .errors import ConflictError, VersionError
+from .protocol import PROTOCOL_VERSION, Hello
+
+# A probe that has been silent for this long has lost its claim to the host.
+CLAIM_S = 90.0
+
+
+@dataclass(frozen=True)
+class Agent:
+    """The probe that speaks for a host, as last heard."""
+
+    hostname: str
+    probe_id: str
+    instance_id: str
+    seen_at_s: float
+    lease_id: str = ""
+    simulated: bool = False
+    probe_version: str = ""
+    rival_probe_id: str = ""
+    rival_seen_at_s: float = 0.0
+
+
+class Agents:
+    """All agents of the cluster.  No I/O; the caller gives the time."""
+
+    def __init__(self) -> None:
+        self._agents: Dict[str, Agent] = {}
+
+    def get(self, hostname: str) -> Optional[Agent]:
+        """The agent of a host, or None."""
+        return self._agents.get(hostname)
+
+    def all(self) -> List[Agent]:
+        """All agents, by host name."""
+        return [self._agents[name] for name in sorted(self._agents)]
+
+    def restore(self, agent: Agent) -> None:
+        """Take over an agent from storage."""
+        self._agents[agent.hostname] = agent
+
+    def hear(self, hostname: str, hello: Hello, now_s: float) -> Agent:
+        """Take a call of a probe; returns the agent as it was known *before* this call.
+
+        Raises VersionError for a probe of another protocol, ConflictError while another
+        probe speaks for the host: two probes with one journal each would restore each
+        other's states.
+        """
+        if hello.version != PROTOCOL_VERSION:
+            raise VersionError(
+                f"the probe on {hostname} speaks protocol {hello.version}, this module "
+                f"{PROTOCOL_VERSION}",
+                "install the probe that belongs to this module",
+            )
+        known = self._agents.get(hostname)
+        if known and known.probe_id != hello.probe_id and now_s - known.seen_at_s < CLAIM_S:
+            self._agents[hostname] = replace(
+                known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
+            )
+            raise ConflictError(
+                f"probe {known.probe_id} speaks for {hostname} and was heard "
+                f"{now_s - known.seen_at_s:.0f} s ago",
+                "stop one of the two probes, or give each its own host name",
+            )
+        new = Agent(
+            hostname, hello.probe_id, hello.instance_id, now_s, hello.lease_id, hello.simulated,
+            known.probe_version if known else "",
+            known.rival_probe_id if known else "", known.rival_seen_at_s if known else 0.0,
+        )
+        self._agents[hostname] = new
+        return known or replace(new, instance_id="", lease_id="")
+
+    def note_version(self, hostname: str, probe_version: str) -> None:
+        """Remember the version a report named."""
+        agent = self._agents.get(hostname)
+        if agent:
+            self._agents[hostname] = replace(agent, probe_version=probe_version)
+
+    def forget(self, hostname: str) -> None:
+        """Drop a host that is gone."""
+        self._agents.pop(hostname, None)

@@ -1,0 +1,164 @@
+"""Every finding and what to do about it; the fleet-wide ones are found here.
+
+One place for the words: health checks, `status` and the report all take them from
+`ADVICE`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, Iterable, List, Sequence, Set, Tuple
+
+from .agents import Agent
+from .model import (
+    DriveReport,
+    Finding,
+    FindingCode,
+    HostReport,
+    Severity,
+    Transport,
+)
+from .safety import Safety, judge, not_flushing
+
+# code: (summary for `ceph health`, what to do)
+ADVICE: Dict[FindingCode, Tuple[str, str]] = {
+    FindingCode.UNSAFE: (
+        "drives cache writes that the kernel does not flush",
+        "acknowledged data is lost at a power cut: set the kernel view to write back "
+        "(echo 'temporary write back' > cache_type), or stop the OSD and reactivate its LV "
+        "where a dm device drops flushes",
+    ),
+    FindingCode.UNSAFE_THROWAWAY: (
+        "loop devices drop flushes in this throwaway cluster",
+        "expected while wcache measures here; never keep data in this cluster",
+    ),
+    FindingCode.DRIFT: (
+        "drives are not in the cache mode that was applied",
+        "see `ceph wcache history`; apply again with `ceph wcache plan` and `apply`",
+    ),
+    FindingCode.MIXED_MODES: (
+        "drives of one drive model are in different cache modes",
+        "see `ceph wcache drive ls`; `ceph wcache recommend` says which mode is better",
+    ),
+    FindingCode.TOGGLE_INEFFECTIVE: (
+        "drives accept a change of their cache mode and do not make it",
+        "leave them as they are; a firmware update may help",
+    ),
+    FindingCode.SAVED_DIFFERS: (
+        "drives will change their cache mode at the next power-on",
+        "apply with `--persist`, or save the current mode by hand",
+    ),
+    FindingCode.RAID_POLICY: (
+        "the cache of drives is owned by a RAID controller",
+        "set the policy with the controller's own tool; wcache leaves it alone",
+    ),
+    FindingCode.UNKNOWN_LAYER: (
+        "there are layers between OSD and drive that wcache cannot follow",
+        "check by hand that every layer passes flushes on",
+    ),
+    FindingCode.SHARED_DRIVE: (
+        "OSD drives are shared with something that is not an OSD",
+        "wcache leaves them alone; move the OSD or the other user",
+    ),
+    FindingCode.NO_VOLATILE_CACHE: (
+        "drives have no volatile cache",
+        "nothing to do: there is nothing to switch",
+    ),
+    FindingCode.FLUSH_TOO_FAST: (
+        "drives answer flushes faster than a medium can",
+        "without proven power-loss protection keep them in write through",
+    ),
+    FindingCode.FOREIGN_RULE: (
+        "something else on the host sets write caches",
+        "remove the other udev rule or tuning, or keep wcache in auto=off",
+    ),
+    FindingCode.CARRYOVER: (
+        "drives behave differently for a while after a change of mode",
+        "measure with longer periods: `--period-s`",
+    ),
+    FindingCode.AGENT_CONFLICT: (
+        "two probes claim one host",
+        "stop one of the two, or give each its own host name",
+    ),
+    FindingCode.AGENT_SILENT: (
+        "probes are not heard",
+        "start wcache-probe on the host, check its key and its log",
+    ),
+    FindingCode.LEASE_EXPIRED: (
+        "a lease ran out before its experiment ended",
+        "the prior state was restored; check the probe's way to the mgr",
+    ),
+    FindingCode.RESTORE_FAILED: (
+        "a prior cache state could not be restored",
+        "run `wcache-probe restore --all` on the host and follow what it says",
+    ),
+    FindingCode.NO_ANALYSIS: (
+        "the analysis cannot run",
+        "install python3-numpy and python3-scipy on the mgr hosts",
+    ),
+    FindingCode.MCLOCK_STALE: (
+        "osd_mclock_max_capacity_iops_* does not match the cache mode",
+        "see `ceph wcache recommend`",
+    ),
+}
+
+# A probe polls about every 30 s when idle; this many seconds of silence are a finding.
+SILENT_S = 120.0
+
+
+def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Finding]:
+    """Findings that follow from one reading of a drive, with the probe's own."""
+    found = list(drive.findings)
+    if judge(drive.state) is Safety.UNSAFE:
+        layers = ", ".join(not_flushing(drive.state))
+        detail = f"volatile cache is on and {layers} does not flush"
+        if drive.transport is Transport.LOOP and throwaway:
+            held = " (an experiment holds it)" if leased else ""
+            found.append(
+                Finding(
+                    FindingCode.UNSAFE_THROWAWAY, Severity.INFO, drive.dev_name, detail + held
+                )
+            )
+        else:
+            found.append(Finding(FindingCode.UNSAFE, Severity.ERROR, drive.dev_name, detail))
+    return found
+
+
+def mixed_modes(reports: Iterable[HostReport], leased: Set[Tuple[str, str]]) -> List[Finding]:
+    """Drive models whose drives are not all in one mode; leased domains do not count."""
+    modes: Dict[str, Dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for report in reports:
+        for drive in report.drives:
+            mode = drive.mode
+            if mode is not None and (report.hostname, drive.domain_id) not in leased:
+                modes[str(drive.drive_model) or drive.transport.value][mode.value] += 1
+    return [
+        Finding(
+            FindingCode.MIXED_MODES, Severity.WARNING, model,
+            ", ".join(f"{count} in {mode}" for mode, count in sorted(counts.items())),
+        )
+        for model, counts in sorted(modes.items())
+        if len(counts) > 1
+    ]
+
+
+def of_agents(agents: Sequence[Agent], now_s: float) -> List[Finding]:
+    """Silent probes and rivals."""
+    found = []
+    for agent in agents:
+        silent_s = now_s - agent.seen_at_s
+        if silent_s > SILENT_S:
+            found.append(
+                Finding(
+                    FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
+                    f"not heard for {silent_s:.0f} s",
+                )
+            )
+        if agent.rival_probe_id and now_s - agent.rival_seen_at_s < SILENT_S:
+            found.append(
+                Finding(
+                    FindingCode.AGENT_CONFLICT, Severity.WARNING, agent.hostname,
+                    f"probe {agent.rival_probe_id} was refused, {agent.probe_id} speaks for it",
+                )
+            )
+    return found

@@ -1,0 +1,81 @@
+"""What the module knows of the cluster's OSDs, and how loads and drives belong together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterable, Optional, Protocol, Tuple
+
+from .model import DriveReport, LoadPoint, Role
+from .record import Precondition
+
+
+@dataclass(frozen=True)
+class OsdInfo:
+    """One OSD of the osd map, with what its metadata says."""
+
+    osd_id: int
+    hostname: str
+    device_class: str
+    up: bool
+    ceph_version: str = ""
+    failure_domain: str = ""
+    dedicated_db: bool = False
+    dedicated_wal: bool = False
+    rotational: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """The cluster at one moment, as far as wcache cares."""
+
+    fsid: str
+    ceph_version: str
+    osds: Dict[int, OsdInfo]
+    missed: Tuple[Precondition, ...] = ()
+    bench_empties_caches: bool = False
+
+
+class ClusterView(Protocol):
+    """Port: the cluster as the mgr sees it now."""
+
+    def cluster(self) -> ClusterState:
+        """OSDs, health and versions; cheap, from the mgr's own maps."""
+
+
+def roles_of(drive: DriveReport, osd_id: int) -> Tuple[Role, ...]:
+    """The roles a drive plays for an OSD, block first."""
+    found = {use.role for use in drive.uses if use.osd_id == osd_id}
+    return tuple(role for role in (Role.BLOCK, Role.DB, Role.WAL) if role in found)
+
+
+def flush_role(roles: Iterable[Role]) -> Role:
+    """The role whose device takes the commit's flush, of those a drive plays: WAL, DB, block.
+
+    BlueFS flushes its WAL device at every kv commit (BlueFS::_flush_bdev), else the device
+    that holds the write-ahead log: DB, else block.
+    """
+    held = set(roles)
+    for role in (Role.WAL, Role.DB):
+        if role in held:
+            return role
+    return Role.BLOCK
+
+
+def touches(
+    load_point: LoadPoint, roles: Tuple[Role, ...], osd: Optional[OsdInfo]
+) -> bool:
+    """Whether a load point exercises a drive that plays `roles` for the OSD.
+
+    With a separate DB, small writes to an HDD are deferred into the write-ahead log
+    (bluestore_prefer_deferred_size_hdd), so their commit touches DB and WAL only; the HDD
+    shows in the deferred drain and in large writes.  4 MiB writes go to the block device,
+    and only their metadata to the DB.
+    """
+    separate = osd is not None and (osd.dedicated_db or osd.dedicated_wal)
+    block_only = set(roles) == {Role.BLOCK}
+    small = load_point in (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
+    if small and separate and block_only and osd is not None and osd.rotational:
+        return False
+    if load_point is LoadPoint.OSD_BENCH_4M:
+        return Role.BLOCK in roles
+    return True

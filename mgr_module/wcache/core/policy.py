@@ -1,0 +1,199 @@
+"""From verdicts to recommendations: one per device class and drive model.
+
+The load decides the answer, so verdicts are joined per load point first and over load
+points then; what points both ways is said and not averaged away.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from .model import CacheMode, DriveModel, LoadPoint, Verdict
+
+# A load that loses by this much vetoes a mode another load prefers.
+VETO_RATIO = 2.0
+# The bare timer is a component of a commit, not a load that an OSD carries.
+_EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
+
+
+@dataclass(frozen=True)
+class ModeSummary:
+    """Descriptive numbers of one mode, in microseconds; None where n does not allow one."""
+
+    n: int
+    mean_us: Optional[float] = None
+    std_us: Optional[float] = None
+    min_us: Optional[float] = None
+    p25_us: Optional[float] = None
+    p50_us: Optional[float] = None
+    p75_us: Optional[float] = None
+    p90_us: Optional[float] = None
+    max_us: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One analysed experiment, as the module keeps it.
+
+    `ratio` is write back over write through: above 1, write through is faster.
+    """
+
+    record_id: str
+    campaign_id: str
+    hostname: str
+    osd_id: int
+    device_class: str
+    domain_id: str
+    drive_id: str
+    drive_model: DriveModel
+    load_point: LoadPoint
+    verdict: Verdict
+    pairs: int
+    seconds: float
+    bytes_written: int
+    ended: str
+    ratio: Optional[float] = None
+    ratio_low: Optional[float] = None
+    ratio_high: Optional[float] = None
+    why: str = ""
+    write_back: ModeSummary = ModeSummary(0)
+    write_through: ModeSummary = ModeSummary(0)
+    warnings: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
+    simulated: bool = False
+    throwaway: bool = False
+    forced: bool = False
+    ended_at_s: float = 0.0
+    analysed: bool = True
+
+
+@dataclass(frozen=True)
+class LoadVerdict:
+    """What the sampled drives of a drive model say together at one load point."""
+
+    load_point: LoadPoint
+    verdict: Verdict
+    drives: int
+    ratio: Optional[float]
+    ratio_low: Optional[float]
+    ratio_high: Optional[float]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What should be, for one drive model in one device class, and on what evidence."""
+
+    device_class: str
+    drive_model: DriveModel
+    verdict: Verdict
+    mode: Optional[CacheMode]
+    why: str
+    loads: Tuple[LoadVerdict, ...]
+    warnings: Tuple[str, ...]
+    record_ids: Tuple[str, ...]
+    simulated: bool = False
+
+
+def latest(results: Sequence[Result]) -> List[Result]:
+    """The newest usable result of each drive at each load point.
+
+    Forced runs missed a precondition and stay out of what is joined.
+    """
+    newest: Dict[Tuple[str, str, LoadPoint], Result] = {}
+    for result in sorted(results, key=lambda r: r.ended_at_s):
+        if result.analysed and not result.forced and result.pairs > 0:
+            newest[(result.hostname, result.drive_id, result.load_point)] = result
+    return list(newest.values())
+
+
+def recommend(results: Sequence[Result]) -> Tuple[Recommendation, ...]:
+    """One recommendation per (device class, drive model), in a stable order."""
+    groups: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
+    for result in latest(results):
+        groups[(result.device_class, str(result.drive_model), result.simulated)].append(result)
+    return tuple(_recommend(groups[key]) for key in sorted(groups))
+
+
+def _recommend(results: List[Result]) -> Recommendation:
+    by_load: Dict[LoadPoint, List[Result]] = defaultdict(list)
+    for result in results:
+        by_load[result.load_point].append(result)
+    loads = tuple(_join(point, by_load[point]) for point in LoadPoint if point in by_load)
+    verdict, why = over_loads(loads)
+    warnings = list(dict.fromkeys(w for result in results for w in result.warnings))
+    drives = len({(r.hostname, r.drive_id) for r in results})
+    if drives < 3:
+        warnings.append(f"{drives} drive(s) of this drive model measured; 3 or more are better")
+    warnings.append("a short experiment is about bursts; watch latency after applying")
+    return Recommendation(
+        results[0].device_class, results[0].drive_model, verdict, verdict.mode, why, loads,
+        tuple(warnings), tuple(sorted(r.record_id for r in results)), results[0].simulated,
+    )
+
+
+def _join(load_point: LoadPoint, results: List[Result]) -> LoadVerdict:
+    """Join drives at one load point: agreement decides, contradiction is said."""
+    said = [result.verdict for result in results]
+    decided = {v for v in said if v.mode is not None}
+    if Verdict.CONFLICTING in said or len(decided) > 1:
+        verdict = Verdict.CONFLICTING
+    elif decided:
+        (only,) = decided
+        verdict = only if 2 * said.count(only) >= len(said) else Verdict.INSUFFICIENT
+    elif all(v is Verdict.NO_DIFFERENCE for v in said):
+        verdict = Verdict.NO_DIFFERENCE
+    else:
+        verdict = Verdict.INSUFFICIENT
+    ratios = sorted(r.ratio for r in results if r.ratio is not None)
+    lows = [r.ratio_low for r in results if r.ratio_low is not None]
+    highs = [r.ratio_high for r in results if r.ratio_high is not None]
+    return LoadVerdict(
+        load_point, verdict, len(results), ratios[len(ratios) // 2] if ratios else None,
+        min(lows, default=None), max(highs, default=None),
+    )
+
+
+def over_loads(loads: Sequence[LoadVerdict]) -> Tuple[Verdict, str]:
+    """The verdict over load points and why, in words.
+
+    The OSD's own traffic outranks benches, since it is the load that counts; but a bench
+    load with a proven loss of `VETO_RATIO` or more contradicts it.
+    """
+    counted = [load for load in loads if load.load_point not in _EVIDENCE_ONLY]
+    if not counted:
+        return Verdict.INSUFFICIENT, "only the bare timer was measured; measure an OSD's load"
+    if any(load.verdict is Verdict.CONFLICTING for load in counted):
+        names = _names([x for x in counted if x.verdict is Verdict.CONFLICTING])
+        return Verdict.CONFLICTING, f"drives disagree at {names}; measure more drives"
+    traffic = [x for x in counted if x.load_point is LoadPoint.OSD_TRAFFIC]
+    decided = [load for load in counted if load.verdict.mode is not None]
+    if traffic and traffic[0].verdict.mode is not None:
+        own = traffic[0].verdict
+        against = [x for x in decided if x.verdict is not own and _loss(x) >= VETO_RATIO]
+        if against:
+            return Verdict.CONFLICTING, (
+                f"the OSD's own traffic is better in {own.value}, but {_names(against)} lose "
+                f"{VETO_RATIO:.0f}x or more there"
+            )
+        return own, f"the OSD's own traffic is better in {own.value}"
+    modes = {load.verdict for load in decided}
+    if len(modes) > 1:
+        said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
+        return Verdict.CONFLICTING, f"{said}; measure under the OSD's own traffic"
+    if decided:
+        return decided[0].verdict, f"{_names(decided)} better in {decided[0].verdict.value}"
+    if all(load.verdict is Verdict.NO_DIFFERENCE for load in counted):
+        return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave it as it is"
+    return Verdict.INSUFFICIENT, "not decided yet; measure longer or on more drives"
+
+
+def _loss(load: LoadVerdict) -> float:
+    """How many times slower the other mode is proven to be (1 where nothing is proven)."""
+    if load.ratio_low is None or load.ratio_high is None or load.ratio_low <= 0:
+        return 1.0
+    return max(load.ratio_low, 1.0 / load.ratio_high, 1.0)
+
+
+def _names(loads: Sequence[LoadVerdict]) -> str:
+    return ", ".join(load.load_point.value for load in loads)

@@ -1,0 +1,388 @@
+"""A rollout: planned changes made one after the other, each proven before the next.
+
+Sans-I/O.  For each change: measure the OSD, change the drive (the probe reads it back),
+measure again.  A change that did not help as far as it made things worse is rolled back
+at once, and the rollout stops there; the first change is the canary and is watched
+longer.  A rollback goes through the applied changes backwards.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Dict, List, Optional, Tuple
+
+from . import actions as act
+from .model import CacheMode, LoadPoint, Role, Transport
+from .protocol import (
+    ApplyRequest,
+    FailureOutcome,
+    MeasureRequest,
+    Request,
+    RollbackRequest,
+    SamplesOutcome,
+    StateOutcome,
+)
+
+# Worse by more than this after a change means that it goes back; same as the verdict's.
+MATERIAL_RATIO = 1.1
+
+
+class ChangeStatus(str, Enum):
+    """Where one planned change stands."""
+
+    PLANNED = "planned"
+    APPLYING = "applying"  # from here on the drive may have been touched
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    ROLLING_BACK = "rolling back"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One cache domain to be put into another mode."""
+
+    action_id: str
+    hostname: str
+    domain_id: str
+    dev_names: Tuple[str, ...]
+    osd_id: int
+    device_class: str
+    transport: Transport
+    expected: CacheMode
+    mode: CacheMode
+    why: str
+    manual: Tuple[str, ...]
+    load_point: LoadPoint
+    simulated: bool = False
+    status: ChangeStatus = ChangeStatus.PLANNED
+    detail: str = ""
+    before_us: Optional[float] = None
+    after_us: Optional[float] = None
+    seconds: float = 0.0
+    bytes_written: int = 0
+
+    @property
+    def ratio(self) -> Optional[float]:
+        """Latency before over latency after: above 1, the change helped."""
+        if not self.before_us or not self.after_us:
+            return None
+        return self.before_us / self.after_us
+
+
+class RolloutStatus(str, Enum):
+    """Where a plan stands."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+    ROLLING_BACK = "rolling back"
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A plan and how far it has come; stored after every step."""
+
+    plan_id: str
+    created_at_s: float
+    changes: Tuple[Change, ...] = field(metadata={"max_items": 4096})
+    status: RolloutStatus = RolloutStatus.PLANNED
+    reason: str = ""
+    consent_turn_on: bool = False
+    consent_persist: bool = False
+    throwaway: bool = False
+    settle_s: float = 1.0
+    canary_wait_s: float = 0.0
+    latency_limit_ms: float = 2000.0
+    count: int = 25
+    period_s: float = 4.0
+
+
+class _Phase(Enum):
+    IDLE = "idle"
+    BEFORE = "before"
+    CHANGING = "changing"
+    WAITING = "waiting"
+    AFTER = "after"
+    BACK = "back"
+
+
+@dataclass
+class RolloutMachine:
+    """The machine of one rollout; at most one runs at a time."""
+
+    rollout: Rollout
+    epoch: str = "0"
+    _phase: _Phase = _Phase.IDLE
+    _token: str = ""
+    _serial: int = 0
+    _wait_until_s: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is under way."""
+        return self.rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When the machine wants its next Tick, or None."""
+        return self._wait_until_s if self._phase is _Phase.WAITING else None
+
+    @property
+    def current(self) -> Optional[Change]:
+        """The change under way, if any."""
+        index = self._index()
+        return None if index is None else self.rollout.changes[index]
+
+    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+        """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
+        if isinstance(event, act.Begin):
+            return self._begin()
+        if self.over:
+            return []
+        if isinstance(event, act.Tick):
+            ready = self._phase is _Phase.WAITING and now_s >= self._wait_until_s
+            return self._measure(_Phase.AFTER) if ready else []
+        if isinstance(event, act.TaskAnswered):
+            return self._answered(event, now_s)
+        if isinstance(event, act.LoadMeasured) and event.token == self._token:
+            return self._measured(event.samples)
+        if isinstance(event, act.LoadFailed) and event.token == self._token:
+            return self._unmeasured(event.message)
+        if isinstance(event, act.Halt):
+            return self._stop(event.reason)
+        return []
+
+    # ---- forwards
+
+    def _begin(self) -> List[act.Action]:
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            return self._next_back()
+        self._set(status=RolloutStatus.RUNNING)
+        change = self.current
+        if change is not None and change.status is ChangeStatus.APPLYING:
+            return self._apply(change)  # idempotent by its action id
+        return self._next()
+
+    def _next(self) -> List[act.Action]:
+        if self.current is None:
+            self._set(status=RolloutStatus.DONE)
+            self._phase = _Phase.IDLE
+            return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} done")]
+        return [act.SaveRun(), *self._measure(_Phase.BEFORE)]
+
+    def _measure(self, phase: _Phase) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        self._phase = phase
+        if change.simulated:
+            request = MeasureRequest(
+                change.domain_id, change.osd_id, change.load_point, self.rollout.count
+            )
+            return [self._task(request)]
+        load = act.LoadRequest(
+            change.osd_id, change.load_point, Role.BLOCK, self.rollout.count,
+            self.rollout.period_s, self.rollout.latency_limit_ms,
+        )
+        return [act.MeasureLoad(self._new_token(), load)]
+
+    def _measured(self, samples: act.LoadSamples) -> List[act.Action]:
+        change = self.current
+        if change is None:
+            return []
+        latency_us = latency_of(samples)
+        if latency_us is None:
+            return self._unmeasured(samples.unusable or "no sample was taken")
+        spent: Dict[str, float] = {
+            "seconds": change.seconds + samples.seconds,
+        }
+        self._change(**spent, bytes_written=change.bytes_written + samples.bytes_written)
+        if self._phase is _Phase.BEFORE:
+            self._change(before_us=latency_us)
+            return self._apply_next()
+        if self._phase is _Phase.AFTER:
+            return self._judge(latency_us)
+        return []
+
+    def _unmeasured(self, why: str) -> List[act.Action]:
+        """Before a change: do not make it.  After it: take it back, since nothing proves it."""
+        if self._phase is _Phase.BEFORE:
+            self._change(status=ChangeStatus.FAILED, detail=f"not changed: {why}")
+            return self._stop(why)
+        return self._take_back(f"could not be measured afterwards: {why}")
+
+    def _apply_next(self) -> List[act.Action]:
+        self._change(status=ChangeStatus.APPLYING)
+        change = self.current
+        assert change is not None  # noqa: S101
+        return [act.SaveRun(), *self._apply(change)]
+
+    def _apply(self, change: Change) -> List[act.Action]:
+        self._phase = _Phase.CHANGING
+        return [
+            self._task(
+                ApplyRequest(
+                    change.domain_id, change.action_id, change.expected, change.mode,
+                    self.rollout.consent_turn_on, self.rollout.consent_persist,
+                    self.rollout.throwaway,
+                )
+            )
+        ]
+
+    def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+        if event.task_id != self._token:
+            return []
+        outcome = event.outcome
+        if isinstance(outcome, SamplesOutcome):
+            samples = act.LoadSamples(
+                outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
+            )
+            return self._measured(samples)
+        if self._phase is _Phase.CHANGING:
+            return self._changed(outcome, now_s)
+        if self._phase is _Phase.BACK:
+            return self._went_back(outcome)
+        if isinstance(outcome, FailureOutcome):
+            return self._unmeasured(outcome.message)
+        return []
+
+    def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
+        if isinstance(outcome, FailureOutcome):
+            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            self._change(status=ChangeStatus.FAILED, detail=said)
+            return self._stop(said)
+        if isinstance(outcome, StateOutcome) and not outcome.changed:
+            self._change(status=ChangeStatus.UNCHANGED, detail="it was so already")
+            return self._next()
+        first = self._index() == 0
+        self._phase = _Phase.WAITING
+        self._wait_until_s = now_s + (
+            max(self.rollout.canary_wait_s, self.rollout.settle_s)
+            if first
+            else self.rollout.settle_s
+        )
+        return [act.SaveRun()]
+
+    def _judge(self, latency_us: float) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # noqa: S101
+        self._change(after_us=latency_us)
+        worse = change.before_us is not None and latency_us > MATERIAL_RATIO * change.before_us
+        if worse:
+            return self._take_back(
+                f"latency went from {change.before_us:.0f} to {latency_us:.0f} us"
+            )
+        self._change(status=ChangeStatus.APPLIED)
+        done = act.Note(
+            f"{change.hostname} {', '.join(change.dev_names)}: {change.expected.value} to "
+            f"{change.mode.value}, {change.before_us or 0:.0f} to {latency_us:.0f} us"
+        )
+        return [done, *self._next()]
+
+    def _take_back(self, why: str) -> List[act.Action]:
+        self._change(status=ChangeStatus.ROLLING_BACK, detail=why)
+        self._set(status=RolloutStatus.ROLLING_BACK, reason=why)
+        return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
+
+    def _stop(self, reason: str) -> List[act.Action]:
+        """Stop going on.  A change under way is taken back; finished ones stay."""
+        change = self.current
+        if change is not None and change.status is ChangeStatus.APPLYING:
+            return self._take_back(reason)
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            return []
+        self._set(status=RolloutStatus.STOPPED, reason=reason)
+        self._phase = _Phase.IDLE
+        return [act.SaveRun(), act.Note(f"stopped: {reason}", "warning")]
+
+    # ---- backwards
+
+    def start_rollback(self, reason: str) -> List[act.Action]:
+        """Take back every applied change, last first."""
+        changes = tuple(
+            replace(c, status=ChangeStatus.ROLLING_BACK)
+            if c.status in (ChangeStatus.APPLIED, ChangeStatus.APPLYING)
+            else c
+            for c in self.rollout.changes
+        )
+        self.rollout = replace(
+            self.rollout, changes=changes, status=RolloutStatus.ROLLING_BACK, reason=reason
+        )
+        return self._next_back()
+
+    def _next_back(self) -> List[act.Action]:
+        change = self.current
+        if change is None:
+            applied = any(c.status is ChangeStatus.APPLIED for c in self.rollout.changes)
+            failed = any(
+                c.status is ChangeStatus.FAILED and c.detail.startswith("rollback")
+                for c in self.rollout.changes
+            )
+            final = RolloutStatus.STOPPED if applied or failed else RolloutStatus.ROLLED_BACK
+            self._set(status=final)
+            self._phase = _Phase.IDLE
+            return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
+        self._phase = _Phase.BACK
+        request = RollbackRequest(change.domain_id, change.action_id, self.rollout.throwaway)
+        return [act.SaveRun(), self._task(request)]
+
+    def _went_back(self, outcome: object) -> List[act.Action]:
+        if isinstance(outcome, StateOutcome):
+            self._change(status=ChangeStatus.ROLLED_BACK)
+            return self._next_back()
+        said = outcome.message if isinstance(outcome, FailureOutcome) else "an odd answer"
+        self._change(status=ChangeStatus.FAILED, detail=f"rollback failed: {said}")
+        return [act.Note(f"rollback failed: {said}", "error"), *self._next_back()]
+
+    # ---- small things
+
+    def _index(self) -> Optional[int]:
+        changes = self.rollout.changes
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            waiting = [
+                i for i, c in enumerate(changes) if c.status is ChangeStatus.ROLLING_BACK
+            ]
+            return waiting[-1] if waiting else None
+        for index, change in enumerate(changes):
+            if change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING):
+                return index
+        return None
+
+    def _change(self, **values: object) -> None:
+        index = self._index()
+        if index is None:
+            return
+        changes = list(self.rollout.changes)
+        changes[index] = replace(changes[index], **values)  # type: ignore[arg-type]
+        self.rollout = replace(self.rollout, changes=tuple(changes))
+
+    def _set(self, **values: object) -> None:
+        self.rollout = replace(self.rollout, **values)  # type: ignore[arg-type]
+
+    def _new_token(self) -> str:
+        self._serial += 1
+        self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
+        return self._token
+
+    def _task(self, request: Request) -> act.GiveTask:
+        return act.GiveTask(self._new_token(), request)
+
+
+# The counters of a commit as clients feel it, by release: newer name first.
+COMMIT_COUNTERS = ("txc_commit_lat", "commit_lat", "kv_commit_lat")
+
+
+def latency_of(samples: act.LoadSamples) -> Optional[float]:
+    """One latency in us: the median sample, or the mean of the commit counter."""
+    if samples.samples_ns:
+        return statistics.median(samples.samples_ns) / 1000.0
+    by_name = {c.name: c for c in samples.counters if c.count > 0}
+    for name in COMMIT_COUNTERS:
+        if name in by_name:
+            return 1e6 * by_name[name].sum_s / by_name[name].count
+    return None

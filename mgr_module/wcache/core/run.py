@@ -1,0 +1,452 @@
+"""A run: all experiments of one cache domain under one lease, as a sans-I/O machine.
+
+It takes an event and the time and returns actions.  Finished periods are saved before
+anything else happens, and where the machine stands follows from the saved periods, so
+a mgr that takes over goes on with the first period that is missing and repeats none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Dict, List, Optional, Tuple
+
+from . import actions as act
+from .experiment import PAIRS_WITHOUT_ANALYSIS, Slot, Waste, compose, is_look, next_slot, pairs_of
+from .model import DriveState, FlushCounters, KernelView, LoadPoint, Transport
+from .protocol import (
+    CountersRequest,
+    FailureOutcome,
+    MeasureRequest,
+    ReleaseRequest,
+    Request,
+    SamplesOutcome,
+    SetModeRequest,
+    StateOutcome,
+    TimerRequest,
+)
+from .record import ExperimentSetup, Period, Precondition, Record
+
+# A period that is interrupted (probe restart, OSD restart) is measured again this often.
+ATTEMPTS_MAX = 3
+TIMER_SECONDS_MAX = 10.0
+
+
+class RunStatus(str, Enum):
+    """Where a run stands; the last two are final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    RELEASING = "releasing"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class _Phase(Enum):
+    IDLE = "idle"
+    SETTING = "setting"
+    SETTLING = "settling"
+    MEASURING = "measuring"
+    CLOSING = "closing"
+    DECIDING = "deciding"
+    RELEASING = "releasing"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is to be measured on one cache domain; fixed when the campaign starts."""
+
+    run_id: str
+    campaign_id: str
+    hostname: str
+    domain_id: str
+    lease_id: str
+    experiments: Tuple[ExperimentSetup, ...]
+    latency_limit_ms: float
+    seconds_max: float
+    bytes_max: int
+    simulated: bool = False
+    throwaway: bool = False
+    consent_turn_on: bool = False
+    missed: Tuple[Precondition, ...] = ()
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is stored of a run beside its periods."""
+
+    spec: RunSpec
+    status: RunStatus
+    reason: str = ""
+    finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
+    restored: bool = True
+
+
+Periods = Dict[Slot, Period]
+
+
+@dataclass
+class _Current:
+    """The period under way; lost with the mgr, and measured again then."""
+
+    slot: Slot
+    attempt: int = 0
+    phase: _Phase = _Phase.IDLE
+    token: str = ""
+    started_at_s: float = 0.0
+    settled_at_s: float = 0.0
+    state_before: Tuple[DriveState, ...] = ()
+    counters: Tuple[FlushCounters, ...] = ()
+    samples: Optional[act.LoadSamples] = None
+
+
+@dataclass
+class RunMachine:
+    """The machine of one run.  `periods` are the saved ones of each experiment."""
+
+    state: RunState
+    periods: List[Periods]
+    waste: List[Waste] = field(default_factory=list)
+    epoch: str = "0"  # differs after each restart of the mgr, so that answers cannot mix
+    _now: _Current = field(default_factory=lambda: _Current(Slot(0, False)))
+    _serial: int = 0
+
+    def __post_init__(self) -> None:
+        missing = len(self.state.spec.experiments) - len(self.waste)
+        self.waste += [Waste() for _ in range(missing)]
+
+    # ---- what others ask
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's fixed part."""
+        return self.state.spec
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.state.status in (RunStatus.DONE, RunStatus.ABORTED)
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether the probe may hold the domain in a mode of ours."""
+        return self.state.status is RunStatus.RUNNING
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When the machine wants its next Tick, or None."""
+        return self._now.settled_at_s if self._now.phase is _Phase.SETTLING else None
+
+    @property
+    def experiment_index(self) -> int:
+        """Index of the experiment under way."""
+        return len(self.state.finished)
+
+    @property
+    def seconds_spent(self) -> float:
+        """Drive time spent so far, interrupted periods included."""
+        measured = sum(p.seconds for periods in self.periods for p in periods.values())
+        return measured + sum(waste.seconds for waste in self.waste)
+
+    @property
+    def bytes_spent(self) -> int:
+        """Bytes written so far by measuring, interrupted periods included."""
+        measured = sum(p.bytes_written for periods in self.periods for p in periods.values())
+        return measured + sum(waste.bytes_written for waste in self.waste)
+
+    def progress(self) -> Tuple[int, int]:
+        """(periods done, periods at most), for progress bars."""
+        most = sum(2 * setup.pairs_max for setup in self.spec.experiments)
+        done = sum(len(periods) for periods in self.periods)
+        ended = sum(2 * s.pairs_max for s in self.spec.experiments[: self.experiment_index])
+        open_done = sum(len(p) for p in self.periods[self.experiment_index :])
+        return (most, most) if self.over else (max(done, ended + open_done), most)
+
+    # ---- the machine
+
+    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+        """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
+        if self.over:
+            return []
+        if isinstance(event, act.Begin):
+            return self._begin(now_s)
+        if isinstance(event, act.Tick):
+            return self._tick(now_s)
+        if isinstance(event, act.TaskAnswered):
+            return self._answered(event, now_s)
+        if isinstance(event, act.LoadMeasured):
+            return self._measured(event, now_s)
+        if isinstance(event, act.LoadFailed):
+            return self._load_failed(event, now_s)
+        if isinstance(event, act.Decided):
+            return self._decided(event, now_s)
+        if isinstance(event, act.LeaseLost):
+            return self._lease_lost(event, now_s)
+        if isinstance(event, act.AgentSilent):
+            return self._end(RunStatus.ABORTED, event.detail, now_s, restored=False)
+        return self._halt(event.reason, now_s)
+
+    def _begin(self, now_s: float) -> List[act.Action]:
+        if self.state.status is RunStatus.RELEASING:
+            return self._release()
+        self._set_status(RunStatus.RUNNING)
+        return [act.SaveRun(), *self._next_period(now_s)]
+
+    def _tick(self, now_s: float) -> List[act.Action]:
+        if self._now.phase is _Phase.SETTLING and now_s >= self._now.settled_at_s:
+            return self._measure()
+        return []
+
+    def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+        if event.task_id != self._now.token:
+            return []
+        outcome, phase = event.outcome, self._now.phase
+        if isinstance(outcome, FailureOutcome):
+            return self._task_failed(outcome, now_s)
+        if phase is _Phase.SETTING and isinstance(outcome, StateOutcome):
+            return self._set(outcome, now_s)
+        if phase is _Phase.MEASURING and isinstance(outcome, SamplesOutcome):
+            samples = act.LoadSamples(
+                outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
+            )
+            return self._measured(act.LoadMeasured(event.task_id, samples), now_s)
+        if phase is _Phase.CLOSING and isinstance(outcome, StateOutcome):
+            return self._close(outcome, now_s)
+        if phase is _Phase.RELEASING and isinstance(outcome, StateOutcome):
+            final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
+            return self._end(final, self.state.reason, now_s, restored=True)
+        return self._halt(f"the probe answered a {phase.value} task with something else", now_s)
+
+    def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
+        said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+        if self._now.phase is _Phase.RELEASING:
+            return self._end(RunStatus.ABORTED, said, now_s, restored=outcome.restored)
+        return self._halt(said, now_s)
+
+    # ---- one period
+
+    @property
+    def _setup(self) -> ExperimentSetup:
+        return self.spec.experiments[self.experiment_index]
+
+    def _next_period(self, now_s: float) -> List[act.Action]:
+        if self.experiment_index >= len(self.spec.experiments):
+            return self._release()
+        over_budget = self._over_budget()
+        if over_budget:
+            return self._finish_experiment(over_budget, now_s)
+        slot = next_slot(self.periods[self.experiment_index])
+        if slot.pair_index >= self._setup.pairs_max:
+            return self._look(now_s)
+        attempt = self._now.attempt if self._now.slot == slot else 0
+        self._now = _Current(slot, attempt, _Phase.SETTING, started_at_s=now_s)
+        mode = slot.mode(self._setup.seed)
+        return [
+            self._task(
+                SetModeRequest(
+                    self.spec.domain_id, mode, self.spec.consent_turn_on, self.spec.throwaway
+                )
+            )
+        ]
+
+    def _over_budget(self) -> str:
+        if self.seconds_spent >= self.spec.seconds_max:
+            return f"budget of {self.spec.seconds_max:.0f} s is spent"
+        if self.bytes_spent >= self.spec.bytes_max:
+            return f"budget of {self.spec.bytes_max} bytes is spent"
+        return ""
+
+    def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+        self._now.state_before = outcome.after
+        self._now.counters = outcome.counters
+        self._now.phase = _Phase.SETTLING
+        self._now.settled_at_s = now_s + self._setup.settle_s
+        return self._tick(now_s)
+
+    def _measure(self) -> List[act.Action]:
+        setup = self._setup
+        self._now.phase = _Phase.MEASURING
+        if setup.load_point is LoadPoint.FDATASYNC_TIMER:
+            return [
+                self._task(
+                    TimerRequest(
+                        self.spec.domain_id, setup.osd_id, setup.role, setup.samples_per_period,
+                        TIMER_SECONDS_MAX, self.spec.latency_limit_ms,
+                    )
+                )
+            ]
+        if self.spec.simulated:
+            return [
+                self._task(
+                    MeasureRequest(
+                        self.spec.domain_id, setup.osd_id, setup.load_point,
+                        setup.samples_per_period,
+                    )
+                )
+            ]
+        request = act.LoadRequest(
+            setup.osd_id, setup.load_point, setup.role, setup.samples_per_period,
+            setup.period_s, self.spec.latency_limit_ms,
+        )
+        return [act.MeasureLoad(self._new_token(), request)]
+
+    def _measured(self, event: act.LoadMeasured, now_s: float) -> List[act.Action]:
+        if event.token != self._now.token or self._now.phase is not _Phase.MEASURING:
+            return []
+        if event.samples.aborted:
+            self._count_waste(event.samples.seconds, event.samples.bytes_written)
+            return self._halt(event.samples.aborted, now_s)
+        if event.samples.unusable:
+            self._count_waste(event.samples.seconds, event.samples.bytes_written)
+            return self._finish_experiment(event.samples.unusable, now_s)
+        self._now.samples = event.samples
+        self._now.phase = _Phase.CLOSING
+        return [self._task(CountersRequest(self.spec.domain_id))]
+
+    def _close(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+        assert self._now.samples is not None  # set on the way into this phase  # noqa: S101
+        mode = self._now.slot.mode(self._setup.seed)
+        if not _all_in(mode.value, outcome.after, self._setup.transport):
+            return self._again("the cache mode was changed behind our back", now_s)
+        samples = self._now.samples
+        period = Period(
+            mode, self._now.started_at_s, self._setup.settle_s,
+            # a simulated drive's time passes faster than ours
+            self._setup.settle_s + samples.seconds
+            if self.spec.simulated
+            else max(now_s - self._now.started_at_s, samples.seconds),
+            samples.samples_ns, samples.counters, samples.bytes_written,
+            self._now.state_before, outcome.after, self._now.counters + outcome.counters,
+        )
+        slot = self._now.slot
+        self.periods[self.experiment_index][slot] = period
+        saved = act.SavePeriod(self.experiment_index, slot.pair_index, slot.second, period)
+        pairs = len(pairs_of(self._setup, self.periods[self.experiment_index]))
+        self._now.attempt = 0
+        if slot.second and is_look(pairs, self._setup.pairs_max):
+            return [saved, *self._look(now_s)]
+        return [saved, *self._next_period(now_s)]
+
+    def _again(self, why: str, now_s: float) -> List[act.Action]:
+        """Void the period under way and measure it anew, a bounded number of times."""
+        samples = self._now.samples
+        spent = max(0.0, now_s - self._now.started_at_s) if self._now.started_at_s else 0.0
+        if not self.spec.simulated:
+            self._count_waste(spent, samples.bytes_written if samples else 0)
+        self._now.attempt += 1
+        if self._now.attempt >= ATTEMPTS_MAX:
+            return self._halt(f"{why}, {ATTEMPTS_MAX} times in one period", now_s)
+        return [act.Note(f"period is measured again: {why}"), *self._next_period(now_s)]
+
+    def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
+        if event.token != self._now.token:
+            return []
+        return self._halt(event.message, now_s)
+
+    def _lease_lost(self, event: act.LeaseLost, now_s: float) -> List[act.Action]:
+        if self.state.status is RunStatus.RELEASING:
+            final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
+            return self._end(final, self.state.reason, now_s, restored=True)
+        if self._now.phase in (_Phase.DECIDING, _Phase.IDLE):
+            return []
+        return self._again(event.detail, now_s)
+
+    # ---- looking and ending
+
+    def _look(self, now_s: float) -> List[act.Action]:
+        self._now.phase = _Phase.DECIDING
+        return [act.AskAnalysis(self._new_token(), self._compose("in progress", now_s))]
+
+    def _decided(self, event: act.Decided, now_s: float) -> List[act.Action]:
+        if event.token != self._now.token or self._now.phase is not _Phase.DECIDING:
+            return []
+        pairs = len(pairs_of(self._setup, self.periods[self.experiment_index]))
+        if event.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, self._setup.pairs_max):
+            return self._finish_experiment(f"not analysed: {event.failed}", now_s)
+        if event.stop:
+            return self._finish_experiment("decided", now_s)
+        if pairs >= self._setup.pairs_max:
+            return self._finish_experiment(f"budget of {pairs} pairs is spent", now_s)
+        self._now.phase = _Phase.IDLE
+        return self._next_period(now_s)
+
+    def _compose(self, ended: str, now_s: float) -> Record:
+        index = self.experiment_index
+        return compose(
+            self._setup, self.periods[index], record_id=f"{self.spec.run_id}.{index}",
+            campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
+            waste=self.waste[index], missed=self.spec.missed, forced=self.spec.forced,
+        )
+
+    def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
+        record = self._compose(ended, now_s)
+        self._set_status(self.state.status, finished=(*self.state.finished, record.record_id))
+        self._now = _Current(Slot(0, False))
+        return [act.SaveRecord(record), act.SaveRun(), *self._next_period(now_s)]
+
+    def _halt(self, reason: str, now_s: float) -> List[act.Action]:
+        if self.state.status is RunStatus.RELEASING:
+            return []
+        if self.state.status is RunStatus.WAITING:
+            return self._end(RunStatus.ABORTED, reason, now_s, restored=True)
+        saved: List[act.Action] = []
+        if self.experiment_index < len(self.spec.experiments):
+            record = self._compose(reason, now_s)
+            if record.pairs:
+                saved.append(act.SaveRecord(record))
+                self._set_status(
+                    self.state.status, finished=(*self.state.finished, record.record_id)
+                )
+        self._set_status(self.state.status, reason=reason)
+        return [*saved, act.Note(f"stopping: {reason}", "warning"), *self._release()]
+
+    def _release(self) -> List[act.Action]:
+        self._set_status(RunStatus.RELEASING)
+        self._now = _Current(Slot(0, False), phase=_Phase.RELEASING)
+        return [act.SaveRun(), self._task(ReleaseRequest(self.spec.domain_id))]
+
+    def _end(
+        self, status: RunStatus, reason: str, now_s: float, *, restored: bool
+    ) -> List[act.Action]:
+        self.state = RunState(self.spec, status, reason, self.state.finished, restored)
+        self._now = _Current(Slot(0, False))
+        word = "the prior state is back" if restored else "restoring is not confirmed yet"
+        text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
+        return [act.SaveRun(), act.Note(text, None if restored else "error")]
+
+    # ---- small things
+
+    def _set_status(
+        self, status: RunStatus, *, reason: Optional[str] = None,
+        finished: Optional[Tuple[str, ...]] = None,
+    ) -> None:
+        self.state = RunState(
+            self.spec, status, self.state.reason if reason is None else reason,
+            self.state.finished if finished is None else finished, self.state.restored,
+        )
+
+    def _count_waste(self, seconds: float, bytes_written: int) -> None:
+        index = min(self.experiment_index, len(self.waste) - 1)
+        old = self.waste[index]
+        self.waste[index] = Waste(
+            old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
+        )
+
+    def _new_token(self) -> str:
+        self._serial += 1
+        self._now.token = f"{self.spec.run_id}.{self.epoch}.{self._serial}"
+        return self._now.token
+
+    def _task(self, request: Request) -> act.GiveTask:
+        return act.GiveTask(self._new_token(), request)
+
+
+def _all_in(mode: str, states: Tuple[DriveState, ...], transport: Transport) -> bool:
+    """Whether the switch of every drive of the domain is in `mode`."""
+    if transport is Transport.LOOP:
+        return all(
+            state.kernel_view is not KernelView.UNKNOWN and state.kernel_view.value == mode
+            for state in states
+        )
+    return all(state.device_cache.value == mode for state in states)
