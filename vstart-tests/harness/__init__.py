@@ -1,0 +1,18 @@
+"""Real Ceph clusters for tests: see doc/testing.md."""
+
+from .access import ClusterAccess, Result
+from .cluster import Cluster
+from .errors import CommandError, HarnessError, NotPossible
+from .start import ClusterPlan, OsdLayout, start_cluster
+
+__all__ = [
+    "Cluster",
+    "ClusterAccess",
+    "ClusterPlan",
+    "CommandError",
+    "HarnessError",
+    "NotPossible",
+    "OsdLayout",
+    "Result",
+    "start_cluster",
+]

@@ -1,0 +1,234 @@
+"""The Ceph releases that tests run on, and where their packages come from.
+
+A release is native where this machine's own distribution ships it, and otherwise a root
+(a folder to chroot into) built once from that distribution's packages and kept in the cache.
+The cache key is a hash of the recipe, so that a changed recipe is a new root.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from .errors import HarnessError
+from .roots import Root
+
+CEPH_PACKAGES = (
+    "ceph-mon",
+    "ceph-mgr",
+    "ceph-osd",
+    "ceph-common",
+    "ceph-mgr-modules-core",
+    "python3-rados",
+    "python3-numpy",
+    "python3-scipy",
+    "python3-jinja2",
+)
+# What a minimal root lacks and the probe or Ceph's own scripts call.
+ROOT_PACKAGES = ("mount", "util-linux", "gawk")
+
+# Nobody reads manuals in a test root: a third of its size.
+EXCLUDED_PATHS = (
+    "/usr/share/doc/*",
+    "/usr/share/man/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/share/i18n/*",
+)
+
+INSTALL_TIMEOUT_S = 1500
+
+
+@dataclass(frozen=True)
+class Release:
+    """One Ceph release as a distribution packages it."""
+
+    number: int
+    suite: str  # the Debian suite whose packages are this release
+    # 18.2.7 as packaged imports bcrypt, a PyO3 module, which refuses to load in the
+    # sub-interpreter that the mgr gives each module.
+    bcrypt_breaks_modules: bool = False
+
+
+RELEASES: Dict[int, Release] = {
+    16: Release(16, "bookworm"),
+    18: Release(18, "trixie", bcrypt_breaks_modules=True),
+    20: Release(20, "forky"),
+}
+
+
+def cache_folder() -> Path:
+    """The folder for everything that is built once and kept between runs."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base) / "wcache"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def cache_lock(name: str) -> Iterator[None]:
+    """Hold a lock by name among all processes that share the cache; freed if we die."""
+    with open(cache_folder() / f"{name}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def find_release(number: int) -> Release:
+    """The release of that number.  Raises HarnessError naming the ones there are."""
+    try:
+        return RELEASES[number]
+    except KeyError:
+        known = ", ".join(str(each) for each in sorted(RELEASES))
+        raise HarnessError(f"no release {number}: choose one of {known}") from None
+
+
+def ensure_release(number: int, *, native_allowed: bool = True) -> Root:
+    """Make a release's programs available and return how to run them.
+
+    Takes half a minute the first time (downloads), and next to nothing after that.
+    Raises HarnessError where packages cannot be had.
+    """
+    release = find_release(number)
+    if os.geteuid() != 0:
+        raise HarnessError("a cluster needs root (loop devices, chroot): run this with sudo")
+    if native_allowed and _own_codename() == release.suite:
+        with cache_lock("apt"):
+            _apt_install(CEPH_PACKAGES)
+        return Root(number, None)
+    return Root(number, _ensure_chroot(release))
+
+
+def _own_codename() -> str:
+    try:
+        text = Path("/etc/os-release").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key == "VERSION_CODENAME":
+            return value.strip('"')
+    return ""
+
+
+def _run(argv: Sequence[str], what: str) -> None:
+    """Run an installer; on failure raise HarnessError with the end of what it said."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HarnessError(f"{what}: {error}") from error
+    if done.returncode != 0:
+        tail = b"\n".join(done.stdout.splitlines()[-8:]).decode("utf-8", "replace")
+        raise HarnessError(f"{what}: {argv[0]} ended with {done.returncode}:\n{tail}")
+
+
+def _missing_packages(packages: Sequence[str]) -> List[str]:
+    asked = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        text=True,
+    )
+    present = {line.split()[0] for line in asked.stdout.splitlines() if line.endswith(" installed")}
+    return [each for each in packages if each not in present]
+
+
+def _apt_install(packages: Sequence[str]) -> None:
+    missing = _missing_packages(packages)
+    if not missing:
+        return
+    print("installing " + " ".join(missing), file=sys.stderr, flush=True)
+    _run(["apt-get", "update", "-qq"], "refreshing the package lists")
+    _run(
+        [
+            "apt-get", "install", "-y", "-qq", "--no-install-recommends",
+            "-o", "DPkg::Lock::Timeout=300", *missing,
+        ],
+        "installing Ceph's packages",
+    )  # fmt: skip
+
+
+def _debian_mirror() -> Tuple[str, ...]:
+    """This machine's own mirror, from apt's configuration; none: mmdebstrap's default."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(RELEASE) $(COMPONENT)"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        text=True,
+    )
+    own = _own_codename()
+    for line in listed.stdout.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[1:] == ["Debian", own, "main"]:
+            return (words[0],)
+    return ()
+
+
+def _recipe(release: Release) -> List[str]:
+    """The build command without the folder and the mirror: what the cache key covers."""
+    recipe = [
+        "mmdebstrap",
+        "--variant=essential",
+        "--skip=check/empty",
+        # A testing suite's index may be older than its own date of expiry.
+        '--aptopt=Acquire::Check-Valid-Until "false"',
+        '--aptopt=Acquire::Languages "none"',
+    ]
+    recipe += [f"--dpkgopt=path-exclude={each}" for each in EXCLUDED_PATHS]
+    recipe += [f"--include={','.join(CEPH_PACKAGES + ROOT_PACKAGES)}", release.suite]
+    return recipe
+
+
+def chroot_folder(release: Release) -> Path:
+    """Where a release's root is, or will be, in the cache."""
+    key = hashlib.sha256("\0".join(_recipe(release)).encode()).hexdigest()[:12]
+    return cache_folder() / f"root-{release.number}-{key}"
+
+
+def _ensure_chroot(release: Release) -> Path:
+    root = chroot_folder(release)
+    if root.is_dir():
+        return root
+    with cache_lock(f"root-{release.number}"):
+        if not root.is_dir():
+            _build_chroot(release, root)
+    return root
+
+
+def _build_chroot(release: Release, root: Path) -> None:
+    """Build in a folder beside the real one, then rename: a root is whole or not there."""
+    with cache_lock("apt"):
+        _apt_install(["mmdebstrap", "debian-archive-keyring"])
+    for leftover in root.parent.glob(f"tmp-root-{release.number}-*"):
+        shutil.rmtree(leftover)
+    print(f"building the root for Ceph {release.number}", file=sys.stderr, flush=True)
+    began_s = time.monotonic()
+    building = Path(tempfile.mkdtemp(prefix=f"tmp-root-{release.number}-", dir=root.parent))
+    try:
+        building.chmod(0o755)
+        _run([*_recipe(release), str(building), *_debian_mirror()], f"root for {release.suite}")
+        os.rename(building, root)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    took_s = time.monotonic() - began_s
+    print(f"built {root} in {took_s:.0f} s", file=sys.stderr, flush=True)

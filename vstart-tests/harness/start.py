@@ -1,0 +1,214 @@
+"""Starting a test cluster: a mon, mgrs and BlueStore OSDs, healthy within seconds.
+
+The order is for speed.  All keys exist before the mon does, the OSDs' stores are made while
+the mon and the mgr start, and commands go over one connection.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from . import config, loops, modules
+from .access import PROJECT
+from .cluster import Cluster
+from .errors import HarnessError
+from .processes import wait_until
+from .releases import cache_lock, ensure_release, find_release
+
+GIB = 1 << 30
+BLOCK_BYTES = 4 * GIB
+# Smaller ones spill over to the block device and the cluster never gets healthy.
+DB_BYTES = GIB
+WAL_BYTES = GIB
+
+MON_TIMEOUT_S = 30.0
+HEALTHY_TIMEOUT_S = 120.0
+
+# The classes that follow from a device's `rotational`; any other is told to the OSD.
+_CLASS_BY_ROTATIONAL = {"hdd": True, "ssd": False}
+
+
+@dataclass(frozen=True)
+class OsdLayout:
+    """One OSD: the roles that have devices of their own, and its device class."""
+
+    roles: Tuple[str, ...] = ("block",)
+    device_class: str = "ssd"
+
+
+# Every kind of layout that BlueStore has: alone, with db and wal, with db.
+THREE_OSDS = (
+    OsdLayout(("block",), "hdd"),
+    OsdLayout(("block", "db", "wal"), "hdd"),
+    OsdLayout(("block", "db"), "ssd"),
+)
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What to start.  The defaults are what most tests want."""
+
+    release: int = 20
+    folder: Optional[Path] = None  # None: a new one under /tmp
+    osds: Sequence[OsdLayout] = THREE_OSDS
+    standby_mgrs: int = 0
+    # Module folders of ours; None: the project's module, once it is there.
+    own_modules: Optional[Sequence[Path]] = None
+    # Modules of the release beyond those that are always on ("prometheus", "dashboard").
+    packaged_modules: Sequence[str] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    native_allowed: bool = True
+
+
+def start_cluster(plan: ClusterPlan) -> Cluster:
+    """Install the release if need be, start a cluster, wait for HEALTH_OK.
+
+    The cluster stops with this process unless `leave_running` is called.  When anything
+    fails, or on Ctrl-C, what was started is removed before the exception goes on.
+    """
+    root = ensure_release(plan.release, native_allowed=plan.native_allowed)
+    names = [chr(ord("x") + index) for index in range(plan.standby_mgrs + 1)]
+    cluster = Cluster.create(plan.folder, root, names)
+    cluster.guard()
+    try:
+        _Starter(cluster, plan).run()
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster
+
+
+def project_modules() -> List[Path]:
+    """The project's mgr module, or nothing while it cannot be loaded."""
+    module = PROJECT / "mgr_module" / "wcache"
+    return [module] if (module / "module.py").is_file() else []
+
+
+class _Starter:
+    """The steps, each on what the one before left in the folder."""
+
+    def __init__(self, cluster: Cluster, plan: ClusterPlan) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.folder = cluster.folder
+        self.fsid = str(uuid.uuid4())
+        self.osd_uuids = [str(uuid.uuid4()) for _ in plan.osds]
+        self.first_port = 0
+
+    def run(self) -> None:
+        for name in ("log", "crash", "mon.a"):
+            (self.folder / name).mkdir()
+        own = self.plan.own_modules
+        modules.fill_module_folder(
+            self.cluster.module_folder,
+            self.cluster.root,
+            project_modules() if own is None else own,
+            packaged_too=self.plan.packaged_modules,
+            with_bcrypt=find_release(self.plan.release).bcrypt_breaks_modules,
+        )
+        self._write_keyrings()
+        for osd_id, layout in enumerate(self.plan.osds):
+            self._attach_devices(osd_id, layout)
+        # Held until the mon listens: the next to choose must see our window taken.
+        with cache_lock("ports"):
+            self._write_conf()
+            stores = [self._make_store(osd_id) for osd_id in range(len(self.plan.osds))]
+            self._start_mon()
+        for name in self.cluster.mgr_names:
+            self.cluster.start_daemon("mgr", name)
+        for osd_id, osd_uuid in enumerate(self.osd_uuids):
+            self.cluster.command("osd new", uuid=osd_uuid, id=osd_id)
+        for osd_id, store in enumerate(stores):
+            if store.wait(timeout=120) != 0:
+                said = self.cluster.log_tail(f"osd.{osd_id}")
+                raise HarnessError(f"ceph-osd --mkfs for osd.{osd_id} failed:\n{said}")
+            self.cluster.start_daemon("osd", str(osd_id))
+        self._wait()
+
+    def _write_keyrings(self) -> None:
+        caps = config.caps_of(self.cluster.mgr_names, range(len(self.plan.osds)))
+        # The release makes them itself: 20 knows a new type of key and refuses the old one.
+        # Nothing is there yet for the program to read, and it wants to read no ceph.conf.
+        script = "for each do ceph-authtool --gen-print-key; done"
+        keys = self.cluster.run_inside(
+            ["/bin/sh", "-ec", script, "keys", *caps], env={"CEPH_CONF": "/dev/null"}
+        ).stdout.split()
+        config.write_all_keyrings(self.folder, caps, keys)
+
+    def _attach_devices(self, osd_id: int, layout: OsdLayout) -> None:
+        home = self.folder / f"osd.{osd_id}"
+        for role in layout.roles:
+            size = {"block": BLOCK_BYTES, "db": DB_BYTES, "wal": WAL_BYTES}[role]
+            name = role if role == "block" else f"block.{role}"
+            device = loops.attach(home / f"{role}.img", size)
+            # DB and WAL go to flash, as everywhere.
+            spins = role == "block" and _CLASS_BY_ROTATIONAL.get(layout.device_class, False)
+            self.cluster.set_rotational(device, spins)
+            (home / name).symlink_to(device)
+        if layout.device_class not in _CLASS_BY_ROTATIONAL:
+            # OSD::update_crush_device_class reads this before asking the store.
+            (home / "crush_device_class").write_text(f"{layout.device_class}\n")
+
+    def _write_conf(self) -> None:
+        self.first_port = config.choose_ports()
+        text = config.ceph_conf(self.folder, self.fsid, self.first_port, self.plan.conf)
+        self.cluster.conf.write_text(text, encoding="utf-8")
+
+    def _make_store(self, osd_id: int) -> subprocess.Popen[bytes]:
+        # Without the UUID that `osd new` gets, the OSD would never come up, and not say why.
+        argv = ["ceph-osd", "--mkfs", "--no-mon-config", "-i", str(osd_id)]
+        argv += ["--osd-uuid", self.osd_uuids[osd_id], "-c", str(self.cluster.conf)]
+        with open(self.folder / "log" / f"osd.{osd_id}.out", "ab") as out:
+            return self.cluster.popen_inside(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def _start_mon(self) -> None:
+        monmap = str(self.folder / "monmap")
+        ports = f"v2:{config.ADDRESS}:{self.first_port},v1:{config.ADDRESS}:{self.first_port + 1}"
+        self.cluster.run_inside(
+            ["monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", f"[{ports}]", monmap]
+        )
+        self.cluster.run_inside(
+            [
+                "ceph-mon", "--mkfs", "-i", "a", "-c", str(self.cluster.conf),
+                "--monmap", monmap, "--keyring", str(self.folder / "mon.keyring"),
+            ]
+        )  # fmt: skip
+        self.cluster.start_daemon("mon", "a")
+
+        def listens() -> bool:
+            with socket.socket() as client:
+                client.settimeout(1)
+                return client.connect_ex((config.ADDRESS, self.first_port)) == 0
+
+        if not wait_until(listens, MON_TIMEOUT_S):
+            raise HarnessError(f"the mon does not listen:\n{self.cluster.log_tail('mon.a')}")
+
+    def _wait(self) -> None:
+        """Wait for every daemon, the mgr's own pool, and health."""
+        expected = len(self.plan.osds)
+
+        def complete() -> bool:
+            status: Dict[str, Dict[str, Any]] = self.cluster.command("status")
+            return (
+                status["osdmap"]["num_up_osds"] == expected
+                and bool(status["mgrmap"]["available"])
+                and status["mgrmap"]["num_standbys"] == self.plan.standby_mgrs
+                and status["pgmap"]["num_pools"] > 0
+                and all_active(status["pgmap"])
+            )
+
+        def all_active(pgmap: Dict[str, Any]) -> bool:
+            # HEALTH_OK comes a little before this: a new PG has its grace period
+            return [each["state_name"] for each in pgmap["pgs_by_state"]] == ["active+clean"]
+
+        if not wait_until(complete, HEALTHY_TIMEOUT_S, 0.1):
+            status = self.cluster.ceph("status", check=False).stdout
+            raise HarnessError(f"not complete in {HEALTHY_TIMEOUT_S:.0f} s:\n{status}")
+        self.cluster.wait_healthy(HEALTHY_TIMEOUT_S)
