@@ -1,0 +1,95 @@
+"""The analysis child answers every line with one line, and ends only with its input."""
+
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import wcache
+from bench_decision import synthetic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wcache.analysis.__main__ import LINE_BYTES_MAX, answer, serve
+from wcache.core import codec
+
+
+def asked(request):
+    return answer(json.dumps(request).encode())
+
+
+def experiment(ratio=5.0, pairs=10):
+    draw = synthetic.lognormal(random.Random(1), ratio=ratio, sample_sd=0.05)
+    record = codec.to_plain(synthetic.record(draw, pairs))
+    return {"id": 7, "op": "experiment", "record": record, "options": {}}
+
+
+def test_the_process_decides_over_its_pipes_and_exits_when_they_close():
+    lines = [{"id": 1, "op": "ping"}, experiment(), {"id": 3, "op": "pool", "records": []}]
+    run = subprocess.run(
+        [sys.executable, "-m", "wcache.analysis"],
+        input="".join(json.dumps(line) + "\n" for line in lines) + "not json\n",
+        env={**os.environ, "PYTHONPATH": str(Path(wcache.__file__).parents[1])},
+        capture_output=True, text=True, timeout=60, check=True,
+    )
+    replies = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [(reply["id"], reply["ok"]) for reply in replies] == [
+        (1, True), (7, True), (3, True), (None, False),
+    ]
+    assert set(replies[0]["result"]) == {"numpy", "scipy", "python"}
+    assert replies[1]["result"]["verdict"] == "write through"
+    assert run.stderr == ""
+
+
+def test_a_record_that_breaks_the_schema_is_answered_with_its_path():
+    request = experiment()
+    request["record"]["pairs"][3]["write_back"]["seconds"] = "long"
+    reply = asked(request)
+    assert reply == {
+        "id": 7, "ok": False, "error": "record.pairs[3].write_back.seconds must be a number",
+    }
+
+
+def test_an_unknown_operation_is_answered_with_the_known_ones():
+    assert "known: experiment, pool, ping" in asked({"id": 1, "op": "x"})["error"]
+
+
+def test_a_line_too_long_is_refused_and_the_next_one_answered():
+    long = b'{"id": 1, "pad": "' + b"x" * LINE_BYTES_MAX + b'"}\n'
+    sink = io.StringIO()
+    serve(io.BytesIO(long + b'{"id": 2, "op": "ping"}\n'), sink)
+    first, second = (json.loads(line) for line in sink.getvalue().splitlines())
+    assert (first["id"], first["ok"]) == (None, False)
+    assert (second["id"], second["ok"]) == (2, True)
+
+
+def test_figures_out_of_range_are_an_error_reply_too():
+    request = experiment()
+    for pair in request["record"]["pairs"]:
+        pair["write_back"]["seconds"] = 1e308
+    sink = io.StringIO()
+    serve(io.BytesIO(json.dumps(request).encode() + b"\n"), sink)
+    assert json.loads(sink.getvalue())["id"] == 7
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["id", "op", "record", "records", "options", "x"]),
+                          inner, max_size=5),
+        max_leaves=12,
+    ),
+    st.sampled_from(["experiment", "pool", "ping", "nothing"]),
+)
+def test_whatever_is_asked_gets_one_line_of_json(body, op):
+    request = {**body, "op": op, "id": 1} if isinstance(body, dict) else body
+    sink = io.StringIO()
+    serve(io.BytesIO(json.dumps(request).encode() + b"\n"), sink)
+    (line,) = sink.getvalue().splitlines()
+    reply = json.loads(line)
+    assert isinstance(reply["ok"], bool)
+    assert reply["ok"] or "\n" not in reply["error"]

@@ -1,0 +1,185 @@
+"""A record becomes a verdict: right where the truth is known, doubtful where it must be."""
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from bench_decision import synthetic
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.core import codec
+from wcache.core.errors import MalformedError
+from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
+from wcache.core.record import Record
+
+OPTIONS = Options()
+
+
+def made(ratio, pairs=12, seed=1, **spread):
+    return synthetic.record(
+        synthetic.lognormal(random.Random(seed), ratio=ratio, **spread), pairs
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [(5.0, "write through"), (0.2, "write back"), (1.0, "no material difference")],
+)
+def test_a_clear_truth_is_found_and_stops_the_experiment(ratio, verdict):
+    result = analyse(made(ratio, pairs=20, period_sd=0.01, sample_sd=0.05), OPTIONS)
+    assert (result["verdict"], result["stop"]) == (verdict, True)
+    assert result["ratio_low"] < ratio < result["ratio_high"]
+
+
+def test_fewer_than_four_pairs_decide_nothing_and_go_on():
+    result = analyse(made(50.0, pairs=3), OPTIONS)
+    assert (result["verdict"], result["stop"]) == ("insufficient data", False)
+    assert result["ratio_low"] is None
+
+
+def test_an_undecided_experiment_says_how_many_more_pairs_it_needs():
+    result = analyse(made(1.4, pairs=8, period_sd=0.1), OPTIONS)
+    assert result["verdict"] == "insufficient data"
+    assert 1 <= result["pairs_needed_more"] <= 72
+    assert not result["stop"]
+
+
+def test_a_spent_budget_stops_without_a_verdict():
+    spent = made(1.1, pairs=6)
+    spent = replace(spent, setup=replace(spent.setup, pairs_max=6))
+    result = analyse(spent, OPTIONS)
+    assert (result["verdict"], result["stop"]) == ("insufficient data", True)
+
+
+def test_a_change_that_fades_within_the_period_is_no_verdict():
+    rng = random.Random(3)
+
+    def fading(mode, pair, count):
+        boost = 3.0 if mode is CacheMode.WRITE_BACK else 1.0
+        return [
+            (boost if i <= count // 2 else 1.0) * 1e4 * math.exp(rng.gauss(0, 0.05))
+            for i in range(count)
+        ]
+
+    result = analyse(synthetic.record(fading, 12), OPTIONS)
+    assert result["verdict"] == "insufficient data"
+    assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
+
+
+def test_a_disk_that_flushes_too_fast_is_never_told_write_back():
+    lying = synthetic.lognormal(
+        random.Random(4), ratio=0.1, base_us=500.0, sample_sd=0.05, period_sd=0.01
+    )
+    result = analyse(synthetic.record(lying, 12), OPTIONS)
+    assert result["verdict"] == "insufficient data"
+    assert [item["code"] for item in result["findings"]] == ["WCACHE_FLUSH_TOO_FAST"]
+
+
+def test_a_proven_worse_tail_makes_the_verdict_conflicting():
+    rng = random.Random(5)
+
+    def tailed(mode, pair, count):
+        if mode is CacheMode.WRITE_BACK:
+            return [1e4 * math.exp(rng.gauss(0, 0.05)) for _ in range(count)]
+        return [
+            (40.0 if i % 5 == 4 else 1.0) * 3e3 * math.exp(rng.gauss(0, 0.05))
+            for i in range(count)
+        ]
+
+    result = analyse(synthetic.record(tailed, 12), OPTIONS)
+    assert result["verdict"] == "conflicting"
+    assert result["ratio"] > 2
+    assert result["tail_ratio"] < 0.5
+
+
+def test_a_period_in_the_wrong_mode_is_left_out_and_named():
+    record = made(5.0, pairs=6)
+    strayed = DriveState(DeviceCache.WRITE_THROUGH, KernelView.WRITE_BACK)
+    bad = replace(
+        record.pairs[2], write_back=replace(record.pairs[2].write_back, state_after=(strayed,))
+    )
+    pairs = (*record.pairs[:2], bad, *record.pairs[3:])
+    result = analyse(replace(record, pairs=pairs), OPTIONS)
+    assert result["pairs"] == 5
+    assert any("pair 2 not used" in text for text in result["warnings"])
+
+
+def test_counters_decide_on_the_commit_and_list_the_rest():
+    draw = synthetic.lognormal(random.Random(6), ratio=4.0, sample_sd=0.1, period_sd=0.02)
+    record = synthetic.counter_record(
+        draw, 12, ["bluestore.kv_sync_lat", "bluestore.txc_commit_lat"]
+    )
+    result = analyse(record, OPTIONS)
+    assert result["verdict"] == "write through"
+    assert result["statistic"] == "log mean of txc_commit_lat"
+    assert sorted(result["counters"]) == ["kv_sync_lat", "txc_commit_lat"]
+
+
+def test_traffic_without_a_commit_counter_is_refused_with_their_names():
+    draw = synthetic.lognormal(random.Random(6), ratio=4.0)
+    with pytest.raises(MalformedError, match="txc_commit_lat"):
+        analyse(synthetic.counter_record(draw, 5, ["something"]), OPTIONS)
+
+
+def test_the_same_record_gives_the_same_bytes_after_a_trip_through_a_file():
+    record = made(1.4, pairs=9)
+    text = codec.dumps(record)
+    again = codec.loads(Record, text, bytes_max=10**7, what="record")
+    assert json.dumps(analyse(record, OPTIONS)) == json.dumps(analyse(again, OPTIONS))
+
+
+def test_swapping_the_modes_turns_the_verdict_around():
+    forward = made(3.0, pairs=10, seed=8)
+    turned = tuple(
+        replace(
+            pair,
+            write_back=replace(pair.write_through, mode=CacheMode.WRITE_BACK),
+            write_through=replace(pair.write_back, mode=CacheMode.WRITE_THROUGH),
+        )
+        for pair in forward.pairs
+    )
+    result = analyse(forward, OPTIONS)
+    other = analyse(replace(forward, pairs=turned), OPTIONS)
+    assert other["ratio"] == pytest.approx(1 / result["ratio"], rel=1e-5)
+    assert {result["verdict"], other["verdict"]} == {"write through", "write back"}
+
+
+def test_an_odd_pair_is_named_and_kept():
+    record = made(2.0, pairs=10, period_sd=0.01, sample_sd=0.02)
+    far = record.pairs[4].write_back
+    odd = replace(
+        record.pairs[4],
+        write_back=replace(far, samples_ns=tuple(30 * ns for ns in far.samples_ns)),
+    )
+    pairs = (*record.pairs[:4], odd, *record.pairs[5:])
+    result = analyse(replace(record, pairs=pairs), OPTIONS)
+    assert 4 in result["odd_pairs"]
+    assert result["pairs"] == 10
+
+
+def test_the_99th_percentile_is_given_only_where_there_are_samples_for_it():
+    few = analyse(made(2.0, pairs=4), OPTIONS)["per_mode"]["write back"]
+    many = analyse(made(2.0, pairs=40), OPTIONS)["per_mode"]["write back"]
+    assert "p99_us" not in few
+    assert few["p90_us"] < few["p99_at_least_us"] <= few["max_us"]
+    assert many["p90_us"] <= many["p99_us"] <= many["max_us"]
+
+
+def test_batches_of_one_sample_a_period_can_decide():
+    record = synthetic.record(
+        synthetic.lognormal(random.Random(9), ratio=0.1, sample_sd=0.05, period_sd=0.02), 10,
+        setup=replace(
+            synthetic.SETUP, samples_per_period=1, load_point=LoadPoint.OSD_BENCH_BATCH
+        ),
+    )
+    result = analyse(record, OPTIONS)
+    assert result["verdict"] == "write back"
+    assert result["tail_ratio"] is None
+
+
+@pytest.mark.parametrize("material_ratio", [1.0, 0.5, 100.0])
+def test_a_senseless_material_ratio_is_refused(material_ratio):
+    with pytest.raises(MalformedError, match="material_ratio"):
+        codec.decode(Options, {"material_ratio": material_ratio}, "options")

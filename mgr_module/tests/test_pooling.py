@@ -1,0 +1,95 @@
+"""Drives are pooled with the drive as the unit, only where alike, and odd ones are named."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from bench_decision import synthetic
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.analysis.pooling import pool
+from wcache.core.errors import MalformedError
+
+OPTIONS = Options()
+
+
+def result(drive, ratio, seed=None, **setup):
+    draw = synthetic.lognormal(
+        random.Random(hash((drive, ratio)) if seed is None else seed),
+        ratio=ratio, sample_sd=0.05, period_sd=0.02,
+    )
+    changed = replace(synthetic.SETUP, domain_id=drive, drive_id=drive, **setup)
+    return analyse(synthetic.record(draw, 8, setup=changed), OPTIONS)
+
+
+def test_drives_that_agree_make_a_verdict_and_predict_the_next_one():
+    pooled = pool([result(f"d{i}", 3.0, seed=i) for i in range(6)], OPTIONS)
+    assert pooled["verdict"] == "write through"
+    assert pooled["next_low"] <= pooled["ratio_low_95"] < 3.0 < pooled["next_high"]
+
+
+def test_two_drives_are_not_pooled_to_a_verdict():
+    pooled = pool([result("a", 3.0, seed=1), result("b", 3.0, seed=2)], OPTIONS)
+    assert pooled["verdict"] == "insufficient data"
+
+
+def test_many_experiments_of_one_drive_stay_one_drive():
+    pooled = pool([result("a", 3.0, seed=i) for i in range(6)], OPTIONS)
+    assert pooled["drives"] == 1
+
+
+def test_drives_proven_better_in_different_modes_are_conflicting():
+    ratios = {"a": 3.0, "b": 3.1, "c": 0.3, "d": 2.9}
+    pooled = pool([result(name, r, seed=3) for name, r in ratios.items()], OPTIONS)
+    assert pooled["verdict"] == "conflicting"
+    assert "such as a and c" in pooled["why"]
+
+
+@pytest.mark.parametrize("far", [30.0, 1.0])
+def test_an_odd_drive_on_either_side_is_named_and_kept(far):
+    drives = [result(f"d{i}", 5.0, seed=i) for i in range(7)] + [result("odd", far, seed=9)]
+    pooled = pool(drives, OPTIONS)
+    assert pooled["odd_drives"] == ["odd"]
+    assert pooled["drives"] == 8
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("simulated", {"simulated": False}),
+        ("ceph_release", {"ceph_version": "16.2.15"}),
+        ("device_class", {"device_class": "ssd"}),
+    ],
+)
+def test_unlike_results_are_refused_and_the_field_is_named(field, change):
+    with pytest.raises(MalformedError, match=field):
+        pool([result("a", 3.0, seed=1), result("b", 3.0, seed=2, **change)], OPTIONS)
+
+
+def test_a_forced_result_never_pools():
+    forced = {**result("a", 3.0, seed=1), "forced": True}
+    with pytest.raises(MalformedError, match="forced"):
+        pool([forced], OPTIONS)
+
+
+@pytest.mark.parametrize("junk", [None, {}, [1], [{"format": "wcache.result"}], ["x" * 10]])
+def test_what_is_no_result_is_refused(junk):
+    with pytest.raises(MalformedError):
+        pool(junk, OPTIONS)
+
+
+def test_the_pooled_interval_misses_no_more_often_than_it_says():
+    rng = random.Random(11)
+    misses, trials = 0, 400
+    blank = result("x", 2.0, seed=1)
+    for _ in range(trials):
+        drives = []
+        for i in range(5):
+            truth = rng.gauss(0.7, 0.3)
+            drives.append({
+                **blank, "subject": {"domain_id": str(i)}, "log_ratio": rng.gauss(truth, 0.1),
+                "pair_sd": 0.1 * 8**0.5, "pairs": 8,
+            })
+        pooled = pool(drives, OPTIONS)
+        misses += not pooled["ratio_low_95"] <= 2.0137527 <= pooled["ratio_high_95"]
+    assert misses <= 35  # 5% of 400 is 20; 35 is 3.4 standard errors above

@@ -1,0 +1,124 @@
+"""One experiment decided: from the raw pairs of a record to a result with its reasons.
+
+Only the record is read, so the verdict is the same wherever and whenever it is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from ..core.errors import MalformedError
+from ..core.model import Verdict
+from ..core.record import RECORD_FORMAT, RECORD_VERSION, Record
+from . import pairs as pairing
+from . import sequential, summary
+from .decision import Options, decide
+from .pairs import Differences
+from .sequential import DECIDE_ALPHA, SAME_ALPHA
+from .summary import ratio
+
+RESULT_FORMAT = "wcache.result"
+RESULT_VERSION = 1
+
+
+def analyse(record: Record, options: Options) -> Dict[str, Any]:
+    """The result of a record, finished or in progress: JSON-ready, `wcache.result` v1.
+
+    Raises MalformedError where the record is of another format or version.
+    """
+    if record.format != RECORD_FORMAT or record.version != RECORD_VERSION:
+        raise MalformedError(
+            f"the record is {record.format!r} version {record.version}; "
+            f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
+        )
+    warnings: List[str] = []
+    used = pairing.usable(record, warnings)
+    counter = pairing.deciding_counter(used) if pairing.by_counters(record) else ""
+    seen = pairing.differences(used, counter)
+    measured = sequential.spread(seen.whole)
+    decision = decide(record, used, seen, measured, options, warnings)
+    pairs_max = min(record.setup.pairs_max or sequential.HORIZON, sequential.HORIZON)
+    decided = decision.verdict is not Verdict.INSUFFICIENT
+    needed = None if decided else sequential.pairs_needed(measured, options.margin, pairs_max)
+    if needed is not None:
+        needed = max(needed - measured.n, 1)
+    far = sequential.interval(measured, DECIDE_ALPHA)
+    near = sequential.interval(measured, SAME_ALPHA)
+    fixed = summary.fixed_interval(seen.whole, SAME_ALPHA)
+    odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
+    if odd:
+        warnings.append(f"odd pairs, kept: {', '.join(map(str, odd))}")
+    result: Dict[str, Any] = {
+        "format": RESULT_FORMAT,
+        "version": RESULT_VERSION,
+        "record_id": record.record_id,
+        "verdict": decision.verdict.value,
+        "why": decision.why,
+        "stop": decided or measured.n >= pairs_max or decision.hopeless(measured.n),
+        "pairs": measured.n,
+        "pairs_max": pairs_max,
+        "pairs_needed_more": needed,
+        "ratio": ratio(measured.mean) if measured.n else None,
+        "ratio_low": ratio(far.low) if measured.n else None,
+        "ratio_high": ratio(far.high) if measured.n else None,
+        "ratio_low_95": ratio(near.low) if measured.n else None,
+        "ratio_high_95": ratio(near.high) if measured.n else None,
+        "ratio_low_fixed_95": ratio(fixed[0]),
+        "ratio_high_fixed_95": ratio(fixed[1]),
+        "log_ratio": summary.rounded(measured.mean),
+        "pair_sd": summary.rounded(measured.sd),
+        "statistic": f"log mean of {counter}" if counter else "median log latency",
+        **_tail(seen),
+        "per_mode": pairing.per_mode(used, counter),
+        "counters": pairing.counter_ratios(used),
+        "odd_pairs": odd,
+        "warnings": warnings,
+        "findings": [{"code": code.value, "detail": text} for code, text in decision.findings],
+        "material_ratio": options.material_ratio,
+        "seconds": summary.rounded(record.seconds),
+        "bytes_written": record.bytes_written,
+        "subject": _subject(record),
+        "alike": alike(record),
+        "missed_preconditions": [item.value for item in record.missed_preconditions],
+        "forced": record.forced,
+    }
+    return result
+
+
+def alike(record: Record) -> Dict[str, Any]:
+    """The fields in which records must agree to be pooled.
+
+    Of the Ceph version only the release: a flush more or less per commit came with those.
+    """
+    setup = record.setup
+    return {
+        "load_point": setup.load_point.value,
+        "drive_model": str(setup.drive_model),
+        "transport": setup.transport.value,
+        "role": setup.role.value,
+        "device_class": setup.device_class,
+        "ceph_release": setup.ceph_version.split(".")[0],
+        "rotational": setup.rotational,
+        "simulated": setup.simulated,
+        "throwaway": setup.throwaway,
+    }
+
+
+def _subject(record: Record) -> Dict[str, Any]:
+    setup = record.setup
+    return {
+        "fsid": setup.fsid, "hostname": setup.hostname, "osd_id": setup.osd_id,
+        "domain_id": setup.domain_id, "drive_id": setup.drive_id,
+    }
+
+
+def _tail(seen: Differences) -> Dict[str, Any]:
+    """The p90 ratio with its 99% interval; None where periods hold too few samples."""
+    if not seen.tail:
+        return {"tail_ratio": None, "tail_ratio_low": None, "tail_ratio_high": None}
+    found = sequential.interval(sequential.spread(seen.tail), DECIDE_ALPHA)
+    return {
+        "tail_ratio": ratio(found.mean),
+        "tail_ratio_low": ratio(found.low),
+        "tail_ratio_high": ratio(found.high),
+    }

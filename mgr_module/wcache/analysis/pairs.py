@@ -1,0 +1,183 @@
+"""From the raw periods of a record to one log difference per pair.
+
+The statistic of a pair is the difference, write back minus write through, of the two
+periods' median log latencies; for an OSD's counters, which keep only sums, of their
+log means.  Above 0 write through is faster.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+from ..core.errors import MalformedError
+from ..core.model import CacheMode, LoadPoint, Transport
+from ..core.record import Pair, Period, Record
+from . import sequential, summary
+
+# Which counter decides, best first: a transaction's whole way to its commit, then the
+# kv commit alone.  `commit_lat` (16) became `txc_commit_lat` (17 and later); both stand
+# in src/os/bluestore/BlueStore.cc.  The others are reported beside it.
+DECIDING_COUNTERS = (
+    "txc_commit_lat", "commit_lat", "kv_commit_lat", "op_w_process_latency", "kv_sync_lat",
+)
+TAIL_SAMPLES_MIN = 10  # per period, for a p90 that is more than the maximum
+HALVES_SAMPLES_MIN = 4
+DIGITS = 9  # of a log latency; beyond them libraries differ, and the verdict must not
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What the usable pairs say: one log difference each, with their record indexes.
+
+    `later` has the first half of every period dropped, `tail` is of the 90th
+    percentiles; each is empty where the periods hold too few samples to say.
+    """
+
+    indexes: Tuple[int, ...]
+    whole: Tuple[float, ...]
+    later: Tuple[float, ...]
+    tail: Tuple[float, ...]
+
+
+def by_counters(record: Record) -> bool:
+    """Whether the periods hold counters of the OSD's own traffic, not samples of ours."""
+    return record.setup.load_point is LoadPoint.OSD_TRAFFIC
+
+
+def usable(record: Record, warnings: List[str]) -> List[Pair]:
+    """Pairs that hold data of both modes, and whose drive was in the mode it should be.
+
+    What is left out is named in `warnings`.  Raises MalformedError where the periods of
+    a pair stand under the wrong modes.
+    """
+    kept = []
+    for pair in record.pairs:
+        periods = (pair.write_back, pair.write_through)
+        if (periods[0].mode, periods[1].mode) != (CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH):
+            raise MalformedError(f"pair {pair.index} has its periods under the wrong modes")
+        strayed = next((period for period in periods if not _held(record, period)), None)
+        if strayed is not None:
+            warnings.append(
+                f"pair {pair.index} not used: the drive was not in {strayed.mode.value} "
+                "for its whole period"
+            )
+        elif not all(_has_data(record, period) for period in periods):
+            warnings.append(f"pair {pair.index} not used: a period of it holds no data")
+        else:
+            kept.append(pair)
+    if len(kept) > sequential.HORIZON:
+        warnings.append(f"only the first {sequential.HORIZON} pairs are used")
+    return kept[: sequential.HORIZON]
+
+
+def deciding_counter(pairs: Sequence[Pair]) -> str:
+    """The counter of DECIDING_COUNTERS that decides; MalformedError where none is there."""
+    shared = _shared_counters(pairs)
+    known = [name for name in DECIDING_COUNTERS if name in shared]
+    if pairs and not known:
+        raise MalformedError(
+            "no counter that can decide is in every period: one of "
+            + ", ".join(DECIDING_COUNTERS) + " is needed"
+        )
+    return known[0] if known else DECIDING_COUNTERS[0]
+
+
+def differences(pairs: Sequence[Pair], counter: str) -> Differences:
+    """One difference per pair, of `counter` or, where that is empty, of the samples."""
+    indexes = tuple(pair.index for pair in pairs)
+    if counter:
+        whole = (
+            math.log(_means(pair.write_back)[counter])
+            - math.log(_means(pair.write_through)[counter])
+            for pair in pairs
+        )
+        return Differences(indexes, tuple(round(value, DIGITS) for value in whole), (), ())
+    logs = [(_logs(pair.write_back), _logs(pair.write_through)) for pair in pairs]
+    fewest = min((min(len(back), len(through)) for back, through in logs), default=0)
+    later: Tuple[float, ...] = ()
+    tail: Tuple[float, ...] = ()
+    if fewest >= HALVES_SAMPLES_MIN:
+        later = tuple(_gap(_later(back), _later(through), 0.5) for back, through in logs)
+    if fewest >= TAIL_SAMPLES_MIN:
+        tail = tuple(_gap(back, through, 0.9) for back, through in logs)
+    return Differences(
+        indexes, tuple(_gap(back, through, 0.5) for back, through in logs), later, tail
+    )
+
+
+def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
+    """Summary of all samples per mode; of the per-period means where counters decide."""
+    result = {}
+    for mode in CacheMode:
+        periods = [
+            pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
+            for pair in pairs
+        ]
+        if counter:
+            values = [_means(period)[counter] for period in periods]
+        else:
+            values = [ns / 1e3 for period in periods for ns in period.samples_ns]
+        result[mode.value] = summary.latencies(values)
+    return result
+
+
+def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Any]:
+    """For each counter that is in every period: the ratio with its 99% interval."""
+    result = {}
+    for name in _shared_counters(pairs):
+        seen = sequential.spread(differences(pairs, name).whole)
+        found = sequential.interval(seen, sequential.DECIDE_ALPHA)
+        result[name] = {
+            "ratio": summary.ratio(found.mean), "ratio_low": summary.ratio(found.low),
+            "ratio_high": summary.ratio(found.high),
+        }
+    return result
+
+
+def _held(record: Record, period: Period) -> bool:
+    if record.setup.transport is Transport.LOOP:
+        return True  # no cache of its own; its kernel view is what was switched
+    states = period.state_before + period.state_after
+    return all(state.device_cache.mode in (None, period.mode) for state in states)
+
+
+def _has_data(record: Record, period: Period) -> bool:
+    if by_counters(record):
+        return any(item.count > 0 and item.sum_s > 0 for item in period.counters)
+    return len(period.samples_ns) > 0
+
+
+def _means(period: Period) -> Dict[str, float]:
+    """Counter name without its section -> mean latency in us, where anything was counted."""
+    return {
+        item.name.rsplit(".", 1)[-1]: item.sum_s / item.count * 1e6
+        for item in period.counters
+        if item.count > 0 and item.sum_s > 0
+    }
+
+
+def _shared_counters(pairs: Sequence[Pair]) -> List[str]:
+    """Counters that every period of every pair holds, in order of name."""
+    shared: Optional[Set[str]] = None
+    for pair in pairs:
+        for period in (pair.write_back, pair.write_through):
+            names = set(_means(period))
+            shared = names if shared is None else shared & names
+    return sorted(shared or ())
+
+
+def _logs(period: Period) -> List[float]:
+    """Log latencies in order of time; a clock that saw nothing pass reads as 1 ns."""
+    return [math.log(max(value, 1)) for value in period.samples_ns]
+
+
+def _later(logs: List[float]) -> List[float]:
+    return logs[len(logs) // 2 :]
+
+
+def _gap(back: Sequence[float], through: Sequence[float], part: float) -> float:
+    return round(
+        summary.quantile(sorted(back), part) - summary.quantile(sorted(through), part), DIGITS
+    )

@@ -1,0 +1,226 @@
+"""Drives of one drive model pooled, with the drive as the unit.
+
+Random effects: each drive has its own true log ratio, spread with tau around the drive
+model's (Paule and Mandel's estimate of tau^2, 1982); the interval of the mean is that of
+Hartung and Knapp (Statistics in Medicine 2001), which holds from 3 drives on, with the
+usual floor that heterogeneity may widen but never narrow it (Jackson et al. 2017).
+The prediction interval (Higgins et al. 2009) says what the next drive would show.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from ..core.errors import MalformedError
+from ..core.model import Verdict
+from . import sequential, summary
+from .decision import Options
+from .experiment import RESULT_FORMAT, RESULT_VERSION
+from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
+from .summary import ratio
+
+POOL_FORMAT = "wcache.pool"
+POOL_VERSION = 1
+DRIVES_MIN = 3
+RESULTS_MAX = 4096
+ODD_Z = 3.5
+
+
+def pool(results: Any, options: Options) -> Dict[str, Any]:
+    """One result for a drive model from the results of its drives, JSON-ready.
+
+    Raises MalformedError, naming what differs, where the results are not alike, were
+    forced, or are no results at all.  Drives that stand apart are named, never dropped.
+    """
+    drives = _by_drive(_checked(results))
+    names = sorted(drives)
+    means = [drives[name][0] for name in names]
+    variances = [drives[name][1] for name in names]
+    verdicts = {name: drives[name][2] for name in names}
+    answer: Dict[str, Any] = {
+        "format": POOL_FORMAT,
+        "version": POOL_VERSION,
+        "drives": len(names),
+        "alike": results[0]["alike"] if results else {},
+        "per_drive": {
+            name: {"ratio": ratio(drives[name][0]), "verdict": drives[name][2]} for name in names
+        },
+        "material_ratio": options.material_ratio,
+        "warnings": [],
+    }
+    if len(names) < DRIVES_MIN:
+        return {
+            **answer, "verdict": Verdict.INSUFFICIENT.value, "ratio": None, "ratio_low": None,
+            "ratio_high": None, "odd_drives": [], "tau": None, "next_low": None,
+            "next_high": None,
+            "why": f"{len(names)} drives measured; pooling starts at {DRIVES_MIN}",
+        }
+    tau2 = _paule_mandel(means, variances)
+    mean, error = _hartung_knapp(means, variances, tau2)
+    far = _around(mean, error, len(names) - 1, DECIDE_ALPHA)
+    near = _around(mean, error, len(names) - 1, SAME_ALPHA)
+    coming = _around(mean, math.sqrt(tau2 + error * error), len(names) - 2, SAME_ALPHA)
+    odd = _odd_drives(names, means, variances)
+    if odd:
+        answer["warnings"].append(f"odd drives, kept in the pool: {', '.join(odd)}")
+    verdict, why = _decide(far, near, verdicts, options)
+    return {
+        **answer, "verdict": verdict.value, "why": why, "ratio": ratio(mean),
+        "ratio_low": ratio(far.low), "ratio_high": ratio(far.high),
+        "ratio_low_95": ratio(near.low), "ratio_high_95": ratio(near.high),
+        "next_low": ratio(coming.low), "next_high": ratio(coming.high),
+        "tau": summary.rounded(math.sqrt(tau2)), "odd_drives": odd,
+    }
+
+
+def _checked(results: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(results, list) or len(results) > RESULTS_MAX:
+        raise MalformedError(f"records must be a list of at most {RESULTS_MAX} results")
+    for index, item in enumerate(results):
+        if not isinstance(item, dict) or item.get("format") != RESULT_FORMAT:
+            raise MalformedError(f"records[{index}] is no {RESULT_FORMAT}")
+        if item.get("version") != RESULT_VERSION:
+            raise MalformedError(f"records[{index}] is of version {item.get('version')!r}")
+        if item.get("forced") is not False:
+            raise MalformedError(f"records[{index}] was forced: forced results never pool")
+        if not isinstance(item.get("alike"), dict) or not isinstance(item.get("subject"), dict):
+            raise MalformedError(f"records[{index}] does not say what was measured")
+    unlike = _differing([item["alike"] for item in results])
+    if unlike:
+        raise MalformedError("these results are not alike and are not pooled: " + unlike)
+    return results
+
+
+def _differing(alikes: Sequence[Mapping[str, Any]]) -> str:
+    """The fields in which results differ, with up to three values each; '' if none."""
+    fields = sorted({str(field) for item in alikes for field in item})
+    parts: List[str] = []
+    for field in fields:
+        values = sorted({str(item.get(field))[:60] for item in alikes})
+        if len(values) > 1:
+            parts.append(f"{field} ({', '.join(values[:3])})")
+    return "; ".join(parts)
+
+
+def _by_drive(
+    results: Sequence[Mapping[str, Any]],
+) -> Dict[str, Tuple[float, float, str]]:
+    """Cache domain -> mean log ratio, its variance, verdict.
+
+    Several experiments of one drive count as one drive: their means are weighted by
+    precision, and their disagreement stays in the variance.
+    """
+    gathered: Dict[str, List[Tuple[float, float, str]]] = {}
+    for index, item in enumerate(results):
+        pairs, mean, sd = item.get("pairs"), item.get("log_ratio"), item.get("pair_sd")
+        if (
+            isinstance(pairs, bool) or not isinstance(pairs, int)
+            or isinstance(mean, bool) or not isinstance(mean, (int, float))
+            or isinstance(sd, bool) or not isinstance(sd, (int, float))
+            or not (math.isfinite(mean) and math.isfinite(sd)) or sd < 0
+        ):
+            raise MalformedError(f"records[{index}] has no pairs, log_ratio and pair_sd")
+        if pairs < sequential.FIRST_LOOK:
+            continue
+        name = str(item["subject"].get("domain_id"))[:200]
+        variance = max(sd, sequential.SD_FLOOR) ** 2 / pairs
+        gathered.setdefault(name, []).append((mean, variance, str(item.get("verdict"))))
+    drives = {}
+    for name, parts in gathered.items():
+        weights = [1 / variance for _, variance, _ in parts]
+        total = math.fsum(weights)
+        mean = math.fsum(w * part[0] for w, part in zip(weights, parts)) / total
+        scatter = math.fsum(w * (part[0] - mean) ** 2 for w, part in zip(weights, parts))
+        inflate = max(1.0, scatter / (len(parts) - 1)) if len(parts) > 1 else 1.0
+        verdicts = {part[2] for part in parts}
+        drives[name] = (
+            mean, inflate / total,
+            verdicts.pop() if len(verdicts) == 1 else Verdict.INSUFFICIENT.value,
+        )
+    return drives
+
+
+def _weighted(
+    means: Sequence[float], variances: Sequence[float], tau2: float
+) -> Tuple[float, float, float]:
+    """Weighted mean, total weight, and generalised Q at tau2."""
+    weights = [1 / (variance + tau2) for variance in variances]
+    total = math.fsum(weights)
+    mean = math.fsum(w * value for w, value in zip(weights, means)) / total
+    return mean, total, math.fsum(w * (v - mean) ** 2 for w, v in zip(weights, means))
+
+
+def _paule_mandel(means: Sequence[float], variances: Sequence[float]) -> float:
+    """tau^2 at which Q equals its expectation k - 1; 0 where it is below that already."""
+    expected = len(means) - 1
+    if _weighted(means, variances, 0.0)[2] <= expected:
+        return 0.0
+    low, high = 0.0, (max(means) - min(means)) ** 2 + 1e-12
+    for _ in range(200):
+        middle = (low + high) / 2
+        if _weighted(means, variances, middle)[2] > expected:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _hartung_knapp(
+    means: Sequence[float], variances: Sequence[float], tau2: float
+) -> Tuple[float, float]:
+    """Pooled mean and its standard error."""
+    mean, total, q = _weighted(means, variances, tau2)
+    return mean, math.sqrt(max(1.0, q / (len(means) - 1)) / total)
+
+
+def _around(mean: float, error: float, degrees: int, alpha: float) -> Interval:
+    half = summary.student(degrees, alpha) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def _odd_drives(
+    names: Sequence[str], means: Sequence[float], variances: Sequence[float]
+) -> List[str]:
+    """Drives far from the median of the drive model on either side, by robust z.
+
+    The scale is the larger of the drives' spread (1.4826 MAD) and each one's own error,
+    so that equal drives measured well don't make each other odd.
+    """
+    if len(names) < 5:
+        return []
+    centre = summary.median(means)
+    scale = 1.4826 * summary.median([abs(mean - centre) for mean in means])
+    return [
+        name for name, mean, variance in zip(names, means, variances)
+        if abs(mean - centre) > ODD_Z * math.sqrt(scale * scale + variance)
+    ]
+
+
+def _decide(
+    far: Interval, near: Interval, verdicts: Mapping[str, str], options: Options
+) -> Tuple[Verdict, str]:
+    through = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_THROUGH.value)
+    back = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_BACK.value)
+    if through and back:
+        return Verdict.CONFLICTING, (
+            f"{len(through)} drives are proven better in write through and {len(back)} in "
+            f"write back (such as {through[0]} and {back[0]}); look at those drives"
+        )
+    span = f"{math.exp(far.low):.4g} to {math.exp(far.high):.4g}" if far.high < 99 else "very wide"
+    direction = sequential.differs(far, options.margin)
+    if direction:
+        verdict = Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
+        return verdict, (
+            f"over {len(verdicts)} drives the 99% interval of the ratio, {span}, lies beyond "
+            f"{options.material_ratio:g}x"
+        )
+    if sequential.same(near, options.margin):
+        return Verdict.NO_DIFFERENCE, (
+            f"over {len(verdicts)} drives the 95% interval of the ratio lies within "
+            f"{options.material_ratio:g}x either way; leave it as it is"
+        )
+    return Verdict.INSUFFICIENT, (
+        f"over {len(verdicts)} drives the 99% interval of the ratio, {span}, is not clear; "
+        "measure more drives of this drive model"
+    )

@@ -1,0 +1,119 @@
+"""Fixed-n summaries of latencies, as they are printed beside a verdict."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+# Below this many samples there is no 95% upper bound of the 99th percentile at all:
+# the largest of n samples exceeds it with chance 1 - .99^n (David & Nagaraja, Order
+# Statistics, 7.1), which reaches 95% at n = 299.
+P99_SAMPLES_MIN = 299
+# A sample this many times the median of its mode is a stall.
+STALL_FACTOR = 10.0
+
+
+def rounded(value: float) -> Optional[float]:
+    """Seven significant digits, None where not finite: the same bytes on any machine."""
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def ratio(log_value: float) -> Optional[float]:
+    """exp() of a log ratio, rounded; None where it is infinite."""
+    return rounded(math.exp(log_value)) if abs(log_value) < 700 else None
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Quantile of sorted values, linear between neighbours (Hyndman & Fan type 7)."""
+    place = part * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def median(values: Sequence[float]) -> float:
+    """Median; values need not be sorted."""
+    return quantile(sorted(values), 0.5)
+
+
+def latencies(values_us: Sequence[float]) -> Dict[str, Any]:
+    """n, mean, std, min, p25, p50, p75, p90, max in us, p99 or its bound, and stalls.
+
+    `p99_us` only where n allows; else `p99_at_least_us`, which lies under the true one
+    with 95% confidence (None for n so small that even that cannot be said).
+    """
+    n = len(values_us)
+    if n == 0:
+        return {"n": 0}
+    ordered = sorted(values_us)
+    mean = math.fsum(ordered) / n
+    spread = math.sqrt(math.fsum((v - mean) ** 2 for v in ordered) / (n - 1)) if n > 1 else 0.0
+    result: Dict[str, Any] = {"n": n, "mean_us": rounded(mean), "std_us": rounded(spread)}
+    for name, part in (
+        ("min_us", 0.0), ("p25_us", 0.25), ("p50_us", 0.5), ("p75_us", 0.75),
+        ("p90_us", 0.9), ("max_us", 1.0),
+    ):
+        result[name] = rounded(quantile(ordered, part))
+    if n >= P99_SAMPLES_MIN:
+        result["p99_us"] = rounded(quantile(ordered, 0.99))
+    else:
+        result["p99_at_least_us"] = _p99_lower(ordered)
+    limit = STALL_FACTOR * quantile(ordered, 0.5)
+    stalls = sum(1 for value in ordered if value > limit)
+    result["stalls"] = stalls
+    result["stall_rate"] = rounded(stalls / n)
+    result["stall_rate_below"] = rounded(rate_below(stalls, n))
+    return result
+
+
+def rate_below(count: int, n: int) -> float:
+    """95% upper bound of a rate (Clopper and Pearson, Biometrika 1934)."""
+    from scipy.special import betaincinv
+
+    return 1.0 if count >= n else float(betaincinv(count + 1, n - count, 0.95))
+
+
+def student(degrees: float, alpha: float) -> float:
+    """Two-sided critical value of Student's t."""
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(degrees, alpha / 2))
+
+
+def fixed_interval(values: Sequence[float], alpha: float) -> Tuple[float, float]:
+    """The ordinary t interval of a mean: right for one look that was planned beforehand."""
+    n = len(values)
+    if n < 2:
+        return -math.inf, math.inf
+    mean = math.fsum(values) / n
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    half = student(n - 1, alpha) * sd / math.sqrt(n)
+    return mean - half, mean + half
+
+
+def odd_ones(values: Sequence[float], limit: float = 3.5) -> Tuple[int, ...]:
+    """Indexes of values far from the rest, on either side; at least 5 values are needed.
+
+    Robust z = (x - median) / (1.4826 MAD) (Iglewicz and Hoaglin, 1993).
+    """
+    if len(values) < 5:
+        return ()
+    centre = median(values)
+    scale = 1.4826 * median([abs(value - centre) for value in values])
+    if scale == 0.0:
+        return ()
+    return tuple(i for i, value in enumerate(values) if abs(value - centre) > limit * scale)
+
+
+def _p99_lower(ordered: Sequence[float]) -> Optional[float]:
+    """The highest order statistic that lies under the 99th percentile with 95% confidence.
+
+    P(x_(r) <= q99) = P(Binomial(n, .99) >= r).
+    """
+    n = len(ordered)
+    chance = 0.0  # P(Binomial >= r), from r = n down
+    for r in range(n, 0, -1):
+        chance += math.comb(n, r) * 0.99**r * 0.01 ** (n - r)
+        if chance >= 0.95:
+            return rounded(ordered[r - 1])
+    return None

@@ -1,0 +1,98 @@
+"""Records made of chosen log-normal latencies, where a test needs to know the truth."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Callable, Sequence, Tuple
+
+from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from wcache.core.record import (
+    RECORD_FORMAT,
+    RECORD_VERSION,
+    CounterDelta,
+    ExperimentSetup,
+    Pair,
+    Period,
+    Record,
+)
+
+SETUP = ExperimentSetup(
+    fsid="f", ceph_version="20.2.4", hostname="h1", osd_id=0, device_class="hdd",
+    role=Role.BLOCK, load_point=LoadPoint.OSD_BENCH_DEPTH1, domain_id="d0", drive_id="d0",
+    drive_model=DriveModel("ACME", "HD1", "1"), transport=Transport.SIMULATED,
+    samples_per_period=16, period_s=0.7, settle_s=0.0, seed=1, pairs_max=80, rotational=True,
+    simulated=True,
+)
+
+Draw = Callable[[CacheMode, int, int], Sequence[float]]
+"""(mode, pair, samples) -> latencies in us, in order of time."""
+
+
+def lognormal(
+    rng: random.Random, *, ratio: float, base_us: float = 10_000.0, sample_sd: float = 0.2,
+    period_sd: float = 0.05,
+) -> Draw:
+    """Latencies around base_us in write through and ratio * base_us in write back.
+
+    `sample_sd` and `period_sd` are of the log, within and between periods.
+    """
+
+    def draw(mode: CacheMode, pair: int, count: int) -> Sequence[float]:
+        middle = math.log(base_us) + rng.gauss(0.0, period_sd)
+        if mode is CacheMode.WRITE_BACK:
+            middle += math.log(ratio)
+        return [math.exp(rng.gauss(middle, sample_sd)) for _ in range(count)]
+
+    return draw
+
+
+def record(
+    draw: Draw, pairs: int, *, setup: ExperimentSetup = SETUP, record_id: str = "r1",
+    first: Callable[[int], CacheMode] = lambda index: CacheMode.WRITE_BACK,
+) -> Record:
+    """A finished record of `pairs` pairs of samples."""
+    made = []
+    for index in range(pairs):
+        periods = {}
+        order: Tuple[CacheMode, CacheMode] = (first(index), first(index).other)
+        for mode in order:
+            samples = draw(mode, index, setup.samples_per_period)
+            periods[mode] = _period(mode, tuple(round(us * 1e3) for us in samples))
+        made.append(
+            Pair(index, order[0], periods[CacheMode.WRITE_BACK], periods[CacheMode.WRITE_THROUGH])
+        )
+    return Record(
+        RECORD_FORMAT, RECORD_VERSION, record_id, "c1", setup, tuple(made), 0.0, 1.0, "made"
+    )
+
+
+def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
+    """A record of the OSD's own traffic: 100 commits a period, under each counter name."""
+    setup = replace(SETUP, load_point=LoadPoint.OSD_TRAFFIC, samples_per_period=0)
+    made = []
+    for index in range(pairs):
+        periods = {}
+        for mode in CacheMode:
+            total_s = sum(draw(mode, index, 100)) / 1e6
+            periods[mode] = replace(
+                _period(mode, ()),
+                counters=tuple(CounterDelta(name, total_s, 100) for name in names),
+            )
+        made.append(
+            Pair(
+                index, CacheMode.WRITE_BACK, periods[CacheMode.WRITE_BACK],
+                periods[CacheMode.WRITE_THROUGH],
+            )
+        )
+    return Record(
+        RECORD_FORMAT, RECORD_VERSION, "r1", "c1", setup, tuple(made), 0.0, 1.0, "made"
+    )
+
+
+def _period(mode: CacheMode, samples_ns: Tuple[int, ...]) -> Period:
+    return Period(
+        mode=mode, started_at_s=0.0, settle_s=0.0, seconds=sum(samples_ns) / 1e9,
+        samples_ns=samples_ns, bytes_written=4096 * len(samples_ns),
+    )
