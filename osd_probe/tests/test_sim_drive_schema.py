@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
 from wcache_probe.sim.drive_schema import load_drive_file, parse_drive_file
 from wcache_probe.sim.placement import osd_roles, place
-from wcache_probe.sim.toml_table import FILE_BYTES_MAX, DriveFileError
+from wcache_probe.sim.toml_table import FILE_BYTES_MAX, DriveFileError, parse_toml
 
 MINIMAL = """
 schema = 1
@@ -122,6 +122,12 @@ def test_what_is_no_readable_text_file_is_one_clear_line(tmp_path, make):
     assert "\n" not in caught.value.line()
 
 
+def test_a_python_without_a_toml_reader_says_what_to_install():
+    with pytest.raises(DriveFileError) as caught:
+        parse_toml(MINIMAL, "f.toml", readers=("no_such_toml_reader",))
+    assert "install python3-tomli" in caught.value.line()
+
+
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
     | st.sampled_from(["write back", "db", "nvme", 1, 0.5, 12000])
@@ -154,7 +160,7 @@ def toml(value):
     return "1979-05-27" if value is None else repr(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(drive=st.dictionaries(KEYS, TREES, max_size=8), osd=TREES)
 def test_hostile_values_raise_nothing_but_the_one_error(drive, osd):
     base = {"name": "one", "model": "M1", "latency": {"fua_write": {"median_us": 1}}}

@@ -212,6 +212,8 @@ def test_a_backend_tells_the_mode_by_the_fua_of_each_write():
     carried = subject.write(2 * 10**9, 0, fua=True)
     assert carried == pytest.approx(3_000_000, rel=1e-6)
     assert subject.write(60 * 10**9, 0, fua=True) == 1_000_000
+    assert subject.set_cache(THROUGH, 60 * 10**9) is ToggleOutcome.REFUSED
+    assert subject.reset(ResetKind.POWER_ON) is BACK
 
 
 def samples(spec, count=20_000, seed=7):

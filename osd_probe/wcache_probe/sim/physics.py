@@ -69,8 +69,8 @@ class SimulatedDrive:
     and the autocorrelation which the drive model states.
 
     `as_backend` is for a block server behind an emulated disk that has the switch
-    itself: the cache is always on here, and the FUA of each write says what the switch
-    in front is set to.
+    itself: the cache is always on here, nothing toggles it, and the FUA of each write
+    says what the switch in front is set to.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class SimulatedDrive:
         self.begin_period()
         self._restore(spec.cache.after_power_on)
         self._backend_fua: Optional[bool] = None
+        self._as_backend = as_backend
         self._watch_fua = as_backend and self._carry_ln != 0
         if as_backend:
             self._mode = CacheMode.WRITE_BACK
@@ -158,8 +159,8 @@ class SimulatedDrive:
         write back writes its cache to the medium by itself (SBC-4, caching mode page).
         """
         cache = self.spec.cache
-        refused = cache.toggle is Toggle.REFUSES or not cache.present
-        if refused or (save and not cache.savable):
+        fixed = cache.toggle is Toggle.REFUSES or not cache.present or self._as_backend
+        if fixed or (save and not cache.savable):
             return ToggleOutcome.REFUSED
         if cache.toggle is Toggle.IGNORES:
             return ToggleOutcome.IGNORED
@@ -190,7 +191,8 @@ class SimulatedDrive:
         """Restore the caching parameters as `kind` does; returns the mode it is in now."""
         cache = self.spec.cache
         power_on = kind is ResetKind.POWER_ON
-        self._restore(cache.after_power_on if power_on else cache.after_reset)
+        if not self._as_backend:
+            self._restore(cache.after_power_on if power_on else cache.after_reset)
         return self._mode
 
     def power_cut(self) -> int:

@@ -13,11 +13,12 @@ import os
 import re
 import stat
 from enum import Enum
-from typing import Any, Callable, Dict, List, Mapping, Optional, Pattern, Set, Type, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Type, TypeVar
 
 from wcache.core.errors import MalformedError
 
 FILE_BYTES_MAX = 1_000_000
+TOML_READERS = ("tomllib", "tomli")  # the first is in the standard library from 3.11 on
 ENUM = TypeVar("ENUM", bound=Enum)
 
 
@@ -38,8 +39,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _toml_reader() -> Optional[Callable[[str], Dict[str, Any]]]:
-    for name in ("tomllib", "tomli"):  # the first is in the standard library from 3.11 on
+def _toml_reader(modules: Sequence[str]) -> Optional[Callable[[str], Dict[str, Any]]]:
+    for name in modules:
         try:
             loads: Callable[[str], Dict[str, Any]] = importlib.import_module(name).loads
         except ImportError:
@@ -48,9 +49,11 @@ def _toml_reader() -> Optional[Callable[[str], Dict[str, Any]]]:
     return None
 
 
-def parse_toml(text: str, source: str) -> Dict[str, Any]:
-    """The TOML document in `text`; `source` names it in errors."""
-    loads = _toml_reader()
+def parse_toml(
+    text: str, source: str, readers: Sequence[str] = TOML_READERS
+) -> Dict[str, Any]:
+    """The TOML document in `text`; `source` names it in errors, `readers` are modules."""
+    loads = _toml_reader(readers)
     if loads is None:
         raise DriveFileError(f"{source}: this Python has no TOML reader", "install python3-tomli")
     try:
