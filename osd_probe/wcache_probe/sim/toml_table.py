@@ -13,7 +13,19 @@ import os
 import re
 import stat
 from enum import Enum
-from typing import Any, Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Type, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Pattern,
+    Sequence,
+    Set,
+    Type,
+    TypeVar,
+)
 
 from wcache.core.errors import MalformedError
 
