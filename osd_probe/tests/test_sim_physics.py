@@ -268,7 +268,8 @@ def test_each_period_has_a_random_effect_of_the_spread_stated():
 def test_drift_and_carryover_move_the_level_as_stated():
     hour = 3600 * 10**9
     subject = drive(noise=NoiseSpec(drift_per_hour=math.log(2)))
-    assert subject.write(hour, 0) == pytest.approx(200_000, abs=2)
+    assert subject.write(7 * hour, 0) == 100_000  # drift counts from the first command
+    assert subject.write(8 * hour, 0) == pytest.approx(200_000, abs=2)
     assert subject.write(100 * hour, 0) == pytest.approx(100_000 * math.exp(4), rel=1e-4)
     one_way = drive(carryover=CarryoverSpec(4.0, 2.0, toggled_to=THROUGH))
     one_way.set_cache(THROUGH, 0)

@@ -97,6 +97,7 @@ class SimulatedDrive:
         self._phi = spec.noise.autocorrelation
         self._innovation = math.sqrt(1.0 - self._phi * self._phi)
         self._drift_per_ns = spec.noise.drift_per_hour / NS_PER_HOUR
+        self._drift_from_ns: Optional[int] = None
         self._carry_ln = math.log(spec.carryover.after_toggle_factor)
         self._decay_ns = spec.carryover.decay_s * 1e9
         self._toggled_at_ns = -1
@@ -226,7 +227,9 @@ class SimulatedDrive:
         self._z = self._phi * self._z + self._innovation * gauss if self._phi else gauss
         level = self._period_ln
         if self._drift_per_ns:
-            drift = self._drift_per_ns * now_ns
+            if self._drift_from_ns is None:  # a caller's clock may count from its boot
+                self._drift_from_ns = now_ns
+            drift = self._drift_per_ns * (now_ns - self._drift_from_ns)
             level += min(DRIFT_LN_MAX, max(-DRIFT_LN_MAX, drift))
         if self._toggled_at_ns >= 0:
             age = (now_ns - self._toggled_at_ns) / self._decay_ns
