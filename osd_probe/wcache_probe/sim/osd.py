@@ -1,7 +1,8 @@
 """What an OSD's commits cost on simulated drives, at each load point.
 
 The model of a BlueStore commit (src/os/bluestore/BlueStore.cc, `_kv_sync_thread`, and
-BlueFS.cc, `_fsync`), checked against real OSDs on modelled drives:
+BlueFS.cc, `_fsync`).  Its tests hold it to what real OSDs took on modelled drives: one
+write at a time within 15%, traffic and batches in the verdict.
 
 - On a rotational block drive a small write is deferred: its data goes into the kv
   transaction.  Elsewhere, and for large writes, data goes to the block drive first,
