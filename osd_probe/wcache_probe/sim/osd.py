@@ -233,7 +233,9 @@ class SimulatedOsd:
     def _drain(self, writes: int, size: int) -> float:
         """What `writes` deferred writes, on their way to the block drive, delay a commit.
 
-        Nothing where the commit is on another drive; there they go on beside it.
+        Nothing where the commit is on another drive; there they go on beside it.  (A
+        real OSD then lets one commit in many, the one after a batch of about 64
+        deferred writes, wait for a flush of the block drive: a tail that is not here.)
         """
         merged = -(-writes // self.spec.deferred_coalesce)
         each = size * self.spec.deferred_coalesce
