@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .errors import MalformedError, NotFoundError
+from .loads import ASSUMED_SAMPLE_S, SAMPLES, WRITE_BYTES
 from .model import DriveModel, DriveReport, HostReport, LoadPoint
 from .osds import ClusterState, flush_role, roles_of, touches
 from .record import ExperimentSetup
@@ -24,31 +25,6 @@ SHORT_NAMES = {
     "batch": LoadPoint.OSD_BENCH_BATCH,
     "4m": LoadPoint.OSD_BENCH_4M,
     "timer": LoadPoint.FDATASYNC_TIMER,
-}
-# osd.cc, OSDBenchTest: at most osd_bench_small_size_max_iops (100) * osd_bench_duration
-# (30 s) * 4 KiB = 12,288,000 bytes at 4 KiB; a batch takes a tenth of that.
-BATCH_WRITES = 300
-WRITE_BYTES = {
-    LoadPoint.OSD_TRAFFIC: 0,
-    LoadPoint.OSD_BENCH_DEPTH1: 4096,
-    LoadPoint.OSD_BENCH_BATCH: BATCH_WRITES * 4096,
-    LoadPoint.OSD_BENCH_4M: 3 * 4 * 1024 * 1024,
-    LoadPoint.FDATASYNC_TIMER: 0,
-}
-# Samples in one period, and what one is assumed to take until something was measured.
-SAMPLES = {
-    LoadPoint.OSD_TRAFFIC: 1,
-    LoadPoint.OSD_BENCH_DEPTH1: 16,
-    LoadPoint.OSD_BENCH_BATCH: 3,
-    LoadPoint.OSD_BENCH_4M: 3,
-    LoadPoint.FDATASYNC_TIMER: 32,
-}
-ASSUMED_SAMPLE_S = {
-    LoadPoint.OSD_TRAFFIC: 2.0,
-    LoadPoint.OSD_BENCH_DEPTH1: 0.03,
-    LoadPoint.OSD_BENCH_BATCH: 0.3,
-    LoadPoint.OSD_BENCH_4M: 0.3,
-    LoadPoint.FDATASYNC_TIMER: 0.01,
 }
 OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 

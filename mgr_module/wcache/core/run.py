@@ -7,12 +7,13 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Dict, List, Optional, Tuple
 
 from . import actions as act
 from .experiment import PAIRS_WITHOUT_ANALYSIS, Slot, Waste, compose, is_look, next_slot, pairs_of
+from .loads import WRITE_BYTES
 from .model import DriveState, FlushCounters, KernelView, LoadPoint, Transport
 from .protocol import (
     CountersRequest,
@@ -81,6 +82,7 @@ class RunState:
     reason: str = ""
     finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
     restored: bool = True
+    waste: Tuple[Waste, ...] = ()
 
 
 Periods = Dict[Slot, Period]
@@ -107,14 +109,15 @@ class RunMachine:
 
     state: RunState
     periods: List[Periods]
-    waste: List[Waste] = field(default_factory=list)
     epoch: str = "0"  # differs after each restart of the mgr, so that answers cannot mix
     _now: _Current = field(default_factory=lambda: _Current(Slot(0, False)))
     _serial: int = 0
 
     def __post_init__(self) -> None:
-        missing = len(self.state.spec.experiments) - len(self.waste)
-        self.waste += [Waste() for _ in range(missing)]
+        missing = len(self.state.spec.experiments) - len(self.state.waste)
+        self.state = replace(
+            self.state, waste=(*self.state.waste, *(Waste() for _ in range(missing)))
+        )
 
     # ---- what others ask
 
@@ -131,7 +134,7 @@ class RunMachine:
     @property
     def holds_lease(self) -> bool:
         """Whether the probe may hold the domain in a mode of ours."""
-        return self.state.status is RunStatus.RUNNING
+        return self.state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
 
     @property
     def wake_at_s(self) -> Optional[float]:
@@ -147,13 +150,13 @@ class RunMachine:
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
         measured = sum(p.seconds for periods in self.periods for p in periods.values())
-        return measured + sum(waste.seconds for waste in self.waste)
+        return measured + sum(waste.seconds for waste in self.state.waste)
 
     @property
     def bytes_spent(self) -> int:
         """Bytes written so far by measuring, interrupted periods included."""
         measured = sum(p.bytes_written for periods in self.periods for p in periods.values())
-        return measured + sum(waste.bytes_written for waste in self.waste)
+        return measured + sum(waste.bytes_written for waste in self.state.waste)
 
     def progress(self) -> Tuple[int, int]:
         """(periods done, periods at most), for progress bars."""
@@ -190,6 +193,8 @@ class RunMachine:
     def _begin(self, now_s: float) -> List[act.Action]:
         if self.state.status is RunStatus.RELEASING:
             return self._release()
+        if self.state.status is RunStatus.RUNNING:
+            self._count_waste(0.0, self._period_bytes_max())
         self._set_status(RunStatus.RUNNING)
         return [act.SaveRun(), *self._next_period(now_s)]
 
@@ -249,6 +254,12 @@ class RunMachine:
                 )
             )
         ]
+
+    def _period_bytes_max(self) -> int:
+        """What a period that was cut off by a restart of the mgr may have written."""
+        if self.experiment_index >= len(self.spec.experiments):
+            return 0
+        return self._setup.samples_per_period * WRITE_BYTES[self._setup.load_point]
 
     def _over_budget(self) -> str:
         if self.seconds_spent >= self.spec.seconds_max:
@@ -376,7 +387,7 @@ class RunMachine:
         return compose(
             self._setup, self.periods[index], record_id=f"{self.spec.run_id}.{index}",
             campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
-            waste=self.waste[index], missed=self.spec.missed, forced=self.spec.forced,
+            waste=self.state.waste[index], missed=self.spec.missed, forced=self.spec.forced,
         )
 
     def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
@@ -409,7 +420,7 @@ class RunMachine:
     def _end(
         self, status: RunStatus, reason: str, now_s: float, *, restored: bool
     ) -> List[act.Action]:
-        self.state = RunState(self.spec, status, reason, self.state.finished, restored)
+        self.state = replace(self.state, status=status, reason=reason, restored=restored)
         self._now = _Current(Slot(0, False))
         word = "the prior state is back" if restored else "restoring is not confirmed yet"
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
@@ -421,17 +432,20 @@ class RunMachine:
         self, status: RunStatus, *, reason: Optional[str] = None,
         finished: Optional[Tuple[str, ...]] = None,
     ) -> None:
-        self.state = RunState(
-            self.spec, status, self.state.reason if reason is None else reason,
-            self.state.finished if finished is None else finished, self.state.restored,
+        self.state = replace(
+            self.state, status=status,
+            reason=self.state.reason if reason is None else reason,
+            finished=self.state.finished if finished is None else finished,
         )
 
     def _count_waste(self, seconds: float, bytes_written: int) -> None:
-        index = min(self.experiment_index, len(self.waste) - 1)
-        old = self.waste[index]
-        self.waste[index] = Waste(
+        waste = list(self.state.waste)
+        index = min(self.experiment_index, len(waste) - 1)
+        old = waste[index]
+        waste[index] = Waste(
             old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
         )
+        self.state = replace(self.state, waste=tuple(waste))
 
     def _new_token(self) -> str:
         self._serial += 1

@@ -1,0 +1,1 @@
+# Ceph's C++ side, present only inside a mgr.

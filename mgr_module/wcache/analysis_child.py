@@ -1,0 +1,170 @@
+"""The `Analysis` port: numpy and scipy in a child process, one request at a time.
+
+A mgr must never import scipy: 16 and 18 load modules in sub-interpreters, where it
+deadlocks or breaks.  The child is started when it is first needed, bounded in time,
+and started anew when it dies; without numpy it says what to install.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import selectors
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Dict, Optional, Tuple
+
+from .core import codec
+from .core.record import Record
+
+ANSWER_BYTES_MAX = 4_000_000
+# A child that has had nothing to do for this long is let go; it holds 60 MB.
+IDLE_S = 60.0
+
+Done = Callable[[Optional[Dict[str, object]], str], None]
+
+
+class AnalysisChild:
+    """Runs `python -m wcache.analysis` and talks JSON lines with it."""
+
+    def __init__(self, *, python: Callable[[], str], seconds_max: Callable[[], float]) -> None:
+        self._python = python
+        self._seconds_max = seconds_max
+        self._jobs: queue.Queue[Optional[Tuple[Record, Done]]] = queue.Queue(maxsize=1000)
+        self._child: Optional[subprocess.Popen[bytes]] = None
+        self._serial = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-analysis")
+        self._thread.start()
+
+    @property
+    def pid(self) -> Optional[int]:
+        """Process id of the child while it lives."""
+        child = self._child
+        return child.pid if child is not None and child.poll() is None else None
+
+    def start(self, record: Record, done: Done) -> None:
+        """Queue a record; `done(result, error)` is called once from the worker's thread."""
+        try:
+            self._jobs.put_nowait((record, done))
+        except queue.Full:
+            done(None, "too many analyses are waiting")
+
+    def close(self) -> None:
+        """Stop the worker and the child."""
+        self._closed = True
+        self._jobs.put(None)
+        self._thread.join(timeout=5.0)
+        self._stop()
+
+    def _work(self) -> None:
+        while not self._closed:
+            try:
+                job = self._jobs.get(timeout=IDLE_S)
+            except queue.Empty:
+                self._stop()
+                continue
+            if job is None:
+                return
+            record, done = job
+            result, error = self._ask(record)
+            done(result, error)
+
+    def _ask(self, record: Record) -> Tuple[Optional[Dict[str, object]], str]:
+        """One request; a child that dies on it is started again once."""
+        error = ""
+        for _ in range(2):
+            try:
+                return self._exchange(record), ""
+            except _ChildRefusedError as refusal:
+                return None, str(refusal)
+            except (OSError, ValueError, _ChildDiedError) as failure:
+                self._stop()
+                error = str(failure) or type(failure).__name__
+        return None, f"the analysis child failed: {error}"[:300]
+
+    def _exchange(self, record: Record) -> Dict[str, object]:
+        child = self._child
+        if child is None or child.poll() is not None:
+            child = self._child = self._spawn()
+        self._serial += 1
+        request = {"id": self._serial, "op": "experiment", "record": codec.to_plain(record)}
+        line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
+        deadline = time.monotonic() + self._seconds_max()
+        assert child.stdin is not None  # noqa: S101  (Popen was given PIPE)
+        try:
+            child.stdin.write(line.encode())
+            child.stdin.flush()
+        except BrokenPipeError:
+            raise _ChildDiedError(self._exit_text(child)) from None
+        answer = self._read_line(child, deadline)
+        plain = json.loads(answer)
+        if not isinstance(plain, dict) or plain.get("id") != self._serial:
+            raise _ChildDiedError("an answer to something else came back")
+        if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):
+            raise _ChildRefusedError(str(plain.get("error", "no reason given"))[:300])
+        result: Dict[str, object] = plain["result"]
+        return result
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # The module's real folder, not the mgr's module path, whose other modules would
+        # be importable under names like `status` and `test`.
+        root = str(Path(__file__).resolve().parent.parent)
+        env = {"PATH": os.defpath, "PYTHONPATH": root, "LC_ALL": "C.UTF-8",
+               "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        # a mgr's sys.executable is empty, so the interpreter is named by an option
+        return subprocess.Popen(
+            [self._python(), "-m", "wcache.analysis"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd="/",
+        )
+
+    def _read_line(self, child: subprocess.Popen[bytes], deadline: float) -> bytes:
+        assert child.stdout is not None  # noqa: S101  (Popen was given PIPE)
+        received = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while not received.endswith(b"\n"):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not selector.select(left_s):
+                    raise _ChildDiedError(f"no answer within {self._seconds_max():.0f} s")
+                part = os.read(child.stdout.fileno(), 65536)
+                if not part:
+                    raise _ChildDiedError(self._exit_text(child))
+                received += part
+                if len(received) > ANSWER_BYTES_MAX:
+                    raise _ChildDiedError("its answer is too long")
+        return received
+
+    @staticmethod
+    def _exit_text(child: subprocess.Popen[bytes]) -> str:
+        try:
+            code = child.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        return f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+    def _stop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    continue  # its end is gone, which is what is wanted
+        child.kill()
+        child.wait()
+
+
+class _ChildDiedError(Exception):
+    """The child ended, hung or spoke nonsense: worth a second try with a new one."""
+
+
+class _ChildRefusedError(Exception):
+    """The child answered that it cannot: numpy is missing, the record is not its kind."""
+
+

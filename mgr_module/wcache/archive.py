@@ -1,0 +1,189 @@
+"""What the module keeps over a mgr restart, typed: one folder of keys for each kind.
+
+A stored value that cannot be read (an older version, a damaged part) is left where it
+is, listed in `unreadable`, and never guessed at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Type, TypeVar
+
+from .core import codec
+from .core.agents import Agent
+from .core.campaign import Campaign
+from .core.errors import WcacheError
+from .core.experiment import Slot
+from .core.model import HostReport
+from .core.policy import Result
+from .core.ports import Store
+from .core.record import RECORD_BYTES_MAX, Period, Record
+from .core.rollout import Rollout
+from .core.run import Periods, RunState
+
+T = TypeVar("T")
+
+HISTORY_MAX = 1000
+# Raw samples beside their results: what the mon store can carry (a mon is no archive).
+RECORDS_MAX = 400
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One line of the audit log."""
+
+    at_s: float
+    who: str
+    what: str
+    text: str
+
+
+class Archive:
+    """Typed access to the store.  Every `put` is on the mons when it returns."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.unreadable: Dict[str, str] = {}
+        self._history_next = 0
+
+    def check_version(self) -> None:
+        """Refuse to touch the state of a newer module; mark a fresh store as ours."""
+        text = self._store.get("version")
+        if text is None:
+            self._store.put("version", str(STATE_VERSION))
+        elif text != str(STATE_VERSION):
+            raise WcacheError(
+                f"the stored state has version {text[:10]!r}, this module knows {STATE_VERSION}",
+                "run the module that wrote it, or `ceph config-key rm` its keys",
+            )
+
+    def _load(self, cls: Type[T], prefix: str) -> Dict[str, T]:
+        found: Dict[str, T] = {}
+        for key in self._store.keys(prefix + "/"):
+            value = self._load_one(cls, key)
+            if value is not None:
+                found[key[len(prefix) + 1 :]] = value
+        return found
+
+    def _load_one(self, cls: Type[T], key: str) -> Optional[T]:
+        try:
+            text = self._store.get(key)
+            if text is None:
+                return None
+            return codec.loads(cls, text, bytes_max=RECORD_BYTES_MAX, what=key)
+        except WcacheError as error:
+            self.unreadable[key] = error.message
+            return None
+
+    def _put(self, key: str, value: Any) -> None:
+        self._store.put(key, codec.dumps(value))
+
+    # ---- one pair of methods for each kind
+
+    @property
+    def frozen(self) -> bool:
+        """Whether an admin has frozen the cluster."""
+        return self._store.get("frozen") == "1"
+
+    def set_frozen(self, frozen: bool) -> None:
+        """Freeze or thaw."""
+        self._store.put("frozen", "1" if frozen else "0")
+
+    def campaigns(self) -> Dict[str, Campaign]:
+        """All campaigns by id."""
+        return self._load(Campaign, "campaign")
+
+    def put_campaign(self, campaign: Campaign) -> None:
+        """Store a campaign's header."""
+        self._put(f"campaign/{campaign.campaign_id}", campaign)
+
+    def runs(self) -> Dict[str, RunState]:
+        """All runs by id."""
+        return self._load(RunState, "run")
+
+    def put_run(self, state: RunState) -> None:
+        """Store where a run stands."""
+        self._put(f"run/{state.spec.run_id}", state)
+
+    def periods(self, run_id: str, experiments: int) -> List[Periods]:
+        """The saved periods of a run, one dict for each of its experiments."""
+        found: List[Periods] = [{} for _ in range(experiments)]
+        for name, period in self._load(Period, f"period/{run_id}").items():
+            parts = name.split("/")
+            if len(parts) == 3 and all(part.isdecimal() for part in parts):
+                index, pair, second = (int(part) for part in parts)
+                if index < experiments:
+                    found[index][Slot(pair, bool(second))] = period
+        return found
+
+    def put_period(
+        self, run_id: str, experiment: int, pair: int, second: bool, period: Period
+    ) -> None:
+        """Store a finished period."""
+        self._put(f"period/{run_id}/{experiment}/{pair}/{int(second)}", period)
+
+    def drop_periods(self, run_id: str, experiment: int) -> None:
+        """Remove the periods of an experiment whose record is stored."""
+        for key in self._store.keys(f"period/{run_id}/{experiment}/"):
+            self._store.delete(key)
+
+    def record(self, record_id: str) -> Optional[Record]:
+        """One record with its raw samples, or None."""
+        return self._load_one(Record, f"record/{record_id}")
+
+    def record_ids(self) -> List[str]:
+        """Ids of all records that are kept."""
+        return [key.partition("/")[2] for key in self._store.keys("record/")]
+
+    def put_record(self, record: Record, oldest: Optional[str]) -> None:
+        """Store a record; `oldest` makes room for it where the archive is full."""
+        self._put(f"record/{record.record_id}", record)
+        if oldest and len(self._store.keys("record/")) > RECORDS_MAX:
+            self._store.delete(f"record/{oldest}")
+
+    def results(self) -> Dict[str, Result]:
+        """All results by record id."""
+        return self._load(Result, "result")
+
+    def put_result(self, result: Result) -> None:
+        """Store a result."""
+        self._put(f"result/{result.record_id}", result)
+
+    def rollouts(self) -> Dict[str, Rollout]:
+        """All plans by id."""
+        return self._load(Rollout, "rollout")
+
+    def put_rollout(self, rollout: Rollout) -> None:
+        """Store a plan and how far it has come."""
+        self._put(f"rollout/{rollout.plan_id}", rollout)
+
+    def reports(self) -> Dict[str, HostReport]:
+        """The last report of each host."""
+        return self._load(HostReport, "report")
+
+    def put_report(self, report: HostReport) -> None:
+        """Store a host's report."""
+        self._put(f"report/{report.hostname}", report)
+
+    def agents(self) -> Dict[str, Agent]:
+        """The probes as last stored."""
+        return self._load(Agent, "agent")
+
+    def put_agent(self, agent: Agent) -> None:
+        """Store who speaks for a host (when that changes, not at every call)."""
+        self._put(f"agent/{agent.hostname}", agent)
+
+    def history(self) -> List[HistoryEntry]:
+        """The audit log, oldest first."""
+        entries = self._load(HistoryEntry, "history")
+        numbers = [int(name) for name in entries if name.isdecimal()]
+        self._history_next = max(numbers, default=-1) + 1
+        return [entries[name] for name in sorted(entries)]
+
+    def add_history(self, entry: HistoryEntry) -> None:
+        """Append to the audit log; the oldest entry beyond `HISTORY_MAX` goes."""
+        self._put(f"history/{self._history_next:010d}", entry)
+        self._history_next += 1
+        if self._history_next > HISTORY_MAX:
+            self._store.delete(f"history/{self._history_next - HISTORY_MAX - 1:010d}")

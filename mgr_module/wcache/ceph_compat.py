@@ -1,0 +1,73 @@
+"""Every difference between the Ceph releases we run on, found by looking, in one file.
+
+16 and 18 register commands through one `CLICommand`; 20 wants a registry of the module's
+own as class attribute `CLICommand` (`CLICommandBase.make_registry_subtype`).  All three
+still take a plain `COMMANDS` list and call `handle_command` for what no decorator claims.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import mgr_module
+
+_base = getattr(mgr_module, "CLICommandBase", None)
+
+# None where the release has no registry per module.
+COMMAND_REGISTRY = None if _base is None else _base.make_registry_subtype("WcacheCLICommand")
+
+# OSDBenchTest::run_test came with the registry's release; it empties the OSD's onode and
+# buffer caches at every bench call.
+BENCH_EMPTIES_CACHES = _base is not None
+
+
+def options(plain: List[Dict[str, Any]]) -> List[Any]:
+    """Module options; every release takes these keywords."""
+    return [mgr_module.Option(**item) for item in plain]
+
+
+def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
+    """Latency counters of a commit: name to (sum in s, count).
+
+    `txc_commit_lat` (18 and later) was `commit_lat` (16); both are kept under the new name.
+    """
+    found: Dict[str, Tuple[float, int]] = {}
+    bluestore = _object(perf_dump.get("bluestore"))
+    for name in ("kv_sync_lat", "kv_commit_lat", "txc_commit_lat", "commit_lat"):
+        pair = _pair(bluestore.get(name))
+        if pair is not None:
+            found["txc_commit_lat" if name == "commit_lat" else name] = pair
+    pair = _pair(_object(perf_dump.get("osd")).get("op_w_process_latency"))
+    if pair is not None:
+        found["op_w_process_latency"] = pair
+    return found
+
+
+def bench_seconds(text: str) -> Optional[Tuple[float, int]]:
+    """(elapsed seconds, bytes written) of an `osd bench` answer, or None.
+
+    The error code of an OSD command is lost on its way to a module, so what is not the
+    expected object is a failure.
+    """
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        return None
+    elapsed = _object(plain).get("elapsed_sec")
+    written = _object(plain).get("bytes_written")
+    if not isinstance(elapsed, (int, float)) or not isinstance(written, int):
+        return None
+    return (float(elapsed), written) if elapsed > 0 else None
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _pair(value: Any) -> Optional[Tuple[float, int]]:
+    plain = _object(value)
+    total, count = plain.get("sum"), plain.get("avgcount")
+    if isinstance(total, (int, float)) and isinstance(count, int):
+        return float(total), count
+    return None

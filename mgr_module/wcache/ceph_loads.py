@@ -1,0 +1,207 @@
+"""Measures OSDs from the mgr: `osd bench`, and the OSD's own counters, in threads.
+
+Depth 1 is `osd bench` with count = size: one write, acknowledged when it is committed.
+The counters of the OSD's own traffic are read at the edges of a period and in between,
+so that a latency past the limit ends the period early.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
+
+from .core.actions import LoadRequest, LoadSamples
+from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES
+from .core.model import LoadPoint
+from .core.record import CounterDelta
+from .core.rollout import COMMIT_COUNTERS
+
+COMMAND_TIMEOUT_S = 30.0
+# How often a period of the OSD's own traffic is checked against the latency limit.
+CHECK_EVERY_S = 0.5
+# (bytes in all, bytes per write, writes) of one bench call at each load point
+_CALLS: Dict[LoadPoint, Tuple[int, int, int]] = {
+    LoadPoint.OSD_BENCH_DEPTH1: (4096, 4096, 1),
+    LoadPoint.OSD_BENCH_BATCH: (BATCH_WRITES * 4096, 4096, BATCH_WRITES),
+    LoadPoint.OSD_BENCH_4M: (LARGE_WRITES * LARGE_BYTES, LARGE_BYTES, LARGE_WRITES),
+}
+
+Done = Callable[[LoadSamples, str], None]
+Counters = Dict[str, Tuple[float, int]]
+
+
+class OsdCommands(Protocol):
+    """Sends a command to an OSD; calls `complete(r, outb, outs)` of `result` once."""
+
+    def send_command(
+        self, result: Any, svc_type: str, svc_id: str, command: str, tag: str
+    ) -> None:
+        """As MgrModule.send_command."""
+
+
+class _Reply:
+    """A completion with a time-out, which CommandResult lacks."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._out = ""
+        self._error = ""
+
+    def complete(self, r: int, outb: str, outs: str) -> None:
+        """Called by the mgr from a thread of its own."""
+        self._out, self._error = outb, outs if r == 0 else f"{outs} (error {r})"
+        self._event.set()
+
+    def wait(self, timeout_s: float) -> Optional[Tuple[str, str]]:
+        """(output, error text), or None when time ran out."""
+        return (self._out, self._error) if self._event.wait(timeout_s) else None
+
+
+class _Stopped(Exception):
+    """A measurement that cannot go on; its text is the one line for the admin."""
+
+
+class CephLoads:
+    """The `LoadRunner` port over a mgr module."""
+
+    def __init__(
+        self,
+        mgr: OsdCommands,
+        *,
+        bench_seconds: Callable[[str], Optional[Tuple[float, int]]],
+        commit_counters: Callable[[Mapping[str, Any]], Counters],
+        commits_min: Callable[[], int],
+        is_up: Callable[[int], bool],
+    ) -> None:
+        self._mgr = mgr
+        self._bench_seconds = bench_seconds
+        self._commit_counters = commit_counters
+        self._commits_min = commits_min
+        self._is_up = is_up
+        self._cancel = threading.Event()
+
+    def start(self, request: LoadRequest, done: Done) -> None:
+        """Measure in a thread; `done(samples, error)` is called once."""
+        cancel = self._cancel = threading.Event()
+        threading.Thread(
+            target=self._run, args=(request, done, cancel), daemon=True,
+            name=f"wcache-load-osd.{request.osd_id}",
+        ).start()
+
+    def cancel_all(self) -> None:
+        """The measurement under way ends after its current call."""
+        self._cancel.set()
+
+    def _run(self, request: LoadRequest, done: Done, cancel: threading.Event) -> None:
+        try:
+            if request.load_point is LoadPoint.OSD_TRAFFIC:
+                samples = self._traffic(request, cancel)
+            else:
+                samples = self._bench(request, cancel)
+        except _Stopped as error:
+            done(LoadSamples(0.0), str(error))
+        except Exception as error:
+            # a thread's exception would go nowhere, and the campaign wait for ever
+            done(LoadSamples(0.0), f"measuring osd.{request.osd_id} failed: {error!r}"[:300])
+        else:
+            done(samples, "")
+
+    def _command(self, osd_id: int, command: Mapping[str, Any]) -> str:
+        reply = _Reply()
+        text = json.dumps({**command, "format": "json"})
+        self._mgr.send_command(reply, "osd", str(osd_id), text, "")
+        deadline = time.monotonic() + COMMAND_TIMEOUT_S
+        while True:
+            answer = reply.wait(0.5)
+            if answer is not None:
+                out, error = answer
+                if not out:
+                    raise _Stopped(f"osd.{osd_id} did not answer `{command['prefix']}`: {error}")
+                return out
+            if not self._is_up(osd_id):
+                raise _Stopped(f"osd.{osd_id} went down during `{command['prefix']}`")
+            if time.monotonic() > deadline:
+                raise _Stopped(
+                    f"osd.{osd_id} gave no answer to `{command['prefix']}` within "
+                    f"{COMMAND_TIMEOUT_S:.0f} s"
+                )
+
+    def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        total_bytes, write_bytes, writes = _CALLS[request.load_point]
+        samples: List[int] = []
+        written = 0
+        begin = time.monotonic()
+        aborted = ""
+        while len(samples) < request.count and not aborted:
+            if cancel.is_set():
+                raise _Stopped("stopped")
+            text = self._command(
+                request.osd_id, {"prefix": "bench", "count": total_bytes, "size": write_bytes}
+            )
+            parsed = self._bench_seconds(text)
+            if parsed is None:
+                raise _Stopped(f"osd.{request.osd_id} refused to bench: {text.strip()[:200]}")
+            seconds, done_bytes = parsed
+            written += done_bytes
+            samples.append(int(1e9 * seconds / writes))
+            if 1e3 * seconds / writes > request.latency_limit_ms:
+                aborted = _past_limit(request, 1e3 * seconds / writes)
+        return LoadSamples(
+            time.monotonic() - begin, tuple(samples), (), written, aborted
+        )
+
+    def _dump(self, osd_id: int) -> Counters:
+        text = self._command(osd_id, {"prefix": "perf dump"})
+        try:
+            plain = json.loads(text)
+        except ValueError:
+            raise _Stopped(f"osd.{osd_id} gave counters that are not JSON") from None
+        return self._commit_counters(plain if isinstance(plain, dict) else {})
+
+    def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        first = last = self._dump(request.osd_id)
+        begin = time.monotonic()
+        end = begin + request.seconds
+        aborted = ""
+        while not aborted:
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                break
+            if cancel.wait(min(left_s, CHECK_EVERY_S)):
+                raise _Stopped("stopped")
+            now = self._dump(request.osd_id)
+            slow_ms = _mean_ms(last, now)
+            if slow_ms is not None and slow_ms > request.latency_limit_ms:
+                aborted = _past_limit(request, slow_ms)
+            last = now
+        seconds = time.monotonic() - begin
+        deltas = tuple(
+            CounterDelta(name, last[name][0] - first[name][0], last[name][1] - first[name][1])
+            for name in sorted(first)
+            if name in last and last[name][1] >= first[name][1]
+        )
+        commits = max((d.count for d in deltas if d.name in COMMIT_COUNTERS), default=0)
+        unusable = ""
+        if commits < self._commits_min() and not aborted:
+            unusable = (
+                f"too little client traffic: {commits} commits in {seconds:.1f} s, "
+                f"{self._commits_min()} are needed"
+            )
+        return LoadSamples(seconds, (), deltas, 0, aborted, unusable)
+
+
+def _mean_ms(before: Counters, after: Counters) -> Optional[float]:
+    for name in COMMIT_COUNTERS:
+        if name in before and name in after:
+            count = after[name][1] - before[name][1]
+            return 1e3 * (after[name][0] - before[name][0]) / count if count > 0 else None
+    return None
+
+
+def _past_limit(request: LoadRequest, latency_ms: float) -> str:
+    return (
+        f"osd.{request.osd_id} took {latency_ms:.0f} ms, past the limit of "
+        f"{request.latency_limit_ms:.0f} ms"
+    )

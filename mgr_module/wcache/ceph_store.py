@@ -1,0 +1,91 @@
+"""Store over the mgr's key-value store: proven writes, and values over its size limit.
+
+`set_store` fails silently and a value over 64 KiB is lost (mon_config_key_max_entry_size),
+so every write is read back, and long texts are compressed and cut into parts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from typing import Dict, Optional, Protocol, Sequence
+
+from .core.errors import StorageError
+
+PART_CHARS = 48_000
+PARTS_MAX = 200
+_MARK = "wcache-parts:"
+
+
+class KeyValue(Protocol):
+    """What a MgrModule offers; values are texts, None removes a key."""
+
+    def get_store(self, key: str) -> Optional[str]:
+        """The value of a key."""
+
+    def set_store(self, key: str, val: Optional[str]) -> None:
+        """Set or remove a key."""
+
+    def get_store_prefix(self, key_prefix: str) -> Dict[str, str]:
+        """All keys that start with a prefix, with their values."""
+
+
+class KvStore:
+    """The `Store` port over a mgr module's key-value store."""
+
+    def __init__(self, kv: KeyValue) -> None:
+        self._kv = kv
+
+    def get(self, key: str) -> Optional[str]:
+        """The value; StorageError where a part is missing or damaged."""
+        head = self._kv.get_store(key)
+        if head is None or not head.startswith(_MARK):
+            return head
+        try:
+            _, count, digest = head.split(":")
+            parts = range(min(int(count), PARTS_MAX))
+            texts = [self._kv.get_store(f"{key}#{index}") or "" for index in parts]
+            packed = base64.b64decode("".join(texts), validate=True)
+            text = zlib.decompress(packed).decode("utf-8")
+        except (ValueError, zlib.error):
+            raise StorageError(f"stored value {key} is damaged") from None
+        if hashlib.sha256(packed).hexdigest() != digest:
+            raise StorageError(f"stored value {key} is damaged")
+        return text
+
+    def put(self, key: str, text: str) -> None:
+        """Store and read back; StorageError where the store did not keep it."""
+        if len(text) <= PART_CHARS and not text.startswith(_MARK):
+            self._set(key, text)
+            return
+        packed = zlib.compress(text.encode("utf-8"), 6)
+        encoded = base64.b64encode(packed).decode("ascii")
+        parts = [encoded[i : i + PART_CHARS] for i in range(0, len(encoded), PART_CHARS)]
+        if len(parts) > PARTS_MAX:
+            raise StorageError(f"value {key} is too large to be stored")
+        for index, part in enumerate(parts):
+            self._set(f"{key}#{index}", part)
+        # the head comes last: until then a reader sees the old value or none
+        self._set(key, f"{_MARK}{len(parts)}:{hashlib.sha256(packed).hexdigest()}")
+
+    def _set(self, key: str, text: str) -> None:
+        self._kv.set_store(key, text)
+        if self._kv.get_store(key) != text:
+            raise StorageError(
+                f"the mon did not store {key}", "check `ceph health` and the mons' disks"
+            )
+
+    def delete(self, key: str) -> None:
+        """Remove a value with its parts."""
+        head = self._kv.get_store(key)
+        if head is None:
+            return
+        if head.startswith(_MARK):
+            for part in list(self._kv.get_store_prefix(f"{key}#")):
+                self._kv.set_store(part, None)
+        self._kv.set_store(key, None)
+
+    def keys(self, prefix: str) -> Sequence[str]:
+        """All whole keys that start with a prefix, sorted."""
+        return sorted(key for key in self._kv.get_store_prefix(prefix) if "#" not in key)

@@ -1,0 +1,100 @@
+"""The cluster as the mgr's own maps show it: OSDs, classes, hosts, health."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, Protocol, Tuple
+
+from .core.osds import ClusterState, OsdInfo
+from .core.record import Precondition
+
+# Health checks that make latencies mean something else.
+_SICK = (
+    "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
+    "SLOW_OPS", "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
+)
+_RECOVERY = ("recovering", "backfilling", "backfill_wait", "recovery_wait", "forced_recovery")
+
+
+class Mgr(Protocol):
+    """The part of MgrModule that is used here."""
+
+    @property
+    def version(self) -> str:
+        """Ceph's version text."""
+
+    def get(self, data_name: str) -> Any:
+        """One of the mgr's structures; may be shared and read-only."""
+
+
+class CephView:
+    """The `ClusterView` port over a mgr module."""
+
+    def __init__(self, mgr: Mgr, *, bench_empties_caches: bool) -> None:
+        self._mgr = mgr
+        self._bench_empties_caches = bench_empties_caches
+
+    def cluster(self) -> ClusterState:
+        """OSDs, health and versions as of now."""
+        osd_map = self._mgr.get("osd_map")
+        metadata = self._mgr.get("osd_metadata")
+        classes, domains = _crush(self._mgr.get("osd_map_crush"))
+        osds: Dict[int, OsdInfo] = {}
+        for row in osd_map["osds"]:
+            osd_id = int(row["osd"])
+            meta = metadata.get(str(osd_id)) or metadata.get(osd_id) or {}
+            osds[osd_id] = OsdInfo(
+                osd_id,
+                str(meta.get("hostname", "")),
+                classes.get(osd_id, str(meta.get("default_device_class", ""))),
+                bool(row["up"]) and bool(row["in"]),
+                str(meta.get("ceph_version_short", "")),
+                domains.get(osd_id, ""),
+                meta.get("bluefs_dedicated_db") == "1",
+                meta.get("bluefs_dedicated_wal") == "1",
+                meta.get("bluestore_bdev_rotational", meta.get("rotational")) == "1",
+            )
+        return ClusterState(
+            str(osd_map["fsid"]), self._version(), osds, self._missed(), self._bench_empties_caches
+        )
+
+    def _version(self) -> str:
+        words = self._mgr.version.split()
+        return words[2] if len(words) > 2 else self._mgr.version
+
+    def _missed(self) -> Tuple[Precondition, ...]:
+        missed: List[Precondition] = []
+        health = json.loads(self._mgr.get("health")["json"])
+        checks = health.get("checks", {})
+        if any(name in checks for name in _SICK):
+            missed.append(Precondition.CLUSTER_HEALTHY)
+        states = self._mgr.get("pg_summary")["all"]
+        if any("active" not in s or "clean" not in s for s in _words(states)):
+            missed.append(Precondition.PGS_CLEAN)
+        if any(word in s for s in _words(states) for word in _RECOVERY):
+            missed.append(Precondition.NO_RECOVERY)
+        if any("scrubbing" in s for s in _words(states)):
+            missed.append(Precondition.NO_SCRUB)
+        return tuple(missed)
+
+
+def _words(states: Mapping[str, int]) -> List[List[str]]:
+    return [name.split("+") for name, count in states.items() if count]
+
+
+def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
+    """(device class, host bucket) of each OSD."""
+    classes = {
+        int(device["id"]): str(device["class"])
+        for device in crush.get("devices", ())
+        if "class" in device
+    }
+    domains = {
+        int(item["id"]): str(bucket["name"])
+        for bucket in crush.get("buckets", ())
+        if bucket.get("type_name") == "host" and "~" not in str(bucket["name"])
+        for item in bucket.get("items", ())
+    }
+    return classes, domains
+
+

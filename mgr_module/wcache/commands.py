@@ -1,0 +1,251 @@
+"""`ceph wcache ...`: the table of commands, and what turns a call into an answer.
+
+Parse, call, format: no decisions here.  A command declares its arguments in Ceph's own
+notation (src/mon/MonCommands.h), so `ceph wcache -h` knows them.  An argument is never
+called `host`, since the `ceph` tool eats that name (its own --host option).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+from . import tables
+from .core import codec
+from .core.errors import MalformedError, NotReadyError, WcacheError
+from .service import Service
+from .views import Views
+
+FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
+HOSTNAME_CHARS_MAX = 253
+
+_MEASURE = (
+    "name=scope,type=CephString,req=false",
+    "name=loads,type=CephString,req=false",
+    "name=pairs,type=CephInt,req=false",
+    "name=drives_per_model,type=CephInt,req=false",
+    "name=seed,type=CephInt,req=false",
+    "name=consent_turn_on,type=CephBool,req=false",
+    "name=force,type=CephBool,req=false",
+)
+_PLAN = (
+    "name=device_class,type=CephString,req=false",
+    "name=consent_turn_on,type=CephBool,req=false",
+    "name=persist,type=CephBool,req=false",
+)
+
+Answer = Tuple[int, str, str]
+Renderer = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its prefix, arguments, permission, help, what it calls and how it looks."""
+
+    prefix: str
+    arguments: Tuple[str, ...]
+    perm: str
+    help: str
+    call: Callable[[Service, Views, Dict[str, Any]], Any]
+    render: Renderer = tables.lines_of
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        """Names of the arguments."""
+        return tuple(item.partition(",")[0][len("name=") :] for item in self.arguments)
+
+    def spec(self) -> Dict[str, Any]:
+        """The command as an entry of a mgr module's COMMANDS."""
+        return {
+            "cmd": " ".join((self.prefix, *self.arguments, FORMAT)),
+            "desc": self.help, "perm": self.perm, "poll": False,
+        }
+
+
+def _poll(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
+    return service.poll(_hostname(a), _body(a))
+
+
+def _post(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
+    return service.post(_hostname(a), _body(a))
+
+
+def _hostname(a: Mapping[str, Any]) -> str:
+    name = a.get("hostname")
+    if not isinstance(name, str) or not 0 < len(name) <= HOSTNAME_CHARS_MAX:
+        raise MalformedError(f"hostname must be 1 to {HOSTNAME_CHARS_MAX} characters long")
+    if not name.isprintable():
+        raise MalformedError("hostname has characters that cannot be printed")
+    return name
+
+
+def _body(a: Mapping[str, Any]) -> str:
+    text = a.get("inbuf")
+    if not text:
+        raise MalformedError("this command wants its message as input (-i FILE)")
+    return str(text)
+
+
+def _history(_service: Service, views: Views, a: Dict[str, Any]) -> Any:
+    return views.history(a.get("limit"))
+
+
+COMMANDS: Tuple[Command, ...] = (
+    Command(
+        "wcache status", (), "r",
+        "Show probes, drives by drive model with both sides of their caches, and findings",
+        lambda s, v, a: v.status(), tables.status,
+    ),
+    Command(
+        "wcache drive ls", ("name=hostname,type=CephString,req=false",), "r",
+        "List OSD drives: model, device cache, and the kernel view at every layer",
+        lambda s, v, a: v.drives(a.get("hostname")), tables.drives,
+    ),
+    Command(
+        "wcache agent ls", (), "r", "List the probes and when each was heard",
+        lambda s, v, a: v.agents(), tables.agents,
+    ),
+    Command(
+        "wcache agent poll", ("name=hostname,type=CephString",), "rw",
+        "For wcache-probe: ask for work (hello message with -i)", _poll,
+    ),
+    Command(
+        "wcache agent post", ("name=hostname,type=CephString",), "rw",
+        "For wcache-probe: report an outcome (post message with -i)", _post,
+    ),
+    Command(
+        "wcache campaign forecast", _MEASURE, "r",
+        "Say what a campaign would cost at most: time, bytes, OSD caches emptied",
+        lambda s, v, a: s.forecast(**a), tables.forecast,
+    ),
+    Command(
+        "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME "
+        "or osd.N, under loads traffic,depth1,batch,4m,timer",
+        lambda s, v, a: s.start(**a), tables.forecast,
+    ),
+    Command(
+        "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: v.campaigns(),
+        tables.campaigns,
+    ),
+    Command(
+        "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
+        "Show the runs and results of a campaign",
+        lambda s, v, a: v.campaign(a["campaign_id"]), tables.campaign,
+    ),
+    Command(
+        "wcache campaign record", ("name=record_id,type=CephString",), "r",
+        "Print a record with its raw samples, for `wcache analyze`",
+        lambda s, v, a: v.record(a["record_id"]), lambda data: json.dumps(data),
+    ),
+    Command(
+        "wcache campaign stop", ("name=campaign_id,type=CephString",), "rw",
+        "End a campaign and restore what was there before it",
+        lambda s, v, a: s.stop(a["campaign_id"]),
+    ),
+    Command(
+        "wcache recommend", ("name=device_class,type=CephString,req=false",), "r",
+        "Recommend a cache mode per device class and drive model, with the evidence",
+        lambda s, v, a: v.recommendations(a.get("device_class")), tables.recommendations,
+    ),
+    Command(
+        "wcache plan", _PLAN, "rw",
+        "Print the ordered changes that make the recommendations true; changes nothing",
+        lambda s, v, a: s.plan(**a), tables.plan,
+    ),
+    Command(
+        "wcache plan show", ("name=plan_id,type=CephString",), "r",
+        "Show a plan, how far it has come, and what each change gained",
+        lambda s, v, a: v.plan(a["plan_id"]), tables.plan,
+    ),
+    Command(
+        "wcache apply", ("name=plan_id,type=CephString",), "rw",
+        "Carry out a plan: each change is read back and measured before the next",
+        lambda s, v, a: s.apply(a["plan_id"]),
+    ),
+    Command(
+        "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
+        "Bring back what was there before a plan (default: the last one applied)",
+        lambda s, v, a: s.rollback(a.get("plan_id")),
+    ),
+    Command(
+        "wcache freeze", ("name=thaw,type=CephBool,req=false",), "rw",
+        "Stop everything, restore prior states, and toggle nothing until --thaw",
+        lambda s, v, a: s.freeze(bool(a.get("thaw"))),
+    ),
+    Command(
+        "wcache history", ("name=limit,type=CephInt,req=false",), "r",
+        "Show the audit log: everything that was changed, by whom, and what came of it",
+        _history, tables.history,
+    ),
+)
+
+_BY_PREFIX = {command.prefix: command for command in COMMANDS}
+
+
+def specs() -> List[Dict[str, Any]]:
+    """All commands as a mgr module declares them."""
+    return [command.spec() for command in COMMANDS]
+
+
+def answer(
+    service: Service, views: Views, cmd: Mapping[str, Any], inbuf: str,
+    log_exception: Callable[[str], None],
+) -> Answer:
+    """Run one command; returns (0 or negative errno, output, one line of error).
+
+    Nothing is let through: the mgr turns an exception into a traceback for the user.
+    """
+    command = _BY_PREFIX.get(str(cmd.get("prefix")))
+    if command is None:
+        return -errno.EINVAL, "", "unknown command: see `ceph wcache -h`"
+    try:
+        arguments = {name: cmd[name] for name in command.names if name in cmd}
+        _check_texts(arguments)
+        if inbuf:
+            arguments["inbuf"] = inbuf
+        elif command.call in (_poll, _post):
+            arguments["inbuf"] = ""
+        data = command.call(service, views, arguments)
+        return 0, _format(command, data, str(cmd.get("format") or "plain")), ""
+    except WcacheError as error:
+        return -error.errno, "", error.line()
+    except Exception as error:
+        log_exception(f"{command.prefix} failed")
+        return (
+            -errno.EIO, "",
+            f"{command.prefix}: internal error ({type(error).__name__}); see the mgr's log",
+        )
+
+
+def not_ready(error: str) -> Answer:
+    """The answer while the stored state is not loaded, or could not be."""
+    line = NotReadyError(error or "wcache is still starting", "try again in a moment").line()
+    return -errno.EAGAIN, "", line
+
+
+def _check_texts(arguments: Mapping[str, Any]) -> None:
+    for name, value in arguments.items():
+        if isinstance(value, str) and (len(value) > 1024 or not value.isprintable()):
+            raise MalformedError(f"{name} must be at most 1024 printable characters")
+
+
+def _format(command: Command, data: Any, form: str) -> str:
+    plain = codec.to_plain(data)
+    if command.call in (_poll, _post) or form.startswith("json"):
+        indent = 2 if form == "json-pretty" else None
+        return json.dumps(plain, indent=indent, allow_nan=False)
+    if form == "yaml":
+        return _yaml(plain)
+    return command.render(plain)
+
+
+def _yaml(plain: Any) -> str:
+    """YAML; JSON where PyYAML is missing, which is YAML 1.2 too."""
+    try:
+        import yaml
+    except ImportError:
+        return json.dumps(plain, indent=2, allow_nan=False)
+    return str(yaml.safe_dump(plain, default_flow_style=False, sort_keys=False))

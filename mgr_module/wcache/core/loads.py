@@ -1,0 +1,35 @@
+"""What one sample of each load point is: its writes, its size, how many make a period."""
+
+from __future__ import annotations
+
+from .model import LoadPoint
+
+# OSD.cc (`bench`): small writes are limited to
+# osd_bench_small_size_max_iops (100) x osd_bench_duration (30 s) x 4 KiB = 12,288,000
+# bytes in one call.  A batch takes a tenth of that, enough to fill the queue many times.
+BATCH_WRITES = 300
+LARGE_WRITES = 3
+LARGE_BYTES = 4 * 1024 * 1024
+
+WRITE_BYTES = {
+    LoadPoint.OSD_TRAFFIC: 0,
+    LoadPoint.OSD_BENCH_DEPTH1: 4096,
+    LoadPoint.OSD_BENCH_BATCH: BATCH_WRITES * 4096,
+    LoadPoint.OSD_BENCH_4M: LARGE_WRITES * LARGE_BYTES,
+    LoadPoint.FDATASYNC_TIMER: 0,
+}
+# Samples in one period, and what one is assumed to take until something was measured.
+SAMPLES = {
+    LoadPoint.OSD_TRAFFIC: 1,
+    LoadPoint.OSD_BENCH_DEPTH1: 16,
+    LoadPoint.OSD_BENCH_BATCH: 3,
+    LoadPoint.OSD_BENCH_4M: 3,
+    LoadPoint.FDATASYNC_TIMER: 32,
+}
+ASSUMED_SAMPLE_S = {
+    LoadPoint.OSD_TRAFFIC: 2.0,
+    LoadPoint.OSD_BENCH_DEPTH1: 0.03,
+    LoadPoint.OSD_BENCH_BATCH: 0.3,
+    LoadPoint.OSD_BENCH_4M: 0.3,
+    LoadPoint.FDATASYNC_TIMER: 0.01,
+}

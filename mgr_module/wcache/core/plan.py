@@ -1,0 +1,110 @@
+"""From recommendations to an ordered list of changes, and why drives are left alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from .manual import commands
+from .model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
+from .osds import ClusterState
+from .policy import Recommendation
+from .rollout import Change
+from .safety import may_toggle
+
+# What proves a change: the OSD's own traffic where that decided, else one write at a time.
+_PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
+
+
+def make_changes(
+    recommendations: Sequence[Recommendation],
+    reports: Iterable[HostReport],
+    cluster: ClusterState,
+    *,
+    plan_id: str,
+    device_class: Optional[str],
+    throwaway: bool,
+    consent_turn_on: bool,
+) -> Tuple[Tuple[Change, ...], Tuple[str, ...]]:
+    """Changes in the order they will be made, one failure domain after the other.
+
+    The first one is the canary.  The second value says, a line each, what is left alone.
+    """
+    wanted = {
+        (r.device_class, r.drive_model, r.simulated): r
+        for r in recommendations
+        if device_class in (None, r.device_class)
+    }
+    left = [
+        f"{r.device_class} {r.drive_model}: {r.verdict.value}, {r.why}"
+        for r in wanted.values()
+        if r.mode is None
+    ]
+    changes: List[Change] = []
+    for report in sorted(reports, key=lambda r: r.hostname):
+        domains: Dict[str, List[DriveReport]] = defaultdict(list)
+        for drive in report.drives:
+            domains[drive.domain_id].append(drive)
+        for domain_id, drives in sorted(domains.items()):
+            first = drives[0]
+            recommendation = _wanted_for(first, report, cluster, wanted)
+            if recommendation is None or recommendation.mode is None:
+                continue
+            mode = recommendation.mode
+            name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
+            if all(drive.mode is mode for drive in drives):
+                continue
+            reason = may_toggle(
+                drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on
+            )
+            reason = reason or _error_finding(drives)
+            if reason or first.mode is None:
+                left.append(f"{name}: {reason or 'its cache state is unknown'}")
+                continue
+            changes.append(
+                Change(
+                    f"{plan_id}.{len(changes)}", report.hostname, domain_id,
+                    tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
+                    recommendation.device_class, first.transport, first.mode, mode,
+                    recommendation.why,
+                    tuple(line for drive in drives for line in commands(drive, mode)),
+                    _proof(recommendation), report.simulated,
+                )
+            )
+    return tuple(changes), tuple(left)
+
+
+def _wanted_for(
+    drive: DriveReport,
+    report: HostReport,
+    cluster: ClusterState,
+    wanted: Dict[Tuple[str, DriveModel, bool], Recommendation],
+) -> Optional[Recommendation]:
+    if not drive.uses:
+        return None
+    for (device_class, model, simulated), recommendation in wanted.items():
+        if model != drive.drive_model or simulated != report.simulated:
+            continue
+        osd = cluster.osds.get(drive.uses[0].osd_id)
+        if report.simulated or (osd is not None and osd.device_class == device_class):
+            return recommendation
+    return None
+
+
+def _proof(recommendation: Recommendation) -> LoadPoint:
+    measured = {
+        load.load_point for load in recommendation.loads
+        if load.verdict.mode is recommendation.mode
+    }
+    for point in _PROOF_ORDER:
+        if point in measured:
+            return point
+    return LoadPoint.OSD_BENCH_DEPTH1
+
+
+def _error_finding(drives: Sequence[DriveReport]) -> Optional[str]:
+    for drive in drives:
+        for finding in drive.findings:
+            if finding.severity is Severity.ERROR:
+                return f"{finding.code.value}: {finding.detail}"
+    return None

@@ -1,0 +1,111 @@
+"""The ceph-mgr module: wiring only.  Options, commands, serve loop, health checks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict, List, Optional, Tuple
+
+from mgr_module import MgrModule
+
+from . import ceph_compat, commands
+from .analysis_child import AnalysisChild
+from .archive import Archive
+from .ceph_loads import CephLoads
+from .ceph_store import KvStore
+from .ceph_view import CephView
+from .core.errors import WcacheError
+from .engine import Engine
+from .health import health_checks
+from .options import Options, module_options, read_options
+from .service import Service
+from .views import Views
+
+# Health and the loads of a quiet cluster are looked at this often, in seconds.
+IDLE_TICK_S = 5.0
+BUSY_TICK_S = 0.5
+
+
+class Module(MgrModule):
+    """`mgr/wcache`."""
+
+    MODULE_OPTIONS = ceph_compat.options(module_options())
+    COMMANDS: List[Dict[str, Any]] = commands.specs()
+    if ceph_compat.COMMAND_REGISTRY is not None:
+        CLICommand = ceph_compat.COMMAND_REGISTRY
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._wake = threading.Event()
+        self._run = True
+        self._options = Options()
+        self._start_error = ""
+        self._ready = False
+        self.config_notify()
+        view = CephView(self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES)
+        self._analysis = AnalysisChild(
+            python=lambda: self._options.python_path,
+            seconds_max=lambda: self._options.analysis_seconds_max,
+        )
+        loads = CephLoads(
+            self,
+            bench_seconds=ceph_compat.bench_seconds,
+            commit_counters=ceph_compat.commit_counters,
+            commits_min=lambda: self._options.traffic_commits_min,
+            is_up=lambda osd_id: _is_up(view, osd_id),
+        )
+        self._engine = Engine(
+            archive=Archive(KvStore(self)), view=view, loads=loads, analysis=self._analysis,
+            options=lambda: self._options, wake=self._wake.set,
+        )
+        self._service = Service(self._engine)
+        self._views = Views(self._engine)
+
+    def config_notify(self) -> None:
+        """Options changed: read them all; a bad value keeps its default."""
+        names = [option["name"] for option in module_options()]
+        self._options = read_options({name: self.get_module_option(name) for name in names})
+
+    def handle_command(self, inbuf: str, cmd: Dict[str, Any]) -> Tuple[int, str, str]:
+        """Answer one `ceph wcache` command; never slow, never an exception."""
+        if not self._ready:
+            return commands.not_ready(self._start_error)
+        return commands.answer(
+            self._service, self._views, cmd, inbuf or "", self.log.exception
+        )
+
+    def serve(self) -> None:
+        """Load the stored state, then do what is due until the mgr stops."""
+        try:
+            self._engine.load()
+            self._ready = True
+        except WcacheError as error:
+            self._start_error = error.line()
+            self.log.error("cannot start: %s", error.line())
+        while self._run:
+            wait_s: Optional[float] = None
+            try:
+                if self._ready:
+                    wait_s = self._engine.tick()
+                    self._publish()
+            except Exception:
+                # the loop must go on: a campaign under way holds leases
+                self.log.exception("tick failed")
+            idle_s = BUSY_TICK_S if self._engine.active else IDLE_TICK_S
+            self._wake.wait(min(idle_s, wait_s) if wait_s is not None else idle_s)
+            self._wake.clear()
+
+    def _publish(self) -> None:
+        """Health checks and progress are lost at a mgr restart, so set them every time."""
+        self.set_health_checks(health_checks(self._views.findings()))
+
+    def shutdown(self) -> None:
+        """The mgr stops or hands over: leases run on until the next mgr renews them."""
+        self._run = False
+        self._wake.set()
+        self._engine.cancel_loads()
+        self._analysis.close()
+
+
+def _is_up(view: CephView, osd_id: int) -> bool:
+    osd = view.cluster().osds.get(osd_id)
+    return osd is not None and osd.up

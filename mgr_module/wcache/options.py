@@ -1,0 +1,92 @@
+"""The module's options, as a frozen value the rest of the code reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Dict, List, Mapping, Tuple
+
+
+@dataclass(frozen=True)
+class Options:
+    """Values of the module options; `DESCRIPTIONS` says what each is for."""
+
+    throwaway_cluster: bool = False
+    poll_idle_s: float = 30.0
+    poll_busy_s: float = 0.05
+    lease_ttl_s: float = 60.0
+    settle_s: float = 0.25
+    period_s: float = 2.0
+    pairs_max: int = 20
+    drives_per_model: int = 6
+    parallel_hosts_max: int = 1
+    latency_limit_ms: float = 2000.0
+    experiment_seconds_max: float = 900.0
+    experiment_bytes_max: int = 4 * 1024**3
+    traffic_commits_min: int = 20
+    canary_wait_s: float = 60.0
+    python_path: str = "/usr/bin/python3"
+    analysis_seconds_max: float = 20.0
+
+
+# name: (description, lowest, highest); numbers outside are refused when they are set
+DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
+    "throwaway_cluster": (
+        "This cluster's data is worth nothing: allow loop devices to drop flushes, and "
+        "simulated hosts. Never set it where data matters.", None, None),
+    "poll_idle_s": ("Seconds between two calls of an idle probe (jitter is added).", 0.2, 300.0),
+    "poll_busy_s": ("Seconds between two calls of a probe during an experiment.", 0.01, 5.0),
+    "lease_ttl_s": (
+        "A probe that hears nothing for this many seconds restores the prior cache state.",
+        2.0, 600.0),
+    "settle_s": ("Seconds between a toggle and the first sample, in both modes.", 0.0, 60.0),
+    "period_s": ("Seconds of one period of the OSD's own traffic.", 0.5, 300.0),
+    "pairs_max": ("Pairs of periods after which an experiment gives up.", 4, 80),
+    "drives_per_model": ("Drives of one drive model that a campaign samples.", 1, 1000),
+    "parallel_hosts_max": ("Hosts that may measure at the same time.", 1, 1000),
+    "latency_limit_ms": ("A sample slower than this ends the experiment at once.", 1.0, 60000.0),
+    "experiment_seconds_max": ("Drive seconds that one cache domain may cost.", 5.0, 86400.0),
+    "experiment_bytes_max": ("Bytes that measuring one cache domain may write.", 4096, 2**40),
+    "traffic_commits_min": (
+        "Commits a period needs before the OSD's own traffic counts as a measurement.",
+        4, 1000000),
+    "canary_wait_s": ("Seconds the first changed drive is watched before the next.", 0.0, 86400.0),
+    "python_path": ("Interpreter of the analysis child; it needs numpy and scipy.", None, None),
+    "analysis_seconds_max": ("Seconds one analysis may take before it is stopped.", 1.0, 600.0),
+}
+
+_TYPE_NAMES = {"bool": "bool", "int": "int", "float": "float", "str": "str"}
+
+
+def module_options() -> List[Dict[str, Any]]:
+    """The options as keyword arguments for Ceph's `Option`."""
+    listed = []
+    for item in fields(Options):
+        text, low, high = DESCRIPTIONS[item.name]
+        option: Dict[str, Any] = {
+            "name": item.name, "type": _TYPE_NAMES[str(item.type)], "default": item.default,
+            "desc": text, "runtime": True,
+        }
+        if low is not None:
+            option.update(min=low, max=high)
+        listed.append(option)
+    return listed
+
+
+def read_options(values: Mapping[str, Any]) -> Options:
+    """Options from raw values; what is missing or out of bounds keeps its default.
+
+    Ceph checks the type but, in 16, not the bounds.
+    """
+    kept: Dict[str, Any] = {}
+    for item in fields(Options):
+        value = values.get(item.name)
+        if value is None:
+            continue
+        kind = type(item.default)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        _, low, high = DESCRIPTIONS[item.name]
+        good = isinstance(value, kind) and (low is None or low <= value <= high)
+        if good:
+            kept[item.name] = value
+    return Options(**kept)

@@ -1,0 +1,76 @@
+"""From the analysis child's answer to the Result that the module keeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any, Mapping, Optional, Tuple
+
+from .core.model import CacheMode, Verdict
+from .core.policy import ModeSummary, Result
+from .core.record import Record
+
+
+def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
+    """The Result of a finished record; `answer` is the child's `result` object.
+
+    A number that is missing or not finite becomes None, an unknown verdict
+    `insufficient data`: the child is a process of its own and may be of another version.
+    """
+    setup = record.setup
+    modes = answer.get("per_mode")
+    per_mode = modes if isinstance(modes, dict) else {}
+    return Result(
+        record.record_id, record.campaign_id, setup.hostname, setup.osd_id, setup.device_class,
+        setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
+        _verdict(answer.get("verdict")), len(record.pairs), record.seconds, record.bytes_written,
+        record.ended, _number(answer.get("ratio")), _number(answer.get("ratio_low")),
+        _number(answer.get("ratio_high")), str(answer.get("why", ""))[:500],
+        _summary(per_mode.get(CacheMode.WRITE_BACK.value)),
+        _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
+        _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
+        record.ended_at_s,
+    )
+
+
+def not_analysed(record: Record, why: str) -> Result:
+    """The Result of a record that nobody could analyse yet."""
+    setup = record.setup
+    return Result(
+        record.record_id, record.campaign_id, setup.hostname, setup.osd_id, setup.device_class,
+        setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
+        Verdict.INSUFFICIENT, len(record.pairs), record.seconds, record.bytes_written,
+        record.ended, why=why[:500], simulated=setup.simulated, throwaway=setup.throwaway,
+        forced=record.forced, ended_at_s=record.ended_at_s, analysed=False,
+    )
+
+
+def _verdict(value: Any) -> Verdict:
+    try:
+        return Verdict(value)
+    except ValueError:
+        return Verdict.INSUFFICIENT
+
+
+def _number(value: Any) -> Optional[float]:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _lines(value: Any) -> Tuple[str, ...]:
+    items = value if isinstance(value, list) else []
+    clean = ("".join(c for c in str(item)[:300] if c.isprintable()) for item in items[:64])
+    return tuple(clean)
+
+
+def _summary(plain: Any) -> ModeSummary:
+    if not isinstance(plain, dict):
+        return ModeSummary(0)
+    count = plain.get("n")
+    numbers = {
+        item.name: _number(plain.get(item.name))
+        for item in fields(ModeSummary)
+        if item.name != "n"
+    }
+    return ModeSummary(count if isinstance(count, int) and count >= 0 else 0, **numbers)

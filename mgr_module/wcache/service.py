@@ -1,0 +1,398 @@
+"""The use cases behind `ceph wcache ...` that change something or cost something.
+
+Each takes plain arguments, returns plain data (what `--format json` prints), and raises
+a WcacheError with one clear line.  What only looks is in `views.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Dict, List, Optional, Tuple
+
+from .core import codec
+from .core.actions import Halt, LeaseLost, TaskAnswered
+from .core.agents import Agent
+from .core.campaign import (
+    Campaign,
+    CampaignOptions,
+    candidates,
+    forecast,
+    make_runs,
+    parse_loads,
+    parse_scope,
+    select,
+)
+from .core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from .core.model import HostReport
+from .core.plan import make_changes
+from .core.policy import recommend
+from .core.protocol import (
+    POST_BYTES_MAX,
+    PROTOCOL_VERSION,
+    Hello,
+    PollReply,
+    Post,
+    ReportOutcome,
+)
+from .core.rollout import Rollout, RolloutStatus
+from .core.run import RunMachine, RunSpec, RunState, RunStatus
+from .engine import Engine
+
+HELLO_BYTES_MAX = 4096
+
+
+class Service:
+    """Use cases over the engine; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # ---- probes
+
+    def poll(self, hostname: str, text: str) -> PollReply:
+        """`wcache agent poll`: who asks, and what it should do next."""
+        hello = codec.loads(Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
+        with self._engine.lock:
+            self._hear(hostname, hello)
+            return self._reply(hostname)
+
+    def post(self, hostname: str, text: str) -> PollReply:
+        """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
+        post = codec.loads(Post, text, bytes_max=POST_BYTES_MAX, what="post")
+        if post.hostname != hostname:
+            raise RefusedError(f"a post for {post.hostname[:60]} came under the name {hostname}")
+        hello = Hello(
+            post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated
+        )
+        engine = self._engine
+        with engine.lock:
+            # the outcome first: it may be what ended the lease that `hello` no longer holds
+            self._hear(hostname, hello, answers=post.task_id)
+            for notice in post.notices:
+                what = notice.domain_id or hostname
+                engine.note(f"probe {hostname}", what, notice.text)
+            self._take_outcome(hostname, post)
+            return self._reply(hostname)
+
+    def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
+        engine = self._engine
+        if hello.simulated and not engine.options().throwaway_cluster:
+            raise RefusedError(
+                f"the probe on {hostname} simulates its drives",
+                "set mgr/wcache/throwaway_cluster true where data is worth nothing",
+            )
+        before = engine.agents.hear(hostname, hello, engine.clock())
+        if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
+            engine.reported_at_s.pop(hostname, None)
+            agent = engine.agents.get(hostname)
+            if agent is not None:
+                engine.archive.put_agent(agent)
+            engine.note(f"probe {hostname}", hostname, f"probe {hello.probe_id} started")
+        pending = engine.tasks.get(hostname)
+        answered = pending is not None and pending.task.task_id == answers
+        if not answered:
+            self._notice_lost_lease(hostname, before, hello)
+
+    def _notice_lost_lease(self, hostname: str, before: Agent, hello: Hello) -> None:
+        lease = self._engine.lease_of(hostname)
+        if lease is None:
+            return
+        restarted = bool(before.instance_id) and before.instance_id != hello.instance_id
+        lost = before.lease_id == lease.lease_id and hello.lease_id != lease.lease_id
+        if restarted or lost:
+            why = "the probe was restarted" if restarted else "the lease ran out at the probe"
+            for run_id, machine in list(self._engine.runs.items()):
+                if machine.holds_lease and machine.spec.lease_id == lease.lease_id:
+                    self._engine.feed(run_id, LeaseLost(why))
+
+    def _take_outcome(self, hostname: str, post: Post) -> None:
+        engine = self._engine
+        if isinstance(post.outcome, ReportOutcome):
+            self._take_report(hostname, post.outcome.report)
+        pending = engine.tasks.get(hostname)
+        if pending is None or post.outcome is None or pending.task.task_id != post.task_id:
+            return  # answered before (librados resends after a mgr restart), or never asked
+        del engine.tasks[hostname]
+        if pending.owner:
+            engine.feed(pending.owner, TaskAnswered(post.task_id, post.outcome))
+
+    def _take_report(self, hostname: str, report: HostReport) -> None:
+        engine = self._engine
+        if report.hostname != hostname:
+            raise RefusedError(f"a report of {report.hostname[:60]} came from {hostname}")
+        engine.reported_at_s[hostname] = engine.clock()
+        engine.agents.note_version(hostname, report.probe_version)
+        if engine.reports.get(hostname) != report:
+            engine.reports[hostname] = report
+            engine.archive.put_report(report)
+
+    def _reply(self, hostname: str) -> PollReply:
+        engine = self._engine
+        options = engine.options()
+        next_s = options.poll_idle_s
+        if engine.busy(hostname):
+            next_s = options.poll_busy_s
+        elif any(not m.over for m in engine.runs.values()):
+            next_s = min(1.0, options.poll_idle_s)
+        return PollReply(
+            PROTOCOL_VERSION, next_s, engine.task_for(hostname, engine.clock()),
+            engine.lease_of(hostname), engine.frozen, options.throwaway_cluster,
+        )
+
+    # ---- campaigns
+
+    def forecast(self, **arguments: Any) -> Dict[str, Any]:
+        """`campaign forecast`: what a campaign with these arguments would cost at most."""
+        with self._engine.lock:
+            runs, skipped, _ = self._prepare("forecast", 0, arguments)
+            cost = forecast(runs, self._engine.view.cluster(), skipped)
+        return {"forecast": codec.to_plain(cost)}
+
+    def _prepare(
+        self, campaign_id: str, seed: int, arguments: Dict[str, Any]
+    ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
+        engine, options = self._engine, self._engine.options()
+        chosen = CampaignOptions(
+            scope=parse_scope(arguments.get("scope") or "cluster").text,
+            loads=parse_loads(arguments.get("loads") or "traffic,depth1,batch"),
+            pairs_max=_bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
+            drives_per_model=_bounded(
+                arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
+                "drives_per_model",
+            ),
+            settle_s=options.settle_s,
+            period_s=options.period_s,
+            latency_limit_ms=options.latency_limit_ms,
+            seconds_max=options.experiment_seconds_max,
+            bytes_max=options.experiment_bytes_max,
+            consent_turn_on=bool(arguments.get("consent_turn_on")),
+            forced=bool(arguments.get("force")),
+        )
+        cluster = engine.view.cluster()
+        if not engine.reports:
+            raise NotReadyError("no probe has reported yet", "start wcache-probe on the OSD hosts")
+        found = candidates(engine.reports.values(), cluster, parse_scope(chosen.scope))
+        selection = select(
+            found, cluster, chosen, throwaway=options.throwaway_cluster
+        )
+        runs = make_runs(
+            campaign_id, selection, cluster, chosen, seed=seed,
+            throwaway=options.throwaway_cluster,
+        )
+        if not runs:
+            raise NotFoundError(
+                "none of these loads touches a drive in the scope", "add `timer` or `4m`"
+            )
+        return runs, selection.skipped, chosen
+
+    def start(self, **arguments: Any) -> Dict[str, Any]:
+        """`campaign start`: store the campaign; its runs begin as hosts become free."""
+        engine = self._engine
+        with engine.lock:
+            self._require_thawed()
+            open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
+            if open_ids:
+                raise ConflictError(
+                    f"campaign {open_ids[0]} is not over yet",
+                    f"wait for it, or `ceph wcache campaign stop {open_ids[0]}`",
+                )
+            campaign_id = f"c{_next_number(engine.campaigns)}"
+            seed = _seed(arguments.get("seed"))
+            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments)
+            cluster = engine.view.cluster()
+            real = [run for run in runs if not run.simulated]
+            if real and cluster.missed and not chosen.forced:
+                words = ", ".join(item.value for item in cluster.missed)
+                raise RefusedError(
+                    f"this does not hold: {words}",
+                    "wait until it does, or use --force (the records are then never pooled)",
+                )
+            cost = forecast(runs, cluster, skipped)
+            if cost.bytes_written and real and not arguments.get("accept_cost"):
+                raise RefusedError(
+                    f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
+                    f"calls" + _emptied(cost.osds_emptied),
+                    "say --accept-cost, or measure with --loads traffic,timer only",
+                )
+            campaign = Campaign(
+                campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
+                skipped,
+            )
+            engine.archive.put_campaign(campaign)
+            engine.campaigns[campaign_id] = campaign
+            for run in runs:
+                state = RunState(run, RunStatus.WAITING)
+                engine.archive.put_run(state)
+                periods: List[Any] = [{} for _ in run.experiments]
+                engine.runs[run.run_id] = RunMachine(state, periods, engine.epoch)
+            text = f"campaign started, scope {chosen.scope}, seed {seed}"
+            engine.note("admin", campaign_id, text)
+        engine.wake()
+        return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
+
+    def stop(self, campaign_id: str, reason: str = "stopped by an admin") -> Dict[str, Any]:
+        """`campaign stop`: end every run, restoring the prior states."""
+        engine = self._engine
+        with engine.lock:
+            if campaign_id not in engine.campaigns:
+                raise NotFoundError(
+                    f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
+                )
+            stopping = [
+                run_id
+                for run_id, machine in engine.runs.items()
+                if machine.spec.campaign_id == campaign_id and not machine.over
+            ]
+            engine.cancel_loads()
+            if stopping:
+                engine.note("admin", campaign_id, reason)
+            for run_id in stopping:
+                engine.feed(run_id, Halt(reason))
+        return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
+
+    def freeze(self, thaw: bool = False) -> Dict[str, Any]:
+        """`freeze`: nothing is toggled any more, what is under way is restored."""
+        engine = self._engine
+        with engine.lock:
+            changed = engine.frozen == thaw
+            if changed:
+                engine.frozen = not thaw
+                engine.archive.set_frozen(not thaw)
+                engine.note("admin", "cluster", "thawed" if thaw else "frozen")
+            if not thaw:
+                engine.cancel_loads()
+                for owner, machine in [*engine.runs.items()]:
+                    if not machine.over:
+                        engine.feed(owner, Halt("frozen by an admin"))
+                for owner, rollout in [*engine.rollouts.items()]:
+                    if not rollout.over:
+                        engine.feed(owner, Halt("frozen by an admin"))
+        return {"frozen": engine.frozen, "changed": changed}
+
+    # ---- plans
+
+    def plan(
+        self,
+        device_class: Optional[str] = None,
+        consent_turn_on: bool = False,
+        persist: bool = False,
+    ) -> Dict[str, Any]:
+        """`plan`: ordered changes that make the recommendations true; nothing is changed."""
+        engine, options = self._engine, self._engine.options()
+        with engine.lock:
+            cluster = engine.view.cluster()
+            if device_class and device_class not in {
+                *(osd.device_class for osd in cluster.osds.values()),
+                *(result.device_class for result in engine.results.values()),
+            }:
+                raise NotFoundError(f"there is no device class {device_class[:40]!r}")
+            recommendations = recommend(tuple(engine.results.values()))
+            plan_id = f"p{_next_number(engine.rollouts)}"
+            changes, left = make_changes(
+                recommendations, engine.reports.values(), cluster, plan_id=plan_id,
+                device_class=device_class, throwaway=options.throwaway_cluster,
+                consent_turn_on=consent_turn_on,
+            )
+            if not changes:
+                return {"plan_id": "", "changes": [], "left_alone": list(left)}
+            rollout = Rollout(
+                plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
+                consent_persist=persist, throwaway=options.throwaway_cluster,
+                settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
+                latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
+            )
+            engine.add_rollout(rollout)
+            engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
+            return {"plan_id": plan_id, "changes": codec.to_plain(changes),
+                    "left_alone": list(left)}
+
+    def apply(self, plan_id: str) -> Dict[str, Any]:
+        """`apply`: carry out a plan in the background, proving each change."""
+        engine = self._engine
+        with engine.lock:
+            self._require_thawed()
+            machine = engine.rollouts.get(plan_id)
+            if machine is None:
+                raise NotFoundError(
+                    f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
+                )
+            status = machine.rollout.status
+            if status is not RolloutStatus.PLANNED:
+                return {"plan_id": plan_id, "changed": False, "status": status.value}
+            self._require_idle()
+            engine.note("admin", plan_id, "apply")
+            engine.begin(plan_id)
+        engine.wake()
+        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
+        """`rollback`: bring back what was there before a plan (default: the last one applied)."""
+        engine = self._engine
+        with engine.lock:
+            self._require_thawed()
+            if plan_id is None:
+                done = [
+                    m.rollout for m in engine.rollouts.values()
+                    if any(c.status.value == "applied" for c in m.rollout.changes)
+                ]
+                if not done:
+                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+                plan_id = max(done, key=lambda r: r.created_at_s).plan_id
+            machine = engine.rollouts.get(plan_id)
+            if machine is None:
+                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+            if machine.rollout.status is RolloutStatus.ROLLING_BACK:
+                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
+            if not any(c.status.value == "applied" for c in machine.rollout.changes):
+                return {
+                    "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
+                }
+            self._require_idle()
+            engine.note("admin", plan_id, "rollback")
+            engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))
+        engine.wake()
+        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    # ---- guards
+
+    def _require_thawed(self) -> None:
+        if self._engine.frozen:
+            raise RefusedError("the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`")
+
+    def _require_idle(self) -> None:
+        engine = self._engine
+        for machine in engine.runs.values():
+            if not machine.over:
+                raise ConflictError(
+                    f"campaign {machine.spec.campaign_id} is under way", "wait for it, or stop it"
+                )
+        for plan_id, rollout in engine.rollouts.items():
+            if not rollout.over:
+                raise ConflictError(f"plan {plan_id} is under way", "wait for it")
+
+
+def _next_number(existing: Dict[str, Any]) -> int:
+    numbers = [int(key[1:]) for key in existing if key[1:].isdecimal()]
+    return max(numbers, default=0) + 1
+
+
+def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int) or not low <= value <= high:
+        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
+    return value
+
+
+def _seed(value: Any) -> int:
+    if value is None:
+        return random.SystemRandom().randrange(2**31)
+    return _bounded(value, 0, 0, 2**31 - 1, "seed")
+
+
+def _emptied(osd_ids: Tuple[int, ...]) -> str:
+    if not osd_ids:
+        return ""
+    shown = ", ".join(f"osd.{osd_id}" for osd_id in osd_ids[:8])
+    more = f" and {len(osd_ids) - 8} more" if len(osd_ids) > 8 else ""
+    return f", and each call empties the caches of {shown}{more}"

@@ -1,0 +1,276 @@
+"""Text an admin reads at 3 a.m.: aligned tables with units, and the next command to run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Mapping, Optional, Sequence
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Left-aligned columns two spaces apart; numbers go to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(headings)
+    ]
+    right = [
+        bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
+        for i in range(len(headings))
+    ]
+    lines = []
+    for line in [list(headings), *cells]:
+        padded = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value)
+
+
+def amount(count: float) -> str:
+    """Bytes in binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as an admin says them."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def latency(value_us: Optional[float]) -> str:
+    """Microseconds in the unit that fits."""
+    if value_us is None:
+        return "-"
+    return f"{value_us:.0f} us" if value_us < 1000 else f"{value_us / 1000:.2f} ms"
+
+
+def status(data: Mapping[str, Any]) -> str:
+    """`ceph wcache status`."""
+    agents = data["agents"]
+    lines = [
+        f"probes:    {agents['heard']} heard of {agents['known']} known",
+        f"drives:    {data['drives']}",
+        f"campaign:  {data['campaign'] or 'none under way'}",
+        f"rollout:   {data['rollout'] or 'none under way'}",
+    ]
+    if data["frozen"]:
+        lines.append("frozen:    yes; thaw with `ceph wcache freeze --thaw`")
+    if data["throwaway_cluster"]:
+        lines.append("throwaway: yes; this cluster's data is declared worthless")
+    if data["drive_models"]:
+        rows = [
+            (r["drive_model"], r["drives"], r["device_cache"], r["kernel_view"], r["safety"])
+            for r in data["drive_models"]
+        ]
+        heads = ("DRIVE MODEL", "DRIVES", "DEVICE CACHE", "KERNEL VIEW", "STATE")
+        lines += ["", table(heads, rows)]
+    if data["findings"]:
+        lines.append("")
+        for item in data["findings"]:
+            lines.append(
+                f"{item['severity'].upper()} {item['code']} {item['subject']}: {item['detail']}"
+            )
+        for advice in dict.fromkeys((f["code"], f["advice"]) for f in data["findings"]):
+            lines.append(f"  {advice[0]}: {advice[1]}")
+    for key, why in data["unreadable"].items():
+        lines.append(f"stored value {key} could not be read and was left alone: {why}")
+    if not agents["known"]:
+        lines += ["", "next: create a key and start wcache-probe on each OSD host"]
+    return "\n".join(lines)
+
+
+def drives(data: Mapping[str, Any]) -> str:
+    """`ceph wcache drive ls`."""
+    if not data["drives"]:
+        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
+    rows = []
+    for d in data["drives"]:
+        model = d["drive_model"]
+        uses = ",".join(sorted(f"osd.{u['osd_id']}/{u['role']}" for u in d["uses"]))
+        layers = " ".join(
+            f"{layer['name']}={layer['kernel_view']}" for layer in d["state"]["layers"]
+        )
+        note = "experiment" if d["leased"] else d["toggle_refusal"]
+        rows.append(
+            (d["hostname"], d["dev_name"], d["transport"],
+             " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
+             uses, d["state"]["device_cache"], d["state"]["kernel_view"],
+             d["state"]["pinned"], layers, d["safety"], note)
+        )
+    heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
+             "PINNED", "LAYERS", "STATE", "NOTE")
+    return table(heads, rows)
+
+
+def agents(data: Mapping[str, Any]) -> str:
+    """`ceph wcache agent ls`."""
+    if not data["agents"]:
+        return "no probe has called yet\nnext: start wcache-probe on each OSD host"
+    rows = [
+        (a["hostname"], a["probe_id"], a["probe_version"], f"{a['heard_s_ago']:.0f} s ago",
+         a["drives"], a["lease_id"], a["simulated"])
+        for a in data["agents"]
+    ]
+    return table(("HOST", "PROBE", "VERSION", "HEARD", "DRIVES", "LEASE", "SIMULATED"), rows)
+
+
+def forecast(data: Mapping[str, Any]) -> str:
+    """`ceph wcache campaign forecast`."""
+    cost = data["forecast"]
+    emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"]) or "none"
+    lines = [
+        f"drives:          {cost['drives']}",
+        f"experiments:     {cost['experiments']}",
+        f"time at most:    {duration(cost['seconds'])}",
+        f"written at most: {amount(cost['bytes_written'])} in {cost['bench_calls']} bench calls",
+        f"caches emptied:  {emptied}",
+    ]
+    lines += [f"left out: {line}" for line in cost["skipped"]]
+    if "campaign_id" in data:
+        lines += ["", f"campaign {data['campaign_id']} started",
+                  f"next: ceph wcache campaign show {data['campaign_id']}"]
+    else:
+        lines += ["", "next: ceph wcache campaign start (same arguments, and --accept-cost)"]
+    return "\n".join(lines)
+
+
+def campaigns(data: Mapping[str, Any]) -> str:
+    """`ceph wcache campaign ls`."""
+    if not data["campaigns"]:
+        return "no campaign yet\nnext: ceph wcache campaign forecast"
+    rows = [
+        (c["campaign_id"], c["status"], c["scope"], when(c["created_at_s"]),
+         f"{c['runs_over']}/{c['runs']}", f"{c['periods_done']}/{c['periods_max']}",
+         duration(c["seconds"]), amount(c["bytes_written"]))
+        for c in data["campaigns"]
+    ]
+    heads = ("CAMPAIGN", "STATUS", "SCOPE", "STARTED", "DRIVES", "PERIODS", "DRIVE TIME",
+             "WRITTEN")
+    return table(heads, rows)
+
+
+def campaign(data: Mapping[str, Any]) -> str:
+    """`ceph wcache campaign show`."""
+    lines = [
+        f"campaign {data['campaign_id']}: {data['status']}, scope {data['scope']}, "
+        f"seed {data['seed']}, {data['periods_done']}/{data['periods_max']} periods",
+        "",
+        table(
+            ("RUN", "HOST", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
+            [(r["run_id"], r["hostname"], r["domain_id"], r["status"],
+              "under lease" if r["status"] in ("running", "releasing")
+              else "in place" if r["restored"] else "NOT CONFIRMED", r["reason"])
+             for r in data["run_list"]],
+        ),
+    ]
+    if data["results"]:
+        rows = []
+        for r in data["results"]:
+            back, through = r["write_back"], r["write_through"]
+            rows.append(
+                (f"osd.{r['osd_id']}", r["load_point"], r["pairs"], latency(back["p50_us"]),
+                 latency(through["p50_us"]), ratio(r), r["verdict"], duration(r["seconds"]),
+                 amount(r["bytes_written"]))
+            )
+        heads = ("OSD", "LOAD", "PAIRS", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)", "VERDICT",
+                 "TIME", "WRITTEN")
+        lines += ["", table(heads, rows), "",
+                  "latencies are medians; ratio is write back over write through"]
+    lines += [f"left out: {line}" for line in data["skipped"]]
+    lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
+              if data["status"] == "running" else "recommend")]
+    return "\n".join(lines)
+
+
+def ratio(row: Mapping[str, Any]) -> str:
+    """A ratio with its interval."""
+    if row["ratio"] is None:
+        return "-"
+    if row["ratio_low"] is None or row["ratio_high"] is None:
+        return f"{row['ratio']:.2f}"
+    return f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
+
+
+def recommendations(data: Mapping[str, Any]) -> str:
+    """`ceph wcache recommend`."""
+    if not data["recommendations"]:
+        return "nothing is measured yet\nnext: ceph wcache campaign forecast"
+    blocks = []
+    for r in data["recommendations"]:
+        model = " ".join(
+            p for p in (r["drive_model"]["vendor"], r["drive_model"]["model"],
+                        r["drive_model"]["firmware"]) if p
+        )
+        lines = [
+            f"class {r['device_class']}, drive model {model or '(unnamed)'}: "
+            f"{r['verdict']}" + (" (simulated)" if r["simulated"] else ""),
+            f"  why: {r['why']}",
+        ]
+        lines += [
+            f"  {load['load_point']}: {load['verdict']}, {load['drives']} drive(s), "
+            f"ratio {ratio(load)}"
+            for load in r["loads"]
+        ]
+        lines += [f"  by hand: {line}" for line in r["manual"]]
+        lines += [f"  note: {line}" for line in r["warnings"]]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n\nnext: ceph wcache plan"
+
+
+def plan(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan`."""
+    left = [f"left alone: {line}" for line in data.get("left_alone", [])]
+    if not data["changes"]:
+        return "\n".join(["nothing to change", *left])
+    rows = [
+        (c["action_id"], c["hostname"], ",".join(c["dev_names"]), f"osd.{c['osd_id']}",
+         c["expected"], c["mode"], c["status"], latency(c["before_us"]), latency(c["after_us"]),
+         c.get("ratio"), c["detail"])
+        for c in data["changes"]
+    ]
+    heads = ("CHANGE", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
+             "DETAIL")
+    lines = [table(heads, rows), ""]
+    for c in data["changes"]:
+        lines += [f"{c['action_id']} by hand on {c['hostname']}: {line}" for line in c["manual"]]
+    lines += left
+    if data.get("status", "planned") == "planned":
+        lines.append(f"next: ceph wcache apply {data['plan_id']}")
+    else:
+        lines.append(f"plan {data['plan_id']}: {data['status']} {data.get('reason', '')}".rstrip())
+    return "\n".join(lines)
+
+
+def history(data: Mapping[str, Any]) -> str:
+    """`ceph wcache history`."""
+    if not data["history"]:
+        return "nothing has happened yet"
+    rows = [(when(h["at_s"]), h["who"], h["what"], h["text"]) for h in data["history"]]
+    return table(("TIME (UTC)", "WHO", "WHAT", "EVENT"), rows)
+
+
+def when(at_s: float) -> str:
+    """A wall-clock time in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))
+
+
+def lines_of(data: Mapping[str, Any]) -> str:
+    """Small answers: one `key: value` line each."""
+    return "\n".join(f"{key}: {_cell(value)}" for key, value in data.items())

@@ -1,0 +1,336 @@
+"""What only looks: plain data for `status`, `drive ls`, `campaign show` and the like.
+
+Everything here reads what the engine holds already, so it stays fast while an analysis
+or a campaign runs, and it needs no right to toggle anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from .core import codec
+from .core.errors import MalformedError, NotFoundError
+from .core.findings import ADVICE, mixed_modes, of_agents, of_drive
+from .core.manual import commands
+from .core.model import DriveReport, Finding, FindingCode, Severity
+from .core.policy import recommend
+from .core.rollout import ChangeStatus
+from .core.run import RunStatus
+from .core.safety import judge
+from .engine import Engine
+
+FORMAT_VERSION = 1
+Leased = Set[Tuple[str, str]]
+
+
+class Views:
+    """Read-only use cases over the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # ---- findings
+
+    def leased(self) -> Leased:
+        """(hostname, domain id) of every cache domain that an experiment holds."""
+        return {
+            (m.spec.hostname, m.spec.domain_id)
+            for m in self._engine.runs.values()
+            if m.holds_lease
+        }
+
+    def findings(self) -> List[Finding]:
+        """Everything wrong at the moment, errors first."""
+        engine = self._engine
+        with engine.lock:
+            leased = self.leased()
+            throwaway = engine.options().throwaway_cluster
+            found: List[Finding] = []
+            for hostname, report in sorted(engine.reports.items()):
+                for item in report.findings:
+                    found.append(replace(item, subject=f"{hostname} {item.subject}".strip()))
+                for drive in report.drives:
+                    held = (hostname, drive.domain_id) in leased
+                    for item in of_drive(drive, throwaway=throwaway, leased=held):
+                        found.append(replace(item, subject=f"{hostname} {item.subject}"))
+            found += mixed_modes(engine.reports.values(), leased | self._changed_domains())
+            found += self._drift(leased)
+            found += of_agents(engine.agents.all(), engine.clock())
+            found += self._unrestored()
+            if engine.analysis_error:
+                found.append(
+                    Finding(
+                        FindingCode.NO_ANALYSIS, Severity.WARNING, "mgr", engine.analysis_error
+                    )
+                )
+        order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+        return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
+
+    def _changed_domains(self) -> Leased:
+        """Domains a rollout is working on: mixed modes are its very purpose."""
+        return {
+            (change.hostname, change.domain_id)
+            for machine in self._engine.rollouts.values()
+            if not machine.over
+            for change in machine.rollout.changes
+        }
+
+    def _drift(self, leased: Leased) -> List[Finding]:
+        engine = self._engine
+        applied: Dict[Tuple[str, str], Tuple[float, str, str]] = {}
+        for plan_id, machine in engine.rollouts.items():
+            for change in machine.rollout.changes:
+                if change.status is ChangeStatus.APPLIED and machine.over:
+                    key = (change.hostname, change.domain_id)
+                    entry = (machine.rollout.created_at_s, plan_id, change.mode.value)
+                    applied[key] = max(applied.get(key, entry), entry)
+        found = []
+        for (hostname, domain_id), (_, plan_id, mode) in sorted(applied.items()):
+            report = engine.reports.get(hostname)
+            if report is None or (hostname, domain_id) in leased:
+                continue
+            for drive in report.drives:
+                if drive.domain_id == domain_id and drive.mode and drive.mode.value != mode:
+                    found.append(
+                        Finding(
+                            FindingCode.DRIFT, Severity.WARNING, f"{hostname} {drive.dev_name}",
+                            f"plan {plan_id} applied {mode}, it is in {drive.mode.value}",
+                        )
+                    )
+        return found
+
+    def _unrestored(self) -> List[Finding]:
+        """Runs that ended without the probe's word, until the probe reports again."""
+        engine = self._engine
+        found = []
+        for run_id, machine in sorted(engine.runs.items()):
+            state = machine.state
+            if state.status is not RunStatus.ABORTED or state.restored:
+                continue
+            agent = engine.agents.get(state.spec.hostname)
+            silent = agent is None or engine.clock() - agent.seen_at_s > 60.0
+            if silent or (agent is not None and agent.lease_id == state.spec.lease_id):
+                found.append(
+                    Finding(
+                        FindingCode.RESTORE_FAILED, Severity.ERROR,
+                        f"{state.spec.hostname} {state.spec.domain_id}",
+                        f"{run_id} ended and the probe has not said that the prior state is back",
+                    )
+                )
+        return found
+
+    # ---- views
+
+    def status(self) -> Dict[str, Any]:
+        """`status`: probes, drives by model, what is under way, findings with advice."""
+        engine = self._engine
+        findings = self.findings()
+        with engine.lock:
+            now_s = engine.clock()
+            agents = engine.agents.all()
+            models: Counter[Tuple[str, str, str, str]] = Counter()
+            for report in engine.reports.values():
+                for drive in report.drives:
+                    models[_model_key(drive)] += 1
+            running = [m for m in engine.runs.values() if not m.over]
+            return {
+                "format_version": FORMAT_VERSION,
+                "frozen": engine.frozen,
+                "throwaway_cluster": engine.options().throwaway_cluster,
+                "agents": {
+                    "known": len(agents),
+                    "heard": sum(1 for a in agents if now_s - a.seen_at_s < 120.0),
+                },
+                "drives": sum(models.values()),
+                "drive_models": [
+                    {"drive_model": model, "device_cache": cache, "kernel_view": view,
+                     "safety": safety, "drives": count}
+                    for (model, cache, view, safety), count in sorted(models.items())
+                ],
+                "campaign": running[0].spec.campaign_id if running else "",
+                "rollout": next((p for p, m in engine.rollouts.items() if not m.over), ""),
+                "findings": [_finding(item) for item in findings],
+                "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
+            }
+
+    def drives(self, hostname: Optional[str] = None) -> Dict[str, Any]:
+        """`drive ls`: every OSD drive with both sides of its cache and every layer."""
+        engine = self._engine
+        with engine.lock:
+            if hostname and hostname not in engine.reports:
+                raise NotFoundError(
+                    f"no probe has reported for host {hostname[:60]!r}",
+                    "see `ceph wcache agent ls`",
+                )
+            leased = self.leased()
+            rows = []
+            for name, report in sorted(engine.reports.items()):
+                if hostname in (None, "", name):
+                    rows += [
+                        _drive(name, drive, (name, drive.domain_id) in leased)
+                        for drive in report.drives
+                    ]
+        return {"format_version": FORMAT_VERSION, "drives": rows}
+
+    def agents(self) -> Dict[str, Any]:
+        """`agent ls`: which probe speaks for which host, and when it was heard."""
+        engine = self._engine
+        with engine.lock:
+            now_s = engine.clock()
+            rows = [
+                {
+                    "hostname": a.hostname, "probe_id": a.probe_id,
+                    "probe_version": a.probe_version, "heard_s_ago": round(now_s - a.seen_at_s, 1),
+                    "lease_id": a.lease_id, "simulated": a.simulated,
+                    "drives": len(engine.reports[a.hostname].drives)
+                    if a.hostname in engine.reports else 0,
+                }
+                for a in engine.agents.all()
+            ]
+        return {"format_version": FORMAT_VERSION, "agents": rows}
+
+    def campaigns(self) -> Dict[str, Any]:
+        """`campaign ls`: all campaigns, newest last."""
+        with self._engine.lock:
+            ids = sorted(self._engine.campaigns, key=lambda c: (len(c), c))
+            return {
+                "format_version": FORMAT_VERSION,
+                "campaigns": [self._campaign_head(campaign_id) for campaign_id in ids],
+            }
+
+    def _campaign_head(self, campaign_id: str) -> Dict[str, Any]:
+        engine = self._engine
+        campaign = engine.campaigns[campaign_id]
+        machines = [engine.runs[run_id] for run_id in campaign.run_ids if run_id in engine.runs]
+        open_runs = [m for m in machines if not m.over]
+        aborted = [m for m in machines if m.state.status is RunStatus.ABORTED]
+        progress = [m.progress() for m in machines]
+        status = "running" if open_runs else "aborted" if aborted else "done"
+        results = [
+            r for r in engine.results.values() if r.campaign_id == campaign_id
+        ]
+        return {
+            "campaign_id": campaign_id, "status": status, "scope": campaign.options.scope,
+            "created_at_s": campaign.created_at_s, "seed": campaign.seed,
+            "runs": len(machines), "runs_over": len(machines) - len(open_runs),
+            "runs_aborted": len(aborted),
+            "periods_done": sum(done for done, _ in progress),
+            "periods_max": sum(most for _, most in progress),
+            "seconds": round(sum(r.seconds for r in results), 3),
+            "bytes_written": sum(r.bytes_written for r in results),
+        }
+
+    def campaign(self, campaign_id: str) -> Dict[str, Any]:
+        """`campaign show`: runs, results and what was left out."""
+        engine = self._engine
+        with engine.lock:
+            if campaign_id not in engine.campaigns:
+                raise NotFoundError(
+                    f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
+                )
+            campaign = engine.campaigns[campaign_id]
+            runs = []
+            for run_id in campaign.run_ids:
+                machine = engine.runs.get(run_id)
+                if machine is not None:
+                    done, most = machine.progress()
+                    runs.append({
+                        "run_id": run_id, "hostname": machine.spec.hostname,
+                        "domain_id": machine.spec.domain_id,
+                        "status": machine.state.status.value, "reason": machine.state.reason,
+                        "restored": machine.state.restored or not machine.over,
+                        "periods_done": done, "periods_max": most,
+                        "interrupted_periods": sum(w.periods for w in machine.state.waste),
+                    })
+            results = [
+                codec.to_plain(result)
+                for record_id, result in sorted(engine.results.items())
+                if result.campaign_id == campaign_id
+            ]
+            return {
+                "format_version": FORMAT_VERSION, **self._campaign_head(campaign_id),
+                "options": codec.to_plain(campaign.options), "skipped": list(campaign.skipped),
+                "run_list": runs, "results": results,
+            }
+
+    def record(self, record_id: str) -> Dict[str, Any]:
+        """`campaign record`: one record with its raw samples, as `wcache analyze` takes it."""
+        record = self._engine.archive.record(record_id)
+        if record is None:
+            raise NotFoundError(
+                f"there is no record {record_id[:60]!r}", "see `ceph wcache campaign show`"
+            )
+        plain: Dict[str, Any] = codec.to_plain(record)
+        return plain
+
+    def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`recommend`: one per device class and drive model, with evidence and commands."""
+        engine = self._engine
+        with engine.lock:
+            rows = []
+            for item in recommend(tuple(engine.results.values())):
+                if device_class not in (None, "", item.device_class):
+                    continue
+                plain = codec.to_plain(item)
+                plain["manual"] = []
+                for drive in self._drives_of(item.drive_model):
+                    if item.mode is not None:
+                        plain["manual"] = list(commands(drive, item.mode))
+                        break
+                rows.append(plain)
+        return {"format_version": FORMAT_VERSION, "recommendations": rows}
+
+    def _drives_of(self, model: object) -> List[DriveReport]:
+        return [
+            drive
+            for report in self._engine.reports.values()
+            for drive in report.drives
+            if drive.drive_model == model
+        ]
+
+    def plan(self, plan_id: str) -> Dict[str, Any]:
+        """A plan and how far it has come."""
+        machine = self._engine.rollouts.get(plan_id)
+        if machine is None:
+            raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+        plain: Dict[str, Any] = codec.to_plain(machine.rollout)
+        for row, change in zip(plain["changes"], machine.rollout.changes):
+            row["ratio"] = change.ratio
+        return {"format_version": FORMAT_VERSION, **plain}
+
+    def history(self, limit: Optional[int] = None) -> Dict[str, Any]:
+        """`history`: the audit log, oldest first."""
+        count = 50 if limit is None else limit
+        if not isinstance(count, int) or not 1 <= count <= 1000:
+            raise MalformedError("limit must be a whole number from 1 to 1000")
+        entries = self._engine.history[-count:]
+        return {
+            "format_version": FORMAT_VERSION,
+            "history": [codec.to_plain(entry) for entry in entries],
+        }
+
+
+def _model_key(drive: DriveReport) -> Tuple[str, str, str, str]:
+    return (
+        str(drive.drive_model) or drive.transport.value, drive.state.device_cache.value,
+        drive.state.kernel_view.value, judge(drive.state).value,
+    )
+
+
+def _finding(item: Finding) -> Dict[str, str]:
+    return {
+        "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
+        "detail": item.detail, "advice": ADVICE[item.code][1],
+    }
+
+
+def _drive(hostname: str, drive: DriveReport, leased: bool) -> Dict[str, Any]:
+    plain: Dict[str, Any] = codec.to_plain(drive)
+    plain.update(
+        hostname=hostname, leased=leased, safety=judge(drive.state).value,
+        mode=drive.mode.value if drive.mode else "unknown",
+        osds=sorted({use.osd_id for use in drive.uses}),
+    )
+    return plain
