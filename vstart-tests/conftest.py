@@ -7,9 +7,26 @@ import sys
 from typing import Iterator
 
 import pytest
-from harness import ClusterAccess, ClusterPlan, HarnessError, start_cluster
+from harness import (
+    Cluster,
+    ClusterAccess,
+    ClusterPlan,
+    ExistingCluster,
+    HarnessError,
+    NotPossible,
+    start_cluster,
+)
 
 DEFAULT_RELEASE = 20
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A test that asks for what this cluster cannot do is skipped, with the reason."""
+    try:
+        return (yield)
+    except NotPossible as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")
@@ -20,20 +37,23 @@ def release() -> int:
 
 @pytest.fixture(scope="session")
 def cluster(release: int) -> Iterator[ClusterAccess]:
-    """The cluster that all tests share.  Leave it as healthy as you found it.
+    """The cluster that all tests share: leave it as healthy as you found it.
 
-    With KEEP=1 it is left running, and how to talk to it is printed.
+    The one that WCACHE_CEPH_CONF names, else a new one.  With KEEP=1 a new one is left
+    running, and how to talk to it is printed.
     """
-    started = start_cluster(ClusterPlan(release=release))
+    shared: ClusterAccess
+    existing = ExistingCluster.from_environment()
+    shared = existing or start_cluster(ClusterPlan(release=release))
     try:
-        yield started
+        yield shared
     finally:
-        if os.environ.get("KEEP") == "1":
-            started.leave_running()
-            command = f"vstart-tests/cluster exec --dir {started.folder} -- ceph status"
+        if isinstance(shared, Cluster) and os.environ.get("KEEP") == "1":
+            shared.leave_running()
+            command = f"vstart-tests/cluster exec --dir {shared.folder} -- ceph status"
             print(f"left running: {command}", file=sys.stderr)
         else:
-            started.stop()
+            shared.stop()
 
 
 @pytest.fixture
@@ -47,3 +67,11 @@ def steady(cluster: ClusterAccess) -> Iterator[ClusterAccess]:
         cluster.wait_healthy(30, ignoring=sorted(checks))
     except HarnessError as error:
         pytest.fail(f"the test left the cluster worse than it was: {error}")
+
+
+@pytest.fixture
+def own_cluster(steady: ClusterAccess) -> Cluster:
+    """The shared cluster where it is one of ours; the test is skipped where it is not."""
+    if not isinstance(steady, Cluster):
+        pytest.skip("needs a cluster that this harness started")
+    return steady

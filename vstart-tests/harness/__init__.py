@@ -3,6 +3,7 @@
 from .access import ClusterAccess, Result
 from .cluster import Cluster
 from .errors import CommandError, HarnessError, NotPossible
+from .existing import ExistingCluster
 from .start import ClusterPlan, OsdLayout, start_cluster
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "ClusterAccess",
     "ClusterPlan",
     "CommandError",
+    "ExistingCluster",
     "HarnessError",
     "NotPossible",
     "OsdLayout",

@@ -146,24 +146,53 @@ class ClusterAccess(ABC):
     # Daemons
 
     @abstractmethod
+    def daemon_pid(self, daemon: str) -> int:
+        """The process of a running daemon ("osd.0")."""
+
+    @abstractmethod
+    def stop_daemon(self, daemon: str, *, kill: bool) -> None:
+        """End a daemon, by SIGTERM or kill -9, and wait for the end of its process."""
+
+    @abstractmethod
+    def start_daemon(self, daemon: str) -> None:
+        """Start a stopped daemon; does not wait for what the cluster makes of it."""
+
     def stop_osd(self, osd_id: int, *, kill: bool = False, wait: bool = True) -> None:
         """Stop an OSD, by SIGTERM or kill -9, and wait until the cluster calls it down."""
+        self.stop_daemon(f"osd.{osd_id}", kill=kill)
+        if wait:
+            self.wait_osd_up(osd_id, up=False)
 
-    @abstractmethod
     def start_osd(self, osd_id: int, *, wait: bool = True) -> None:
         """Start a stopped OSD and wait until the cluster calls it up."""
+        self.start_daemon(f"osd.{osd_id}")
+        if wait:
+            self.wait_osd_up(osd_id)
 
-    @abstractmethod
     def restart_mgr(self, *, kill: bool = False) -> None:
-        """Stop the active mgr, by SIGTERM or kill -9, start it, wait for an active one."""
+        """Stop the active mgr, by SIGTERM or kill -9, start it, wait for an active one.
 
-    @abstractmethod
+        With a standby, that one takes over, and the restarted one stands by.
+        """
+        old_gid, name = self.active_gid(), self.active_mgr()
+        self.stop_daemon(f"mgr.{name}", kill=kill)
+        self.start_daemon(f"mgr.{name}")
+        self.wait_new_mgr(old_gid)
+
     def osd_pid(self, osd_id: int) -> int:
         """The process of a running OSD."""
+        return self.daemon_pid(f"osd.{osd_id}")
 
-    @abstractmethod
     def mgr_pid(self) -> int:
         """The process of the active mgr."""
+        return self.daemon_pid(f"mgr.{self.active_mgr()}")
+
+    def active_mgr(self) -> str:
+        """The name of the active mgr.  Raises HarnessError when there is none."""
+        name = str(self.command("mgr dump")["active_name"])
+        if not name:
+            raise HarnessError("no mgr is active")
+        return name
 
     # State
 
@@ -182,17 +211,24 @@ class ClusterAccess(ABC):
         return frozenset(code for code, check in checks.items() if not check.get("muted"))
 
     def wait_healthy(self, timeout_s: float = 60.0, ignoring: Sequence[str] = ()) -> None:
-        """Wait for HEALTH_OK, not counting checks whose code starts with one of `ignoring`."""
+        """Wait for HEALTH_OK and for all PGs to be active and clean.
+
+        Checks whose code starts with one of `ignoring` do not count.
+        """
         skipped = tuple(ignoring)
-        last: List[str] = []
+        wrong: List[str] = []
 
         def healthy() -> bool:
-            last[:] = [each for each in self.health_checks() if not each.startswith(skipped)]
-            return not last
+            status = self.command("status")
+            checks = status["health"]["checks"]
+            wrong[:] = [each for each in checks if not each.startswith(skipped)]
+            # HEALTH_OK alone comes sooner: PGs that are being made have time allowed
+            states = [each["state_name"] for each in status["pgmap"]["pgs_by_state"]]
+            wrong.extend(f"PGs {each}" for each in states if each != "active+clean")
+            return not wrong
 
-        # str.startswith(()) is False: nothing is skipped then
-        if not wait_until(healthy, timeout_s, 0.2):
-            raise HarnessError(f"not healthy after {timeout_s:.0f} s: {', '.join(sorted(last))}")
+        if not wait_until(healthy, timeout_s, 0.1):
+            raise HarnessError(f"not healthy after {timeout_s:.0f} s: {', '.join(sorted(wrong))}")
 
     def wait_osd_up(self, osd_id: int, up: bool = True, timeout_s: float = 60.0) -> None:
         """Wait until the cluster calls an OSD up (or down)."""
@@ -213,6 +249,14 @@ class ClusterAccess(ABC):
             raise HarnessError(f"no other mgr than {old_gid} in {timeout_s:.0f} s")
 
     # Modules, keys, devices
+
+    @abstractmethod
+    def install_module(self, module: Path) -> None:
+        """Make a module folder known to the mgr (which restarts), if it is not yet."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Be done with the cluster: removes it if it is ours, else puts back what we changed."""
 
     def enable_module(self, name: str, timeout_s: float = 90.0) -> None:
         """Turn a mgr module on, and wait for the mgr, which starts anew for that."""

@@ -17,6 +17,7 @@ from . import loops, processes
 from .access import PROJECT, ClusterAccess
 from .config import LONGEST_FOLDER
 from .errors import HarnessError
+from .modules import link_module
 from .roots import Root, clean_environment
 
 STATE_FILE = "cluster.json"
@@ -98,11 +99,20 @@ class Cluster(ClusterAccess):
         wrapped = self.root.wrap(argv, project=PROJECT, folder=self.folder)
         return subprocess.Popen(wrapped, env={**self.environment(), **(env or {})}, **options)
 
+    # Modules
+
+    def install_module(self, module: Path) -> None:
+        """See ClusterAccess."""
+        if not (self.module_folder / module.name).exists():
+            link_module(self.module_folder, module)
+            self.restart_mgr()
+
     # Daemons
 
-    def start_daemon(self, kind: str, name: str) -> None:
-        """Start ceph-<kind> in the foreground of its own session.  It outlives us."""
-        log = self.folder / "log" / f"{kind}.{name}.out"
+    def start_daemon(self, daemon: str) -> None:
+        """Start a daemon in the foreground of a session of its own.  It outlives us."""
+        kind, _, name = daemon.partition(".")
+        log = self.folder / "log" / f"{daemon}.out"
         with open(log, "ab") as out:
             process = self.popen_inside(
                 [f"ceph-{kind}", "-f", "-i", name, "-c", str(self.conf)],
@@ -140,40 +150,6 @@ class Cluster(ClusterAccess):
                 text = path.read_text(encoding="utf-8", errors="replace")
                 said += text.splitlines()[-lines:]
         return "\n".join(said)
-
-    def osd_pid(self, osd_id: int) -> int:
-        """See ClusterAccess."""
-        return self.daemon_pid(f"osd.{osd_id}")
-
-    def mgr_pid(self) -> int:
-        """See ClusterAccess."""
-        return self.daemon_pid(f"mgr.{self.active_mgr()}")
-
-    def active_mgr(self) -> str:
-        """The name of the active mgr.  Raises HarnessError when there is none."""
-        name = str(self.command("mgr dump")["active_name"])
-        if not name:
-            raise HarnessError("no mgr is active")
-        return name
-
-    def stop_osd(self, osd_id: int, *, kill: bool = False, wait: bool = True) -> None:
-        """See ClusterAccess."""
-        self.stop_daemon(f"osd.{osd_id}", kill=kill)
-        if wait:
-            self.wait_osd_up(osd_id, up=False)
-
-    def start_osd(self, osd_id: int, *, wait: bool = True) -> None:
-        """See ClusterAccess."""
-        self.start_daemon("osd", str(osd_id))
-        if wait:
-            self.wait_osd_up(osd_id)
-
-    def restart_mgr(self, *, kill: bool = False) -> None:
-        """See ClusterAccess.  With a standby, that one takes over."""
-        old_gid, name = self.active_gid(), self.active_mgr()
-        self.stop_daemon(f"mgr.{name}", kill=kill)
-        self.start_daemon("mgr", name)
-        self.wait_new_mgr(old_gid)
 
     # The end
 

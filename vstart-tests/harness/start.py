@@ -74,8 +74,8 @@ def start_cluster(plan: ClusterPlan) -> Cluster:
     root = ensure_release(plan.release, native_allowed=plan.native_allowed)
     names = [chr(ord("x") + index) for index in range(plan.standby_mgrs + 1)]
     cluster = Cluster.create(plan.folder, root, names)
-    cluster.guard()
     try:
+        cluster.guard()
         _Starter(cluster, plan).run()
     except BaseException:
         cluster.stop()
@@ -120,14 +120,14 @@ class _Starter:
             stores = [self._make_store(osd_id) for osd_id in range(len(self.plan.osds))]
             self._start_mon()
         for name in self.cluster.mgr_names:
-            self.cluster.start_daemon("mgr", name)
+            self.cluster.start_daemon(f"mgr.{name}")
         for osd_id, osd_uuid in enumerate(self.osd_uuids):
             self.cluster.command("osd new", uuid=osd_uuid, id=osd_id)
         for osd_id, store in enumerate(stores):
             if store.wait(timeout=120) != 0:
                 said = self.cluster.log_tail(f"osd.{osd_id}")
                 raise HarnessError(f"ceph-osd --mkfs for osd.{osd_id} failed:\n{said}")
-            self.cluster.start_daemon("osd", str(osd_id))
+            self.cluster.start_daemon(f"osd.{osd_id}")
         self._wait()
 
     def _write_keyrings(self) -> None:
@@ -180,7 +180,7 @@ class _Starter:
                 "--monmap", monmap, "--keyring", str(self.folder / "mon.keyring"),
             ]
         )  # fmt: skip
-        self.cluster.start_daemon("mon", "a")
+        self.cluster.start_daemon("mon.a")
 
         def listens() -> bool:
             with socket.socket() as client:
@@ -201,12 +201,7 @@ class _Starter:
                 and bool(status["mgrmap"]["available"])
                 and status["mgrmap"]["num_standbys"] == self.plan.standby_mgrs
                 and status["pgmap"]["num_pools"] > 0
-                and all_active(status["pgmap"])
             )
-
-        def all_active(pgmap: Dict[str, Any]) -> bool:
-            # HEALTH_OK comes a little before this: a new PG has its grace period
-            return [each["state_name"] for each in pgmap["pgs_by_state"]] == ["active+clean"]
 
         if not wait_until(complete, HEALTHY_TIMEOUT_S, 0.1):
             status = self.cluster.ceph("status", check=False).stdout
