@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import Iterator
 
@@ -16,8 +17,18 @@ from harness import (
     NotPossible,
     start_cluster,
 )
+from probes import MODULE, Probe, Wcache
 
 DEFAULT_RELEASE = 20
+# A cluster for tests: worthless, polled fast, quick to settle.
+OPTIONS = {
+    "throwaway_cluster": True,
+    "poll_idle_s": 0.3,
+    "settle_s": 0.1,
+    "period_s": 1.0,
+    "canary_wait_s": 1.0,
+    "lease_ttl_s": 30,
+}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,3 +86,69 @@ def own_cluster(steady: ClusterAccess) -> Cluster:
     if not isinstance(steady, Cluster):
         pytest.skip("needs a cluster that this harness started")
     return steady
+
+
+@pytest.fixture(scope="session")
+def wcache(cluster: ClusterAccess) -> Wcache:
+    """The module, loaded, on a cluster declared worthless and polled fast."""
+    cluster.install_module(MODULE)
+    cluster.enable_module("wcache")
+    module = Wcache(cluster)
+    for name, value in OPTIONS.items():
+        module.option(name, value)
+    module.wait("the module", lambda: module("status"), 60)
+    return module
+
+
+@pytest.fixture(scope="session")
+def _probe(wcache: Wcache) -> Iterator[Probe]:
+    probe = Probe(wcache.cluster)
+    probe.start()
+    yield probe
+    probe.stop()
+
+
+@pytest.fixture
+def probe(wcache: Wcache, _probe: Probe) -> Probe:
+    """The probe of this machine, running and heard, with nothing under way."""
+    if _probe.process is None or _probe.process.poll() is not None:
+        _probe.start()
+
+    def reported() -> bool:
+        rows = wcache("drive ls")["drives"]
+        return any(row["hostname"] == _probe.hostname for row in rows)
+
+    wcache.wait("the probe's report", reported, 30)
+    return _probe
+
+
+@pytest.fixture
+def sim_probe(wcache: Wcache) -> Iterator[Probe]:
+    """A probe that speaks for simulated drives."""
+    probe = Probe(
+        wcache.cluster, "simhost", sim=wcache.cluster.project / "qa/drive_models/demo.toml"
+    )
+    probe.start()
+    wcache.wait(
+        "the simulated host's report",
+        lambda: any(d["hostname"] == "simhost" for d in wcache("drive ls")["drives"]), 30,
+    )
+    yield probe
+    probe.stop()
+
+
+@pytest.fixture
+def client_traffic(cluster: ClusterAccess) -> Iterator[None]:
+    """Small writes by rados bench to a pool over all OSDs, while the test runs."""
+    if "wcache-load" not in cluster.ceph("osd", "pool", "ls").stdout.split():
+        cluster.ceph("osd", "pool", "create", "wcache-load", "8")
+        cluster.ceph("osd", "pool", "application", "enable", "wcache-load", "test")
+        cluster.wait_healthy(60)
+    process = cluster.popen_inside(
+        ["rados", "-p", "wcache-load", "bench", "600", "write", "-b", "4096", "-t", "4",
+         "--no-cleanup"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    yield
+    process.kill()
+    process.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from mgr_module import MgrModule
 
@@ -29,7 +29,8 @@ class Module(MgrModule):
     """`mgr/wcache`."""
 
     MODULE_OPTIONS = ceph_compat.options(module_options())
-    COMMANDS: List[Dict[str, Any]] = commands.specs()
+    COMMANDS = commands.specs()
+    NOTIFY_TYPES = ()  # nothing here follows notifications; `serve` looks by itself
     if ceph_compat.COMMAND_REGISTRY is not None:
         CLICommand = ceph_compat.COMMAND_REGISTRY
 

@@ -1,0 +1,161 @@
+"""The module and probes of the project on a test cluster, as an admin would set them up."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from harness import ClusterAccess, HarnessError
+
+MODULE = ClusterAccess.project / "mgr_module" / "wcache"
+POLL_S = 0.05
+
+
+def probe_caps(hostname: str) -> Dict[str, str]:
+    """The caps of a probe: its two commands, for its own host name, matched exactly."""
+    allowed = ", ".join(
+        f'allow command "wcache agent {verb}" with hostname={hostname}'
+        for verb in ("poll", "post")
+    )
+    return {"mon": "allow r", "mgr": allowed}
+
+
+class Probe:
+    """One wcache-probe process in a cluster's release."""
+
+    def __init__(
+        self, cluster: ClusterAccess, hostname: str = "h1", *, state: str = "",
+        sim: Optional[Path] = None,
+    ) -> None:
+        self.cluster = cluster
+        self.hostname = hostname
+        self.entity = f"client.wcache.{hostname}"
+        self.keyring = cluster.auth_key(self.entity, **probe_caps(hostname))
+        self.state_dir = cluster.folder / (state or f"probe.{hostname}")
+        self.sim = sim
+        self.log = cluster.folder / "log" / f"{self.state_dir.name}.log"
+        self.process: Optional[subprocess.Popen[bytes]] = None
+
+    def environment(self) -> Dict[str, str]:
+        """Where the probe's packages are."""
+        project = self.cluster.project
+        return {"PYTHONPATH": f"{project}/osd_probe:{project}/mgr_module"}
+
+    def _argv(self, *words: str) -> List[str]:
+        return [self.cluster.python_inside, "-m", "wcache_probe", *words]
+
+    def start(self) -> None:
+        """Start it; its output goes to a log file."""
+        words = [
+            "run", "--conf", str(self.cluster.conf), "--keyring", str(self.keyring),
+            "--id", self.entity[len("client.") :], "--hostname", self.hostname,
+            "--state-dir", str(self.state_dir), "--run-dir", str(self.state_dir / "run"),
+        ]
+        if self.sim is not None:
+            words += ["--sim", str(self.sim)]
+        else:
+            words += ["--osd-data", str(self.cluster.folder / "osd.*")]
+        with open(self.log, "ab") as log:
+            self.process = self.cluster.popen_inside(
+                self._argv(*words), env=self.environment(), stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(timeout=20)
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+    def run(self, *words: str, check: bool = True) -> Any:
+        """Run another command of the probe to its end."""
+        return self.cluster.run_inside(
+            self._argv(*words), env=self.environment(), check=check, timeout_s=60
+        )
+
+    def text(self) -> str:
+        """What it has printed so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+
+class Wcache:
+    """`ceph wcache ...` on a test cluster."""
+
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self.cluster = cluster
+
+    def __call__(self, command: str, **arguments: Any) -> Any:
+        """One command by the open connection; its JSON answer."""
+        return self.cluster.command(f"wcache {command}", target="mgr", **arguments)
+
+    def option(self, name: str, value: Any) -> None:
+        """Set a module option."""
+        self.cluster.ceph("config", "set", "mgr", f"mgr/wcache/{name}", str(value).lower())
+
+    def wait(
+        self, what: str, condition: Callable[[], Any], timeout_s: float = 60.0
+    ) -> Any:
+        """Wait until a condition holds; returns its value, fails with the history."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            try:
+                value = condition()
+            except HarnessError:  # a mgr that restarts answers nothing for a while
+                value = None
+            if value:
+                return value
+            time.sleep(POLL_S)
+        lines = [f"{h['what']}: {h['text']}" for h in self("history", limit=30)["history"]]
+        raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n" + "\n".join(lines))
+
+    def start_campaign(self, **arguments: Any) -> str:
+        """Start a campaign; returns its id."""
+        arguments.setdefault("accept_cost", True)
+        return str(self("campaign start", **arguments)["campaign_id"])
+
+    def campaign(self, campaign_id: str) -> Dict[str, Any]:
+        """`campaign show`."""
+        shown: Dict[str, Any] = self("campaign show", campaign_id=campaign_id)
+        return shown
+
+    def wait_over(self, campaign_id: str, timeout_s: float = 120.0) -> Dict[str, Any]:
+        """Wait for the end of a campaign."""
+        self.wait(
+            f"end of {campaign_id}",
+            lambda: self.campaign(campaign_id)["status"] != "running", timeout_s,
+        )
+        return self.campaign(campaign_id)
+
+    def wait_period_in(self, mode: str, drive: Path, timeout_s: float = 60.0) -> None:
+        """Wait until an experiment holds a loop device in a cache mode."""
+        self.wait(f"{drive.name} in {mode}", lambda: kernel_view(drive) == mode, timeout_s)
+
+    def history_text(self) -> str:
+        """The audit log as text."""
+        return json.dumps(self("history", limit=200)["history"])
+
+
+def kernel_view(device: Path) -> str:
+    """What the kernel believes of a device (/dev/loopN) now."""
+    return Path(f"/sys/block/{device.name}/queue/write_cache").read_text().strip()
+
+
+def all_views(cluster: ClusterAccess) -> Dict[Tuple[int, str], str]:
+    """The kernel view of every device of every OSD, by (OSD, role)."""
+    views = {}
+    for osd_id in cluster.osd_ids():
+        for role, device in cluster.osd_devices(osd_id).items():
+            views[(osd_id, role)] = kernel_view(Path(device))
+    return views

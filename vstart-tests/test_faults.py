@@ -1,0 +1,274 @@
+"""Faults on a real cluster: after each, the prior cache state is back and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from harness import Cluster, CommandError
+from probes import Probe, Wcache, all_views, kernel_view
+
+pytestmark = pytest.mark.cluster
+
+LONG = {"scope": "osd.0", "loads": "depth1", "pairs": 80}
+
+
+def device_of(cluster, osd_id: int = 0) -> Path:
+    return Path(cluster.osd_devices(osd_id)["block"])
+
+
+@pytest.fixture
+def slow_periods(wcache: Wcache):
+    """Periods long enough to strike in the middle of one."""
+    wcache.option("settle_s", 1.5)
+    yield
+    wcache.option("settle_s", 0.1)
+
+
+@pytest.fixture
+def views(steady):
+    """The kernel views before the test, which must be there again after it."""
+    before = all_views(steady)
+    assert set(before.values()) == {"write back"}
+    yield before
+    assert all_views(steady) == before
+
+
+def periods_of(wcache: Wcache, campaign_id: str) -> int:
+    return wcache.campaign(campaign_id)["periods_done"]
+
+
+@pytest.mark.parametrize("mode", ["write back", "write through"])
+def test_kill_9_of_the_probe_in_each_mode_is_survived(
+    wcache, probe, steady, views, slow_periods, mode
+):
+    campaign_id = wcache.start_campaign(**LONG)
+    device = device_of(steady)
+    wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
+    wcache.wait_period_in(mode, device)
+    probe.kill()
+    done = periods_of(wcache, campaign_id)
+    assert kernel_view(device) == mode
+    probe.start()
+    # it restores at its start, then the campaign goes on with the period that was cut off
+    wcache.wait("more periods", lambda: periods_of(wcache, campaign_id) > done)
+    wcache("campaign stop", campaign_id=campaign_id)
+    shown = wcache.wait_over(campaign_id)
+    assert shown["run_list"][0]["restored"] is True
+    assert "the probe was restarted" in wcache.history_text()
+
+
+@pytest.mark.parametrize("mode", ["write back", "write through"])
+def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
+    wcache, probe, steady, views, slow_periods, mode
+):
+    campaign_id = wcache.start_campaign(**LONG)
+    device = device_of(steady)
+    wcache.wait_period_in(mode, device)
+    probe.kill()
+    said = probe.run(
+        "restore", "--all", "--state-dir", str(probe.state_dir),
+        "--run-dir", str(probe.state_dir / "run"),
+        "--osd-data", str(steady.folder / "osd.*"),
+    )
+    assert kernel_view(device) == "write back"
+    assert "restored" in said.stdout
+    probe.start()
+    wcache("campaign stop", campaign_id=campaign_id)
+    wcache.wait_over(campaign_id)
+
+
+def test_a_clean_stop_of_the_probe_restores(wcache, probe, steady, views, slow_periods):
+    campaign_id = wcache.start_campaign(**LONG)
+    device = device_of(steady)
+    wcache.wait_period_in("write through", device)
+    assert probe.stop() == 0
+    assert kernel_view(device) == "write back"
+    probe.start()
+    wcache("campaign stop", campaign_id=campaign_id)
+    wcache.wait_over(campaign_id)
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_mgr_restart_resumes_and_repeats_nothing(
+    wcache, probe, own_cluster: Cluster, views, slow_periods, kill
+):
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4, seed=3)
+    wcache.wait("some periods", lambda: periods_of(wcache, campaign_id) >= 3)
+    own_cluster.restart_mgr(kill=kill)
+    shown = wcache.wait_over(campaign_id)
+    assert shown["status"] == "done", shown
+    (result,) = shown["results"]
+    record = wcache("campaign record", record_id=result["record_id"])
+    assert len(record["pairs"]) == 4
+    starts = [
+        period["started_at_s"]
+        for pair in record["pairs"]
+        for period in (pair["write_back"], pair["write_through"])
+    ]
+    assert len(set(starts)) == 8
+    assert "resumed after a restart of the mgr" in wcache.history_text()
+
+
+def test_an_osd_stopped_during_its_bench_ends_the_run_and_restores(
+    wcache, probe, own_cluster: Cluster, views
+):
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="4m", pairs=80)
+    wcache.wait("a first period", lambda: periods_of(wcache, campaign_id) >= 1)
+    own_cluster.stop_osd(0, kill=True, wait=False)
+    shown = wcache.wait_over(campaign_id)
+    own_cluster.start_osd(0)
+    assert shown["run_list"][0]["status"] == "aborted"
+    assert "osd.0" in shown["run_list"][0]["reason"]
+    assert shown["run_list"][0]["restored"] is True
+
+
+def test_campaign_stop_in_the_middle_restores(wcache, probe, steady, views, slow_periods):
+    campaign_id = wcache.start_campaign(**LONG)
+    wcache.wait_period_in("write through", device_of(steady))
+    assert wcache("campaign stop", campaign_id=campaign_id)["changed"] is True
+    shown = wcache.wait_over(campaign_id)
+    assert shown["run_list"][0]["reason"] == "stopped by an admin"
+    assert wcache("campaign stop", campaign_id=campaign_id)["changed"] is False
+
+
+def test_freeze_in_the_middle_restores_and_blocks_until_thawed(
+    wcache, probe, steady, views, slow_periods
+):
+    campaign_id = wcache.start_campaign(**LONG)
+    wcache.wait_period_in("write through", device_of(steady))
+    assert wcache("freeze")["frozen"] is True
+    wcache.wait_over(campaign_id)
+    wcache.wait("restored", lambda: kernel_view(device_of(steady)) == "write back", 10)
+    with pytest.raises(CommandError, match="frozen"):
+        wcache.start_campaign(**LONG)
+    assert wcache("freeze", thaw=True)["frozen"] is False
+
+
+def test_a_lease_that_runs_out_restores_and_is_told(wcache, probe, steady, views, slow_periods):
+    wcache.option("lease_ttl_s", 3)
+    try:
+        campaign_id = wcache.start_campaign(**LONG)
+        device = device_of(steady)
+        wcache.wait_period_in("write through", device)
+        steady_pid = steady.mgr_pid()
+        os.kill(steady_pid, signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + 30
+            while kernel_view(device) != "write back" and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert kernel_view(device) == "write back"
+        finally:
+            os.kill(steady_pid, signal.SIGCONT)
+        wcache.wait(
+            "the probe's word", lambda: "lease" in wcache.history_text()
+            and "ran out" in wcache.history_text(), 60,
+        )
+        wcache("campaign stop", campaign_id=campaign_id)
+        wcache.wait_over(campaign_id)
+    finally:
+        wcache.option("lease_ttl_s", 30)
+
+
+def test_without_numpy_it_measures_and_says_what_to_install(wcache, probe, steady, views):
+    fake = steady.folder / "python-without-numpy"
+    fake.write_text('#!/bin/sh\nexec /usr/bin/python3 -S "$@"\n')
+    fake.chmod(0o755)
+    wcache.option("python_path", str(fake))
+    try:
+        campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=8)
+        shown = wcache.wait_over(campaign_id)
+        assert shown["status"] == "done"
+        (result,) = shown["results"]
+        assert result["pairs"] == 8
+        assert result["analysed"] is False
+        assert "python3-numpy" in json.dumps(wcache("status")["findings"])
+    finally:
+        wcache.option("python_path", "/usr/bin/python3")
+    record = wcache("campaign record", record_id=result["record_id"])
+    assert len(record["pairs"]) == 8
+
+
+def test_a_killed_analysis_child_is_started_again(wcache, probe, own_cluster: Cluster, views):
+    def child() -> int:
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = entry.read_bytes().split(b"\0")
+                parent = (entry.parent / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if b"wcache.analysis" in words and int(parent) == own_cluster.mgr_pid():
+                return int(entry.parent.name)
+        return 0
+
+    wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
+    first = wcache.wait("a child", child, 10)
+    os.kill(first, signal.SIGKILL)
+    shown = wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
+    assert shown["results"][0]["analysed"] is True
+    assert wcache.wait("a new child", child, 10) != first
+
+
+def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, views):
+    rival = Probe(steady, "h1", state="probe.rival")
+    rival.start()
+    try:
+        wcache.wait(
+            "a finding", lambda: "WCACHE_AGENT_CONFLICT" in json.dumps(wcache("status")), 30
+        )
+        assert "speaks for h1" in rival.text()
+        (agent,) = [a for a in wcache("agent ls")["agents"] if a["hostname"] == "h1"]
+        campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4)
+        assert wcache.wait_over(campaign_id)["status"] == "done"
+        (after,) = [a for a in wcache("agent ls")["agents"] if a["hostname"] == "h1"]
+        assert after["probe_id"] == agent["probe_id"]
+    finally:
+        rival.stop()
+
+
+def _post(wcache: Wcache, hostname: str, text: str):
+    return wcache.cluster.ceph(
+        "wcache", "agent", "post", hostname, "-i", "-", input_text=text, check=False
+    )
+
+
+def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, steady, views):
+    good = {"version": 1, "hostname": "h9", "probe_id": "p9", "instance_id": "i9"}
+    agents = wcache("agent ls")["agents"]
+    bad = {
+        "oversized": (json.dumps({**good, "task_id": "x" * 1_100_000}), "longer than"),
+        "truncated": (json.dumps(good)[:-5], "not JSON"),
+        "of another version": (json.dumps({**good, "version": 2}), "speaks protocol 2"),
+        "with an unknown field": (json.dumps({**good, "more": 1}), "unknown field 'more'"),
+        "of another host": (json.dumps({**good, "hostname": "h8"}), "came under the name"),
+    }
+    for name, (text, said) in bad.items():
+        answer = _post(wcache, "h9", text)
+        assert answer.rc != 0, name
+        assert said in answer.stderr, (name, answer.stderr)
+        assert "Traceback" not in answer.stderr
+    assert [a["hostname"] for a in wcache("agent ls")["agents"]] == [
+        a["hostname"] for a in agents
+    ]
+
+
+def test_a_replayed_post_changes_nothing(wcache, probe, steady, views):
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4)
+    shown = wcache.wait_over(campaign_id)
+    (agent,) = [a for a in wcache("agent ls")["agents"] if a["hostname"] == "h1"]
+    state = {
+        "device_cache": "write back", "kernel_view": "write back",
+    }
+    replay = {
+        "version": 1, "hostname": "h1", "probe_id": agent["probe_id"], "instance_id": "replayed",
+        "task_id": f"{campaign_id}.0.0.1",
+        "outcome": {"kind": "state", "before": [state], "after": [state], "counters": [],
+                    "changed": True},
+    }
+    for _ in range(2):
+        assert _post(wcache, "h1", json.dumps(replay)).rc == 0
+    assert wcache.campaign(campaign_id)["results"] == shown["results"]

@@ -1,0 +1,221 @@
+"""The main job on a real cluster: look, measure, decide, plan, apply, prove, roll back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from harness import ClusterAccess, CommandError
+from probes import Probe, Wcache, all_views, kernel_view
+
+pytestmark = pytest.mark.cluster
+
+
+def test_the_module_loads_without_numpy_in_the_mgr(wcache: Wcache, own_cluster):
+    assert wcache("status")["format_version"] == 1
+    maps = Path(f"/proc/{own_cluster.mgr_pid()}/maps").read_text()
+    mine = [line for line in maps.splitlines() if "numpy" in line or "scipy" in line]
+    assert mine == []
+
+
+def test_drive_ls_shows_both_sides_of_every_osd_device(wcache: Wcache, probe: Probe):
+    rows = wcache("drive ls")["drives"]
+    expected = {
+        (osd_id, role, Path(device).name)
+        for osd_id in probe.cluster.osd_ids()
+        for role, device in probe.cluster.osd_devices(osd_id).items()
+    }
+    seen = {
+        (use["osd_id"], use["role"], row["dev_name"]) for row in rows for use in row["uses"]
+    }
+    assert seen == expected
+    for row in rows:
+        assert row["transport"] == "loop"
+        assert row["state"]["kernel_view"] == kernel_view(Path(row["dev_name"]))
+        assert row["state"]["device_cache"] == "write back"
+        assert row["safety"] == "safe"
+
+
+def test_status_needs_no_right_to_toggle(wcache: Wcache, probe: Probe):
+    wcache.option("throwaway_cluster", False)
+    try:
+        assert wcache("status")["drives"] > 0
+        with pytest.raises(CommandError, match="drops the OSD's flushes"):
+            wcache("campaign start", scope="osd.0", accept_cost=True)
+    finally:
+        wcache.option("throwaway_cluster", True)
+
+
+def test_every_command_has_three_formats_and_help(wcache: Wcache, probe: Probe):
+    cluster = wcache.cluster
+    for command in ("status", "drive ls", "agent ls", "campaign ls", "recommend", "history"):
+        words = command.split()
+        plain = cluster.ceph("wcache", *words).stdout
+        assert plain.strip()
+        as_json = json.loads(cluster.ceph("wcache", *words, "--format", "json").stdout)
+        assert as_json["format_version"] == 1
+        as_yaml = cluster.ceph("wcache", *words, "--format", "yaml").stdout
+        assert "format_version" in as_yaml
+    shown = cluster.ceph("wcache", "--help", check=False).stdout
+    for command in ("status", "campaign start", "rollback", "freeze"):
+        assert f"wcache {command}" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("campaign", "show", "nope"), 2, "there is no campaign 'nope'"),
+        (("campaign", "start", "moon"), 22, "scope 'moon' is not known"),
+        (("campaign", "forecast", "cluster", "magic"), 22, "load 'magic' is not known"),
+        (("campaign", "forecast", "cluster", "depth1", "3"), 22, "pairs must be a whole number"),
+        (("drive", "ls", "nohost"), 2, "no probe has reported for host 'nohost'"),
+        (("apply", "p99"), 2, "there is no plan 'p99'"),
+        (("history", "0"), 22, "limit must be"),
+    ],
+)
+def test_a_bad_argument_gets_one_clear_line(wcache: Wcache, probe: Probe, words, code, said):
+    answer = wcache.cluster.ceph("wcache", *words, check=False)
+    assert answer.rc == code
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert len(answer.stderr.strip().splitlines()) == 1
+
+
+def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
+    wcache: Wcache, probe: Probe
+):
+    cluster = wcache.cluster
+    hello = json.dumps({"version": 1, "probe_id": "x", "instance_id": "y"})
+
+    def as_probe(*words: str) -> int:
+        return cluster.ceph(
+            "--name", probe.entity, "--keyring", str(probe.keyring), *words, "-i", "-",
+            input_text=hello, check=False,
+        ).rc
+
+    # 16 is EBUSY: the running probe speaks for h1; what counts is that caps let it through
+    assert as_probe("wcache", "agent", "poll", "h1") == 16
+    assert as_probe("wcache", "agent", "poll", "h2") == 13
+    assert as_probe("wcache", "agent", "post", "h2") == 13
+    for words in (
+        ("wcache", "status"), ("wcache", "campaign", "start"), ("wcache", "apply", "p1"),
+        ("wcache", "freeze"), ("mgr", "module", "ls"), ("config-key", "ls"),
+        ("osd", "down", "0"),
+    ):
+        assert as_probe(*words) == 13, words
+
+
+def test_a_bench_needs_consent_to_its_cost_and_forecasts_it(wcache: Wcache, probe: Probe):
+    cost = wcache("campaign forecast", scope="osd.0", loads="depth1", pairs=4)["forecast"]
+    assert cost["bytes_written"] == 2 * 4 * 16 * 4096
+    assert cost["bench_calls"] == 2 * 4 * 16
+    with pytest.raises(CommandError, match="--accept-cost"):
+        wcache("campaign start", scope="osd.0", loads="depth1", pairs=4)
+
+
+def test_look_measure_decide_plan_apply_prove_roll_back(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess
+):
+    before = all_views(steady)
+    device = Path(steady.osd_devices(0)["block"])
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1,timer", pairs=12, seed=7)
+    shown = wcache.wait_over(campaign_id)
+    assert shown["status"] == "done", shown
+    assert all_views(steady) == before
+    by_load = {result["load_point"]: result for result in shown["results"]}
+    depth1 = by_load["osd_bench_depth1"]
+    # a loop device in write through skips the fsync of its backing file: a true effect
+    assert depth1["verdict"] == "write through", depth1
+    assert depth1["ratio_low"] > 1.1
+    assert depth1["write_back"]["n"] == depth1["pairs"] * 16
+    assert depth1["bytes_written"] == 2 * depth1["pairs"] * 16 * 4096
+    assert by_load["fdatasync_timer"]["bytes_written"] == 0
+
+    record = wcache("campaign record", record_id=depth1["record_id"])
+    assert record["format"] == "wcache.record"
+    assert record["setup"]["fsid"]
+    assert all(
+        period["state_after"][0]["kernel_view"] == period["mode"]
+        for pair in record["pairs"]
+        for period in (pair["write_back"], pair["write_through"])
+    )
+
+    recommended = [
+        r for r in wcache("recommend")["recommendations"] if depth1["record_id"] in r["record_ids"]
+    ]
+    assert recommended[0]["verdict"] == "write through"
+    assert recommended[0]["manual"]
+
+    plan = wcache("plan")
+    ours = [c for c in plan["changes"] if device.name in c["dev_names"]]
+    assert ours
+    assert ours[0]["mode"] == "write through"
+    assert kernel_view(device) == "write back"
+    wcache("apply", plan_id=plan["plan_id"])
+
+    def finished():
+        now = wcache("plan show", plan_id=plan["plan_id"])
+        return now if now["status"] not in ("running", "rolling back") else None
+
+    applied = wcache.wait("apply", finished, 180)
+    assert applied["status"] == "done", applied
+    assert kernel_view(device) == "write through"
+    for change in applied["changes"]:
+        assert change["status"] == "applied"
+        assert change["ratio"] > 1.0
+    assert wcache("apply", plan_id=plan["plan_id"])["changed"] is False
+
+    wcache("rollback", plan_id=plan["plan_id"])
+    rolled = wcache.wait("rollback", finished, 60)
+    assert rolled["status"] == "rolled back", rolled
+    assert all_views(steady) == before
+    log = wcache.history_text()
+    for word in ("campaign started", "planned", "apply", "rollback", "rolled back"):
+        assert word in log
+
+
+def test_the_osds_own_traffic_is_compared_without_writing_anything(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic
+):
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)
+    shown = wcache.wait_over(campaign_id, 180)
+    (result,) = shown["results"]
+    assert result["pairs"] >= 4, shown
+    assert result["bytes_written"] == 0
+    assert result["ratio"] is not None
+    record = wcache("campaign record", record_id=result["record_id"])
+    for pair in record["pairs"]:
+        back, through = pair["write_back"], pair["write_through"]
+        names = {counter["name"] for counter in back["counters"]}
+        assert {"kv_sync_lat", "kv_commit_lat", "txc_commit_lat"} <= names
+        flushes = {
+            mode: p["flush_counters"][-1]["flushes"] - p["flush_counters"][0]["flushes"]
+            for mode, p in (("back", back), ("through", through))
+        }
+        # the kernel passes flushes on in write back and drops them in write through
+        assert flushes["back"] > 0
+        assert flushes["through"] == 0
+
+
+def test_too_little_traffic_is_said_and_not_decided_on(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess
+):
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="traffic")
+    (result,) = wcache.wait_over(campaign_id)["results"]
+    assert result["verdict"] == "insufficient data"
+    assert "too little client traffic" in result["ended"]
+
+
+def test_a_simulated_host_goes_through_the_whole_job(
+    wcache: Wcache, steady: ClusterAccess, sim_probe: Probe
+):
+    campaign_id = wcache.start_campaign(
+        scope=f"host:{sim_probe.hostname}", loads="depth1,batch", pairs=12
+    )
+    shown = wcache.wait_over(campaign_id)
+    assert shown["status"] == "done", shown
+    assert all(result["simulated"] for result in shown["results"])
+    verdicts = {result["verdict"] for result in shown["results"]}
+    assert "write through" in verdicts
+    assert "write back" in verdicts
