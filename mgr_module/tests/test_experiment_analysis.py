@@ -11,7 +11,14 @@ from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, LoadPoint
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveState,
+    FlushCounters,
+    KernelView,
+    LoadPoint,
+)
 from wcache.core.record import Record
 
 OPTIONS = Options()
@@ -66,6 +73,44 @@ def test_a_change_that_fades_within_the_period_is_no_verdict():
     result = analyse(synthetic.record(fading, 12), OPTIONS)
     assert result["verdict"] == "insufficient data"
     assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
+
+
+def test_what_a_toggle_leaves_behind_is_no_verdict():
+    rng = random.Random(13)
+    last = [None, 0]
+
+    def slow_after_a_toggle(mode, pair, count):
+        # twice as slow after a toggle to write through, half of it gone a period later
+        if mode is CacheMode.WRITE_THROUGH:
+            last[1] = 1.0 if last[0] is not mode else last[1] * 0.3
+        boost = math.exp(0.7 * last[1]) if mode is CacheMode.WRITE_THROUGH else 1.0
+        last[0] = mode
+        level = rng.gauss(0, 0.02)
+        return [1e4 * boost * math.exp(rng.gauss(level, 0.05)) for _ in range(count)]
+
+    result = analyse(synthetic.record(slow_after_a_toggle, 40), OPTIONS)
+    assert result["verdict"] == "insufficient data"
+    assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
+
+
+def test_kernel_flush_counters_unmask_a_liar_at_any_load():
+    draw = synthetic.lognormal(random.Random(4), ratio=0.1, sample_sd=0.05, period_sd=0.01)
+    honest = synthetic.record(
+        draw, 10, setup=replace(synthetic.SETUP, load_point=LoadPoint.OSD_BENCH_BATCH)
+    )
+
+    def flushing(record, flush_ms):
+        counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 0, 100, 100 * flush_ms))
+        pairs = tuple(
+            replace(pair, write_back=replace(pair.write_back, flush_counters=counters))
+            for pair in record.pairs
+        )
+        return analyse(replace(record, pairs=pairs), OPTIONS)
+
+    assert flushing(honest, flush_ms=8)["verdict"] == "write back"
+    lying = flushing(honest, flush_ms=0)
+    assert lying["verdict"] == "insufficient data"
+    assert [item["code"] for item in lying["findings"]] == ["WCACHE_FLUSH_TOO_FAST"]
 
 
 def test_a_disk_that_flushes_too_fast_is_never_told_write_back():

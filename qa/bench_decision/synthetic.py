@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from typing import Callable, Sequence, Tuple
 
+from wcache.core.experiment import coin
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
 from wcache.core.record import (
     RECORD_FORMAT,
@@ -50,18 +51,17 @@ def lognormal(
 
 def record(
     draw: Draw, pairs: int, *, setup: ExperimentSetup = SETUP, record_id: str = "r1",
-    first: Callable[[int], CacheMode] = lambda index: CacheMode.WRITE_BACK,
 ) -> Record:
-    """A finished record of `pairs` pairs of samples."""
+    """A finished record of `pairs` pairs of samples, ordered by the setup's coin."""
     made = []
     for index in range(pairs):
         periods = {}
-        order: Tuple[CacheMode, CacheMode] = (first(index), first(index).other)
-        for mode in order:
+        first = coin(setup.seed, index)
+        for mode in (first, first.other):
             samples = draw(mode, index, setup.samples_per_period)
             periods[mode] = _period(mode, tuple(round(us * 1e3) for us in samples))
         made.append(
-            Pair(index, order[0], periods[CacheMode.WRITE_BACK], periods[CacheMode.WRITE_THROUGH])
+            Pair(index, first, periods[CacheMode.WRITE_BACK], periods[CacheMode.WRITE_THROUGH])
         )
     return Record(
         RECORD_FORMAT, RECORD_VERSION, record_id, "c1", setup, tuple(made), 0.0, 1.0, "made"
@@ -82,7 +82,7 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
             )
         made.append(
             Pair(
-                index, CacheMode.WRITE_BACK, periods[CacheMode.WRITE_BACK],
+                index, coin(setup.seed, index), periods[CacheMode.WRITE_BACK],
                 periods[CacheMode.WRITE_THROUGH],
             )
         )

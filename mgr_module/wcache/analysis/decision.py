@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from ..core.model import FindingCode, LoadPoint, Transport, Verdict
+from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Record
 from . import sequential, summary
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval, Spread
 
+LOOK_ALPHA = 0.05  # of each test for carryover, when a verdict is about to be given
+CERTAIN_ALPHA = 0.0005  # then there is no point in going on
+# What fades by f from one period to the next may amount to more than f in the one after
+# the toggle; twice that where it halves in a period or faster.
+FADING_FACTOR = 2.0
+LARGE_RATIO = 3.0
+CHECKED_PAIRS_MAX = 8  # a coin that has not given the chance by then need not be waited for
 # Write back this fast, without proof of power-loss protection, is too good to be true:
 # a disk has to turn, and flash without capacitors has to program a page.
 FLUSH_FLOOR_ROTATIONAL_US = 1000.0
 FLUSH_FLOOR_FLASH_US = 100.0
+FLUSHES_MIN = 16
 # Only where a sample is one commit; batches share theirs.
 ONE_COMMIT_EACH = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.FDATASYNC_TIMER)
 
@@ -38,18 +46,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict, why, and what was found on the way."""
+    """A verdict, why, and what was found on the way.
+
+    `hopeless`: more pairs of the same kind would not lift the doubt.
+    """
 
     verdict: Verdict
     why: str
     findings: Tuple[Tuple[FindingCode, str], ...] = ()
-
-    def hopeless(self, pairs: int) -> bool:
-        """Whether there is a doubt that more pairs of the same kind would not lift."""
-        codes = {code for code, _ in self.findings}
-        return FindingCode.FLUSH_TOO_FAST in codes or (
-            FindingCode.CARRYOVER in codes and pairs >= 2 * sequential.FIRST_LOOK
-        )
+    hopeless: bool = False
 
 
 def verdict_of(seen: Spread, margin: float) -> Verdict:
@@ -74,15 +79,23 @@ def decide(
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
         return Decision(verdict, _undecided(measured, options))
-    carried = _carryover(seen, verdict, options.margin)
+    carried = _carryover(seen, verdict, options.margin, LOOK_ALPHA)
     if carried:
-        return Decision(Verdict.INSUFFICIENT, carried, ((FindingCode.CARRYOVER, carried),))
-    if not seen.later:
-        warnings.append("carryover not checked: the periods cannot be halved")
+        certain = bool(_carryover(seen, verdict, options.margin, CERTAIN_ALPHA))
+        found = ((FindingCode.CARRYOVER, carried),)
+        return Decision(Verdict.INSUFFICIENT, carried, found, certain)
+    if verdict.mode is not None and measured.n < CHECKED_PAIRS_MAX:
+        waiting = _unchecked(seen, measured.mean)
+        if waiting:
+            return Decision(Verdict.INSUFFICIENT, waiting)
+    if not seen.later and not seen.stays:
+        warnings.append("carryover is not checked: the periods allow no way to do it")
     if verdict is Verdict.WRITE_BACK:
         doubt = _too_fast(record, pairs)
         if doubt:
-            return Decision(Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),))
+            return Decision(
+                Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True
+            )
     if verdict.mode is not None and seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin)
         if tail.mode is not None and tail is not verdict:
@@ -94,48 +107,111 @@ def decide(
     return Decision(verdict, _because(measured, verdict, options))
 
 
-def _carryover(seen: Differences, verdict: Verdict, margin: float) -> str:
-    """Why the verdict does not outlast dropping the first half of every period, or ''.
+def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float) -> str:
+    """Why what a toggle leaves behind endangers the verdict, or ''.
 
-    Half the samples are noisier, so they need not prove the verdict a second time: they
-    must point the same way, and must not have moved for certain while proving nothing.
+    Two tests, each at `alpha` for this one look, and each only against a verdict that would
+    not survive what it found.  Without the first half of every period the ratio has
+    moved to where the verdict does not hold; or periods that follow one in the same
+    mode, with no toggle between, differ from it: then the toggle before was still fading.
     """
-    if not seen.later:
-        return ""
-    later = sequential.spread(seen.later)
+    whole = sequential.spread(seen.whole)
+    if seen.later:
+        later = sequential.spread(seen.later)
+        moved = [a - b for a, b in zip(seen.later, seen.whole)]
+        low, high = summary.fixed_interval(moved, alpha)
+        if (low > 0 or high < 0) and not _holds(verdict, later.mean, margin):
+            return (
+                f"carryover: without the first half of every period the ratio is "
+                f"{math.exp(later.mean):.3g}, and {verdict.value!r} does not hold; "
+                "settle for longer"
+            )
+    for mode in CacheMode:
+        changes = [change for stayed, change in seen.stays if stayed is mode]
+        if not changes or verdict.mode is None:
+            continue
+        fading = math.fsum(changes) / len(changes)
+        sd, degrees = _sd_within_orders(seen, whole)
+        error = max(sd, sequential.SD_FLOOR) / math.sqrt(len(changes))
+        sure = abs(fading) > summary.student(degrees, alpha) * error
+        if sure and abs(whole.mean) - FADING_FACTOR * abs(fading) < margin:
+            return (
+                f"carryover: periods in {mode.value} go on changing by "
+                f"{math.expm1(fading):+.0%} with no toggle between them; settle for longer"
+            )
+    return ""
+
+
+def _sd_within_orders(seen: Differences, whole: Spread) -> Tuple[float, int]:
+    """Sd of the differences within pairs of one order, with its degrees of freedom.
+
+    A carryover shifts pairs by their order: the plain sd would hide it in itself.
+    """
+    groups: Dict[Tuple[CacheMode, bool], List[float]] = {}
+    for order, value in zip(seen.orders, seen.whole):
+        groups.setdefault(order, []).append(value)
+    degrees = len(seen.whole) - len(groups)
+    if degrees < sequential.FIRST_LOOK:
+        return whole.sd, whole.n - 1
+    squares = math.fsum(
+        (value - math.fsum(values) / len(values)) ** 2
+        for values in groups.values() for value in values
+    )
+    return math.sqrt(squares / degrees), degrees
+
+
+def _holds(verdict: Verdict, log_ratio: float, margin: float) -> bool:
     if verdict is Verdict.NO_DIFFERENCE:
-        agrees = abs(later.mean) < margin
-    else:
-        agrees = later.mean > margin if verdict is Verdict.WRITE_THROUGH else later.mean < -margin
-    moved = sequential.interval(
-        sequential.spread([a - b for a, b in zip(seen.later, seen.whole)]), SAME_ALPHA
-    )
-    surely_moved = moved.low > 0 or moved.high < 0
-    if agrees and not (surely_moved and verdict_of(later, margin) is not verdict):
+        return abs(log_ratio) < margin
+    return log_ratio > margin if verdict is Verdict.WRITE_THROUGH else log_ratio < -margin
+
+
+def _unchecked(seen: Differences, mean: float) -> str:
+    """Why a moderate difference has to wait, or ''.
+
+    Until each mode was once measured twice without a toggle between, what a toggle
+    leaves behind and what the mode does cannot be told apart.  Differences beyond
+    LARGE_RATIO are not left behind by a toggle.
+    """
+    stayed = {mode for mode, _ in seen.stays}
+    if abs(mean) > math.log(LARGE_RATIO) or len(stayed) == len(CacheMode):
         return ""
-    return (
-        f"carryover: without the first half of every period the ratio is "
-        f"{math.exp(later.mean):.3g} and {verdict.value!r} does not hold; settle for longer"
-    )
+    missing = " and ".join(mode.value for mode in CacheMode if mode not in stayed)
+    return f"no two periods in a row in {missing} yet to check for carryover"
 
 
 def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
-    """Doubt where write back wins by flushes faster than a drive can do, or ''."""
+    """Doubt where write back wins by flushes faster than a drive can do, or ''.
+
+    The kernel's flush counters tell it at any load; without them only the load points
+    whose samples are single commits do, since a commit holds at least one flush.
+    """
     setup = record.setup
-    if setup.transport is Transport.LOOP or setup.load_point not in ONE_COMMIT_EACH:
+    if setup.transport is Transport.LOOP:
         return ""
-    times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
-    if not times_us:
-        return ""
-    rotational = bool(setup.rotational)
-    floor_us = FLUSH_FLOOR_ROTATIONAL_US if rotational else FLUSH_FLOOR_FLASH_US
-    middle_us = summary.median(times_us)
-    if middle_us >= floor_us:
+    flush_us = _mean_flush_us(pairs)
+    if flush_us is None and setup.load_point in ONE_COMMIT_EACH:
+        times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
+        flush_us = summary.median(times_us) if times_us else None
+    floor_us = FLUSH_FLOOR_ROTATIONAL_US if setup.rotational else FLUSH_FLOOR_FLASH_US
+    if flush_us is None or flush_us >= floor_us:
         return ""
     return (
-        f"a commit in write back takes {middle_us:.3g} us, faster than a drive without "
-        "power-loss protection can flush: it may be ignoring flushes"
+        f"a flush in write back takes {flush_us:.3g} us, faster than a drive without "
+        "power-loss protection can write: it may be ignoring flushes"
     )
+
+
+def _mean_flush_us(pairs: Sequence[Pair]) -> Optional[float]:
+    """Mean time of the kernel's flushes in write back; None where too few were counted."""
+    flushes = spent_ms = 0
+    for pair in pairs:
+        counters = pair.write_back.flush_counters
+        drives = len(counters) // 2  # all at the start, then all at the end
+        for start, end in zip(counters[:drives], counters[drives:]):
+            flushes += end.flushes - start.flushes
+            spent_ms += end.flush_ms - start.flush_ms
+    return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 
 def _percent(seen: Spread) -> str:

@@ -54,7 +54,7 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
         "record_id": record.record_id,
         "verdict": decision.verdict.value,
         "why": decision.why,
-        "stop": decided or measured.n >= pairs_max or decision.hopeless(measured.n),
+        "stop": decided or measured.n >= pairs_max or decision.hopeless,
         "pairs": measured.n,
         "pairs_max": pairs_max,
         "pairs_needed_more": needed,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
-from ..core.model import CacheMode, LoadPoint, Transport
+from ..core.model import CacheMode, Transport
 from ..core.record import Pair, Period, Record
 from . import sequential, summary
 
@@ -33,17 +33,25 @@ class Differences:
 
     `later` has the first half of every period dropped, `tail` is of the 90th
     percentiles; each is empty where the periods hold too few samples to say.
+    `stays` are the changes from one period to the next where a pair began in the mode
+    the one before it ended in: no toggle lies between, so that on average nothing
+    changes unless the toggle before still does something.  `orders` says of each pair
+    which mode came first and whether that was such a stay.
     """
 
     indexes: Tuple[int, ...]
     whole: Tuple[float, ...]
     later: Tuple[float, ...]
     tail: Tuple[float, ...]
+    stays: Tuple[Tuple[CacheMode, float], ...] = ()
+    orders: Tuple[Tuple[CacheMode, bool], ...] = ()
 
 
 def by_counters(record: Record) -> bool:
-    """Whether the periods hold counters of the OSD's own traffic, not samples of ours."""
-    return record.setup.load_point is LoadPoint.OSD_TRAFFIC
+    """Whether the periods hold an OSD's counters; simulated traffic has samples instead."""
+    return any(
+        period.counters for pair in record.pairs for period in (pair.write_back, pair.write_through)
+    )
 
 
 def usable(record: Record, warnings: List[str]) -> List[Pair]:
@@ -53,6 +61,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
     a pair stand under the wrong modes.
     """
     kept = []
+    counted = by_counters(record)
     for pair in record.pairs:
         periods = (pair.write_back, pair.write_through)
         if (periods[0].mode, periods[1].mode) != (CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH):
@@ -63,7 +72,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
                 f"pair {pair.index} not used: the drive was not in {strayed.mode.value} "
                 "for its whole period"
             )
-        elif not all(_has_data(record, period) for period in periods):
+        elif not all(_means(period) if counted else period.samples_ns for period in periods):
             warnings.append(f"pair {pair.index} not used: a period of it holds no data")
         else:
             kept.append(pair)
@@ -87,13 +96,17 @@ def deciding_counter(pairs: Sequence[Pair]) -> str:
 def differences(pairs: Sequence[Pair], counter: str) -> Differences:
     """One difference per pair, of `counter` or, where that is empty, of the samples."""
     indexes = tuple(pair.index for pair in pairs)
+    levels = [
+        (_level(pair.write_back, counter), _level(pair.write_through, counter)) for pair in pairs
+    ]
+    whole = tuple(round(back - through, DIGITS) for back, through in levels)
+    orders = tuple(
+        (pair.first, _stayed(before, pair))
+        for before, pair in zip((None, *pairs), pairs)
+    )
+    stays = _stays(orders, levels)
     if counter:
-        whole = (
-            math.log(_means(pair.write_back)[counter])
-            - math.log(_means(pair.write_through)[counter])
-            for pair in pairs
-        )
-        return Differences(indexes, tuple(round(value, DIGITS) for value in whole), (), ())
+        return Differences(indexes, whole, (), (), stays, orders)
     logs = [(_logs(pair.write_back), _logs(pair.write_through)) for pair in pairs]
     fewest = min((min(len(back), len(through)) for back, through in logs), default=0)
     later: Tuple[float, ...] = ()
@@ -102,9 +115,7 @@ def differences(pairs: Sequence[Pair], counter: str) -> Differences:
         later = tuple(_gap(_later(back), _later(through), 0.5) for back, through in logs)
     if fewest >= TAIL_SAMPLES_MIN:
         tail = tuple(_gap(back, through, 0.9) for back, through in logs)
-    return Differences(
-        indexes, tuple(_gap(back, through, 0.5) for back, through in logs), later, tail
-    )
+    return Differences(indexes, whole, later, tail, stays, orders)
 
 
 def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
@@ -143,12 +154,6 @@ def _held(record: Record, period: Period) -> bool:
     return all(state.device_cache.mode in (None, period.mode) for state in states)
 
 
-def _has_data(record: Record, period: Period) -> bool:
-    if by_counters(record):
-        return any(item.count > 0 and item.sum_s > 0 for item in period.counters)
-    return len(period.samples_ns) > 0
-
-
 def _means(period: Period) -> Dict[str, float]:
     """Counter name without its section -> mean latency in us, where anything was counted."""
     return {
@@ -166,6 +171,33 @@ def _shared_counters(pairs: Sequence[Pair]) -> List[str]:
             names = set(_means(period))
             shared = names if shared is None else shared & names
     return sorted(shared or ())
+
+
+def _level(period: Period, counter: str) -> float:
+    """The one log latency that stands for a period."""
+    if counter:
+        return math.log(_means(period)[counter])
+    return summary.quantile(sorted(_logs(period)), 0.5)
+
+
+def _stayed(before: Optional[Pair], pair: Pair) -> bool:
+    """Whether a pair began in the mode that the one before it ended in."""
+    return (
+        before is not None
+        and before.index + 1 == pair.index
+        and before.first is pair.first.other
+    )
+
+
+def _stays(
+    orders: Sequence[Tuple[CacheMode, bool]], levels: Sequence[Tuple[float, float]]
+) -> Tuple[Tuple[CacheMode, float], ...]:
+    stays = []
+    for i, (mode, stayed) in enumerate(orders):
+        if stayed:
+            side = 0 if mode is CacheMode.WRITE_BACK else 1
+            stays.append((mode, round(levels[i][side] - levels[i - 1][side], DIGITS)))
+    return tuple(stays)
 
 
 def _logs(period: Period) -> List[float]:

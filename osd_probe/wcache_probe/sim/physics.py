@@ -54,6 +54,7 @@ class DriveCounters:
     fua_writes: int = 0  # on the medium before they were acknowledged
     flushes: int = 0
     dirty_flushes: int = 0
+    flush_ns: float = 0.0  # spent in flushes, as the kernel counts it
 
 
 _Op = Tuple[float, float, float, float, float]
@@ -277,14 +278,16 @@ class SimulatedDrive:
         A drive with power-loss protection has nothing volatile to write: its flush is
         a clean one, whatever it holds.
         """
+        if self.spec.cache.ignores_flushes or not self.dirty_writes:
+            op = self._clean_flush
+        else:
+            op = self._dirty_flush
+            self.counters.dirty_flushes += 1
+            self._clean()
+        cost = self._cost(op)
         self.counters.flushes += 1
-        if self.spec.cache.ignores_flushes:
-            return self._cost(self._clean_flush)
-        if not self.dirty_writes:
-            return self._cost(self._clean_flush)
-        self.counters.dirty_flushes += 1
-        self._clean()
-        return self._cost(self._dirty_flush)
+        self.counters.flush_ns += cost
+        return cost
 
     def read_cost(self, size: int) -> float:
         """Nanoseconds of a read of `size` bytes."""

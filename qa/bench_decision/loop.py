@@ -1,0 +1,220 @@
+"""One whole experiment against a simulated drive, in virtual time.
+
+The rules are the product's own: its coin, its record, its analysis after each pair,
+its budget.  Only the drive is simulated, and its truth is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Tuple
+
+from wcache.analysis import pairs as pairing
+from wcache.analysis import sequential
+from wcache.analysis.decision import Decision, Options, decide
+from wcache.analysis.experiment import analyse
+from wcache.core.experiment import Slot, compose, pairs_of
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveModel,
+    DriveState,
+    FlushCounters,
+    KernelView,
+    LoadPoint,
+    Transport,
+    Verdict,
+)
+from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
+from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
+from wcache_probe.sim.osd import LoadTruth, SimulatedOsd
+from wcache_probe.sim.physics import SimulatedDrive, ToggleOutcome
+from wcache_probe.sim.placement import osd_roles, place
+
+# What a switch costs before anything can be measured: flush, toggle, read back.
+TOGGLE_NS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a load point is measured: frozen before an experiment begins."""
+
+    samples: int  # of a period; 0 where it is measured by time
+    period_s: float
+    settle_s: float = 0.4
+    pairs_max: int = sequential.HORIZON
+    seconds_max: float = 300.0
+
+
+PLANS: Dict[LoadPoint, Plan] = {
+    LoadPoint.OSD_TRAFFIC: Plan(0, 1.0),
+    LoadPoint.OSD_BENCH_DEPTH1: Plan(10, 0.0),
+    LoadPoint.OSD_BENCH_BATCH: Plan(3, 0.0),
+    LoadPoint.OSD_BENCH_4M: Plan(3, 0.0),
+    LoadPoint.FDATASYNC_TIMER: Plan(16, 0.0),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment said and what it cost; `refused` says why there was none."""
+
+    verdict: Verdict
+    truth: LoadTruth
+    ratio: Optional[float] = None
+    ratio_low: Optional[float] = None
+    ratio_high: Optional[float] = None
+    pair_sd: float = 0.0
+    pairs: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    bytes_written: int = 0
+    findings: Tuple[str, ...] = ()
+    refused: str = ""
+
+
+class Bench:
+    """The OSD that a drive model is placed under, with all its drives, made from a seed."""
+
+    def __init__(self, drives: DriveFile, spec: DriveModelSpec, seed: int) -> None:
+        placed = next(drive for drive in place(drives) if drive.spec is spec)
+        if placed.uses:
+            osd_id, self.role = placed.uses[0]
+            roles = osd_roles(place(drives))[osd_id]
+            self.osd = SimulatedOsd(
+                {r: SimulatedDrive(d.spec, seed, d.index) for r, d in roles.items()},
+                drives.osd, seed,
+            )
+        else:
+            raise ValueError(f"drive {spec.name} serves no OSD")
+        self.spec = spec
+        self.osd_spec = drives.osd
+        self.drive = self.osd.drive(self.role)
+        self.now_ns = 0
+
+    def truth(self, load_point: LoadPoint) -> LoadTruth:
+        """The ratio and the verdict of toggling this drive alone."""
+        return self.osd.truth(load_point, self.role)
+
+    def refusal(self) -> str:
+        """Why the drive cannot be measured in both modes, as read-back shows, or ''."""
+        if not self.spec.cache.present:
+            return "no volatile cache"
+        for mode in (self.drive.mode.other, self.drive.mode):
+            outcome = self.drive.set_cache(mode, self.now_ns)
+            if outcome is ToggleOutcome.REFUSED:
+                return "the drive refuses to toggle"
+            if self.drive.mode is not mode:
+                return "the toggle does not take"
+        return ""
+
+    def period(self, mode: CacheMode, load_point: LoadPoint, plan: Plan) -> Period:
+        """Toggle, settle, measure; virtual time goes on by what that takes."""
+        started_ns = self.now_ns
+        self.drive.set_cache(mode, self.now_ns)
+        self.now_ns += TOGGLE_NS + int(plan.settle_s * 1e9)
+        state = (DriveState(DeviceCache(self.drive.mode.value), KernelView.WRITE_BACK, True),)
+        before = self._flush_counters()
+        measured = self.osd.measure(
+            load_point, self.now_ns, count=plan.samples, seconds=plan.period_s, role=self.role
+        )
+        self.now_ns += measured.elapsed_ns
+        counters: Tuple[CounterDelta, ...] = ()
+        samples_ns: Tuple[int, ...] = ()
+        if load_point is LoadPoint.OSD_TRAFFIC:
+            total_s = measured.sum_s
+            counters = (CounterDelta("txc_commit_lat", total_s, len(measured.latencies_ns)),)
+        else:
+            samples_ns = tuple(measured.latencies_ns)
+        return Period(
+            mode, started_ns / 1e9, plan.settle_s, (self.now_ns - started_ns) / 1e9, samples_ns,
+            counters, measured.bytes_written, state, state, (before, self._flush_counters()),
+        )
+
+    def _flush_counters(self) -> FlushCounters:
+        counted = self.drive.counters
+        return FlushCounters(
+            self.now_ns, counted.writes + counted.fua_writes, counted.flushes,
+            int(counted.flush_ns / 1e6),
+        )
+
+    def setup(self, load_point: LoadPoint, plan: Plan, seed: int) -> ExperimentSetup:
+        """What the record says of the experiment."""
+        spec = self.spec
+        return ExperimentSetup(
+            "00000000-0000-0000-0000-000000000000",
+            "16.2.15" if self.osd_spec.flushes_per_commit == 2 else "20.2.4",
+            "sim1", 0, "hdd" if spec.rotational else "ssd", self.role, load_point, spec.name,
+            spec.name, DriveModel(spec.vendor, spec.model, spec.firmware), Transport.SIMULATED,
+            plan.samples, plan.period_s, plan.settle_s, seed, plan.pairs_max, spec.rotational,
+            simulated=True,
+        )
+
+
+def experiment(
+    drives: DriveFile, spec: DriveModelSpec, load_point: LoadPoint, seed: int,
+    plan: Optional[Plan] = None, options: Optional[Options] = None,
+) -> Tuple[Outcome, Optional[Record]]:
+    """Measure until decided or until the budget is spent; the record is what was measured."""
+    plan = plan or PLANS[load_point]
+    options = options or Options()
+    bench = Bench(drives, spec, seed)
+    truth = bench.truth(load_point)
+    refused = bench.refusal()
+    if refused:
+        return Outcome(Verdict.INSUFFICIENT, truth, refused=refused), None
+    setup = bench.setup(load_point, plan, seed)
+    periods: Dict[Slot, Period] = {}
+    looks = _Looks(setup, options)
+    for index in range(plan.pairs_max):
+        for second in (False, True):
+            slot = Slot(index, second)
+            periods[slot] = bench.period(slot.mode(seed), load_point, plan)
+        if looks.enough(periods, index):
+            break
+        if bench.now_ns / 1e9 + 2 * periods[Slot(index, True)].seconds > plan.seconds_max:
+            break
+    record = compose(
+        setup, periods, record_id="sim", campaign_id="sim", ended="decided",
+        ended_at_s=bench.now_ns / 1e9,
+    )
+    result = analyse(record, options)
+    if result["verdict"] != looks.last.verdict.value and len(record.pairs) >= 4:
+        raise AssertionError("the record says something else than the looks on the way")
+    outcome = Outcome(
+        Verdict(result["verdict"]), truth, result["ratio"], result["ratio_low"],
+        result["ratio_high"], result["pair_sd"], result["pairs"],
+        sum(len(p.samples_ns) for p in periods.values()), record.seconds, record.bytes_written,
+        tuple(item["code"] for item in result["findings"]),
+    )
+    return outcome, record
+
+
+class _Looks:
+    """The analysis after each pair, without going over the old pairs again."""
+
+    def __init__(self, setup: ExperimentSetup, options: Options) -> None:
+        self._setup = setup
+        self._options = options
+        self._seen = pairing.Differences((), (), (), ())
+        self.last = Decision(Verdict.INSUFFICIENT, "")
+
+    def enough(self, periods: Dict[Slot, Period], index: int) -> bool:
+        """Whether the rule says stop after pair `index`."""
+        pairs = pairs_of(self._setup, periods)
+        counter = "txc_commit_lat" if pairs[-1].write_back.counters else ""
+        new = pairing.differences(pairs[-2:], counter)
+        old = self._seen
+        self._seen = pairing.Differences(
+            (*old.indexes, index), old.whole + new.whole[-1:], old.later + new.later[-1:],
+            old.tail + new.tail[-1:], old.stays + new.stays, old.orders + new.orders[-1:],
+        )
+        measured = sequential.spread(self._seen.whole)
+        if measured.n < sequential.FIRST_LOOK:
+            return False
+        record = compose(
+            self._setup, {}, record_id="sim", campaign_id="sim", ended="", ended_at_s=0.0
+        )
+        warnings: List[str] = []
+        self.last = decide(record, pairs, self._seen, measured, self._options, warnings)
+        return self.last.verdict is not Verdict.INSUFFICIENT or self.last.hopeless
