@@ -1,4 +1,4 @@
-"""An experiment: pairs of periods in random order, looked at on a fixed schedule.
+"""An experiment: pairs of periods in random order, looked at after each one.
 
 Two adjacent periods, one in each cache mode, form a pair; which comes first is decided
 by a coin that the recorded seed determines, so that drift cannot favour a mode.  The
@@ -22,9 +22,10 @@ from .record import (
     Record,
 )
 
-# Numbers of pairs at which the analysis looks; its boundaries are made for these
-# (group-sequential repeated confidence intervals, `analysis/sequential.py`).
-LOOKS = (4, 6, 8, 12, 20, 40, 80)
+# The analysis looks after every pair from this one on: its boundaries are made for that
+# (repeated confidence intervals, `analysis/sequential.py`), and a look costs milliseconds
+# where a pair costs seconds.
+FIRST_LOOK = 4
 # Without numpy nobody can look: a fixed number is measured, for `wcache analyze` later.
 PAIRS_WITHOUT_ANALYSIS = 8
 
@@ -81,7 +82,7 @@ def pairs_of(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Tuple[Pair,
 
 def is_look(pairs: int, pairs_max: int) -> bool:
     """Whether the analysis is asked after this many pairs."""
-    return pairs in LOOKS or pairs >= pairs_max
+    return pairs >= min(FIRST_LOOK, pairs_max)
 
 
 @dataclass(frozen=True)
