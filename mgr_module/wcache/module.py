@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
 from mgr_module import MgrModule
 
@@ -30,7 +30,7 @@ class Module(MgrModule):
 
     MODULE_OPTIONS = ceph_compat.options(module_options())
     COMMANDS = commands.specs()
-    NOTIFY_TYPES = ()  # nothing here follows notifications; `serve` looks by itself
+    NOTIFY_TYPES: ClassVar[List[str]] = []  # `serve` looks by itself
     if ceph_compat.COMMAND_REGISTRY is not None:
         CLICommand = ceph_compat.COMMAND_REGISTRY
 
