@@ -1,0 +1,154 @@
+"""A fake host: trees that look like /sys, /dev and /proc, built by what a test needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, Optional
+
+import pytest
+from wcache_probe.block.host_files import HostFiles
+
+
+@dataclass(frozen=True)
+class FakeFiles(HostFiles):
+    """Device nodes are plain files here; their numbers stand in a table."""
+
+    numbers: Dict[str, str] = field(default_factory=dict)
+
+    def number_of_fd(self, fd: int) -> Optional[str]:
+        return self.number_of_path(os.readlink(f"/proc/self/fd/{fd}"))
+
+    def number_of_path(self, path: str) -> Optional[str]:
+        return self.numbers.get(os.path.realpath(path))
+
+
+class FakeHost:
+    """Builds the trees; `files` reads them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("sys/block", "sys/class/block", "sys/dev/block", "dev", "proc/self"):
+            (root / name).mkdir(parents=True)
+        (root / "proc/self/mountinfo").write_text("")
+        (root / "proc/swaps").write_text("Filename Type Size Used Priority\n")
+        self.files = FakeFiles(
+            str(root / "sys"), str(root / "dev"), str(root / "proc"), numbers={}
+        )
+
+    def write(self, path: str, text: str) -> Path:
+        """A file below the root, with its folders."""
+        full = self.root / path
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_text(text)
+        return full
+
+    def link(self, path: str, target: Path) -> None:
+        full = self.root / path
+        full.parent.mkdir(parents=True, exist_ok=True)
+        if not full.is_symlink():
+            full.symlink_to(target)
+
+    def device(
+        self, name, number, *, view="write back", parent=None, below=(), dm_uuid=None,
+        bus="virtual", size=2048, marker="", rotational=0, fua=0,
+    ):
+        """A block device; `below` are names of its slaves, `parent` makes it a partition."""
+        base = f"sys/devices/{bus}/block"
+        folder = f"{base}/{parent}/{name}" if parent else f"{base}/{name}"
+        self.write(f"{folder}/dev", f"{number}\n")
+        self.write(f"{folder}/size", f"{size}\n")
+        self.write(f"{folder}/stat", "9 0 72 1 11 0 88 2 0 3 3 0 0 0 0 7 5\n")
+        real = self.root / folder
+        if parent:
+            self.write(f"{folder}/partition", "1\n")
+        else:
+            self.write(f"{folder}/queue/write_cache", f"{view}\n")
+            self.write(f"{folder}/queue/fua", f"{fua}\n")
+            self.write(f"{folder}/queue/rotational", f"{rotational}\n")
+            self.link(f"sys/block/{name}", real)
+        for child in ("slaves", "holders"):
+            (real / child).mkdir(exist_ok=True)
+        if dm_uuid is not None:
+            self.write(f"{folder}/dm/uuid", dm_uuid)
+        if marker:
+            (real / marker).mkdir()
+        self.link(f"sys/class/block/{name}", real)
+        self.link(f"sys/dev/block/{number}", real)
+        for slave in below:
+            slave_folder = (self.root / "sys/class/block" / slave).resolve()
+            (real / "slaves" / slave).symlink_to(slave_folder)
+            (slave_folder / "holders" / name).symlink_to(real)
+        node = self.write(f"dev/{name}", "")
+        self.files.numbers[str(node)] = number
+        return real
+
+    def loop(self, name, number, backing="/backing", **more):
+        """A loop device."""
+        real = self.device(name, number, **more)
+        folder = real.relative_to(self.root)
+        self.write(f"{folder}/loop/backing_file", f"{backing}\n")
+        return real
+
+    def disk(self, name, number, **more):
+        """A disk with a device folder; returns the folder of the device behind it."""
+        real = self.device(name, number, **more)
+        (real / "device").mkdir()
+        return real
+
+    def osd(self, osd_id, fsid="a" * 8 + "-0000-0000-0000-" + "b" * 12, **links):
+        """An OSD's data folder; `links` are block, db, wal and the device each leads to."""
+        folder = self.root / "osd" / f"osd.{osd_id}"
+        self.write(f"osd/osd.{osd_id}/whoami", f"{osd_id}\n")
+        self.write(f"osd/osd.{osd_id}/ceph_fsid", f"{fsid}\n")
+        self.write(f"osd/osd.{osd_id}/fsid", "x\n")
+        for role, device in links.items():
+            link = "block" if role == "block" else f"block.{role}"
+            (folder / link).symlink_to(self.root / "dev" / device)
+        return folder
+
+    def running(self, pid, folder, held, comm="ceph-osd"):
+        """A process that holds an OSD's folder and block devices open."""
+        self.write(f"proc/{pid}/comm", f"{comm}\n")
+        fds = self.root / f"proc/{pid}/fd"
+        fds.mkdir(parents=True)
+        (self.root / f"proc/{pid}/root").symlink_to("/")
+        (fds / "3").symlink_to(folder / "fsid")
+        for i, device in enumerate(held):
+            (fds / str(4 + i)).symlink_to(self.root / "dev" / device)
+
+    @property
+    def osd_glob(self) -> str:
+        return str(self.root / "osd" / "*")
+
+
+@pytest.fixture
+def fake_host(tmp_path):
+    return FakeHost(tmp_path.resolve())
+
+
+@pytest.fixture
+def loop_device(tmp_path):
+    """A real loop device over a sparse file, as (name, backing file); skips where none is."""
+    backing = tmp_path / "backing.img"
+    with open(backing, "wb") as file:
+        file.truncate(16 * 2**20)
+    try:
+        done = subprocess.run(
+            ["/usr/sbin/losetup", "--find", "--show", str(backing)],
+            capture_output=True, text=True, timeout=30, check=False,
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no losetup here")
+    device = done.stdout.strip()
+    if done.returncode != 0 or not device:
+        pytest.skip(f"no loop device can be made here: {done.stderr.strip()[:80]}")
+    cache = Path("/sys/block") / os.path.basename(device) / "queue/write_cache"
+    try:
+        cache.write_text("write back")
+        yield os.path.basename(device), backing
+    finally:
+        cache.write_text("write back")  # outlives the detaching
+        subprocess.run(["/usr/sbin/losetup", "--detach", device], timeout=30, check=False)

@@ -1,0 +1,95 @@
+"""Who else uses a drive: mounted file systems, swap, OSDs of other clusters."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Set, Tuple
+
+from .host_files import HostFiles, entries, printable, read_table
+from .stack import standing_on
+from .sysfs import BlockDevice
+
+NAMESPACES_MAX = 256
+
+
+@dataclass(frozen=True)
+class ForeignUses:
+    """What holds each block device of the host, by number ("8:1")."""
+
+    by_number: Dict[str, Tuple[str, ...]]
+
+    def of(self, drive: BlockDevice, osd_devices: FrozenSet[str]) -> Tuple[str, ...]:
+        """Uses of a drive, or of anything that stands on it, that are not our OSDs'.
+
+        `osd_devices` are the numbers of the OSDs' own devices: a device that is itself
+        a role of an OSD, or stands below one, is no foreign use by existing.
+        """
+        found: List[str] = []
+        for device in (drive, *standing_on(drive)):
+            if device.number in osd_devices:
+                continue
+            found += [f"{device.name} {use}" for use in self.by_number.get(device.number, ())]
+        return tuple(dict.fromkeys(found))[:16]
+
+
+def find(files: HostFiles) -> ForeignUses:
+    """Mounts in every mount namespace of the host, and swaps."""
+    uses: Dict[str, List[str]] = {}
+    for number, text in _mounts(files) | _swaps(files):
+        uses.setdefault(number, []).append(text)
+    return ForeignUses({number: tuple(sorted(texts)) for number, texts in uses.items()})
+
+
+def _mounts(files: HostFiles) -> Set[Tuple[str, str]]:
+    """Numbers and mount points; btrfs and overlay show through their mount source."""
+    found = set()
+    for table in _mount_tables(files):
+        for line in read_table(table):
+            fields = line.split(" ")
+            if len(fields) < 10 or "-" not in fields[6:]:
+                continue
+            source = fields[fields.index("-", 6) + 2 : fields.index("-", 6) + 3]
+            text = f"mounted on {printable(_unescape(fields[4]))}"
+            found.add((fields[2], text))
+            number = None
+            if source and source[0].startswith("/dev/"):
+                inside = os.path.join(files.dev, _unescape(source[0])[len("/dev/") :])
+                number = files.number_of_path(inside)
+            if number:
+                found.add((number, text))
+    return found
+
+
+def _mount_tables(files: HostFiles) -> List[str]:
+    """One mountinfo for each mount namespace: a container may have mounted what we have not."""
+    seen: Dict[str, str] = {}
+    for name in ("self", *(n for n in entries(files.proc) if n.isdigit())):
+        if len(seen) >= NAMESPACES_MAX:
+            break
+        process = os.path.join(files.proc, name)
+        try:
+            namespace = os.readlink(os.path.join(process, "ns", "mnt"))
+        except OSError:
+            namespace = "self" if name == "self" else ""
+        if namespace and namespace not in seen:
+            seen[namespace] = os.path.join(process, "mountinfo")
+    return list(seen.values())
+
+
+def _swaps(files: HostFiles) -> Set[Tuple[str, str]]:
+    found = set()
+    for line in read_table(os.path.join(files.proc, "swaps"))[1:]:
+        path = _unescape(line.split(" ")[0].split("\t")[0])
+        if path.startswith("/dev/"):
+            number = files.number_of_path(os.path.join(files.dev, path[len("/dev/") :]))
+            if number:
+                found.add((number, "used as swap"))
+    return found
+
+
+def _unescape(text: str) -> str:
+    """Undo the octal escapes of /proc tables (fs/seq_file.c, mangle_path())."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text

@@ -1,0 +1,156 @@
+"""The host's /sys, /dev and /proc: bounded reads, and device nodes that are what they say.
+
+A device is opened read-only and never exclusively (its OSD holds it), and only used
+when the file descriptor is the device number that sysfs gave: a name such as sda can
+belong to another drive after a hot plug.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import List, Optional
+
+from wcache.core.errors import NotFoundError, RefusedError, StorageError
+
+TEXT_BYTES_MAX = 4096
+TABLE_BYTES_MAX = 4_000_000
+ENTRIES_MAX = 8192
+LINKS_MAX = 16
+
+_NUMBER = re.compile(r"[0-9]{1,4}:[0-9]{1,7}")
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """Where the host's pseudo file systems are; fake trees put them elsewhere."""
+
+    sys: str = "/sys"
+    dev: str = "/dev"
+    proc: str = "/proc"
+
+    def number_of_fd(self, fd: int) -> Optional[str]:
+        """"MAJ:MIN" of the block device that an open file is, else None."""
+        return _number(os.fstat(fd))
+
+    def number_of_path(self, path: str) -> Optional[str]:
+        """"MAJ:MIN" of the block device at a path, links followed, else None."""
+        try:
+            return _number(os.stat(path))
+        except (OSError, ValueError):
+            return None
+
+    def open_device(self, name: str, number: str) -> int:
+        """A read-only descriptor of block device `name`; the caller closes it.
+
+        Raises NotFoundError where there is no such node, RefusedError where the node is
+        another device than `number`.
+        """
+        path = os.path.join(self.dev, name)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise NotFoundError(
+                f"{path} cannot be opened ({error.strerror})",
+                "the probe needs the host's /dev and must run as root",
+            ) from None
+        found = self.number_of_fd(fd)
+        if found != number:
+            os.close(fd)
+            raise RefusedError(f"{path} is device {found}, not {number} as sysfs says")
+        return fd
+
+
+def _number(status: os.stat_result) -> Optional[str]:
+    if not stat.S_ISBLK(status.st_mode):
+        return None
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+
+
+def read_bytes(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[bytes]:
+    """The first `bytes_max` bytes of a file; None where it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(bytes_max) or b""
+    except (OSError, ValueError):
+        return None
+
+
+def read_text(path: str, bytes_max: int = TEXT_BYTES_MAX) -> Optional[str]:
+    """A small text file without the white space around it; None where it cannot be read."""
+    data = read_bytes(path, bytes_max)
+    if data is None:
+        return None
+    return data.decode("utf-8", "replace").strip("\0 \t\r\n")
+
+
+def read_table(path: str) -> List[str]:
+    """The lines of a table such as /proc/swaps; none where it cannot be read."""
+    try:
+        # buffered: a seq_file answers with a page at a time, so one read(2) is not all of it
+        with open(path, "rb") as file:
+            return file.read(TABLE_BYTES_MAX).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return []
+
+
+def read_number(path: str) -> Optional[int]:
+    """A whole number in a file; None where there is none."""
+    text = read_text(path)
+    if text is None or not re.fullmatch(r"-?[0-9]{1,19}", text):
+        return None
+    return int(text)
+
+
+def read_device_number(path: str) -> Optional[str]:
+    """"MAJ:MIN" in a sysfs file `dev`; None where there is none."""
+    text = read_text(path)
+    return text if text is not None and _NUMBER.fullmatch(text) else None
+
+
+def write_attribute(path: str, value: str) -> None:
+    """Write a sysfs attribute in one call; raises StorageError with the kernel's reason."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, value.encode("ascii"))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise StorageError(
+            f"{path} does not take {value!r} ({error.strerror})",
+            "the probe must run as root and see a writable /sys",
+        ) from None
+
+
+def entries(path: str) -> List[str]:
+    """Sorted names in a folder, bounded; none where it cannot be read."""
+    try:
+        return sorted(os.listdir(path))[:ENTRIES_MAX]
+    except (OSError, ValueError):
+        return []
+
+
+def resolve_below(root: str, path: str) -> str:
+    """Follow the links of an absolute path as a process whose root is `root` would.
+
+    A container's /dev/ceph-... link is absolute in the container; following it here
+    would lead to the host's.  Returns the path on this side of `root`; links that
+    never end are left as they are.
+    """
+    root = root.rstrip("/")
+    for _ in range(LINKS_MAX):
+        on_host = f"{root}{path}"
+        try:
+            target = os.readlink(on_host)
+        except (OSError, ValueError):
+            return on_host
+        path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    return f"{root}{path}"
+
+
+def printable(text: str, chars_max: int = 128) -> str:
+    """Text from a device or a path, fit for one line of output."""
+    return "".join(c if c.isprintable() else "?" for c in text)[:chars_max].strip()

@@ -1,0 +1,170 @@
+"""One block device as sysfs describes it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+from wcache.core.errors import NotFoundError, StorageError
+from wcache.core.model import FlushCounters, KernelView, LayerKind
+
+from .host_files import (
+    HostFiles,
+    entries,
+    read_device_number,
+    read_number,
+    read_text,
+)
+
+SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's own sectors are
+
+_DM_KINDS = (
+    ("LVM-", LayerKind.LVM),
+    ("CRYPT-", LayerKind.CRYPT),
+    ("mpath-", LayerKind.MULTIPATH),
+)
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    """A block device: its kernel name ("sda1"), its number ("8:1") and its sysfs folder."""
+
+    files: HostFiles
+    name: str
+    number: str
+    folder: str
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether it is a part of another device (which owns the queue)."""
+        return os.path.exists(os.path.join(self.folder, "partition"))
+
+    @property
+    def disk_folder(self) -> str:
+        """The sysfs folder that has the queue: its own, or that of the partitioned device."""
+        return os.path.dirname(self.folder) if self.is_partition else self.folder
+
+    @property
+    def kind(self) -> LayerKind:
+        """What kind of layer it is, UNKNOWN where nothing says so."""
+        if self.is_partition:
+            return LayerKind.PARTITION
+        if os.path.isdir(os.path.join(self.folder, "dm")):
+            return self._dm_kind()
+        for child, kind in (("md", LayerKind.MD), ("bcache", LayerKind.BCACHE)):
+            if os.path.isdir(os.path.join(self.folder, child)):
+                return kind
+        if self.name.startswith("loop"):
+            return LayerKind.LOOP
+        if os.path.isdir(os.path.join(self.folder, "device")):
+            return LayerKind.DISK
+        return LayerKind.UNKNOWN
+
+    def _dm_kind(self) -> LayerKind:
+        uuid = read_text(os.path.join(self.folder, "dm", "uuid")) or ""
+        for prefix, kind in _DM_KINDS:
+            if uuid.startswith(prefix):
+                return kind
+        # kpartx makes "part1-mpath-...": a linear target over the multipath device
+        return LayerKind.DM
+
+    @property
+    def kernel_view(self) -> KernelView:
+        """Whether the kernel sends flushes to it, UNKNOWN where the file says neither."""
+        text = read_text(os.path.join(self.disk_folder, "queue", "write_cache"))
+        try:
+            return KernelView(text)
+        except ValueError:
+            return KernelView.UNKNOWN
+
+    @property
+    def fua(self) -> Optional[bool]:
+        """Whether the kernel sends writes with FUA; None where it does not say."""
+        value = read_number(os.path.join(self.disk_folder, "queue", "fua"))
+        return None if value is None else value == 1
+
+    @property
+    def rotational(self) -> Optional[bool]:
+        """Whether the kernel takes it for a rotating drive."""
+        value = read_number(os.path.join(self.disk_folder, "queue", "rotational"))
+        return None if value is None else value == 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size; 0 where it is not known."""
+        sectors = read_number(os.path.join(self.folder, "size"))
+        return max(0, sectors or 0) * SECTOR_BYTES
+
+    def counters(self, at_ns: int) -> FlushCounters:
+        """Writes and flushes so far; raises StorageError on kernels that do not count them.
+
+        Fields 5, 16 and 17 of `stat` (Documentation/block/stat.rst), since kernel 5.5.
+        A flush with no data is counted as a write of no sectors too.
+        """
+        fields = (read_text(os.path.join(self.folder, "stat")) or "").split()
+        if len(fields) < 17 or not all(field.isdigit() for field in fields[:17]):
+            raise StorageError(
+                f"the kernel does not count the flushes of {self.name}",
+                "it needs Linux 5.5 or newer",
+            )
+        return FlushCounters(at_ns, int(fields[4]), int(fields[15]), int(fields[16]))
+
+    def below(self) -> Tuple[BlockDevice, ...]:
+        """The devices it stands on: the partitioned disk, or its slaves."""
+        if self.is_partition:
+            parent = device_at(self.files, os.path.dirname(self.folder))
+            return (parent,) if parent else ()
+        return self._linked("slaves")
+
+    def above(self) -> Tuple[BlockDevice, ...]:
+        """The devices that stand on it: its partitions, and its holders."""
+        found: List[BlockDevice] = []
+        if not self.is_partition:
+            for name in entries(self.folder):
+                child = os.path.join(self.folder, name)
+                if os.path.exists(os.path.join(child, "partition")):
+                    device = device_at(self.files, child)
+                    found += [device] if device else []
+        return tuple(found) + self._linked("holders")
+
+    def _linked(self, folder: str) -> Tuple[BlockDevice, ...]:
+        links = os.path.join(self.folder, folder)
+        found = (device_at(self.files, os.path.join(links, name)) for name in entries(links))
+        return tuple(device for device in found if device)
+
+    def open(self) -> int:
+        """A read-only descriptor that was proven to be this device; the caller closes it."""
+        return self.files.open_device(self.name, self.number)
+
+
+def device_at(files: HostFiles, folder: str) -> Optional[BlockDevice]:
+    """The block device of a sysfs folder (links are followed); None where it is none."""
+    real = os.path.realpath(folder)
+    number = read_device_number(os.path.join(real, "dev"))
+    # sysfs writes the slash of names such as cciss/c0d0 as an exclamation mark
+    name = os.path.basename(real).replace("!", "/")
+    return BlockDevice(files, name, number, real) if number else None
+
+
+def by_number(files: HostFiles, number: str) -> Optional[BlockDevice]:
+    """The block device with a number; None where there is none."""
+    return device_at(files, os.path.join(files.sys, "dev", "block", number))
+
+
+def by_name(files: HostFiles, name: str) -> BlockDevice:
+    """The block device with a kernel name, partitions too; raises NotFoundError."""
+    safe = name.replace("/", "!")
+    device = None
+    if safe not in ("", ".", ".."):
+        device = device_at(files, os.path.join(files.sys, "class", "block", safe))
+    if device is None:
+        raise NotFoundError(f"there is no block device {name!r} any more")
+    return device
+
+
+def all_disks(files: HostFiles) -> Tuple[BlockDevice, ...]:
+    """Every device of /sys/block: disks and what is stacked on them, no partitions."""
+    folder = os.path.join(files.sys, "block")
+    found = (device_at(files, os.path.join(folder, name)) for name in entries(folder))
+    return tuple(device for device in found if device)

@@ -1,0 +1,178 @@
+"""The drives of this host: the real `DriveHost`.
+
+Nothing is remembered between calls: every call walks sysfs again, and every call that
+touches a drive first proves that the device still is the drive that was meant.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable, Optional, Sequence, Tuple
+
+from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.model import (
+    CacheMode,
+    DriveReport,
+    DriveState,
+    Finding,
+    FlushCounters,
+    LoadPoint,
+    Role,
+    Transport,
+)
+from wcache.core.protocol import SamplesOutcome
+
+from .block import osds, sysfs
+from .block.host_files import HostFiles, read_table
+from .block.sysfs import BlockDevice
+from .survey import Survey, state_of
+from .timing import time_fdatasync
+from .transports.base import Switch
+from .transports.classify import Switches
+from .transports.loop import backing_dev
+
+
+class LinuxDriveHost:
+    """Drives under the OSDs of one host, through sysfs and ioctls.
+
+    `cluster_fsid` limits it to the OSDs of one cluster: drives used by OSDs of another
+    are then shared.  None takes every OSD that is found (a restore with no mgr at hand).
+    """
+
+    def __init__(
+        self,
+        *,
+        files: Optional[HostFiles] = None,
+        osd_data_globs: Sequence[str] = osds.DEFAULT_DATA_GLOBS,
+        cluster_fsid: Optional[str] = None,
+        switches: Optional[Switches] = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._files = files or HostFiles()
+        self._globs = tuple(osd_data_globs)
+        self._fsid = cluster_fsid
+        self._switches = switches or Switches()
+        self._clock_ns = clock_ns
+
+    def _survey(self) -> Survey:
+        return Survey(self._files, self._switches, self._globs, self._fsid)
+
+    def look(self) -> Tuple[DriveReport, ...]:
+        """Every drive that an OSD of this host uses, and every drive that shares its switch."""
+        return self._survey().drives()
+
+    def host_findings(self) -> Tuple[Finding, ...]:
+        """What is wrong with OSDs that could not be followed to any drive."""
+        return self._survey().osd_findings()
+
+    def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
+        """The drives of a cache domain, also where no OSD uses them any more."""
+        found = self._survey().domain(domain_id)
+        if not found:
+            raise NotFoundError(
+                f"there is no cache domain {domain_id!r} on this host",
+                "see `ceph wcache drive ls`",
+            )
+        return found
+
+    def state(self, drive: DriveReport) -> DriveState:
+        """Both sides of the cache and every layer that stands on the drive now."""
+        device, switch = self._find(drive)
+        return state_of(device, switch, switch.read(device))
+
+    def counters(self, drive: DriveReport) -> FlushCounters:
+        """The kernel's write and flush counters of the drive."""
+        device, _ = self._find(drive)
+        return device.counters(self._clock_ns())
+
+    def pin(self, drive: DriveReport) -> None:
+        """Hold the kernel view at write back."""
+        device, switch = self._find(drive)
+        switch.pin(device)
+
+    def flush(self, drive: DriveReport) -> None:
+        """Have the drive write its volatile cache to the medium."""
+        device, switch = self._find(drive)
+        switch.flush(device)
+
+    def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
+        """Switch the current value of the device cache."""
+        device, switch = self._find(drive)
+        if switch.refusal:
+            raise RefusedError(f"{device.name} is left alone: {switch.refusal}")
+        switch.set_cache(device, mode)
+
+    def save_cache(
+        self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
+    ) -> None:
+        """Make `mode` what the drive has after power-on; None takes that back."""
+        device, switch = self._find(drive)
+        if mode is None:
+            if saved is not None:
+                switch.save(device, saved)
+            return
+        if not switch.save(device, mode):
+            raise RefusedError(f"{device.name} cannot keep a cache mode over a power cycle")
+
+    def time_flushes(
+        self, drive: DriveReport, osd_id: int, role: Role, count: int,
+        seconds_max: float, latency_limit_ms: float,
+    ) -> SamplesOutcome:
+        """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
+        drive_device, switch = self._find(drive)
+        refuse_false_flush(drive_device, switch.transport, self._files)
+        top = self._device_of(drive, osd_id, role)
+        fd = top.open()
+        try:
+            return time_fdatasync(fd, count, seconds_max, latency_limit_ms)
+        finally:
+            os.close(fd)
+
+    def measure(
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int
+    ) -> SamplesOutcome:
+        """Refused: on a real host the OSD itself is asked."""
+        raise RefusedError("this is a real host: its OSDs measure, not the probe")
+
+    def _find(self, drive: DriveReport) -> Tuple[BlockDevice, Switch]:
+        """The device of a drive; raises NotFoundError where its name is another drive now."""
+        device = sysfs.by_name(self._files, drive.dev_name)
+        switch = self._switches.of(device)
+        found = switch.identify(device).drive_id
+        if found != drive.drive_id:
+            raise NotFoundError(
+                f"{drive.dev_name} is now {found} and no longer {drive.drive_id}",
+                "look again: drives were added or removed",
+            )
+        return device, switch
+
+    def _device_of(self, drive: DriveReport, osd_id: int, role: Role) -> BlockDevice:
+        for use in drive.uses:
+            if use.osd_id == osd_id and use.role is role and use.layers:
+                return sysfs.by_name(self._files, use.layers[0].name)
+        raise NotFoundError(f"{drive.dev_name} is not the {role.value} device of osd.{osd_id}")
+
+
+def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFiles) -> None:
+    """Raise RefusedError where a flush of the device reaches no medium at all."""
+    if transport is not Transport.LOOP:
+        return
+    number = backing_dev(device)
+    if number is None:
+        raise StorageError(f"{device.name} has no backing file that can be asked for")
+    # a file system without a device of its own (tmpfs, ramfs) has major 0
+    if number.startswith("0:") and file_system_of(files, number) in ("tmpfs", "ramfs"):
+        raise RefusedError(
+            f"{device.name} lies on tmpfs, where a flush does nothing",
+            "put the backing file on a disk",
+        )
+
+
+def file_system_of(files: HostFiles, number: str) -> str:
+    """The type of the mounted file system with a device number; empty where none is."""
+    for line in read_table(os.path.join(files.proc, "self", "mountinfo")):
+        fields = line.split(" ")
+        if len(fields) > 8 and fields[2] == number and "-" in fields[6:-1]:
+            return fields[fields.index("-", 6) + 1]
+    return ""

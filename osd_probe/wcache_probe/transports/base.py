@@ -1,0 +1,125 @@
+"""What every transport can do for a drive, and what is known of one that does nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Optional, Protocol, Tuple
+
+from wcache.core.errors import RefusedError
+from wcache.core.model import (
+    CacheMode,
+    CachePage,
+    DeviceCache,
+    DriveModel,
+    Finding,
+    PlpHint,
+    Transport,
+)
+
+from ..block.sysfs import BlockDevice
+
+_ID_CHARS_MAX = 120
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which drive it is; `drive_id` and `domain_id` are safe in a key and on a terminal."""
+
+    drive_id: str
+    domain_id: str
+    drive_model: DriveModel
+    serial: str = ""
+    wwn: str = ""
+    host_driver: str = ""
+    plp_hints: Tuple[PlpHint, ...] = ()
+
+
+@dataclass(frozen=True)
+class CacheReading:
+    """What the drive says of its cache, and what was odd in how it said it."""
+
+    device_cache: DeviceCache
+    page: CachePage = field(default_factory=CachePage)
+    findings: Tuple[Finding, ...] = ()
+
+
+class Switch(Protocol):
+    """One transport.  Methods raise `WcacheError` and change only what they are named for."""
+
+    transport: Transport
+    refusal: str  # why drives of this transport are never toggled; empty where they can be
+
+    def identify(self, device: BlockDevice) -> Identity:
+        """Who the drive is, from the drive and from sysfs."""
+
+    def read(self, device: BlockDevice) -> CacheReading:
+        """The device cache, asked of the drive now; UNKNOWN is an answer."""
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """Whether the kernel view is held at write back; None where that can't be seen."""
+
+    def pin(self, device: BlockDevice) -> None:
+        """Hold the kernel view at write back."""
+
+    def flush(self, device: BlockDevice) -> None:
+        """Have the drive write its cache to the medium."""
+
+    def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
+        """Switch the current value of the device cache."""
+
+    def save(self, device: BlockDevice, mode: CacheMode) -> bool:
+        """Switch the saved value too; False where the drive cannot save."""
+
+    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
+        """Every device that shares the switch, the device itself among them."""
+
+
+class ReadOnlySwitch:
+    """A transport that is reported and left alone."""
+
+    transport = Transport.UNKNOWN
+    refusal = "its transport is not known"
+
+    def identify(self, device: BlockDevice) -> Identity:
+        """Nothing but its name is known."""
+        drive_id = safe_id(f"{self.transport.value}:{device.name}")
+        return Identity(drive_id, drive_id, DriveModel("", "", ""))
+
+    def read(self, device: BlockDevice) -> CacheReading:
+        """Not asked."""
+        return CacheReading(DeviceCache.UNKNOWN)
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """Not known."""
+        return None
+
+    def pin(self, device: BlockDevice) -> None:
+        """Refused."""
+        raise RefusedError(f"{device.name} cannot be pinned: {self.refusal}")
+
+    def flush(self, device: BlockDevice) -> None:
+        """Refused."""
+        raise RefusedError(f"{device.name} is left alone: {self.refusal}")
+
+    def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
+        """Refused."""
+        raise RefusedError(f"{device.name} is left alone: {self.refusal}")
+
+    def save(self, device: BlockDevice, mode: CacheMode) -> bool:
+        """Refused."""
+        raise RefusedError(f"{device.name} is left alone: {self.refusal}")
+
+    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
+        """Only itself is known."""
+        return (device,)
+
+
+def safe_id(text: str) -> str:
+    """An id of letters, digits and `:._-` only; what was replaced is told apart by a hash."""
+    plain = re.sub(r"[^A-Za-z0-9:._-]+", "_", text.strip())
+    if plain == text and len(plain) <= _ID_CHARS_MAX:
+        return plain
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{plain[:_ID_CHARS_MAX]}-{digest}"

@@ -1,0 +1,113 @@
+"""Loop devices: no cache of their own, and a switch that is the kernel view itself.
+
+`queue/write_cache` of a loop device can be written both ways.  In write through the
+kernel drops flushes, so the backing file is never synced: that is the experiment on a
+throwaway cluster, and unsafe anywhere else.  The device cache is reported as write
+back, since the page cache behind the backing file is volatile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from typing import Optional, Tuple
+
+from wcache.core.errors import StorageError, WcacheError
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveModel,
+    KernelView,
+    Transport,
+)
+
+from ..block.host_files import read_text, write_attribute
+from ..block.sysfs import BlockDevice
+from .base import CacheReading, Identity, safe_id
+
+# include/uapi/linux/loop.h: struct loop_info64 begins with lo_device, lo_inode
+LOOP_GET_STATUS64 = 0x4C05
+LOOP_INFO64_BYTES = 232
+
+
+class LoopSwitch:
+    """Transport `loop`."""
+
+    transport = Transport.LOOP
+    refusal = ""
+
+    def identify(self, device: BlockDevice) -> Identity:
+        """The drive is the backing file: its device and inode, which no chroot hides."""
+        drive_id = safe_id(f"loop:{_backing_inode(device) or _backing_file(device)}")
+        return Identity(
+            drive_id, drive_id, DriveModel("", "loop device", ""), host_driver="loop"
+        )
+
+    def read(self, device: BlockDevice) -> CacheReading:
+        """Write back: what is behind it is the page cache."""
+        return CacheReading(DeviceCache.WRITE_BACK)
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """There is nothing to pin."""
+        return None
+
+    def pin(self, device: BlockDevice) -> None:
+        """Nothing holds the kernel view of a loop device."""
+        raise StorageError(f"{device.name} is a loop device and cannot be pinned")
+
+    def flush(self, device: BlockDevice) -> None:
+        """Sync the backing file; does nothing while the kernel drops flushes."""
+        fd = device.open()
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise StorageError(f"{device.name} fails a flush ({error.strerror})") from None
+        finally:
+            os.close(fd)
+
+    def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
+        """Write the kernel view, and prove that it took."""
+        write_attribute(os.path.join(device.folder, "queue", "write_cache"), mode.value)
+        if device.kernel_view is not KernelView(mode.value):
+            raise StorageError(f"{device.name} did not become {mode.value}")
+
+    def save(self, device: BlockDevice, mode: CacheMode) -> bool:
+        """A loop device keeps nothing."""
+        return False
+
+    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
+        """Its switch is its own."""
+        return (device,)
+
+
+def _backing_file(device: BlockDevice) -> str:
+    path = read_text(os.path.join(device.folder, "loop", "backing_file"))
+    return path if path else f"{device.name} without a backing file"
+
+
+def _backing_inode(device: BlockDevice) -> str:
+    """"DEVICE:INODE" of the backing file as the kernel holds it; empty where it won't say."""
+    try:
+        fd = device.open()
+    except WcacheError:
+        return ""
+    try:
+        info = fcntl.ioctl(fd, LOOP_GET_STATUS64, bytes(LOOP_INFO64_BYTES))
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    lo_device, lo_inode = struct.unpack_from("=QQ", info)
+    return f"{lo_device}:{lo_inode}"
+
+
+def backing_dev(device: BlockDevice) -> Optional[str]:
+    """"MAJ:MIN" of the file system that holds the backing file; None where unknown."""
+    text = _backing_inode(device)
+    if not text:
+        return None
+    # fs/stat.c huge_encode_dev(), as loop_get_status() stores it
+    number = int(text.split(":")[0])
+    major, minor = (number & 0xFFF00) >> 8, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+    return f"{major}:{minor}"
