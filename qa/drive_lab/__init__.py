@@ -1,0 +1,1 @@
+"""The drive lab: a QEMU guest with modelled drives whose write caches really toggle."""

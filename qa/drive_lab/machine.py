@@ -1,0 +1,228 @@
+"""The guest's hardware as QEMU's command line: disks behind the controllers they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, Sequence
+
+from wcache.core.model import CacheMode, Transport
+from wcache_probe.sim.drive_schema import DriveModelSpec, Toggle
+from wcache_probe.sim.placement import PlacedDrive
+
+from .artefacts import Artefacts
+from .processes import LabError
+
+AHCI_PORTS = 6
+SAS_PORTS = 8
+
+DRIVERS = {
+    Transport.SCSI: ("virtio_scsi", "sd_mod", "sg"),
+    Transport.SAS: ("mptsas", "sd_mod", "sg"),
+    Transport.SATA: ("ahci", "sd_mod", "sg"),
+    Transport.NVME: ("nvme",),
+}
+
+
+@dataclass(frozen=True)
+class LabDrive:
+    """One drive of the lab: a placed drive model, and the slot of its controller it is in."""
+
+    placed: PlacedDrive
+    slot: int  # among the drives of the same transport
+
+    @property
+    def name(self) -> str:
+        return self.placed.name
+
+    @property
+    def spec(self) -> DriveModelSpec:
+        return self.placed.spec
+
+    @property
+    def node(self) -> str:
+        """QEMU's name of the backend, which outlives the device."""
+        return f"node-{self.name}"
+
+    @property
+    def device(self) -> str:
+        """QEMU's name of the device, which a hot unplug removes."""
+        return f"dev-{self.name}"
+
+    @property
+    def hot_pluggable(self) -> bool:
+        """QEMU's AHCI ports have no hot plug, unlike those of real machines."""
+        return self.spec.transport is not Transport.SATA
+
+    @property
+    def on_at_power_on(self) -> bool:
+        """Whether the drive starts with its write cache on."""
+        cache = self.spec.cache
+        return cache.present and cache.default is CacheMode.WRITE_BACK
+
+    def device_option(self, cache_on: bool) -> str:
+        """QEMU's device, as ``-device`` and the monitor's ``device_add`` take it."""
+        spec = self.spec
+        common = {
+            "id": self.device,
+            "drive": self.node,
+            "serial": self.placed.serial,
+            "write-cache": "on" if cache_on else "off",
+        }
+        if spec.transport is Transport.NVME:
+            return _option("nvme", {"bus": f"nvme-port-{self.slot}", **common})
+        common["rotation_rate"] = "7200" if spec.rotational else "1"
+        common["wwn"] = self.placed.wwn
+        if spec.transport is Transport.SATA:
+            ahci, port = divmod(self.slot, AHCI_PORTS)
+            place = {"bus": f"ahci{ahci}.{port}"}
+            return _option(
+                "ide-hd", {**place, "model": spec.model, "ver": spec.firmware[:8], **common}
+            )
+        bus = "vscsi.0" if spec.transport is Transport.SCSI else "sas.0"
+        return _option(
+            "scsi-hd",
+            {
+                "bus": bus,
+                "scsi-id": str(self.slot),
+                # INQUIRY's fields are shorter than ATA's
+                "vendor": spec.vendor[:8],
+                "product": spec.model[:16],
+                "ver": spec.firmware[:4],
+                **common,
+            },
+        )
+
+
+def fit_slots(placed: Sequence[PlacedDrive]) -> list[LabDrive]:
+    """Give each drive a slot of the controller of its transport, in order."""
+    used: dict[Transport, int] = {}
+    fitted = []
+    for drive in placed:
+        slot = used.get(drive.spec.transport, 0)
+        used[drive.spec.transport] = slot + 1
+        fitted.append(LabDrive(drive, slot))
+    return fitted
+
+
+def check_drives(drives: Sequence[LabDrive]) -> None:
+    """Raise LabError for a drive that QEMU cannot play, rather than play another one."""
+    for drive in drives:
+        spec = drive.spec
+        if spec.transport not in DRIVERS:
+            raise LabError(
+                f"drive {drive.name}: the lab has no transport {spec.transport.value!r}; "
+                f"it has {', '.join(sorted(known.value for known in DRIVERS))}"
+            )
+        if spec.transport is Transport.SAS and drive.slot >= SAS_PORTS:
+            raise LabError(f"drive {drive.name}: the SAS adapter has {SAS_PORTS} ports")
+        if spec.cache.toggle is not Toggle.OBEYS or spec.cache.savable:
+            raise LabError(
+                f"drive {drive.name}: QEMU's drives obey every toggle and save none; "
+                "use the simulator for toggle and savable"
+            )
+
+
+def drivers(drives: Sequence[LabDrive]) -> list[str]:
+    """Kernel modules the guest needs for these drives."""
+    return list(dict.fromkeys(name for d in drives for name in DRIVERS[d.spec.transport]))
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """What of the guest can be chosen."""
+
+    memory_mib: int = 2048
+    cpus: int = 2
+    udev: bool = True
+    hostname: str = "wcache-lab"
+    tap: str = ""  # empty: no network
+    address: str = "10.77.0.2/24"
+
+
+def qemu_argv(
+    *,
+    machine: MachineSpec,
+    artefacts: Artefacts,
+    drives: Sequence[LabDrive],
+    folder: Path,
+    project: Path,
+    cache_on: Mapping[str, bool],
+) -> list[str]:
+    """Command line of the guest; ``folder`` holds its sockets, disk and shared folder.
+
+    ``cache_on`` is the position of each drive's cache switch, by the drive's name.
+    """
+    settings = {
+        "hostname": machine.hostname,
+        "udev": "1" if machine.udev else "0",
+        "modules": ",".join(drivers(drives)),
+    }
+    if machine.tap:
+        settings["address"] = machine.address
+    kernel = (
+        "console=ttyS0 quiet nokaslr mitigations=off tsc=reliable no_timer_check "
+        "random.trust_cpu=on nowatchdog panic=-1 net.ifnames=0 "
+    ) + " ".join(f"wcache.{name}={value}" for name, value in settings.items() if value)
+    argv = [
+        "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
+        # KVM is not to be had in most build machines, so nobody gets it: same figures for all
+        "-accel", "tcg,thread=multi", "-machine", "q35,hpet=off,sata=off", "-cpu", "max",
+        "-smp", str(machine.cpus), "-m", f"{machine.memory_mib}M",
+        "-kernel", str(artefacts.vmlinux), "-initrd", str(artefacts.initramfs),
+        "-append", kernel,
+        "-serial", f"file:{folder / 'console.log'}",
+        "-qmp", f"unix:{folder / 'qmp.sock'},server=on,wait=off",
+        "-chardev", f"socket,id=agent,path={folder / 'agent.sock'},server=on,wait=off",
+        "-device", "virtio-serial-pci",
+        "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+        # unsafe is against a crash of the host only: what the guest synced is in the file
+        "-drive", f"file={folder / 'root.qcow2'},format=qcow2,if=virtio,cache=unsafe",
+    ]  # fmt: skip
+    for tag, path, mode in (
+        ("project", project, ",readonly=on"),
+        ("modules", artefacts.modules, ",readonly=on"),
+        ("share", folder / "share", ""),
+    ):
+        argv += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none{mode}"]
+    if machine.tap:
+        argv += ["-netdev", f"tap,id=net,ifname={machine.tap},script=no,downscript=no"]
+        argv += ["-device", "virtio-net-pci,netdev=net,romfile="]
+    argv += _controllers(drives)
+    for drive in drives:
+        argv += ["-blockdev", backend_option(drive, folder)]
+        argv += ["-device", drive.device_option(cache_on[drive.name])]
+    return argv
+
+
+def backend_option(drive: LabDrive, folder: Path) -> str:
+    """QEMU's end of the drive's NBD connection."""
+    path = str(folder / f"{drive.name}.nbd")
+    return _option(
+        "driver=nbd",
+        {"node-name": drive.node, "server.type": "unix", "server.path": path},
+    )
+
+
+def _controllers(drives: Sequence[LabDrive]) -> list[str]:
+    argv: list[str] = []
+    slots = {transport: 0 for transport in DRIVERS}
+    for drive in drives:
+        transport = drive.spec.transport
+        slots[transport] = max(slots[transport], drive.slot + 1)
+    if slots[Transport.SCSI]:
+        argv += ["-device", "virtio-scsi-pci,id=vscsi"]
+    if slots[Transport.SAS]:
+        argv += ["-device", "mptsas1068,id=sas"]
+    for ahci in range(-(-slots[Transport.SATA] // AHCI_PORTS)):
+        argv += ["-device", f"ich9-ahci,id=ahci{ahci}"]
+    for slot in range(slots[Transport.NVME]):
+        # a root port each, because only those take and give up a drive at run time
+        argv += ["-device", f"pcie-root-port,id=nvme-port-{slot},chassis={slot + 1}"]
+    return argv
+
+
+def _option(driver: str, properties: dict[str, str]) -> str:
+    # a comma in a value is doubled (qemu(1), option syntax)
+    pairs = (f"{key}={value.replace(',', ',,')}" for key, value in properties.items())
+    return ",".join([driver, *pairs])
