@@ -7,7 +7,7 @@ this a millisecond, which is what makes polling cheap.  Ends with its standard i
 import json
 import sys
 
-import rados  # type: ignore[import-not-found]
+import rados
 
 
 def main() -> int:
