@@ -11,6 +11,7 @@ from . import ceph_compat, commands
 from .analysis_child import AnalysisChild
 from .archive import Archive
 from .ceph_loads import CephLoads
+from .ceph_progress import CephProgress
 from .ceph_store import KvStore
 from .ceph_view import CephView
 from .core.errors import WcacheError
@@ -60,6 +61,7 @@ class Module(MgrModule):
         )
         self._service = Service(self._engine)
         self._views = Views(self._engine)
+        self._progress = CephProgress(self)
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""
@@ -98,6 +100,7 @@ class Module(MgrModule):
     def _publish(self) -> None:
         """Health checks and progress are lost at a mgr restart, so set them every time."""
         self.set_health_checks(health_checks(self._views.findings()))
+        self._progress.show(self._views.under_way())
 
     def shutdown(self) -> None:
         """The mgr stops or hands over: leases run on until the next mgr renews them."""

@@ -174,6 +174,23 @@ class Views:
                     ]
         return {"format_version": FORMAT_VERSION, "drives": rows}
 
+    def under_way(self) -> Dict[str, Tuple[str, float]]:
+        """Open campaigns and rollouts: event id to (message, fraction done)."""
+        found: Dict[str, Tuple[str, float]] = {}
+        with self._engine.lock:
+            open_ids = {m.spec.campaign_id for m in self._engine.runs.values() if not m.over}
+            for campaign_id in open_ids & set(self._engine.campaigns):
+                head = self._campaign_head(campaign_id)
+                fraction = head["periods_done"] / max(1, head["periods_max"])
+                found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
+            for plan_id, machine in self._engine.rollouts.items():
+                if not machine.over:
+                    changes = machine.rollout.changes
+                    planned = [c for c in changes if c.status is ChangeStatus.PLANNED]
+                    done = 1.0 - len(planned) / max(1, len(changes))
+                    found[f"wcache.{plan_id}"] = (f"wcache plan {plan_id}", done)
+        return found
+
     def agents(self) -> Dict[str, Any]:
         """`agent ls`: which probe speaks for which host, and when it was heard."""
         engine = self._engine
