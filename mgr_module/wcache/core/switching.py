@@ -20,8 +20,8 @@ from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
 
 from .errors import RefusedError, StorageError, WcacheError
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from .model import CacheMode, DriveReport, DriveState, Transport
-from .safety import Safety, judge, may_toggle, not_flushing, pinnable
+from .model import CacheMode, DeviceCache, DriveReport, DriveState, KernelView, Transport
+from .safety import may_toggle, not_flushing, not_known, pinnable
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,7 @@ def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
 
 def apply(
     drives: Sequence[DriveReport],
+    entry: Optional[JournalEntry] = None,
     *,
     action_id: str,
     expected: CacheMode,
@@ -159,20 +160,24 @@ def apply(
     """A decided change: like `lease_set`, but the entry stays for a rollback.
 
     The pin stays too: after a reset the drive may come back with its cache on.
+    `entry` is the journal entry of this action where an earlier attempt left one: it
+    alone knows what was there before, so a repeated action never writes it anew.
     """
     found = tuple(drives)
     wrong = [drive.dev_name for drive in found if drive.mode not in (expected, mode)]
     if wrong:
         raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
     _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
-    entry = JournalEntry(
-        JOURNAL_VERSION, EntryKind.ACTION, action_id, found[0].domain_id,
-        prior_of(found), now_s, throwaway, persisted=persist,
-    )
     if all(drive.mode is mode for drive in found) and not persist:
         states = tuple(drive.state for drive in found)
         return Switched(states, states, changed=False)
-    yield WriteJournal(entry)
+    if entry is None or (persist and not entry.persisted):
+        prior = prior_of(found) if entry is None else entry.drives
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.ACTION, action_id, found[0].domain_id,
+            prior, now_s, throwaway, persisted=persist,
+        )
+        yield WriteJournal(entry)
     try:
         done = yield from _switch(found, lambda drive: mode)
         for drive in found if persist else ():
@@ -203,9 +208,8 @@ def _switch(
     for drive in drives:
         state = yield from _read(drive)
         before.append(state)
-        if pinnable(drive.transport) and not state.pinned:
-            yield Pin(drive)
-            state = yield from _read(drive)
+        if pinnable(drive.transport):
+            state = yield from _pin(drive, state)
         _require_flushing(drive, state, target(drive))
     after: List[DriveState] = []
     changed = False
@@ -222,21 +226,46 @@ def _switch(
                 f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
                 "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
             )
-        _require_flushing(drive, now, mode)
+        try:
+            _require_flushing(drive, now, mode)
+        except RefusedError:
+            # somebody took a flush away while we switched: off is safe whatever flushes
+            yield SetCache(drive, CacheMode.WRITE_THROUGH)
+            raise
         after.append(now)
     return Switched(tuple(before), tuple(after), changed)
 
 
+def _pin(
+    drive: DriveReport, state: DriveState
+) -> Generator[Step, Optional[DriveState], DriveState]:
+    """Pin a drive that is not pinned, and prove it: an unproven pin protects nothing."""
+    if not state.pinned:
+        yield Pin(drive)
+        state = yield from _read(drive)
+    if not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
+        raise RefusedError(
+            f"the kernel view of {drive.dev_name} could not be pinned at write back",
+            "look at scsi_disk/*/cache_type and at what else writes it",
+        )
+    return state
+
+
 def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:
-    """With the cache on, now or next, every layer must flush."""
+    """Where the cache is on, may be on or comes on next, every layer is known to flush."""
     if drive.transport is Transport.LOOP:
         return  # the switch *is* the kernel view; allowed on throwaway clusters only
-    cache_may_be_on = mode is CacheMode.WRITE_BACK or drive.mode is CacheMode.WRITE_BACK
-    if judge(state) is Safety.UNSAFE or (cache_may_be_on and not_flushing(state)):
-        layers = ", ".join(not_flushing(state))
+    off = state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.NONE)
+    if off and mode is CacheMode.WRITE_THROUGH:
+        return
+    if not_flushing(state):
         raise RefusedError(
-            f"{drive.dev_name}: {layers} does not flush",
+            f"{drive.dev_name}: {', '.join(not_flushing(state))} does not flush",
             "stop the OSD, deactivate and activate its LV, start it again",
+        )
+    if not_known(state):
+        raise RefusedError(
+            f"{drive.dev_name}: the kernel view of {', '.join(not_known(state))} is unknown"
         )
 
 
