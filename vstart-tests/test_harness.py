@@ -89,6 +89,12 @@ def test_another_mgr_instance_is_active_after_a_restart(steady: ClusterAccess, k
     assert not is_alive(pid)
 
 
+def test_another_mgr_instance_is_active_after_a_failover(steady: ClusterAccess) -> None:
+    gid = steady.active_gid()
+    steady.fail_mgr()
+    assert steady.active_gid() not in (0, gid)
+
+
 def test_a_module_of_ours_can_be_added_and_enabled(steady: ClusterAccess) -> None:
     module = steady.folder / "tiny"
     module.mkdir()
@@ -99,9 +105,7 @@ def test_a_module_of_ours_can_be_added_and_enabled(steady: ClusterAccess) -> Non
     try:
         assert steady.ceph("tiny", "ask").stdout.strip() == "forty-two"
     finally:
-        steady.disable_module("tiny")
-        (steady.module_folder / "tiny").unlink()
-        steady.restart_mgr()
+        steady.remove_module("tiny")
 
 
 def test_a_key_has_the_caps_it_was_made_with_and_no_others(steady: ClusterAccess) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Unio
 from .console import Console
 from .errors import CommandError, HarnessError
 from .loops import set_queue
+from .modules import link_module
 from .processes import wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -172,11 +173,17 @@ class ClusterAccess(ABC):
     def restart_mgr(self, *, kill: bool = False) -> None:
         """Stop the active mgr, by SIGTERM or kill -9, start it, wait for an active one.
 
-        With a standby, that one takes over, and the restarted one stands by.
+        Which one that is, where there is a standby, is the mon's choice.
         """
         old_gid, name = self.active_gid(), self.active_mgr()
         self.stop_daemon(f"mgr.{name}", kill=kill)
         self.start_daemon(f"mgr.{name}")
+        self.wait_new_mgr(old_gid)
+
+    def fail_mgr(self) -> None:
+        """Have the mon replace the active mgr: by a standby, or by itself where there is none."""
+        old_gid = self.active_gid()
+        self.ceph("mgr", "fail", self.active_mgr())
         self.wait_new_mgr(old_gid)
 
     def osd_pid(self, osd_id: int) -> int:
@@ -250,9 +257,17 @@ class ClusterAccess(ABC):
 
     # Modules, keys, devices
 
-    @abstractmethod
     def install_module(self, module: Path) -> None:
         """Make a module folder known to the mgr (which restarts), if it is not yet."""
+        if not (self.module_folder / module.name).exists():
+            link_module(self.module_folder, module)
+            self.restart_mgr()
+
+    def remove_module(self, name: str) -> None:
+        """Undo `install_module`, and turn the module off before that if it is on."""
+        self.disable_module(name)
+        (self.module_folder / name).unlink()
+        self.restart_mgr()
 
     @abstractmethod
     def stop(self) -> None:

@@ -17,7 +17,6 @@ from . import loops, processes
 from .access import PROJECT, ClusterAccess
 from .config import LONGEST_FOLDER
 from .errors import HarnessError
-from .modules import link_module
 from .roots import Root, clean_environment
 
 STATE_FILE = "cluster.json"
@@ -98,14 +97,6 @@ class Cluster(ClusterAccess):
         """See ClusterAccess."""
         wrapped = self.root.wrap(argv, project=PROJECT, folder=self.folder)
         return subprocess.Popen(wrapped, env={**self.environment(), **(env or {})}, **options)
-
-    # Modules
-
-    def install_module(self, module: Path) -> None:
-        """See ClusterAccess."""
-        if not (self.module_folder / module.name).exists():
-            link_module(self.module_folder, module)
-            self.restart_mgr()
 
     # Daemons
 

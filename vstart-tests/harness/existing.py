@@ -19,7 +19,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 from . import processes
 from .access import ClusterAccess
 from .errors import HarnessError, NotPossible
-from .modules import link_module
 from .processes import wait_until
 
 CONF_VARIABLE = "WCACHE_CEPH_CONF"
@@ -55,7 +54,7 @@ class ExistingCluster(ClusterAccess):
         self.module_folder = module_folder.resolve()
         self.folder = Path(tempfile.mkdtemp(prefix="wc.", dir="/tmp"))
         self._stopped: Dict[str, _StoppedDaemon] = {}
-        self._links: List[Path] = []
+        self._installed: List[str] = []
         self._enabled: Set[str] = set()
         atexit.register(self.stop)
         self.python_inside = self._find_python()
@@ -87,11 +86,14 @@ class ExistingCluster(ClusterAccess):
 
     def install_module(self, module: Path) -> None:
         """See ClusterAccess."""
-        link = self.module_folder / module.name
-        if not link.exists():
-            link_module(self.module_folder, module)
-            self._links.append(link)
-            self.restart_mgr()
+        if not (self.module_folder / module.name).exists():
+            self._installed.append(module.name)
+        super().install_module(module)
+
+    def remove_module(self, name: str) -> None:
+        """See ClusterAccess."""
+        super().remove_module(name)
+        self._installed.remove(name)
 
     def enable_module(self, name: str, timeout_s: float = 90.0) -> None:
         """See ClusterAccess."""
@@ -159,10 +161,10 @@ class ExistingCluster(ClusterAccess):
         try:
             for daemon in list(self._stopped):
                 self.start_daemon(daemon)
+            while self._installed:
+                self.remove_module(self._installed[-1])
             while self._enabled:
                 self.disable_module(self._enabled.pop())
-            while self._links:
-                self._links.pop().unlink()
         finally:
             self.close_console()
             shutil.rmtree(self.folder, ignore_errors=True)
