@@ -20,7 +20,7 @@ Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 
 class Console:
-    """Commands to mon, mgr and OSDs at a millisecond each; reconnects by itself.
+    """Commands to mon, mgr and OSDs at half a millisecond each; reconnects by itself.
 
     For polling and set-up.  A test of what an admin sees calls the real `ceph` instead.
     """
