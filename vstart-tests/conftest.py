@@ -17,7 +17,6 @@ from harness import (
     NotPossible,
     start_cluster,
 )
-from harness.start import project_modules
 from probes import MODULE, Probe, Wcache
 
 DEFAULT_RELEASE = 20
@@ -58,8 +57,6 @@ def cluster(release: int) -> Iterator[ClusterAccess]:
     existing = ExistingCluster.from_environment()
     shared = existing or start_cluster(ClusterPlan(release=release))
     try:
-        for module in project_modules():
-            shared.install_module(module)
         yield shared
     finally:
         if isinstance(shared, Cluster) and os.environ.get("KEEP") == "1":
