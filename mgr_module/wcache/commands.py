@@ -155,6 +155,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Print the ordered changes that make the recommendations true; changes nothing",
         lambda s, v, a: s.plan(**a), tables.plan,
     ),
+    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans(), tables.plans),
     Command(
         "wcache plan show", ("name=plan_id,type=CephString",), "r",
         "Show a plan, how far it has come, and what each change gained",

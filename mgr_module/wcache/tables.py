@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
+
+from .core.wording import amount, duration, latency, ratio, when
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -34,31 +35,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return str(value)
-
-
-def amount(count: float) -> str:
-    """Bytes in binary units."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return ""
-
-
-def duration(seconds: float) -> str:
-    """Seconds as an admin says them."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def latency(value_us: Optional[float]) -> str:
-    """Microseconds in the unit that fits."""
-    if value_us is None:
-        return "-"
-    return f"{value_us:.0f} us" if value_us < 1000 else f"{value_us / 1000:.2f} ms"
 
 
 def status(data: Mapping[str, Any]) -> str:
@@ -199,15 +175,6 @@ def campaign(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def ratio(row: Mapping[str, Any]) -> str:
-    """A ratio with its interval."""
-    if row["ratio"] is None:
-        return "-"
-    if row["ratio_low"] is None or row["ratio_high"] is None:
-        return f"{row['ratio']:.2f}"
-    return f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
-
-
 def recommendations(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
     if not data["recommendations"]:
@@ -232,6 +199,18 @@ def recommendations(data: Mapping[str, Any]) -> str:
         lines += [f"  note: {line}" for line in r["warnings"]]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n\nnext: ceph wcache plan"
+
+
+def plans(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan ls`."""
+    if not data["plans"]:
+        return "no plan yet\nnext: ceph wcache plan"
+    rows = [
+        (p["plan_id"], p["status"], when(p["created_at_s"]), f"{p['applied']}/{p['changes']}",
+         p["reason"])
+        for p in data["plans"]
+    ]
+    return table(("PLAN", "STATUS", "MADE (UTC)", "CHANGES APPLIED", "REASON"), rows)
 
 
 def plan(data: Mapping[str, Any]) -> str:
@@ -264,11 +243,6 @@ def history(data: Mapping[str, Any]) -> str:
         return "nothing has happened yet"
     rows = [(when(h["at_s"]), h["who"], h["what"], h["text"]) for h in data["history"]]
     return table(("TIME (UTC)", "WHO", "WHAT", "EVENT"), rows)
-
-
-def when(at_s: float) -> str:
-    """A wall-clock time in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))
 
 
 def lines_of(data: Mapping[str, Any]) -> str:

@@ -307,6 +307,25 @@ class Views:
             if drive.drive_model == model
         ]
 
+    def plans(self) -> Dict[str, Any]:
+        """`plan ls`: all plans, newest last."""
+        with self._engine.lock:
+            rows = [
+                {
+                    "plan_id": plan_id, "status": machine.rollout.status.value,
+                    "created_at_s": machine.rollout.created_at_s,
+                    "changes": len(machine.rollout.changes),
+                    "applied": sum(
+                        c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
+                    ),
+                    "reason": machine.rollout.reason,
+                }
+                for plan_id, machine in sorted(
+                    self._engine.rollouts.items(), key=lambda item: (len(item[0]), item[0])
+                )
+            ]
+        return {"format_version": FORMAT_VERSION, "plans": rows}
+
     def plan(self, plan_id: str) -> Dict[str, Any]:
         """A plan and how far it has come."""
         machine = self._engine.rollouts.get(plan_id)

@@ -1,0 +1,219 @@
+"""The report shows what was measured, stands alone, and lets no outside text become markup."""
+
+from __future__ import annotations
+
+import html
+import json
+import subprocess
+import sys
+import zipapp
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+from module_answers import HOSTILE, FakeAnswers, everything, record
+from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.model import LoadPoint
+from wcache_cli import ecdf
+from wcache_cli.answers import SavedAnswers, SavingAnswers
+from wcache_cli.evidence import gather
+from wcache_cli.main import main
+from wcache_cli.report_page import render
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and whether they nest."""
+
+    VOID = ("meta", "br", "img")
+    DRAWN = ("rect", "path")  # closed in themselves
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: List[Tuple[str, Dict[str, Optional[str]]]] = []
+        self.open: List[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def page_of(answers: Dict[str, Any]) -> str:
+    return render(gather(FakeAnswers(answers)), now_s=1.7e9)
+
+
+def test_a_hostile_model_string_stays_text():
+    text = page_of(everything())
+    assert HOSTILE not in text
+    assert html.escape(HOSTILE).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in text
+    names = {tag for tag, _ in Page(text).tags}
+    assert not names & {"script", "img", "iframe", "object", "link"}
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    text = page_of(everything())
+    page = Page(text)
+    assert page.open == []
+    for _, attributes in page.tags:
+        assert not {"src", "href", "srcset", "style"} & set(attributes)
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_both_modes_are_drawn_with_their_medians():
+    text = page_of(everything())
+    assert "write back, median 5.00 ms, n 12" in text
+    assert "write through, median 500 us, n 12" in text
+    assert text.count('<path class="curve') == 2
+
+
+def test_the_numbers_of_results_and_plans_are_shown():
+    text = page_of(everything())
+    for shown in ("9.50 (7.00 to 12.10)", "17.6 s", "96.0 KiB", "osd.3", "WCACHE_UNSAFE"):
+        assert shown in text
+    assert ">10.00<" in text  # before over after
+
+
+def test_an_empty_cluster_has_a_report_too():
+    answers = everything()
+    answers["drive ls"]["drives"] = []
+    answers["campaign ls"]["campaigns"] = []
+    answers["recommend"]["recommendations"] = []
+    answers["plan ls"]["plans"] = []
+    answers["history 1000"]["history"] = []
+    answers["status"]["findings"] = []
+    assert "Nothing is measured yet." in page_of(answers)
+
+
+def test_raw_samples_that_are_gone_are_said_to_be_gone():
+    answers = everything()
+    del answers["campaign record c1.0.0"]
+    assert "no longer kept: c1.0.0" in page_of(answers)
+
+
+def test_traffic_is_drawn_by_the_means_of_its_periods():
+    drawn = ecdf.plot(record(load_point=LoadPoint.OSD_TRAFFIC))
+    assert [curve.count for curve in drawn.curves] == [4, 4]
+    assert drawn.unit == "periods' mean commit latencies"
+
+
+def test_saved_answers_give_the_same_page(tmp_path):
+    answers = everything()
+    live = render(gather(SavingAnswers(FakeAnswers(answers), tmp_path / "s")), now_s=1.7e9)
+    assert render(gather(SavedAnswers(tmp_path / "s")), now_s=1.7e9) == live
+
+
+def test_an_id_cannot_name_a_file_outside_of_the_folder(tmp_path):
+    answers = everything()
+    answers["campaign ls"]["campaigns"] = [{"campaign_id": "../../x"}]
+    answers["campaign show ../../x"] = answers["campaign show c1"]
+    with pytest.raises(MalformedError, match="cannot be a file name"):
+        gather(SavingAnswers(FakeAnswers(answers), tmp_path))
+    assert [path.name for path in tmp_path.parent.glob("x*")] == []
+
+
+def test_an_id_cannot_become_an_option_of_the_ceph_tool():
+    answers = everything()
+    answers["plan ls"]["plans"] = [{"plan_id": "--conf=/tmp/x"}]
+    with pytest.raises(MalformedError, match="plan_id"):
+        gather(FakeAnswers(answers))
+
+
+def test_a_missing_file_says_which_command_makes_it(tmp_path):
+    with pytest.raises(NotFoundError) as caught:
+        gather(SavedAnswers(tmp_path))
+    assert "ceph wcache status --format json > status.json" in caught.value.line()
+
+
+def test_an_answer_of_another_format_is_refused():
+    answers = everything()
+    answers["recommend"]["format_version"] = 2
+    with pytest.raises(MalformedError, match="answers in format 2, this tool reads 1"):
+        page_of(answers)
+
+
+def test_an_answer_that_lacks_a_field_is_one_line_of_error():
+    answers = everything()
+    del answers["campaign show c1"]["seconds"]
+    with pytest.raises(MalformedError, match="does not have what the report shows"):
+        page_of(answers)
+
+
+def saved(folder: Path) -> Path:
+    gather(SavingAnswers(FakeAnswers(everything()), folder))
+    return folder
+
+
+def test_the_command_writes_the_page(tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["report", "--from", str(saved(tmp_path / "s")), "--out", str(out)]) == 0
+    assert "wcache report" in out.read_text()
+    assert str(out) in capsys.readouterr().out
+
+
+def test_the_command_asks_the_ceph_tool_with_its_options(tmp_path):
+    source = saved(tmp_path / "s")
+    tool = tmp_path / "ceph"
+    tool.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "words = sys.argv[1:]\n"
+        "assert words[:4] == ['--connect-timeout', '20', '--conf', 'c.conf'], words\n"
+        "assert words[4] == 'wcache' and words[-2:] == ['--format', 'json'], words\n"
+        f"print(open({str(source)!r} + '/' + '-'.join(words[5:-2]) + '.json').read())\n"
+    )
+    tool.chmod(0o755)
+    out = tmp_path / "report.html"
+    assert main(["report", "--ceph", str(tool), "--conf", "c.conf", "--out", str(out)]) == 0
+    assert "osd.3" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("#!/bin/sh\necho trace >&2; echo 'Error EPERM: no right' >&2; exit 1", "no right"),
+        ("#!/bin/sh\necho not json", "is not JSON"),
+        ("#!/bin/sh\necho '[]'", "is not a JSON object"),
+    ],
+)
+def test_a_ceph_tool_that_fails_is_one_line_of_error(tmp_path, capsys, program, said):
+    tool = tmp_path / "ceph"
+    tool.write_text(program + "\n")
+    tool.chmod(0o755)
+    assert main(["report", "--ceph", str(tool), "--out", str(tmp_path / "r.html")]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_the_template_is_found_inside_a_zipapp(tmp_path):
+    for package in ("cli/wcache_cli", "mgr_module/wcache"):
+        source = PROJECT / package
+        for path in source.rglob("*"):
+            if path.suffix in (".py", ".j2"):
+                target = tmp_path / "app" / path.relative_to(source.parent)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+    for path in (PROJECT / "templates").glob("*.j2"):
+        target = tmp_path / "app/wcache_cli/templates" / path.name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    archive = tmp_path / "wcache.pyz"
+    zipapp.create_archive(tmp_path / "app", archive, main="wcache_cli.main:main")
+    out = tmp_path / "report.html"
+    argv = [sys.executable, str(archive), "report", "--from", str(saved(tmp_path / "s"))]
+    subprocess.run([*argv, "--out", str(out)], check=True, timeout=60, cwd=tmp_path)
+    assert "<svg" in out.read_text()
+
+
+def test_saved_answers_are_the_answers_themselves(tmp_path):
+    folder = saved(tmp_path / "s")
+    assert json.loads((folder / "plan-ls.json").read_text()) == everything()["plan ls"]

@@ -1,0 +1,156 @@
+"""Where the answers of `ceph wcache ...` come from: a live cluster, or saved files."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Protocol, Sequence
+
+from wcache.core import codec
+from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+CONNECT_TIMEOUT_S = 20
+COMMAND_TIMEOUT_S = 60.0
+_SAFE_WORD = re.compile(r"[A-Za-z0-9._-]{1,80}")
+
+
+class Answers(Protocol):
+    """Port: answers the read-only commands of the module."""
+
+    def ask(self, *words: str) -> Dict[str, Any]:
+        """The JSON answer of `ceph wcache WORDS`.
+
+        Raises NotFoundError where the command names something that is not there, and
+        another WcacheError where no answer can be had.
+        """
+
+
+class CephTool:
+    """Asks a live cluster through the `ceph` tool, as whoever the caller is there."""
+
+    def __init__(self, program: str = "ceph", options: Sequence[str] = ()) -> None:
+        self._argv = [program, "--connect-timeout", str(CONNECT_TIMEOUT_S), *options]
+
+    def ask(self, *words: str) -> Dict[str, Any]:
+        """See Answers."""
+        argv = [*self._argv, "wcache", *words, "--format", "json"]
+        try:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=COMMAND_TIMEOUT_S, check=False,
+            )
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"there is no program {argv[0]!r} here",
+                "install ceph-common, or name it with --ceph",
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise NotReadyError(
+                f"`ceph wcache {' '.join(words)}` did not end in {COMMAND_TIMEOUT_S:.0f} s",
+                "is the cluster reachable? see `ceph status`",
+            ) from None
+        text = done.stdout.decode("utf-8", "replace")
+        if done.returncode != 0:
+            said = _last_line(done.stderr.decode("utf-8", "replace"))
+            if done.returncode == errno.ENOENT:
+                raise NotFoundError(said)
+            raise NotReadyError(f"`ceph wcache {' '.join(words)}` failed: {said}")
+        return _object(text, f"the answer of `ceph wcache {' '.join(words)}`")
+
+
+class SavedAnswers:
+    """Answers that were saved in a folder, one file per command (`campaign-show-c1.json`)."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise NotFoundError(f"there is no folder {folder}", "save one with `--save DIR`")
+        self._folder = folder
+
+    def ask(self, *words: str) -> Dict[str, Any]:
+        """See Answers."""
+        path = self._folder / file_name(words)
+        try:
+            if path.stat().st_size > ANSWER_BYTES_MAX:
+                raise MalformedError(f"{path} is longer than {ANSWER_BYTES_MAX} bytes")
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"{path} is missing",
+                f"save it: ceph wcache {' '.join(words)} --format json > {path.name}",
+            ) from None
+        except OSError as error:
+            raise NotReadyError(f"{path} cannot be read: {error.strerror}") from None
+        return _object(text, str(path))
+
+
+class SavingAnswers:
+    """Passes answers on and saves each, so that a report can be made again without a cluster."""
+
+    def __init__(self, answers: Answers, folder: Path) -> None:
+        self._answers, self._folder = answers, folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NotReadyError(f"{folder} cannot be made: {error.strerror}") from None
+
+    def ask(self, *words: str) -> Dict[str, Any]:
+        """See Answers."""
+        answer = self._answers.ask(*words)
+        write_text(self._folder / file_name(words), codec.dumps(answer) + "\n")
+        return answer
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say which cluster, and as whom; they are the `ceph` tool's own."""
+    group = parser.add_argument_group("the cluster (as for the ceph tool)")
+    group.add_argument("--ceph", default="ceph", metavar="PROGRAM", help="the ceph tool")
+    group.add_argument("--conf", metavar="FILE", help="ceph.conf")
+    group.add_argument("--keyring", metavar="FILE", help="keyring")
+    group.add_argument("--name", metavar="TYPE.ID", help="whose key, such as client.admin")
+
+
+def ceph_tool(options: argparse.Namespace) -> CephTool:
+    """The live cluster that those options name."""
+    words: List[str] = []
+    for name in ("conf", "keyring", "name"):
+        value: Optional[str] = getattr(options, name)
+        if value:
+            words += [f"--{name}", value]
+    return CephTool(options.ceph, words)
+
+
+def file_name(words: Sequence[str]) -> str:
+    """The file of a saved answer; raises MalformedError for an id that is no file name."""
+    if not all(_SAFE_WORD.fullmatch(word) for word in words):
+        raise MalformedError(f"{' '.join(words)[:100]!r} cannot be a file name")
+    return "-".join(words) + ".json"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all; raises NotReadyError with the reason."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise NotReadyError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "".join(c for c in lines[-1] if c.isprintable())[:500] if lines else "it said nothing"
+
+
+def _object(text: str, what: str) -> Dict[str, Any]:
+    plain = codec.parse_json(text, bytes_max=ANSWER_BYTES_MAX, what=what)
+    if not isinstance(plain, dict):
+        raise MalformedError(f"{what} is not a JSON object")
+    return plain
+
+

@@ -1,0 +1,126 @@
+"""Empirical distributions as geometry for an inline SVG plot; no drawing library needed.
+
+The x axis is logarithmic: latencies of the two modes can differ fifty-fold.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Dict, List, Sequence, Tuple
+
+from wcache.core.model import CacheMode
+from wcache.core.record import Period, Record
+from wcache.core.rollout import COMMIT_COUNTERS
+from wcache.core.wording import latency
+
+WIDTH, HEIGHT = 520, 250
+LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 40
+STEPS_MAX = 400  # more steps than pixels show nothing more
+PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The distribution of one cache mode: a step line and where its median is."""
+
+    mode: str
+    path: str  # an SVG path
+    count: int
+    median_x: float
+    median: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot: both modes of one record."""
+
+    record_id: str
+    title: str
+    unit: str  # what one step of the curve is
+    curves: Tuple[Curve, ...]
+    x_ticks: Tuple[Tuple[float, str], ...]
+    y_ticks: Tuple[Tuple[float, str], ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
+    """Sorted latencies of each mode, in us: samples, or one mean per period of traffic."""
+    found: Dict[CacheMode, List[float]] = {mode: [] for mode in CacheMode}
+    for pair in record.pairs:
+        for period in (pair.write_back, pair.write_through):
+            found[period.mode] += [ns / 1e3 for ns in period.samples_ns] or _means_us(period)
+    return {mode: sorted(value for value in values if value > 0) for mode, values in found.items()}
+
+
+def _means_us(period: Period) -> List[float]:
+    counters = {item.name: item for item in period.counters}
+    for name in COMMIT_COUNTERS:
+        item = counters.get(name)
+        if item is not None and item.count > 0 and item.sum_s > 0:
+            return [1e6 * item.sum_s / item.count]
+    return []
+
+
+def plot(record: Record) -> Plot:
+    """The plot of a record; it has no curves where the record holds no latencies."""
+    by_mode = latencies_us(record)
+    values = [value for mode in by_mode.values() for value in mode]
+    sampled = any(p.samples_ns for pair in record.pairs for p in (pair.write_back,))
+    setup = record.setup
+    title = f"osd.{setup.osd_id} {setup.load_point.value} ({setup.role.value})"
+    unit = "samples" if sampled else "periods' mean commit latencies"
+    if not values:
+        return Plot(record.record_id, title, unit, (), (), ())
+    low, high = _bounds(min(values), max(values))
+    curves = tuple(
+        _curve(mode, values, low, high) for mode, values in by_mode.items() if values
+    )
+    x_ticks = tuple((round(_x(tick, low, high), 1), latency(tick)) for tick in _ticks(low, high))
+    y_ticks = tuple((round(_y(percent / 100), 1), f"{percent}%") for percent in PERCENT_TICKS)
+    return Plot(record.record_id, title, unit, curves, x_ticks, y_ticks)
+
+
+def _bounds(lowest: float, highest: float) -> Tuple[float, float]:
+    """The ends of the x axis, in us, with a margin; never an empty range."""
+    return lowest / 1.15, max(highest, lowest * 1.5) * 1.15
+
+
+def _x(value_us: float, low: float, high: float) -> float:
+    part = math.log(value_us / low) / math.log(high / low)
+    return LEFT + part * (WIDTH - LEFT - RIGHT)
+
+
+def _y(part: float) -> float:
+    return HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM)
+
+
+def _ticks(low: float, high: float) -> List[float]:
+    """1, 2 and 5 of each power of ten within the axis; 1 alone where that is too many."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    powers = [10.0**power for power in range(first, last + 1)]
+    for steps in ((1.0, 2.0, 5.0), (1.0,)):
+        ticks = [step * p for p in powers for step in steps if low <= step * p <= high]
+        if len(ticks) <= 7:
+            break
+    return ticks or [math.sqrt(low * high)]
+
+
+def _curve(mode: CacheMode, values: Sequence[float], low: float, high: float) -> Curve:
+    count = len(values)
+    step = max(1, math.ceil(count / STEPS_MAX))
+    kept = sorted({*range(0, count, step), count - 1})
+    words = [f"M{LEFT} {_y(0):.1f}"]
+    for index in kept:
+        words.append(f"H{_x(values[index], low, high):.1f}V{_y((index + 1) / count):.1f}")
+    words.append(f"H{WIDTH - RIGHT}")
+    middle = count // 2
+    median = values[middle] if count % 2 else (values[middle - 1] + values[middle]) / 2
+    return Curve(
+        mode.value, "".join(words), count, round(_x(median, low, high), 1), latency(median)
+    )

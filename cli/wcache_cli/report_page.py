@@ -1,0 +1,54 @@
+"""The HTML report: one self-contained page from the evidence, by a jinja2 template.
+
+Everything in it comes from outside (drives choose their own model strings), so the
+template escapes by default and nothing is marked safe.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import resources
+from typing import Optional
+
+from wcache.core.errors import MalformedError, NotReadyError
+from wcache.core.wording import amount, duration, latency, ratio, when
+
+from . import ecdf
+from .evidence import Evidence
+
+TEMPLATE = "report.html.j2"
+
+
+def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
+    """The page as text.
+
+    Raises NotReadyError where jinja2 is not installed, MalformedError where an answer
+    lacks what the page shows.
+    """
+    try:
+        import jinja2
+    except ImportError:
+        raise NotReadyError("the report needs jinja2", "install python3-jinja2") from None
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(template_text), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )
+    environment.filters.update(
+        amount=amount, duration=duration, latency=latency, ratio=ratio, when=when
+    )
+    plots = {record.record_id: ecdf.plot(record) for record in evidence.records}
+    try:
+        return environment.get_template(TEMPLATE).render(
+            evidence=evidence, plots=plots, made_at_s=time.time() if now_s is None else now_s
+        )
+    except (jinja2.UndefinedError, TypeError, ValueError, OverflowError) as error:
+        raise MalformedError(
+            f"an answer does not have what the report shows ({error})",
+            "module and tool should be of one version",
+        ) from None
+
+
+def template_text(name: str) -> str:
+    """A template's text, wherever this package lives: a tree, a wheel, or a zipapp."""
+    place = resources.files("wcache_cli").joinpath("templates").joinpath(name)
+    return place.read_text(encoding="utf-8")
