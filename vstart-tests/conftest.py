@@ -135,6 +135,7 @@ def sim_probe(wcache: Wcache) -> Iterator[Probe]:
     )
     yield probe
     probe.stop()
+    wcache("agent rm", hostname="simhost")
 
 
 @pytest.fixture

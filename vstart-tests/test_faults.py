@@ -228,6 +228,10 @@ def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, v
         assert after["probe_id"] == agent["probe_id"]
     finally:
         rival.stop()
+    wcache.wait(
+        "the end of the finding",
+        lambda: "WCACHE_AGENT_CONFLICT" not in json.dumps(wcache("status")), 90,
+    )
 
 
 def _post(wcache: Wcache, hostname: str, text: str):

@@ -174,6 +174,11 @@ class Archive:
         """Store who speaks for a host (when that changes, not at every call)."""
         self._put(f"agent/{agent.hostname}", agent)
 
+    def drop_host(self, hostname: str) -> None:
+        """Remove a host's report and probe."""
+        self._store.delete(f"report/{hostname}")
+        self._store.delete(f"agent/{hostname}")
+
     def history(self) -> List[HistoryEntry]:
         """The audit log, oldest first."""
         entries = self._load(HistoryEntry, "history")

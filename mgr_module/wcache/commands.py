@@ -116,6 +116,11 @@ COMMANDS: Tuple[Command, ...] = (
         "For wcache-probe: report an outcome (post message with -i)", _post,
     ),
     Command(
+        "wcache agent rm", ("name=hostname,type=CephString",), "rw",
+        "Forget a host that is gone: its probe, its report, its drives",
+        lambda s, v, a: s.forget_host(_hostname(a)),
+    ),
+    Command(
         "wcache campaign forecast", _MEASURE, "r",
         "Say what a campaign would cost at most: time, bytes, OSD caches emptied",
         lambda s, v, a: s.forecast(**a), tables.forecast,

@@ -139,6 +139,25 @@ class Service:
             engine.lease_of(hostname), engine.frozen, options.throwaway_cluster,
         )
 
+    def forget_host(self, hostname: str) -> Dict[str, Any]:
+        """`agent rm`: drop a host that is gone; one that still calls comes back by itself."""
+        engine = self._engine
+        with engine.lock:
+            if engine.agents.get(hostname) is None and hostname not in engine.reports:
+                raise NotFoundError(
+                    f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
+                )
+            if engine.lease_of(hostname) is not None:
+                raise ConflictError(
+                    f"an experiment holds a drive of {hostname}", "stop its campaign first"
+                )
+            engine.agents.forget(hostname)
+            engine.reports.pop(hostname, None)
+            engine.tasks.pop(hostname, None)
+            engine.archive.drop_host(hostname)
+            engine.note("admin", hostname, "host forgotten")
+        return {"hostname": hostname, "changed": True}
+
     # ---- campaigns
 
     def forecast(self, **arguments: Any) -> Dict[str, Any]:

@@ -104,6 +104,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
 
 # A probe polls about every 30 s when idle; this many seconds of silence are a finding.
 SILENT_S = 120.0
+# A refused rival calls again within this time as long as it runs.
+RIVAL_S = 45.0
 
 
 def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Finding]:
@@ -154,7 +156,7 @@ def of_agents(agents: Sequence[Agent], now_s: float) -> List[Finding]:
                     f"not heard for {silent_s:.0f} s",
                 )
             )
-        if agent.rival_probe_id and now_s - agent.rival_seen_at_s < SILENT_S:
+        if agent.rival_probe_id and now_s - agent.rival_seen_at_s < RIVAL_S:
             found.append(
                 Finding(
                     FindingCode.AGENT_CONFLICT, Severity.WARNING, agent.hostname,
