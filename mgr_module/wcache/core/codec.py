@@ -27,6 +27,16 @@ INT_MAX = 2**63 - 1
 NESTING_MAX = 32
 
 
+def one_line(text: str, chars_max: int = 500) -> str:
+    """Text as `decode` takes it back: one printable line of bounded length.
+
+    For words of others (an OSD's error, a probe's message) that are shown or stored.
+    """
+    clean = "".join(char if char.isprintable() else " " for char in text[: 4 * chars_max])
+    clean = " ".join(clean.split())
+    return clean if len(clean) <= chars_max else clean[: chars_max - 3] + "..."
+
+
 def to_plain(value: Any) -> Any:
     """The JSON-ready form of a dataclass, enum, tuple or dict, with fields in order.
 

@@ -12,8 +12,9 @@ from enum import Enum
 from typing import Dict, List, Optional, Tuple
 
 from . import actions as act
+from .codec import one_line
 from .experiment import PAIRS_WITHOUT_ANALYSIS, Slot, Waste, compose, is_look, next_slot, pairs_of
-from .loads import WRITE_BYTES
+from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from .model import DriveState, FlushCounters, KernelView, LoadPoint, Transport
 from .protocol import (
     CountersRequest,
@@ -83,6 +84,9 @@ class RunState:
     finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
     restored: bool = True
     waste: Tuple[Waste, ...] = ()
+    # What the experiments in `finished` cost; their periods are dropped once recorded.
+    finished_seconds: float = 0.0
+    finished_bytes: int = 0
 
 
 Periods = Dict[Slot, Period]
@@ -112,6 +116,7 @@ class RunMachine:
     epoch: str = "0"  # differs after each restart of the mgr, so that answers cannot mix
     _now: _Current = field(default_factory=lambda: _Current(Slot(0, False)))
     _serial: int = 0
+    _releases: int = 0
 
     def __post_init__(self) -> None:
         missing = len(self.state.spec.experiments) - len(self.state.waste)
@@ -149,14 +154,20 @@ class RunMachine:
     @property
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
-        measured = sum(p.seconds for periods in self.periods for p in periods.values())
-        return measured + sum(waste.seconds for waste in self.state.waste)
+        measured = sum(p.seconds for p in self._open_periods())
+        wasted = sum(waste.seconds for waste in self.state.waste)
+        return self.state.finished_seconds + measured + wasted
 
     @property
     def bytes_spent(self) -> int:
         """Bytes written so far by measuring, interrupted periods included."""
-        measured = sum(p.bytes_written for periods in self.periods for p in periods.values())
-        return measured + sum(waste.bytes_written for waste in self.state.waste)
+        measured = sum(p.bytes_written for p in self._open_periods())
+        wasted = sum(waste.bytes_written for waste in self.state.waste)
+        return self.state.finished_bytes + measured + wasted
+
+    def _open_periods(self) -> List[Period]:
+        """Measured periods of experiments that are not finished yet."""
+        return [p for periods in self.periods[self.experiment_index :] for p in periods.values()]
 
     def progress(self) -> Tuple[int, int]:
         """(periods done, periods at most), for progress bars."""
@@ -187,16 +198,28 @@ class RunMachine:
         if isinstance(event, act.LeaseLost):
             return self._lease_lost(event, now_s)
         if isinstance(event, act.AgentSilent):
-            return self._end(RunStatus.ABORTED, event.detail, now_s, restored=False)
+            return self._silent(event.detail, now_s)
         return self._halt(event.reason, now_s)
 
     def _begin(self, now_s: float) -> List[act.Action]:
         if self.state.status is RunStatus.RELEASING:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
-            self._count_waste(0.0, self._period_bytes_max())
+            self._count_waste(self._period_seconds_assumed(), self._period_bytes_max())
         self._set_status(RunStatus.RUNNING)
+        if self._look_is_due():
+            return [act.SaveRun(), *self._look(now_s)]
         return [act.SaveRun(), *self._next_period(now_s)]
+
+    def _look_is_due(self) -> bool:
+        """After a restart: whether the last mgr stopped while the analysis looked."""
+        if self.experiment_index >= len(self.spec.experiments) or self._over_budget():
+            return False
+        slot = next_slot(self.periods[self.experiment_index])
+        return (
+            slot.pair_index > 0 and not slot.second
+            and is_look(slot.pair_index, self._setup.pairs_max)
+        )
 
     def _tick(self, now_s: float) -> List[act.Action]:
         if self._now.phase is _Phase.SETTLING and now_s >= self._now.settled_at_s:
@@ -213,20 +236,24 @@ class RunMachine:
             return self._set(outcome, now_s)
         if phase is _Phase.MEASURING and isinstance(outcome, SamplesOutcome):
             samples = act.LoadSamples(
-                outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
+                max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
+                outcome.aborted,
             )
             return self._measured(act.LoadMeasured(event.task_id, samples), now_s)
         if phase is _Phase.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
         if phase is _Phase.RELEASING and isinstance(outcome, StateOutcome):
             final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
-            return self._end(final, self.state.reason, now_s, restored=True)
-        return self._halt(f"the probe answered a {phase.value} task with something else", now_s)
+            return self._end(final, self.state.reason, restored=True)
+        odd = f"the probe answered a {phase.value} task with something else"
+        if phase is _Phase.RELEASING:
+            return self._end(RunStatus.ABORTED, odd, restored=False)
+        return self._halt(odd, now_s)
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
         if self._now.phase is _Phase.RELEASING:
-            return self._end(RunStatus.ABORTED, said, now_s, restored=outcome.restored)
+            return self._end(RunStatus.ABORTED, one_line(said), restored=outcome.restored)
         return self._halt(said, now_s)
 
     # ---- one period
@@ -261,6 +288,13 @@ class RunMachine:
             return 0
         return self._setup.samples_per_period * WRITE_BYTES[self._setup.load_point]
 
+    def _period_seconds_assumed(self) -> float:
+        """What a period that was cut off by a restart of the mgr may have taken."""
+        if self.experiment_index >= len(self.spec.experiments):
+            return 0.0
+        samples_s = self._setup.samples_per_period * ASSUMED_SAMPLE_S[self._setup.load_point]
+        return self._setup.settle_s + max(self._setup.period_s, samples_s)
+
     def _over_budget(self) -> str:
         if self.seconds_spent >= self.spec.seconds_max:
             return f"budget of {self.spec.seconds_max:.0f} s is spent"
@@ -269,6 +303,9 @@ class RunMachine:
         return ""
 
     def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+        mode = self._now.slot.mode(self._setup.seed)
+        if not all_in(mode.value, outcome.after, self._setup.transport):
+            return self._halt(f"the drive is not in {mode.value} after the probe set it", now_s)
         self._now.state_before = outcome.after
         self._now.counters = outcome.counters
         self._now.phase = _Phase.SETTLING
@@ -305,20 +342,21 @@ class RunMachine:
     def _measured(self, event: act.LoadMeasured, now_s: float) -> List[act.Action]:
         if event.token != self._now.token or self._now.phase is not _Phase.MEASURING:
             return []
+        self._now.samples = event.samples
         if event.samples.aborted:
-            self._count_waste(event.samples.seconds, event.samples.bytes_written)
             return self._halt(event.samples.aborted, now_s)
         if event.samples.unusable:
-            self._count_waste(event.samples.seconds, event.samples.bytes_written)
+            self._void(now_s)
             return self._finish_experiment(event.samples.unusable, now_s)
-        self._now.samples = event.samples
+        if not event.samples.samples_ns and not event.samples.counters:
+            return self._again("no sample was taken", now_s)
         self._now.phase = _Phase.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
 
     def _close(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
         assert self._now.samples is not None  # set on the way into this phase  # noqa: S101
         mode = self._now.slot.mode(self._setup.seed)
-        if not _all_in(mode.value, outcome.after, self._setup.transport):
+        if not all_in(mode.value, outcome.after, self._setup.transport):
             return self._again("the cache mode was changed behind our back", now_s)
         samples = self._now.samples
         period = Period(
@@ -341,24 +379,41 @@ class RunMachine:
 
     def _again(self, why: str, now_s: float) -> List[act.Action]:
         """Void the period under way and measure it anew, a bounded number of times."""
-        samples = self._now.samples
-        spent = max(0.0, now_s - self._now.started_at_s) if self._now.started_at_s else 0.0
-        if not self.spec.simulated:
-            self._count_waste(spent, samples.bytes_written if samples else 0)
+        self._void(now_s)
         self._now.attempt += 1
         if self._now.attempt >= ATTEMPTS_MAX:
             return self._halt(f"{why}, {ATTEMPTS_MAX} times in one period", now_s)
         return [act.Note(f"period is measured again: {why}"), *self._next_period(now_s)]
 
+    def _void(self, now_s: float) -> None:
+        """Count what the period under way has cost; its samples are not used."""
+        if self._now.phase not in (_Phase.SETTING, _Phase.SETTLING, _Phase.MEASURING,
+                                   _Phase.CLOSING):
+            return
+        samples = self._now.samples
+        spent_s = max(0.0, now_s - self._now.started_at_s)
+        if self.spec.simulated:
+            spent_s = 0.0  # a simulated drive's time passes faster than ours
+        written = samples.bytes_written if samples else 0
+        if samples is None and self._now.phase is _Phase.MEASURING:
+            written = self._period_bytes_max()  # a bench under way is not called back
+        self._count_waste(max(spent_s, samples.seconds if samples else 0.0), written)
+        self._now.phase = _Phase.IDLE
+
     def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
-        if event.token != self._now.token:
+        if event.token != self._now.token or self._now.phase is not _Phase.MEASURING:
             return []
         return self._halt(event.message, now_s)
 
     def _lease_lost(self, event: act.LeaseLost, now_s: float) -> List[act.Action]:
         if self.state.status is RunStatus.RELEASING:
-            final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
-            return self._end(final, self.state.reason, now_s, restored=True)
+            # a probe that restarted restores by itself; only its answer proves that it could
+            if self._releases < ATTEMPTS_MAX:
+                return self._release()
+            return self._end(
+                RunStatus.ABORTED, f"{event.detail}, {ATTEMPTS_MAX} times while it restored",
+                restored=False,
+            )
         if self._now.phase in (_Phase.DECIDING, _Phase.IDLE):
             return []
         return self._again(event.detail, now_s)
@@ -391,35 +446,58 @@ class RunMachine:
         )
 
     def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
-        record = self._compose(ended, now_s)
-        self._set_status(self.state.status, finished=(*self.state.finished, record.record_id))
+        record = self._compose(one_line(ended), now_s)
+        self._close_books(record)
         self._now = _Current(Slot(0, False))
         return [act.SaveRecord(record), act.SaveRun(), *self._next_period(now_s)]
 
+    def _close_books(self, record: Record) -> None:
+        """The experiment is over: keep what it cost, since its periods will be dropped."""
+        periods = self.periods[self.experiment_index].values()
+        self.state = replace(
+            self.state, finished=(*self.state.finished, record.record_id),
+            finished_seconds=self.state.finished_seconds + sum(p.seconds for p in periods),
+            finished_bytes=self.state.finished_bytes + sum(p.bytes_written for p in periods),
+        )
+
+    def _stop_measuring(self, reason: str, now_s: float) -> List[act.Action]:
+        """Void the period under way and keep the complete pairs before it as a record."""
+        self._void(now_s)
+        if self.experiment_index >= len(self.spec.experiments):
+            return []
+        record = self._compose(reason, now_s)
+        if not record.pairs:
+            return []
+        self._close_books(record)
+        return [act.SaveRecord(record)]
+
     def _halt(self, reason: str, now_s: float) -> List[act.Action]:
+        reason = one_line(reason)
         if self.state.status is RunStatus.RELEASING:
             return []
         if self.state.status is RunStatus.WAITING:
-            return self._end(RunStatus.ABORTED, reason, now_s, restored=True)
-        saved: List[act.Action] = []
-        if self.experiment_index < len(self.spec.experiments):
-            record = self._compose(reason, now_s)
-            if record.pairs:
-                saved.append(act.SaveRecord(record))
-                self._set_status(
-                    self.state.status, finished=(*self.state.finished, record.record_id)
-                )
+            return self._end(RunStatus.ABORTED, reason, restored=True)
+        saved = self._stop_measuring(reason, now_s)
         self._set_status(self.state.status, reason=reason)
         return [*saved, act.Note(f"stopping: {reason}", "warning"), *self._release()]
 
+    def _silent(self, detail: str, now_s: float) -> List[act.Action]:
+        """Nobody is there to release: the probe restores by itself when its lease runs out."""
+        before = self.state.reason
+        detail = one_line(f"{before}; {detail}" if before else detail)
+        saved: List[act.Action] = []
+        if self.state.status is RunStatus.RUNNING:
+            saved = self._stop_measuring(detail, now_s)
+        never_held = self.state.status is RunStatus.WAITING
+        return [*saved, *self._end(RunStatus.ABORTED, detail, restored=never_held)]
+
     def _release(self) -> List[act.Action]:
         self._set_status(RunStatus.RELEASING)
+        self._releases += 1
         self._now = _Current(Slot(0, False), phase=_Phase.RELEASING)
         return [act.SaveRun(), self._task(ReleaseRequest(self.spec.domain_id))]
 
-    def _end(
-        self, status: RunStatus, reason: str, now_s: float, *, restored: bool
-    ) -> List[act.Action]:
+    def _end(self, status: RunStatus, reason: str, *, restored: bool) -> List[act.Action]:
         self.state = replace(self.state, status=status, reason=reason, restored=restored)
         self._now = _Current(Slot(0, False))
         word = "the prior state is back" if restored else "restoring is not confirmed yet"
@@ -429,13 +507,11 @@ class RunMachine:
     # ---- small things
 
     def _set_status(
-        self, status: RunStatus, *, reason: Optional[str] = None,
-        finished: Optional[Tuple[str, ...]] = None,
+        self, status: RunStatus, *, reason: Optional[str] = None
     ) -> None:
         self.state = replace(
             self.state, status=status,
             reason=self.state.reason if reason is None else reason,
-            finished=self.state.finished if finished is None else finished,
         )
 
     def _count_waste(self, seconds: float, bytes_written: int) -> None:
@@ -456,8 +532,10 @@ class RunMachine:
         return act.GiveTask(self._new_token(), request)
 
 
-def _all_in(mode: str, states: Tuple[DriveState, ...], transport: Transport) -> bool:
-    """Whether the switch of every drive of the domain is in `mode`."""
+def all_in(mode: str, states: Tuple[DriveState, ...], transport: Transport) -> bool:
+    """Whether the switch of every drive of the domain is in `mode`; no state proves nothing."""
+    if not states:
+        return False
     if transport is Transport.LOOP:
         return all(
             state.kernel_view is not KernelView.UNKNOWN and state.kernel_view.value == mode

@@ -1,0 +1,403 @@
+"""A run measures each period once, within its budgets, and always ends with a release."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mgr_fakes import builders as make
+from wcache.core import actions as act
+from wcache.core import codec
+from wcache.core.experiment import Slot, coin
+from wcache.core.loads import SAMPLES, WRITE_BYTES
+from wcache.core.model import CacheMode, DeviceCache, FlushCounters, LoadPoint
+from wcache.core.protocol import (
+    CountersRequest,
+    FailureOutcome,
+    ReleaseRequest,
+    ReportOutcome,
+    SamplesOutcome,
+    SetModeRequest,
+    StateOutcome,
+    TimerRequest,
+)
+from wcache.core.record import CounterDelta, Period, Record
+from wcache.core.run import RunMachine, RunState, RunStatus
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+def counters():
+    return (FlushCounters(1, 2, 3, 4),)
+
+
+class Mgr:
+    """What Engine does with a run's actions; the mgr can be lost after any of them.
+
+    Everything stored goes through the codec, as in the archive.
+    """
+
+    def __init__(self, spec):
+        self.now_s = 1000.0
+        self.stored = codec.dumps(RunState(spec, RunStatus.WAITING))
+        self.periods = {}
+        self.records = {}
+        self.measured = set()
+        self.restarts = 0
+        self.ended_by = ""
+        self.began_release = False
+        self.bytes_begun = 0
+        self.mode = WB  # of the drive
+        self.stale = []
+        self._start()
+
+    def _start(self):
+        state = codec.loads(RunState, self.stored, bytes_max=10**6, what="run")
+        periods = [{} for _ in state.spec.experiments]
+        for (index, pair, second), text in self.periods.items():
+            found = codec.loads(Period, text, bytes_max=10**6, what="period")
+            periods[index][Slot(pair, second)] = found
+        self.machine = RunMachine(state, periods, str(self.restarts))
+        self.task = self.load = self.look = None
+
+    def restart(self):
+        self.restarts += 1
+        self.keep_stale()
+        self._start()
+        self.give(act.Begin())
+
+    def keep_stale(self):
+        if self.task:
+            self.stale.append(act.TaskAnswered(self.task.task_id, self.good_outcome()))
+        if self.load:
+            self.stale.append(act.LoadMeasured(self.load.token, self.good_samples()))
+        if self.look:
+            self.stale.append(act.Decided(self.look.token, True))
+
+    def give(self, event, lost_after=None):
+        """Feed an event and carry out the actions, or only the first `lost_after` of them."""
+        todo = self.machine.handle(event, self.now_s)
+        for index, action in enumerate(todo):
+            if lost_after is not None and index >= lost_after:
+                self.restart()
+                return
+            self.execute(action)
+
+    def execute(self, action):
+        machine = self.machine
+        if isinstance(action, act.GiveTask):
+            self.keep_stale()
+            self.task, self.load, self.look = action, None, None
+            if isinstance(action.request, SetModeRequest):
+                assert not self.began_release, "a mode is set after the release began"
+                assert machine.seconds_spent < machine.spec.seconds_max
+                assert self.bytes_begun < machine.spec.bytes_max
+            if isinstance(action.request, ReleaseRequest):
+                self.began_release = True
+            if isinstance(action.request, TimerRequest):
+                assert action.request.count > 0
+        elif isinstance(action, act.MeasureLoad):
+            self.load, self.task = action, None
+            point = action.request.load_point
+            self.bytes_begun += action.request.count * WRITE_BYTES[point]
+        elif isinstance(action, act.AskAnalysis):
+            self.look, self.task = action, None
+        elif isinstance(action, act.SavePeriod):
+            key = (action.experiment_index, action.pair_index, action.second)
+            assert key not in self.measured, f"{key} is measured twice"
+            self.measured.add(key)
+            self.periods[key] = codec.dumps(action.period)
+        elif isinstance(action, act.SaveRecord):
+            text = codec.dumps(action.record)
+            self.records[action.record.record_id] = codec.loads(
+                Record, text, bytes_max=10**7, what="record"
+            )
+        elif isinstance(action, act.SaveRun):
+            self.stored = codec.dumps(machine.state)
+            for key in [k for k in self.periods if k[0] < machine.experiment_index]:
+                del self.periods[key]
+        elif isinstance(action, act.Note):
+            assert action.text
+
+    # ---- answers
+
+    def good_samples(self):
+        request = self.load.request
+        return act.LoadSamples(
+            0.4, (1_000_000,) * request.count, (), request.count * WRITE_BYTES[request.load_point]
+        )
+
+    def good_outcome(self):
+        request = self.task.request
+        if isinstance(request, SetModeRequest):
+            before, self.mode = self.mode, request.mode
+            return StateOutcome((make.state(before),), (make.state(self.mode),), counters(), True)
+        if isinstance(request, (CountersRequest, ReleaseRequest)):
+            now = (make.state(self.mode),)
+            return StateOutcome(now, now, counters(), False)
+        return SamplesOutcome((1_000_000,) * request.count, 0.3, 0)
+
+    def answer(self, lost_after=None):
+        """Whatever is waited for comes, and it is good."""
+        self.now_s += 0.3
+        if self.task:
+            task = self.task
+            if isinstance(task.request, ReleaseRequest):
+                self.ended_by = "release"
+            self.give(act.TaskAnswered(task.task_id, self.good_outcome()), lost_after)
+        elif self.load:
+            token, samples = self.load.token, self.good_samples()
+            self.give(act.LoadMeasured(token, samples), lost_after)
+        elif self.look:
+            self.give(act.Decided(self.look.token, False), lost_after)
+        if not self.machine.over and self.machine.wake_at_s is not None:
+            self.now_s = max(self.now_s, self.machine.wake_at_s)
+            self.give(act.Tick())
+
+    def finish(self, answers=2000):
+        for _ in range(answers):
+            if self.machine.over:
+                return
+            self.answer()
+        raise AssertionError(f"not over after {answers} answers: {self.machine}")
+
+    def check_records(self):
+        for record in self.records.values():
+            assert [pair.index for pair in record.pairs] == list(range(len(record.pairs)))
+            assert len(record.pairs) <= record.setup.pairs_max
+            for pair in record.pairs:
+                assert pair.first is coin(record.setup.seed, pair.index)
+                assert pair.write_back.mode is WB
+                assert pair.write_through.mode is WT
+
+
+def begun(*setups, **changes):
+    mgr = Mgr(make.run_spec(*(setups or (make.setup(),)), **changes))
+    mgr.give(act.Begin())
+    return mgr
+
+
+EVENTS = st.sampled_from(
+    ["answer"] * 12
+    + ["lost mgr"] * 3
+    + ["lease", "fail", "load fails", "slow", "unusable", "decided", "no numpy", "silent", "halt",
+       "odd", "wrong mode", "stale", "tick", "empty"]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_release(data):
+    setups = [
+        make.setup(point, seed=index, pairs_max=data.draw(st.integers(4, 8)))
+        for index, point in enumerate(
+            data.draw(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, max_size=3))
+        )
+    ]
+    mgr = begun(
+        *setups,
+        seconds_max=data.draw(st.sampled_from([3.0, 12.0, 1e6])),
+        bytes_max=data.draw(st.sampled_from([10**5, 10**7, 2**40])),
+    )
+    for _ in range(data.draw(st.integers(0, 80))):
+        if mgr.machine.over:
+            break
+        happens(mgr, data.draw(EVENTS), data)
+    mgr.finish()
+    mgr.check_records()
+    assert mgr.machine.state.status in (RunStatus.DONE, RunStatus.ABORTED)
+    assert mgr.ended_by
+    assert codec.loads(RunState, mgr.stored, bytes_max=10**6, what="run") == mgr.machine.state
+    for event in (act.Tick(), act.Begin(), act.Halt("again"), act.LeaseLost("x"), *mgr.stale):
+        assert mgr.machine.handle(event, mgr.now_s + 1) == []
+
+
+def happens(mgr, what, data):  # noqa: C901
+    mgr.now_s += 0.1
+    if what == "answer":
+        mgr.answer()
+    elif what == "lost mgr":
+        mgr.answer(lost_after=data.draw(st.integers(0, 4)))
+    elif what == "lease":
+        mgr.give(act.LeaseLost("the probe was restarted"))
+    elif what == "fail" and mgr.task:
+        if isinstance(mgr.task.request, ReleaseRequest):
+            mgr.ended_by = "failed release"
+        outcome = FailureOutcome("x" * 1024, "y" * 1024, restored=False)
+        mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+    elif what == "load fails" and mgr.load:
+        mgr.give(act.LoadFailed(mgr.load.token, "osd.0 said\n\x1b[31mno" + "!" * 3000))
+    elif what in ("slow", "unusable", "empty") and mgr.load:
+        words = {"slow": {"aborted": "too slow"}, "unusable": {"unusable": "no traffic"}}
+        found = mgr.good_samples()
+        if what == "empty":
+            found = replace(found, samples_ns=())
+        mgr.give(act.LoadMeasured(mgr.load.token, replace(found, **words.get(what, {}))))
+    elif what in ("decided", "no numpy") and mgr.look:
+        failed = "" if what == "decided" else "numpy is missing\n"
+        mgr.give(act.Decided(mgr.look.token, what == "decided", failed))
+    elif what == "silent":
+        mgr.ended_by = "silence"
+        mgr.give(act.AgentSilent("not heard"))
+    elif what == "halt":
+        mgr.give(act.Halt("frozen"))
+    elif what == "odd" and mgr.task:
+        if isinstance(mgr.task.request, ReleaseRequest):
+            mgr.ended_by = "failed release"
+        mgr.give(act.TaskAnswered(mgr.task.task_id, ReportOutcome(make.report("h1"))))
+    elif what == "wrong mode" and mgr.task and isinstance(mgr.task.request, CountersRequest):
+        now = (make.state(mgr.mode.other),)
+        mgr.give(act.TaskAnswered(mgr.task.task_id, StateOutcome(now, now, counters(), False)))
+    elif what == "stale" and mgr.stale:
+        before = mgr.machine.state
+        assert mgr.machine.handle(data.draw(st.sampled_from(mgr.stale)), mgr.now_s) == []
+        assert mgr.machine.state == before
+    elif what == "tick":
+        mgr.give(act.Tick())
+
+
+def test_each_pair_is_in_the_record_once_and_in_the_order_of_the_coin():
+    mgr = begun(make.setup(pairs_max=8, seed=3))
+    mgr.finish()
+    (record,) = mgr.records.values()
+    assert len(record.pairs) == 8
+    mgr.check_records()
+    assert {pair.first for pair in record.pairs} == {WB, WT}
+    assert mgr.machine.state.status is RunStatus.DONE
+    assert record.bytes_written == 8 * 2 * SAMPLES[LoadPoint.OSD_BENCH_DEPTH1] * 4096
+
+
+def test_no_numpy_means_a_fixed_number_of_pairs_and_a_record_that_says_so():
+    mgr = begun(make.setup(pairs_max=40))
+    while not mgr.machine.over:
+        if mgr.look:
+            mgr.give(act.Decided(mgr.look.token, False, "numpy is missing"))
+        mgr.answer()
+    (record,) = mgr.records.values()
+    assert len(record.pairs) == 8
+    assert "numpy is missing" in record.ended
+
+
+def test_a_halt_during_a_bench_counts_what_the_bench_may_still_write():
+    mgr = begun(make.setup(LoadPoint.OSD_BENCH_BATCH))
+    while not mgr.load:
+        mgr.answer()
+    mgr.give(act.Halt("stopped by an admin"))
+    assert isinstance(mgr.task.request, ReleaseRequest)
+    assert mgr.machine.bytes_spent == mgr.bytes_begun
+    mgr.finish()
+    assert mgr.machine.state.status is RunStatus.ABORTED
+    assert mgr.machine.state.reason == "stopped by an admin"
+
+
+def test_the_first_period_after_a_restart_is_the_one_that_was_cut_off():
+    mgr = begun()
+    for _ in range(7):
+        mgr.answer()
+    done = set(mgr.measured)
+    mgr.restart()
+    mode = mgr.task.request.mode
+    slot = Slot(len(done) // 2, bool(len(done) % 2))
+    assert mode is slot.mode(7)
+
+
+def test_a_restart_while_the_analysis_looks_asks_again_instead_of_measuring_on():
+    mgr = begun(make.setup(pairs_max=20))
+    while not mgr.look:
+        mgr.answer()
+    mgr.restart()
+    assert mgr.look is not None
+    assert len(mgr.look.record.pairs) == 4
+
+
+def test_budgets_outlive_a_restart_after_an_experiment_was_recorded():
+    first, second = make.setup(pairs_max=4), make.setup(pairs_max=4, seed=8)
+    mgr = begun(first, second)
+    while not mgr.records:
+        mgr.answer()
+    spent_s, spent_bytes = mgr.machine.seconds_spent, mgr.machine.bytes_spent
+    assert spent_bytes == 4 * 2 * SAMPLES[LoadPoint.OSD_BENCH_DEPTH1] * 4096
+    mgr.restart()
+    assert mgr.machine.seconds_spent >= spent_s
+    assert mgr.machine.bytes_spent >= spent_bytes
+
+
+def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore():
+    mgr = begun()
+    mgr.give(act.Halt("stop"))
+    old = mgr.task
+    mgr.give(act.LeaseLost("the probe was restarted"))
+    assert not mgr.machine.over
+    assert mgr.task.task_id != old.task_id
+    mgr.give(act.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive", restored=False)))
+    assert mgr.machine.over
+    assert not mgr.machine.state.restored
+
+
+def test_a_probe_that_keeps_restarting_while_it_releases_ends_the_run_unrestored():
+    mgr = begun()
+    mgr.give(act.Halt("stop"))
+    for _ in range(10):
+        mgr.give(act.LeaseLost("the probe was restarted"))
+    assert mgr.machine.over
+    assert not mgr.machine.state.restored
+
+
+@pytest.mark.parametrize("phase", [SetModeRequest, CountersRequest])
+def test_a_probe_that_shows_no_drive_or_the_wrong_mode_proves_nothing(phase):
+    for states in ((), (make.state(WB, device_cache=DeviceCache.UNKNOWN),)):
+        mgr = begun()
+        while not (mgr.task and isinstance(mgr.task.request, phase)):
+            mgr.answer()
+        saved = set(mgr.measured)
+        answer = StateOutcome(states, states, counters(), True)
+        mgr.give(act.TaskAnswered(mgr.task.task_id, answer))
+        assert mgr.measured == saved
+
+
+def test_a_drive_changed_behind_our_back_is_measured_again_a_bounded_number_of_times():
+    mgr = begun()
+    wrong = 0
+    while not isinstance(mgr.task and mgr.task.request, ReleaseRequest):
+        if mgr.task and isinstance(mgr.task.request, CountersRequest):
+            now = (make.state(mgr.mode.other),)
+            outcome = StateOutcome(now, now, counters(), False)
+            mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+            wrong += 1
+        else:
+            mgr.answer()
+    assert wrong == 3
+    assert mgr.measured == set()
+    assert "3 times in one period" in mgr.machine.state.reason
+
+
+def test_a_hostile_duration_neither_ends_a_budget_nor_escapes_it():
+    timer = make.setup(LoadPoint.FDATASYNC_TIMER)
+    mgr = begun(timer, seconds_max=30.0)
+    while not mgr.machine.over:
+        if mgr.task and isinstance(mgr.task.request, TimerRequest):
+            outcome = SamplesOutcome((1,) * 32, -1e12, 0)
+            mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+        else:
+            mgr.answer()
+    assert mgr.machine.seconds_spent > 0
+
+
+def test_traffic_is_kept_as_counters():
+    mgr = begun(make.setup(LoadPoint.OSD_TRAFFIC, pairs_max=4))
+    while not mgr.machine.over:
+        if mgr.load:
+            delta = (CounterDelta("kv_commit_lat", 1.0, 100),)
+            mgr.give(act.LoadMeasured(mgr.load.token, act.LoadSamples(2.0, (), delta)))
+        else:
+            mgr.answer()
+    (record,) = mgr.records.values()
+    assert record.pairs[0].write_back.counters[0].count == 100
+    assert record.bytes_written == 0
+
+
+def test_a_run_that_never_began_ends_without_touching_anything():
+    mgr = Mgr(make.run_spec(make.setup()))
+    todo = mgr.machine.handle(act.Halt("frozen"), 1.0)
+    assert not [a for a in todo if isinstance(a, act.GiveTask)]
+    assert mgr.machine.state.restored

@@ -1,0 +1,96 @@
+"""Drives, reports, clusters and setups with everything filled in that a test does not care for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, Iterable, Tuple
+
+from wcache.core.loads import SAMPLES
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveModel,
+    DriveReport,
+    DriveState,
+    HostReport,
+    KernelView,
+    Layer,
+    LayerKind,
+    LoadPoint,
+    OsdUse,
+    Role,
+    Transport,
+)
+from wcache.core.osds import ClusterState, OsdInfo
+from wcache.core.record import ExperimentSetup, Period
+from wcache.core.run import RunSpec
+
+MODEL = DriveModel("ACME", "HD1", "1.0")
+CLUSTER_ID = "00000000-0000-4000-8000-000000000001"
+
+
+def state(mode: CacheMode, **changes: Any) -> DriveState:
+    """A pinned SCSI drive's state in `mode`."""
+    layers = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_BACK),)
+    found = DriveState(DeviceCache(mode.value), KernelView.WRITE_BACK, True, layers=layers)
+    return replace(found, **changes)
+
+
+def drive(name: str, *osd_ids: int, mode: CacheMode = CacheMode.WRITE_BACK,
+          roles: Tuple[Role, ...] = (Role.BLOCK,), **changes: Any) -> DriveReport:
+    """A SCSI drive in a cache domain of its own that the OSDs use in `roles`."""
+    uses = tuple(OsdUse(osd_id, role) for osd_id in osd_ids for role in roles)
+    found = DriveReport(
+        f"wwn-{name}", f"domain-{name}", name, MODEL, Transport.SCSI, state(mode),
+        rotational=True, uses=uses,
+    )
+    return replace(found, **changes)
+
+
+def report(hostname: str, *drives: DriveReport, **changes: Any) -> HostReport:
+    """A host's report."""
+    found = HostReport(hostname, f"probe-{hostname}", "i1", "0.1", drives)
+    return replace(found, **changes)
+
+
+def osd(osd_id: int, hostname: str, **changes: Any) -> OsdInfo:
+    """An OSD that is up, in class hdd."""
+    return replace(
+        OsdInfo(osd_id, hostname, "hdd", True, "20.2.4", hostname, rotational=True), **changes
+    )
+
+
+def cluster(osds: Iterable[OsdInfo], **changes: Any) -> ClusterState:
+    """A healthy cluster of these OSDs."""
+    found = ClusterState(CLUSTER_ID, "20.2.4", {o.osd_id: o for o in osds})
+    return replace(found, **changes)
+
+
+def setup(load_point: LoadPoint = LoadPoint.OSD_BENCH_DEPTH1, **changes: Any) -> ExperimentSetup:
+    """The setup of an experiment on osd.0 of host h1."""
+    found = ExperimentSetup(
+        CLUSTER_ID, "20.2.4", "h1", 0, "hdd", Role.BLOCK, load_point, "domain-sda", "wwn-sda",
+        MODEL, Transport.SCSI, SAMPLES[load_point], 0.0, 0.25, 7, 8, True,
+    )
+    return replace(found, **changes)
+
+
+def run_spec(*experiments: ExperimentSetup, **changes: Any) -> RunSpec:
+    """A run of these experiments on one cache domain of h1, with budgets out of the way."""
+    found = RunSpec(
+        "c1.0", "c1", "h1", "domain-sda", "lease.c1.0", experiments, 2000.0, 1e9, 2**40
+    )
+    return replace(found, **changes)
+
+
+def period(mode: CacheMode, **changes: Any) -> Period:
+    """A short period with three samples."""
+    return replace(
+        Period(mode, 1000.0, 0.25, 0.5, (1_000_000, 1_100_000, 900_000), (), 12288), **changes
+    )
+
+
+LATENCY_NS: Dict[CacheMode, int] = {
+    CacheMode.WRITE_BACK: 20_000_000,
+    CacheMode.WRITE_THROUGH: 4_000_000,
+}
