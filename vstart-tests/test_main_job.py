@@ -124,7 +124,7 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
 ):
     before = all_views(steady)
     device = Path(steady.osd_devices(0)["block"])
-    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1,timer", pairs=12, seed=7)
+    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1,timer", pairs=40, seed=7)
     shown = wcache.wait_over(campaign_id)
     assert shown["status"] == "done", shown
     assert all_views(steady) == before
