@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: check test test-cluster test-releases
+.PHONY: check demo test test-cluster test-releases zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -18,5 +18,13 @@ test-releases:
 	$(MAKE) test-cluster RELEASE=16
 	$(MAKE) test-cluster RELEASE=18
 	$(MAKE) test-cluster RELEASE=20
+
+# The main job on a real cluster: make demo RELEASE=16|18|20, KEEP=1 leaves it running.
+demo:
+	@RELEASE=$(RELEASE) PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=vstart-tests:mgr_module \
+	/usr/bin/python3 -m demo
+
+zipapps:
+	@/usr/bin/python3 qa/zipapps.py out
 
 test: check test-releases

@@ -6,12 +6,12 @@ import html
 import json
 import subprocess
 import sys
-import zipapp
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
+import zipapps
 from module_answers import HOSTILE, FakeAnswers, everything, record
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.model import LoadPoint
@@ -20,8 +20,6 @@ from wcache_cli.answers import SavedAnswers, SavingAnswers
 from wcache_cli.evidence import gather
 from wcache_cli.main import main
 from wcache_cli.report_page import render
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Page(HTMLParser):
@@ -195,23 +193,21 @@ def test_a_ceph_tool_that_fails_is_one_line_of_error(tmp_path, capsys, program, 
 
 
 def test_the_template_is_found_inside_a_zipapp(tmp_path):
-    for package in ("cli/wcache_cli", "mgr_module/wcache"):
-        source = PROJECT / package
-        for path in source.rglob("*"):
-            if path.suffix in (".py", ".j2"):
-                target = tmp_path / "app" / path.relative_to(source.parent)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(path.read_bytes())
-    for path in (PROJECT / "templates").glob("*.j2"):
-        target = tmp_path / "app/wcache_cli/templates" / path.name
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    archive = tmp_path / "wcache.pyz"
-    zipapp.create_archive(tmp_path / "app", archive, main="wcache_cli.main:main")
+    archive = zipapps.build("wcache", tmp_path)
     out = tmp_path / "report.html"
-    argv = [sys.executable, str(archive), "report", "--from", str(saved(tmp_path / "s"))]
+    argv = [sys.executable, "-I", str(archive), "report", "--from", str(saved(tmp_path / "s"))]
     subprocess.run([*argv, "--out", str(out)], check=True, timeout=60, cwd=tmp_path)
     assert "<svg" in out.read_text()
+
+
+def test_a_zipapp_passes_the_exit_code_on(tmp_path):
+    archive = zipapps.build("wcache", tmp_path)
+    argv = [sys.executable, "-I", str(archive), "report", "--from", "/nowhere", "--out", "x"]
+    done = subprocess.run(
+        argv, check=False, capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("wcache report: there is no folder /nowhere")
 
 
 def test_saved_answers_are_the_answers_themselves(tmp_path):
