@@ -9,7 +9,9 @@ from typing import Optional, Protocol, Sequence, Tuple
 
 from wcache.core.errors import WcacheError
 
-from . import report_command, watch
+from . import analyze_command, compare_command, report_command, watch
+
+NO_ANALYSIS = "this needs numpy and scipy: install python3-numpy and python3-scipy"
 
 
 class Command(Protocol):
@@ -17,6 +19,7 @@ class Command(Protocol):
 
     NAME: str
     HELP: str
+    ERROR_CODE: int  # 2 where an error is about the files given, as for bad arguments
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments."""
@@ -25,7 +28,9 @@ class Command(Protocol):
         """Do it; returns the exit code.  A WcacheError becomes one line of error."""
 
 
-COMMANDS: Tuple[Command, ...] = (report_command, watch)
+COMMANDS: Tuple[Command, ...] = (
+    report_command, watch, analyze_command, compare_command,
+)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -37,7 +42,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     for command in COMMANDS:
         verb = verbs.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(verb)
-        verb.set_defaults(run=command.run)
+        verb.set_defaults(run=command.run, error_code=command.ERROR_CODE)
     options = parser.parse_args(arguments)
     try:
         code = int(options.run(options))
@@ -45,6 +50,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return code
     except WcacheError as error:
         print(f"wcache {options.command}: {error.line()}", file=sys.stderr)
+        return int(options.error_code)
+    except ImportError as error:
+        print(f"wcache {options.command}: {NO_ANALYSIS} ({error})", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -17,6 +17,7 @@ from .evidence import gather
 from .report_page import render
 
 NAME = "report"
+ERROR_CODE = 1
 HELP = "Write an HTML report of drives, campaigns, recommendations, plans and the audit log"
 
 

@@ -14,6 +14,7 @@ from wcache.core.wording import amount, duration, latency, ratio
 from .answers import Answers, add_cluster_arguments, ceph_tool
 
 NAME = "watch"
+ERROR_CODE = 1
 HELP = "Follow a campaign until it is over (the newest one unless named)"
 BAR_CHARS = 30
 UP = "\x1b[{}A"

@@ -10,7 +10,8 @@ from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Record
 from . import sequential, summary
 from .pairs import Differences
-from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval, Spread
+from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
+from .wording import verdict_text
 
 LOOK_ALPHA = 0.05  # of each test for carryover, when a verdict is about to be given
 CERTAIN_ALPHA = 0.0005  # then there is no point in going on
@@ -78,7 +79,7 @@ def decide(
         )
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
-        return Decision(verdict, _undecided(measured, options))
+        return Decision(verdict, _said(verdict, measured, options))
     carried = _carryover(seen, verdict, options.margin, LOOK_ALPHA)
     if carried:
         certain = bool(_carryover(seen, verdict, options.margin, CERTAIN_ALPHA))
@@ -104,7 +105,7 @@ def decide(
                 f"the median is better in {verdict.value}, the 90th percentile is proven "
                 f"better in {tail.value}; measure the load that counts for longer",
             )
-    return Decision(verdict, _because(measured, verdict, options))
+    return Decision(verdict, _said(verdict, measured, options))
 
 
 def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float) -> str:
@@ -214,33 +215,8 @@ def _mean_flush_us(pairs: Sequence[Pair]) -> Optional[float]:
     return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 
-def _percent(seen: Spread) -> str:
-    if seen.mean >= 0:
-        return f"write through is {math.exp(seen.mean):.3g}x as fast"
-    return f"write back is {math.exp(-seen.mean):.3g}x as fast"
-
-
-def _because(seen: Spread, verdict: Verdict, options: Options) -> str:
-    if verdict is Verdict.NO_DIFFERENCE:
-        near = sequential.interval(seen, SAME_ALPHA)
-        return (
-            f"the 95% interval of the ratio, {_span(near)}, lies within "
-            f"{options.material_ratio:g}x either way after {seen.n} pairs; leave it as it is"
-        )
-    decide = sequential.interval(seen, DECIDE_ALPHA)
-    return (
-        f"{_percent(seen)}: the 99% interval of the ratio, {_span(decide)}, lies beyond "
-        f"{options.material_ratio:g}x after {seen.n} pairs"
+def _said(verdict: Verdict, seen: Spread, options: Options) -> str:
+    return verdict_text(
+        verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
+        options.material_ratio, f"after {seen.n} pairs",
     )
-
-
-def _undecided(seen: Spread, options: Options) -> str:
-    decide = sequential.interval(seen, DECIDE_ALPHA)
-    return (
-        f"after {seen.n} pairs the 99% interval of the ratio, {_span(decide)}, neither clears "
-        f"nor stays within {options.material_ratio:g}x either way"
-    )
-
-
-def _span(found: Interval) -> str:
-    return f"{math.exp(max(found.low, -99)):.4g} to {math.exp(min(found.high, 99)):.4g}"

@@ -19,6 +19,7 @@ from .decision import Options
 from .experiment import RESULT_FORMAT, RESULT_VERSION
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
+from .wording import verdict_text
 
 POOL_FORMAT = "wcache.pool"
 POOL_VERSION = 1
@@ -207,20 +208,12 @@ def _decide(
             f"{len(through)} drives are proven better in write through and {len(back)} in "
             f"write back (such as {through[0]} and {back[0]}); look at those drives"
         )
-    span = f"{math.exp(far.low):.4g} to {math.exp(far.high):.4g}" if far.high < 99 else "very wide"
     direction = sequential.differs(far, options.margin)
     if direction:
         verdict = Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
-        return verdict, (
-            f"over {len(verdicts)} drives the 99% interval of the ratio, {span}, lies beyond "
-            f"{options.material_ratio:g}x"
-        )
-    if sequential.same(near, options.margin):
-        return Verdict.NO_DIFFERENCE, (
-            f"over {len(verdicts)} drives the 95% interval of the ratio lies within "
-            f"{options.material_ratio:g}x either way; leave it as it is"
-        )
-    return Verdict.INSUFFICIENT, (
-        f"over {len(verdicts)} drives the 99% interval of the ratio, {span}, is not clear; "
-        "measure more drives of this drive model"
-    )
+    elif sequential.same(near, options.margin):
+        verdict = Verdict.NO_DIFFERENCE
+    else:
+        verdict = Verdict.INSUFFICIENT
+    basis = f"over {len(verdicts)} drives"
+    return verdict, verdict_text(verdict, far, near, options.material_ratio, basis)

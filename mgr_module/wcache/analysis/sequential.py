@@ -65,9 +65,8 @@ class Spread:
     sd: float
 
 
-def spread(differences: Sequence[float]) -> Spread:
-    """Mean and sd (n - 1) of at most HORIZON differences; sd 0 where n < 2."""
-    values = list(differences[:HORIZON])
+def moments(values: Sequence[float]) -> Spread:
+    """Number, mean and sd (n - 1) of values; sd 0 where n < 2."""
     n = len(values)
     if n == 0:
         return Spread(0, 0.0, 0.0)
@@ -76,6 +75,11 @@ def spread(differences: Sequence[float]) -> Spread:
         return Spread(1, mean, 0.0)
     squares = math.fsum((value - mean) ** 2 for value in values)
     return Spread(n, mean, math.sqrt(squares / (n - 1)))
+
+
+def spread(differences: Sequence[float]) -> Spread:
+    """Moments of at most the first HORIZON differences."""
+    return moments(differences[:HORIZON])
 
 
 def half_width(n: int, sd: float, alpha: float) -> float:

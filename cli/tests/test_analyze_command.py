@@ -1,0 +1,99 @@
+"""`wcache analyze`: the same verdict offline, from the record alone."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import zipapp
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import pytest
+import wcache
+import wcache_cli
+from bench_decision import synthetic
+from wcache.analysis.__main__ import answer
+from wcache.core import codec
+from wcache_cli.main import main
+
+
+def made(drive="d0", ratio=4.0, seed=1, **changes):
+    draw = synthetic.lognormal(random.Random(seed), ratio=ratio, sample_sd=0.05, period_sd=0.02)
+    setup = replace(synthetic.SETUP, domain_id=drive, drive_id=drive, **changes)
+    return synthetic.record(draw, 12, setup=setup, record_id=f"r.{drive}")
+
+
+def stored(path, *records):
+    path.write_text("".join(codec.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def test_the_result_is_bit_for_bit_that_of_the_analysis_child(tmp_path, capsys):
+    record = made()
+    assert main(["analyze", stored(tmp_path / "r", record), "--format", "json"]) == 0
+    offline = json.loads(capsys.readouterr().out)["results"][0]
+    request = {"id": 1, "op": "experiment", "record": codec.to_plain(record)}
+    online = answer(json.dumps(request).encode())["result"]
+    assert json.dumps(offline) == json.dumps(json.loads(json.dumps(online)))
+
+
+def test_like_records_of_three_drives_are_pooled_and_unlike_ones_are_not(tmp_path, capsys):
+    files = [stored(tmp_path / f"r{i}", made(f"d{i}", seed=i)) for i in range(3)]
+    other = stored(tmp_path / "other", made("x", device_class="ssd"))
+    main(["analyze", *files, other, "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["results"]) == 4
+    (pool,) = found["pools"]
+    assert (pool["drives"], pool["verdict"]) == (3, "write through")
+
+
+def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):
+    main(["analyze", stored(tmp_path / "r", made(), made("d1", ratio=1.3, seed=2))])
+    shown = capsys.readouterr().out
+    assert "r.d0: ACME HD1 1 d0 (osd.0 block), osd_bench_depth1 [simulated]" in shown
+    assert "verdict: write through" in shown
+    assert "bytes written" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("{}", "format is missing"),
+        ("hello", "is not JSON"),
+        ('{"format": "wcache.record", "oops": 1}', "unknown field 'oops'"),
+    ],
+)
+def test_what_is_no_record_is_one_clear_line_and_code_2(tmp_path, capsys, text, said):
+    path = tmp_path / "bad"
+    path.write_text(text)
+    assert main(["analyze", str(path)]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+def test_a_record_of_another_version_is_refused(tmp_path, capsys):
+    assert main(["analyze", stored(tmp_path / "r", replace(made(), version=2))]) == 2
+    assert "version 2" in capsys.readouterr().err
+
+
+def test_it_runs_as_a_module_and_from_a_zipapp(tmp_path):
+    record = stored(tmp_path / "r", made())
+    places = [Path(wcache.__file__).parents[1], Path(wcache_cli.__file__).parents[1]]
+    tree = tmp_path / "tree"
+    for place, name in zip(places, ("wcache", "wcache_cli")):
+        copytree(place / name, tree / name, ignore=ignore_patterns("__pycache__"))
+    zipapp.create_archive(tree, tmp_path / "wcache.pyz", main="wcache_cli.main:main")
+    outputs = []
+    for start in (["-m", "wcache_cli"], [str(tmp_path / "wcache.pyz")]):
+        run = subprocess.run(
+            [sys.executable, *start, "analyze", record],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
+            capture_output=True, text=True, timeout=60, check=True,
+        )
+        outputs.append(run.stdout)
+    assert outputs[0] == outputs[1]
+    assert "verdict: write through" in outputs[0]

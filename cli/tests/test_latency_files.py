@@ -1,0 +1,103 @@
+"""fio's files are read as fio 3.33 wrote them; distributions keep their quantiles."""
+
+import json
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wcache.core.errors import MalformedError
+from wcache_cli.latency_files import read_latencies
+
+
+def fio(tmp_path, **job):
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
+    return str(path)
+
+
+def bins(counts, **more):
+    return {"N": sum(counts.values()), "bins": {str(k): v for k, v in counts.items()}, **more}
+
+
+def test_json_plus_gives_its_histogram(tmp_path):
+    path = fio(tmp_path, write={"clat_ns": bins({4000: 50, 6000: 49, 900_000: 1})})
+    found = read_latencies(path, "us")
+    assert len(found.latencies_us) == 100
+    assert not found.ordered
+    assert statistics.median(found.latencies_us) == pytest.approx(4, rel=0.05)
+    assert max(found.latencies_us) == pytest.approx(900, rel=0.5)
+
+
+def test_plain_json_gives_a_distribution_through_its_percentiles(tmp_path):
+    percentile = {f"{p:.6f}": 1000 * p for p in (1, 5, 10, 25, 50, 75, 90, 95, 99)}
+    side = {"N": 1000, "min": 900, "max": 120_000, "percentile": percentile}
+    found = read_latencies(fio(tmp_path, write={"total_ios": 1000, "clat_ns": side}), "us")
+    assert len(found.latencies_us) == 1000
+    assert statistics.median(found.latencies_us) == pytest.approx(50, rel=0.01)
+    assert statistics.quantiles(found.latencies_us, n=10)[-1] == pytest.approx(90, rel=0.02)
+
+
+def test_a_write_and_its_own_sync_make_one_commit(tmp_path):
+    path = fio(
+        tmp_path, write={"clat_ns": bins({10_000: 300})},
+        sync={"total_ios": 0, "lat_ns": bins({500_000: 299})},
+    )
+    commits = read_latencies(path, "us").latencies_us
+    assert statistics.median(commits) == pytest.approx(510, rel=0.01)
+
+
+def test_syncs_shared_by_many_writes_are_refused_with_what_to_run(tmp_path):
+    path = fio(
+        tmp_path, write={"clat_ns": bins({10_000: 320})},
+        sync={"lat_ns": bins({500_000: 10})},
+    )
+    with pytest.raises(MalformedError, match="once in 32 writes") as caught:
+        read_latencies(path, "us")
+    assert "--fdatasync=1" in caught.value.line()
+
+
+def test_microseconds_of_fio_2_and_lines_before_the_json_are_understood(tmp_path):
+    path = tmp_path / "old.json"
+    side = {"N": 10, "min": 90, "max": 200, "percentile": {"50.000000": 100}}
+    path.write_text("fio: a warning\n" + json.dumps({"jobs": [{"write": {"clat": side}}]}))
+    assert statistics.median(read_latencies(str(path), "us").latencies_us) == pytest.approx(
+        100, rel=0.05
+    )
+
+
+def test_a_latency_log_gives_its_writes_in_order(tmp_path):
+    path = tmp_path / "x_lat.1.log"
+    path.write_text("0, 25448, 1, 4096, 0\n1, 99, 0, 4096, 0\n2, 8462, 1, 4096, 0, 0\n")
+    found = read_latencies(str(path), "s")
+    assert found.latencies_us == [25.448, 8.462]
+    assert found.ordered
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("ns", 1e-3), ("us", 1), ("ms", 1e3), ("s", 1e6)])
+def test_plain_text_has_the_unit_that_is_given(tmp_path, unit, factor):
+    path = tmp_path / "plain"
+    path.write_text("# latencies\n\n1.5\n 2e0 \n")
+    assert read_latencies(str(path), unit).latencies_us == [1.5 * factor, 2 * factor]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["jobs", "write", "sync", "clat_ns", "lat_ns", "N", "bins", "percentile",
+                         "min", "max", "50.0", "10"]), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(job=JSON)
+def test_whatever_stands_in_the_json_there_is_one_line_or_positive_latencies(tmp_path_factory, job):
+    path = tmp_path_factory.mktemp("fuzz") / "fio.json"
+    path.write_text(json.dumps({"jobs": [job]}))
+    try:
+        smallest = min(read_latencies(str(path), "us").latencies_us)
+    except MalformedError as error:
+        smallest = 1.0 if "\n" not in error.line() else 0.0
+    assert smallest > 0

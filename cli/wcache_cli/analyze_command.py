@@ -1,0 +1,104 @@
+"""`wcache analyze RECORD...`: the verdict of recorded experiments, without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Dict, List
+
+from wcache.core import codec
+from wcache.core.errors import MalformedError
+from wcache.core.record import RECORD_BYTES_MAX, Record
+
+from .files import read_text
+from .output import add_format, print_json
+from .tables import mode_table, result_lines
+
+NAME = "analyze"
+ERROR_CODE = 2
+HELP = (
+    "Decide recorded experiments anew, offline: the same verdict as on the cluster, bit for "
+    "bit; like records of three drives or more are pooled as well"
+)
+RECORDS_MAX = 4096
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See main.Command."""
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORD", help="file with a record, or one on each line"
+    )
+    parser.add_argument(
+        "--material-ratio", type=float, default=1.1, metavar="RATIO",
+        help="smaller differences are not worth a change (default: %(default)s)",
+    )
+    add_format(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print each record's result, and those of pools of like records."""
+    from wcache.analysis.decision import Options
+    from wcache.analysis.experiment import analyse
+
+    rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
+    results = []
+    for path in options.records:
+        for record in _records(path):
+            results.append(analyse(record, rules))
+            if len(results) > RECORDS_MAX:
+                raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")
+    pools = _pools(results, rules)
+    if options.format == "json":
+        print_json({"results": results, "pools": pools})
+        return 0
+    for result in results:
+        print("\n".join(_heading(result)))
+        print("\n".join(mode_table(result["per_mode"])))
+        print("\n".join(result_lines(result)))
+        print()
+    for pool in pools:
+        print(f"{pool['drives']} drives of {pool['alike']['drive_model']}, "
+              f"{pool['alike']['load_point']}, pooled")
+        print("\n".join(result_lines(pool)))
+        print()
+    return 0
+
+
+def _records(path: str) -> List[Record]:
+    """The record in a file, or those on its lines; MalformedError names file and line."""
+    text = read_text(path, RECORD_BYTES_MAX * 8)
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise MalformedError(f"{path} is empty")
+    whole = len(lines) == 1 or not lines[0][1].rstrip().endswith("}")
+    if whole:
+        return [codec.loads(Record, text, bytes_max=RECORD_BYTES_MAX, what=path)]
+    return [
+        codec.loads(Record, line, bytes_max=RECORD_BYTES_MAX, what=f"{path}, line {number}")
+        for number, line in lines
+    ]
+
+
+def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
+    """One pool for each group of like, unforced results of three drives or more."""
+    from wcache.analysis.pooling import DRIVES_MIN, pool
+
+    groups: Dict[str, List[Dict[str, Any]]] = {}
+    for result in results:
+        if not result["forced"]:
+            groups.setdefault(repr(sorted(result["alike"].items())), []).append(result)
+    pools = [pool(group, options) for _, group in sorted(groups.items())]
+    return [item for item in pools if item["drives"] >= DRIVES_MIN]
+
+
+def _heading(result: Dict[str, Any]) -> List[str]:
+    alike, subject = result["alike"], result["subject"]
+    marks = [word for word in ("simulated", "throwaway") if alike[word]]
+    if result["forced"]:
+        marks.append("forced: " + ", ".join(result["missed_preconditions"]))
+    return [
+        f"{result['record_id']}: {alike['drive_model']} {subject['drive_id']} "
+        f"(osd.{subject['osd_id']} {alike['role']}), {alike['load_point']}"
+        + (f" [{'; '.join(marks)}]" if marks else ""),
+        f"{result['pairs']} pairs in {result['seconds']:.1f} s of drive time, "
+        f"{result['bytes_written']} bytes written",
+    ]

@@ -1,0 +1,67 @@
+"""`wcache compare`: two sets of latency files, as fio and others write them."""
+
+from __future__ import annotations
+
+import argparse
+
+from wcache.core import codec
+from wcache.core.model import CacheMode
+
+from .latency_files import UNITS, read_latencies
+from .output import add_format, print_json
+from .tables import mode_table, result_lines
+
+NAME = "compare"
+ERROR_CODE = 2
+HELP = (
+    "Compare latencies measured in both cache modes by other tools: fio JSON (json or json+), "
+    "fio latency logs (--write_lat_log), or plain text with one latency per line.  Never "
+    "pooled and never applied: only periods taken in turn can carry that"
+)
+FILES_MAX = 256
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See main.Command."""
+    for mode in CacheMode:
+        option = mode.value.replace(" ", "-")
+        parser.add_argument(
+            f"--{option}", nargs="+", required=True, metavar="FILE", action="extend",
+            help=f"files measured in {mode.value}, one per run; 4 or more make the run the unit",
+        )
+    parser.add_argument(
+        "--unit", choices=tuple(UNITS), default="us",
+        help="of plain text (default: %(default)s); fio's files say theirs themselves",
+    )
+    parser.add_argument(
+        "--material-ratio", type=float, default=1.1, metavar="RATIO",
+        help="smaller differences are not worth a change (default: %(default)s)",
+    )
+    add_format(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table of each mode, the ratio, the verdict and the warnings."""
+    from wcache.analysis.compare import Run, compare
+    from wcache.analysis.decision import Options
+
+    rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
+    paths = {
+        CacheMode.WRITE_BACK: options.write_back,
+        CacheMode.WRITE_THROUGH: options.write_through,
+    }
+    runs = {
+        mode: [
+            Run(path, found.latencies_us, found.ordered)
+            for path in files[:FILES_MAX]
+            for found in (read_latencies(path, options.unit),)
+        ]
+        for mode, files in paths.items()
+    }
+    result = compare(runs, rules)
+    if options.format == "json":
+        print_json(result)
+        return 0
+    print("\n".join(mode_table(result["per_mode"])))
+    print("\n".join(result_lines(result)))
+    return 0

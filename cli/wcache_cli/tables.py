@@ -1,0 +1,89 @@
+"""Results as lines of text."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
+
+
+def mode_table(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
+    """A line of latencies for each mode, and one of its stalls."""
+    header = ["latency in us", "n", *COLUMNS, "stalls below"]
+    rows = [header]
+    for mode, found in per_mode.items():
+        row = [mode, str(found["n"])]
+        for column in COLUMNS:
+            row.append(_microseconds(found, column))
+        below = found.get("stall_rate_below")
+        row.append("-" if below is None else f"{below:.2%}")
+        rows.append(row)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _microseconds(found: Mapping[str, Any], column: str) -> str:
+    value = found.get(f"{column}_us")
+    if value is not None:
+        return _figure(value)
+    bound = found.get(f"{column}_at_least_us")
+    return "-" if bound is None else f">={_figure(bound)}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def result_lines(result: Dict[str, Any]) -> List[str]:
+    """Ratio, verdict, reason, doubts and what would help, a line each."""
+    lines = []
+    level = f"{result.get('level', 0.99):.0%}"
+    if result.get("ratio") is not None:
+        lines.append(
+            "ratio (write back / write through): "
+            f"{_ratio(result['ratio'])}, {level} interval {_ratio(result['ratio_low'])} "
+            f"to {_ratio(result['ratio_high'])}"
+        )
+    if result.get("tail_ratio") is not None:
+        lines.append(f"ratio of the 90th percentiles: {_ratio(result['tail_ratio'])}")
+    if result.get("next_low") is not None:
+        lines.append(
+            f"the next drive, 95%: {_ratio(result['next_low'])} to {_ratio(result['next_high'])}"
+        )
+    lines.append(f"verdict: {result['verdict']}")
+    lines.append(f"why: {result['why']}")
+    codes = result.get("warnings", [])
+    advice = result.get("advice", [])
+    if advice:
+        lines += [f"warning: {code}: {text}" for code, text in zip(codes, advice)]
+    else:
+        lines += [f"warning: {text}" for text in codes]
+    lines += [f"finding: {item['code']}: {item['detail']}" for item in result.get("findings", [])]
+    if result["verdict"] == "insufficient data":
+        lines.append(_more(result))
+    return [line for line in lines if line]
+
+
+def _more(result: Mapping[str, Any]) -> str:
+    if "pairs_needed_more" in result:
+        more = result["pairs_needed_more"]
+        if more is None:
+            return f"more: {result['pairs_max']} pairs in all are not expected to decide it"
+        return f"more: about {more} pairs at this spread"
+    if result.get("more_needed"):
+        count = result["more_needed"]["count"]
+        what = result["more_needed"]["what"]
+        if count is None:
+            return "more: no number of files like these will decide it; the ratio is too close"
+        return f"more: about {count} {what} per mode at this spread"
+    return ""
+
+
+def _ratio(value: Optional[float]) -> str:
+    return "?" if value is None else f"{value:.4g}"

@@ -1,0 +1,224 @@
+"""Files of latencies, measured by somebody else, compared: no pairs, and no coin.
+
+With one to three runs per mode nothing says how much runs differ by themselves.  The
+interval of the ratio comes from the long-run variance within the runs, and a verdict has
+to outlast a run-to-run spread of 5% on top, which is stated and not measured.  With four
+or more runs per mode the run is the unit, and Welch's t decides.  Such a comparison is
+never pooled and never applied: the modes were not measured in turn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..core.errors import MalformedError
+from ..core.model import CacheMode, Verdict
+from . import longrun, sequential, summary
+from .decision import Options
+from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
+from .summary import ratio
+from .wording import verdict_text
+
+COMPARISON_FORMAT = "wcache.comparison"
+COMPARISON_VERSION = 1
+RUN_TO_RUN = 0.05  # of the ratio, either way
+REPLICATES_MIN = 4
+EFFECTIVE_MIN = 20.0
+SAMPLES_MORE_MAX = 10_000_000
+
+ADVICE = {
+    "unreplicated": (
+        "fewer than 4 runs per mode: a run-to-run spread of 5% is assumed, not measured; "
+        "take turns between the modes and give 4 or more files of each"
+    ),
+    "unordered": (
+        "histograms keep no order, so samples are taken to be worth a nineteenth of their "
+        "number; give fio --write_lat_log files for a narrower interval"
+    ),
+    "few samples": f"fewer than {EFFECTIVE_MIN:.0f} effective samples in a mode: measure longer",
+    "stalls": "single latencies beyond ten times the median: look at the maximum, not only p90",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One file: latencies in us, in order of time unless `ordered` is False."""
+
+    name: str
+    latencies_us: Sequence[float]
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """The log ratio at one quantile, with the half widths of its two intervals."""
+
+    mean: float
+    far_half: float
+    near_half: float
+
+    def interval(self, alpha: float, widen: float = 0.0) -> Interval:
+        half = (self.far_half if alpha == DECIDE_ALPHA else self.near_half) + widen
+        return Interval(self.mean, self.mean - half, self.mean + half)
+
+
+def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[str, Any]:
+    """The comparison of both modes, JSON-ready; ratio is write back over write through.
+
+    `ratio_low` and `ratio_high` are the 95% interval, without the run-to-run spread.
+    Raises MalformedError where a mode has no run, or a run no positive latency.
+    """
+    for mode in CacheMode:
+        _check(mode, runs.get(mode, ()))
+    back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
+    warnings: List[str] = []
+    replicated = min(len(back), len(through)) >= REPLICATES_MIN
+    worth = {mode: _worth(runs[mode]) for mode in CacheMode}
+    if replicated:
+        middle, tail = _by_runs(back, through, 0.5), _by_runs(back, through, 0.9)
+        widen = 0.0
+    else:
+        middle = _by_samples(back, through, 0.5)
+        tail = _by_samples(back, through, 0.9)
+        widen = math.log1p(RUN_TO_RUN)
+        warnings.append("unreplicated")
+    if not all(run.ordered for run in (*back, *through)):
+        warnings.append("unordered")
+    few = not replicated and min(worth.values()) < EFFECTIVE_MIN
+    if few:
+        warnings.append("few samples")
+    per_mode = {
+        mode.value: summary.latencies([us for run in runs[mode] for us in run.latencies_us])
+        for mode in CacheMode
+    }
+    if any(item["stalls"] for item in per_mode.values()):
+        warnings.append("stalls")
+    verdict = Verdict.INSUFFICIENT if few else _verdict(middle, widen, options.margin)
+    why = _why(verdict, middle, widen, few, options)
+    against = _verdict(tail, widen, options.margin)
+    if verdict.mode and against.mode and against is not verdict:
+        why = (
+            f"the median is better in {verdict.value}, the 90th percentile is proven better "
+            f"in {against.value}"
+        )
+        verdict = Verdict.CONFLICTING
+    near = middle.interval(SAME_ALPHA)
+    return {
+        "format": COMPARISON_FORMAT,
+        "version": COMPARISON_VERSION,
+        "verdict": verdict.value,
+        "why": why,
+        "ratio": ratio(middle.mean),
+        "ratio_low": ratio(near.low),
+        "ratio_high": ratio(near.high),
+        "level": 1 - SAME_ALPHA,
+        "tail_ratio": ratio(tail.mean),
+        "n": sum(item["n"] for item in per_mode.values()),
+        "n_effective": {mode.value: summary.rounded(worth[mode]) for mode in CacheMode},
+        "unit": "run" if replicated else "sample",
+        "run_to_run_spread": None if replicated else RUN_TO_RUN,
+        "more_needed": _more(verdict, middle, widen, runs, worth, replicated, options.margin),
+        "per_mode": per_mode,
+        "material_ratio": options.material_ratio,
+        "warnings": warnings,
+        "advice": [ADVICE[code] for code in warnings],
+    }
+
+
+def _check(mode: CacheMode, runs: Sequence[Run]) -> None:
+    if not runs:
+        raise MalformedError(f"no file was given for {mode.value}")
+    for run in runs:
+        if not run.latencies_us:
+            raise MalformedError(f"{run.name} holds no latencies")
+        if min(run.latencies_us) <= 0 or not math.isfinite(max(run.latencies_us)):
+            raise MalformedError(f"{run.name} holds a latency that is not above 0")
+
+
+def _worth(runs: Sequence[Run]) -> float:
+    """Effective samples of a mode, ordered files by their own correlation."""
+    centre = summary.median([us for run in runs for us in run.latencies_us])
+    kept = [run.latencies_us for run in runs if run.ordered]
+    loose = [run.latencies_us for run in runs if not run.ordered]
+    return longrun.effective_n(kept, centre, True) + longrun.effective_n(loose, centre, False)
+
+
+def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> _Estimate:
+    means, far, near = [], [], []
+    for runs in (back, through):
+        logs = longrun.pooled([run.latencies_us for run in runs])
+        worth = _worth(runs)
+        value, wide = longrun.log_quantile(logs, part, worth, DECIDE_ALPHA)
+        means.append(value)
+        far.append(wide)
+        near.append(longrun.log_quantile(logs, part, worth, SAME_ALPHA)[1])
+    return _Estimate(means[0] - means[1], math.hypot(*far), math.hypot(*near))
+
+
+def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> _Estimate:
+    """Welch's t on one log quantile per run (Biometrika 1947)."""
+    sides = [
+        sequential.moments(
+            [summary.quantile(longrun.pooled([run.latencies_us]), part) for run in runs]
+        )
+        for runs in (back, through)
+    ]
+    errors = [max(side.sd, sequential.SD_FLOOR) ** 2 / side.n for side in sides]
+    error = sum(errors)
+    degrees = error**2 / sum(e**2 / (side.n - 1) for e, side in zip(errors, sides))
+    return _Estimate(
+        sides[0].mean - sides[1].mean,
+        summary.student(degrees, DECIDE_ALPHA) * math.sqrt(error),
+        summary.student(degrees, SAME_ALPHA) * math.sqrt(error),
+    )
+
+
+def _verdict(found: _Estimate, widen: float, margin: float) -> Verdict:
+    direction = sequential.differs(found.interval(DECIDE_ALPHA, widen), margin)
+    if direction:
+        return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
+    if sequential.same(found.interval(SAME_ALPHA, widen), margin):
+        return Verdict.NO_DIFFERENCE
+    return Verdict.INSUFFICIENT
+
+
+def _why(
+    verdict: Verdict, found: _Estimate, widen: float, few: bool, options: Options
+) -> str:
+    if few:
+        return ADVICE["few samples"]
+    return verdict_text(
+        verdict, found.interval(DECIDE_ALPHA, widen), found.interval(SAME_ALPHA, widen),
+        options.material_ratio, "with a run-to-run spread of 5%" if widen else "between runs",
+    )
+
+
+def _more(
+    verdict: Verdict, found: _Estimate, widen: float,
+    runs: Mapping[CacheMode, Sequence[Run]], worth: Mapping[CacheMode, float],
+    replicated: bool, margin: float,
+) -> Optional[Dict[str, Any]]:
+    """About how many more samples (or runs) of each mode would decide; None if decided.
+
+    `count` is None where no number would: the ratio is too close to the border.
+    """
+    if verdict is not Verdict.INSUFFICIENT:
+        return None
+    what = "runs" if replicated else "samples"
+    distance = abs(abs(found.mean) - margin) - widen
+    half = found.far_half if abs(found.mean) > margin else found.near_half
+    have: Tuple[int, ...] = tuple(
+        len(runs[mode]) if replicated else sum(len(run.latencies_us) for run in runs[mode])
+        for mode in CacheMode
+    )
+    needed = 1.0
+    if not replicated:  # enough effective samples in both modes, at least
+        needed = EFFECTIVE_MIN / min(worth.values())
+    if math.isfinite(half):
+        if distance <= 0:
+            return {"what": what, "count": None}
+        needed = max(needed, (half / distance) ** 2)
+    count = math.ceil(max(have) * needed) - min(have)
+    return {"what": what, "count": max(1, count) if count <= SAMPLES_MORE_MAX else None}
