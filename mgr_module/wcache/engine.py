@@ -152,10 +152,15 @@ class Engine:
             for run_id, machine in list(self.runs.items()):
                 if machine.over:
                     continue
-                self._watch_agent(run_id, machine, now_s)
+                if machine.holds_lease:
+                    self._watch(run_id, machine.spec.hostname, now_s)
                 if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
                     self.feed(run_id, act.Tick())
             for plan_id, rollout in list(self.rollouts.items()):
+                if rollout.over:
+                    continue
+                if rollout.current is not None:
+                    self._watch(plan_id, rollout.current.hostname, now_s)
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)
@@ -189,19 +194,14 @@ class Engine:
         self._events.put((owner, event))
         self.wake()
 
-    def _watch_agent(self, run_id: str, machine: RunMachine, now_s: float) -> None:
-        if not machine.holds_lease:
-            return
-        agent = self.agents.get(machine.spec.hostname)
+    def _watch(self, owner: str, hostname: str, now_s: float) -> None:
+        """A machine that waits for a probe does not wait for ever."""
+        agent = self.agents.get(hostname)
         limit_s = self.options().lease_ttl_s + SILENT_ABORT_S
         if agent is None or now_s - agent.seen_at_s > limit_s:
-            self.tasks.pop(machine.spec.hostname, None)
-            self.feed(
-                run_id,
-                act.AgentSilent(
-                    f"the probe on {machine.spec.hostname} is silent; its lease has run out"
-                ),
-            )
+            self.tasks.pop(hostname, None)
+            said = f"the probe on {hostname} was not heard for {limit_s:.0f} s"
+            self.feed(owner, act.AgentSilent(said))
 
     def _start_waiting(self, now_s: float) -> None:
         if self.frozen or any(not m.over for m in self.rollouts.values()):

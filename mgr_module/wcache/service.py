@@ -339,6 +339,11 @@ class Service:
             if status is not RolloutStatus.PLANNED:
                 return {"plan_id": plan_id, "changed": False, "status": status.value}
             self._require_idle()
+            if machine.rollout.throwaway and not engine.options().throwaway_cluster:
+                raise RefusedError(
+                    f"plan {plan_id} was made while this was a throwaway cluster",
+                    "make a new plan with `ceph wcache plan`",
+                )
             engine.note("admin", plan_id, "apply")
             engine.begin(plan_id)
         engine.wake()
@@ -350,29 +355,39 @@ class Service:
         with engine.lock:
             self._require_thawed()
             if plan_id is None:
-                done = [
-                    m.rollout for m in engine.rollouts.values()
-                    if any(c.status.value == "applied" for c in m.rollout.changes)
-                ]
+                done = [p for p, m in engine.rollouts.items() if m.rollout.touched]
                 if not done:
                     raise NotFoundError("nothing is applied", "see `ceph wcache history`")
-                plan_id = max(done, key=lambda r: r.created_at_s).plan_id
+                plan_id = max(done, key=plan_order)
             machine = engine.rollouts.get(plan_id)
             if machine is None:
                 raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
             if machine.rollout.status is RolloutStatus.ROLLING_BACK:
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            if not any(c.status.value == "applied" for c in machine.rollout.changes):
+            if not machine.rollout.touched:
                 return {
                     "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
                 }
             self._require_idle()
+            self._require_latest(machine.rollout)
             engine.note("admin", plan_id, "rollback")
             engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
 
     # ---- guards
+
+    def _require_latest(self, rollout: Rollout) -> None:
+        """A later plan on the same drive keeps the state that this one left: it goes first."""
+        mine = {(change.hostname, change.domain_id) for change in rollout.touched}
+        for plan_id, machine in self._engine.rollouts.items():
+            later = plan_order(plan_id) > plan_order(rollout.plan_id)
+            theirs = {(change.hostname, change.domain_id) for change in machine.rollout.touched}
+            if later and mine & theirs:
+                raise ConflictError(
+                    f"plan {plan_id} changed drives of {rollout.plan_id} after it",
+                    f"roll back {plan_id} first",
+                )
 
     def _require_thawed(self) -> None:
         if self._engine.frozen:
@@ -393,6 +408,12 @@ class Service:
 def _next_number(existing: Dict[str, Any]) -> int:
     numbers = [int(key[1:]) for key in existing if key[1:].isdecimal()]
     return max(numbers, default=0) + 1
+
+
+def plan_order(plan_id: str) -> Tuple[int, str]:
+    """Sort key: plans are numbered in the order they were made."""
+    number = plan_id[1:]
+    return (int(number) if number.isdecimal() else 0, plan_id)
 
 
 def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:

@@ -119,6 +119,16 @@ class Views:
                         f"{run_id} ended and the probe has not said that the prior state is back",
                     )
                 )
+        for plan_id, rollout in sorted(engine.rollouts.items()):
+            for change in rollout.rollout.changes if rollout.over else ():
+                if change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED):
+                    found.append(
+                        Finding(
+                            FindingCode.RESTORE_FAILED, Severity.ERROR,
+                            f"{change.hostname} {', '.join(change.dev_names)}",
+                            f"{plan_id}: {change.detail or 'not proven'}",
+                        )
+                    )
         return found
 
     # ---- views

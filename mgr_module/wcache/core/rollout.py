@@ -11,9 +11,10 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from . import actions as act
+from .codec import one_line
 from .model import CacheMode, LoadPoint, Role, Transport
 from .protocol import (
     ApplyRequest,
@@ -24,6 +25,7 @@ from .protocol import (
     SamplesOutcome,
     StateOutcome,
 )
+from .run import all_in
 
 # Worse by more than this after a change means that it goes back; same as the verdict's.
 MATERIAL_RATIO = 1.1
@@ -39,6 +41,14 @@ class ChangeStatus(str, Enum):
     FAILED = "failed"
     ROLLING_BACK = "rolling back"
     ROLLED_BACK = "rolled back"
+    ROLLBACK_FAILED = "rollback failed"  # the drive is not known to be as it was before
+
+
+# The drive may be in another mode than before the plan: what a rollback is for.
+TOUCHED = (
+    ChangeStatus.APPLYING, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
+    ChangeStatus.ROLLBACK_FAILED,
+)
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,11 @@ class Rollout:
     count: int = 25
     period_s: float = 4.0
 
+    @property
+    def touched(self) -> Tuple[Change, ...]:
+        """The changes a rollback would take back."""
+        return tuple(change for change in self.changes if change.status in TOUCHED)
+
 
 class _Phase(Enum):
     IDLE = "idle"
@@ -122,6 +137,7 @@ class RolloutMachine:
     _token: str = ""
     _serial: int = 0
     _wait_until_s: float = 0.0
+    _resumed: bool = False
 
     @property
     def over(self) -> bool:
@@ -156,6 +172,8 @@ class RolloutMachine:
             return self._unmeasured(event.message)
         if isinstance(event, act.Halt):
             return self._stop(event.reason)
+        if isinstance(event, act.AgentSilent):
+            return self._silent(event.detail)
         return []
 
     # ---- forwards
@@ -163,9 +181,12 @@ class RolloutMachine:
     def _begin(self) -> List[act.Action]:
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return self._next_back()
+        if self.rollout.status not in (RolloutStatus.PLANNED, RolloutStatus.RUNNING):
+            return []
         self._set(status=RolloutStatus.RUNNING)
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
+            self._resumed = True
             return self._apply(change)  # idempotent by its action id
         return self._next()
 
@@ -195,13 +216,14 @@ class RolloutMachine:
         change = self.current
         if change is None:
             return []
+        self._change(
+            seconds=change.seconds + max(0.0, samples.seconds),
+            bytes_written=change.bytes_written + samples.bytes_written,
+        )
         latency_us = latency_of(samples)
-        if latency_us is None:
-            return self._unmeasured(samples.unusable or "no sample was taken")
-        spent: Dict[str, float] = {
-            "seconds": change.seconds + samples.seconds,
-        }
-        self._change(**spent, bytes_written=change.bytes_written + samples.bytes_written)
+        why_not = samples.aborted or samples.unusable
+        if latency_us is None or why_not:
+            return self._unmeasured(why_not or "no sample was taken")
         if self._phase is _Phase.BEFORE:
             self._change(before_us=latency_us)
             return self._apply_next()
@@ -212,7 +234,7 @@ class RolloutMachine:
     def _unmeasured(self, why: str) -> List[act.Action]:
         """Before a change: do not make it.  After it: take it back, since nothing proves it."""
         if self._phase is _Phase.BEFORE:
-            self._change(status=ChangeStatus.FAILED, detail=f"not changed: {why}")
+            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
         return self._take_back(f"could not be measured afterwards: {why}")
 
@@ -238,7 +260,8 @@ class RolloutMachine:
         if event.task_id != self._token:
             return []
         outcome = event.outcome
-        if isinstance(outcome, SamplesOutcome):
+        measuring = self._phase in (_Phase.BEFORE, _Phase.AFTER)
+        if measuring and isinstance(outcome, SamplesOutcome):
             samples = act.LoadSamples(
                 outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
             )
@@ -247,18 +270,34 @@ class RolloutMachine:
             return self._changed(outcome, now_s)
         if self._phase is _Phase.BACK:
             return self._went_back(outcome)
+        if not measuring:
+            return []
         if isinstance(outcome, FailureOutcome):
             return self._unmeasured(outcome.message)
-        return []
+        return self._unmeasured("the probe gave an odd answer")
 
     def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
         if isinstance(outcome, FailureOutcome):
             said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-            self._change(status=ChangeStatus.FAILED, detail=said)
+            if not outcome.restored:
+                loud = act.Note(
+                    f"{change.hostname} {', '.join(change.dev_names)} MAY NOT BE AS IT WAS: "
+                    f"{one_line(said)}", "error",
+                )
+                return [loud, *self._take_back(f"failed and is not restored: {said}")]
+            self._change(status=ChangeStatus.FAILED, detail=one_line(said))
             return self._stop(said)
-        if isinstance(outcome, StateOutcome) and not outcome.changed:
+        if not isinstance(outcome, StateOutcome):
+            return self._take_back("the probe gave an odd answer to a change")
+        if not all_in(change.mode.value, outcome.after, change.transport):
+            return self._take_back(f"the drive did not read back as {change.mode.value}")
+        # after a restart of the mgr "unchanged" may well be what we did before it
+        if not outcome.changed and not self._resumed:
             self._change(status=ChangeStatus.UNCHANGED, detail="it was so already")
             return self._next()
+        self._resumed = False
         first = self._index() == 0
         self._phase = _Phase.WAITING
         self._wait_until_s = now_s + (
@@ -285,12 +324,15 @@ class RolloutMachine:
         return [done, *self._next()]
 
     def _take_back(self, why: str) -> List[act.Action]:
+        why = one_line(why)
+        self._resumed = False
         self._change(status=ChangeStatus.ROLLING_BACK, detail=why)
         self._set(status=RolloutStatus.ROLLING_BACK, reason=why)
         return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
 
     def _stop(self, reason: str) -> List[act.Action]:
         """Stop going on.  A change under way is taken back; finished ones stay."""
+        reason = one_line(reason)
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
             return self._take_back(reason)
@@ -300,30 +342,46 @@ class RolloutMachine:
         self._phase = _Phase.IDLE
         return [act.SaveRun(), act.Note(f"stopped: {reason}", "warning")]
 
+    def _silent(self, detail: str) -> List[act.Action]:
+        """Nobody there to change or restore the drive; `rollback` can be asked for later."""
+        detail = one_line(detail)
+        change = self.current
+        if change is None:
+            return []
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            return self._not_back(detail)
+        if change.status is ChangeStatus.APPLYING:
+            self._change(detail=one_line(f"not proven: {detail}"))
+            unproven = act.Note(
+                f"{change.hostname} {', '.join(change.dev_names)} is left unproven; when the "
+                f"probe is back: ceph wcache rollback {self.rollout.plan_id}", "error",
+            )
+        else:
+            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
+            unproven = act.Note("the change under way was not begun")
+        self._set(status=RolloutStatus.STOPPED, reason=detail)
+        self._phase = _Phase.IDLE
+        return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), unproven]
+
     # ---- backwards
 
     def start_rollback(self, reason: str) -> List[act.Action]:
-        """Take back every applied change, last first."""
+        """Take back every change that touched its drive, last first."""
         changes = tuple(
-            replace(c, status=ChangeStatus.ROLLING_BACK)
-            if c.status in (ChangeStatus.APPLIED, ChangeStatus.APPLYING)
-            else c
+            replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
             for c in self.rollout.changes
         )
         self.rollout = replace(
-            self.rollout, changes=changes, status=RolloutStatus.ROLLING_BACK, reason=reason
+            self.rollout, changes=changes, status=RolloutStatus.ROLLING_BACK,
+            reason=one_line(reason),
         )
         return self._next_back()
 
     def _next_back(self) -> List[act.Action]:
         change = self.current
         if change is None:
-            applied = any(c.status is ChangeStatus.APPLIED for c in self.rollout.changes)
-            failed = any(
-                c.status is ChangeStatus.FAILED and c.detail.startswith("rollback")
-                for c in self.rollout.changes
-            )
-            final = RolloutStatus.STOPPED if applied or failed else RolloutStatus.ROLLED_BACK
+            left = self.rollout.touched
+            final = RolloutStatus.STOPPED if left else RolloutStatus.ROLLED_BACK
             self._set(status=final)
             self._phase = _Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
@@ -335,9 +393,15 @@ class RolloutMachine:
         if isinstance(outcome, StateOutcome):
             self._change(status=ChangeStatus.ROLLED_BACK)
             return self._next_back()
-        said = outcome.message if isinstance(outcome, FailureOutcome) else "an odd answer"
-        self._change(status=ChangeStatus.FAILED, detail=f"rollback failed: {said}")
-        return [act.Note(f"rollback failed: {said}", "error"), *self._next_back()]
+        return self._not_back(
+            outcome.message if isinstance(outcome, FailureOutcome) else "an odd answer"
+        )
+
+    def _not_back(self, why: str) -> List[act.Action]:
+        """This one is not back; the others are still tried, and it can be tried again."""
+        said = one_line(f"rollback failed: {why}")
+        self._change(status=ChangeStatus.ROLLBACK_FAILED, detail=said)
+        return [act.Note(said, "error"), *self._next_back()]
 
     # ---- small things
 

@@ -1,0 +1,376 @@
+"""A rollout proves each change, takes back what got worse, and survives any loss of the mgr."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgr_fakes import builders as make
+from wcache.core import actions as act
+from wcache.core import codec
+from wcache.core.model import CacheMode, LoadPoint, Transport
+from wcache.core.protocol import (
+    ApplyRequest,
+    FailureOutcome,
+    MeasureRequest,
+    ReportOutcome,
+    RollbackRequest,
+    SamplesOutcome,
+    StateOutcome,
+)
+from wcache.core.record import CounterDelta
+from wcache.core.rollout import (
+    Change,
+    ChangeStatus,
+    Rollout,
+    RolloutMachine,
+    RolloutStatus,
+    latency_of,
+)
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+def change(index, **changes):
+    found = Change(
+        f"p1.{index}", f"h{index}", f"domain-{index}", (f"sd{index}",), index, "hdd",
+        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_BENCH_DEPTH1,
+    )
+    return replace(found, **changes)
+
+
+class Mgr:
+    """Executes a rollout against drives that obey; the mgr can be lost after any action."""
+
+    def __init__(self, *changes, gain=5.0):
+        self.now_s = 1000.0
+        self.restarts = 0
+        self.modes = {c.domain_id: WB for c in changes}
+        self.prior = {}  # the probes' journals: action id to mode
+        self.gain = gain
+        self.log = []
+        self.notes = []
+        self.stored = codec.dumps(Rollout("p1", 1.0, changes, canary_wait_s=60.0))
+        self._start()
+
+    def _start(self):
+        rollout = codec.loads(Rollout, self.stored, bytes_max=10**6, what="rollout")
+        self.machine = RolloutMachine(rollout, str(self.restarts))
+        self.task = self.load = None
+
+    def restart(self):
+        self.restarts += 1
+        self._start()
+        if not self.machine.over:
+            self.give(act.Begin())
+
+    def give(self, event, lost_after=None):
+        self.run(self.machine.handle(event, self.now_s), lost_after)
+
+    def run(self, todo, lost_after=None):
+        for index, action in enumerate(todo):
+            if lost_after is not None and index >= lost_after:
+                self.restart()
+                return
+            if isinstance(action, act.GiveTask):
+                self.task, self.load = action, None
+            elif isinstance(action, act.MeasureLoad):
+                self.load, self.task = action, None
+            elif isinstance(action, act.SaveRun):
+                self.stored = codec.dumps(self.machine.rollout)
+            else:
+                self.notes.append(action)
+
+    def apply_now(self, request):
+        """What the probe does; the same action twice changes nothing more."""
+        before = self.modes[request.domain_id]
+        if isinstance(request, ApplyRequest):
+            if before is not request.mode:
+                self.prior.setdefault(request.action_id, before)
+            self.modes[request.domain_id] = request.mode
+        else:
+            self.modes[request.domain_id] = self.prior.pop(request.action_id, before)
+        after = self.modes[request.domain_id]
+        self.log.append((type(request).__name__, request.domain_id))
+        states = (make.state(before),), (make.state(after),)
+        return StateOutcome(*states, (), before is not after)
+
+    def answer(self, lost_after=None, lose_answer=False):
+        self.now_s += 1.0
+        if self.task:
+            task, self.task = self.task, None
+            if isinstance(task.request, MeasureRequest):
+                outcome = SamplesOutcome((self.latency(task.request.domain_id),) * 9, 0.1, 0)
+            else:
+                outcome = self.apply_now(task.request)
+            if lose_answer:
+                self.restart()
+                return
+            self.give(act.TaskAnswered(task.task_id, outcome), lost_after)
+        elif self.load:
+            domain_id, load = self.machine.current.domain_id, self.load
+            self.load = None
+            samples = act.LoadSamples(0.1, (self.latency(domain_id),) * 9, (), 4096)
+            self.give(act.LoadMeasured(load.token, samples), lost_after)
+        elif self.machine.wake_at_s is not None:
+            self.now_s = max(self.now_s, self.machine.wake_at_s)
+            self.give(act.Tick(), lost_after)
+
+    def latency(self, domain_id):
+        base = 20_000_000
+        return int(base / self.gain) if self.modes[domain_id] is WT else base
+
+    def finish(self):
+        for _ in range(500):
+            if self.machine.over:
+                return
+            self.answer()
+        raise AssertionError(f"never over: {self.machine}")
+
+    @property
+    def statuses(self):
+        return [c.status for c in self.machine.rollout.changes]
+
+    def until(self, kind):
+        for _ in range(100):
+            if self.task and isinstance(self.task.request, kind):
+                return
+            self.answer()
+        raise AssertionError(f"no {kind.__name__} was asked for")
+
+
+def begun(*changes, **options):
+    mgr = Mgr(*(changes or (change(0),)), **options)
+    mgr.give(act.Begin())
+    return mgr
+
+
+def test_changes_that_help_are_applied_and_proven_in_order():
+    mgr = begun(change(0), change(1))
+    mgr.finish()
+    assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert mgr.log == [("ApplyRequest", "domain-0"), ("ApplyRequest", "domain-1")]
+    assert [c.ratio for c in mgr.machine.rollout.changes] == [5.0, 5.0]
+    assert all(c.bytes_written == 8192 for c in mgr.machine.rollout.changes)
+
+
+def test_the_canary_is_watched_for_its_time_and_the_next_one_only_settles():
+    mgr = begun(change(0), change(1))
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    assert mgr.machine.wake_at_s == mgr.now_s + 60.0
+    mgr.give(act.Tick())
+    assert mgr.load is None
+    mgr.answer()
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    assert mgr.machine.wake_at_s == mgr.now_s + 1.0
+
+
+def test_a_change_that_made_it_worse_goes_back_and_the_next_is_not_begun():
+    mgr = begun(change(0), change(1), gain=0.5)
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB, "domain-1": WB}
+    assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.PLANNED]
+    assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
+    assert "20000 to 40000 us" in mgr.machine.rollout.reason
+
+
+def test_a_second_change_that_is_worse_leaves_the_first_applied():
+    mgr = begun(change(0), change(1))
+    for _ in range(5):
+        mgr.answer()
+    assert mgr.statuses[0] is ChangeStatus.APPLIED
+    mgr.gain = 0.5
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.APPLIED, ChangeStatus.ROLLED_BACK]
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED
+    assert mgr.modes == {"domain-0": WT, "domain-1": WB}
+
+
+def test_a_refused_change_stops_the_rollout_and_is_no_reason_to_roll_back():
+    mgr = begun(change(0), change(1))
+    mgr.until(ApplyRequest)
+    refused = FailureOutcome("x" * 1024, "y" * 1024, refused=True)
+    mgr.give(act.TaskAnswered(mgr.task.task_id, refused))
+    assert mgr.statuses == [ChangeStatus.FAILED, ChangeStatus.PLANNED]
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED
+    codec.loads(Rollout, mgr.stored, bytes_max=10**6, what="rollout")
+
+
+def test_a_failed_change_that_is_not_restored_is_said_loudly_and_rolled_back():
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
+    failed = FailureOutcome("the drive is gone", restored=False)
+    mgr.give(act.TaskAnswered(mgr.task.task_id, failed))
+    assert any(n.severity == "error" and "MAY NOT BE AS IT WAS" in n.text for n in mgr.notes)
+    assert isinstance(mgr.task.request, RollbackRequest)
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB}
+
+
+def test_unchanged_is_said_where_the_drive_was_so_already():
+    mgr = begun(change(0), change(1))
+    mgr.modes["domain-0"] = WT
+    mgr.gain = 1.0
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.UNCHANGED, ChangeStatus.APPLIED]
+
+
+def test_a_mgr_lost_after_the_drive_was_changed_still_knows_that_it_can_go_back():
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    mgr.answer(lose_answer=True)
+    assert mgr.modes == {"domain-0": WT}
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.APPLIED]
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB}
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12),
+    st.sampled_from([5.0, 1.0, 0.5]),
+    st.sampled_from(["nothing", "halt", "silent"]),
+    st.integers(0, 12),
+)
+def test_losing_the_mgr_anywhere_never_loses_a_prior_state(losses, gain, event, at):
+    mgr = begun(change(0), change(1), change(2), gain=gain)
+    lost = dict(enumerate(losses))
+    for step in range(60):
+        if mgr.machine.over:
+            break
+        if step == at and event != "nothing":
+            mgr.give(act.Halt("frozen") if event == "halt" else act.AgentSilent("not heard"))
+            continue
+        after, answer_lost = lost.get(step, (None, False))
+        mgr.answer(lost_after=after, lose_answer=answer_lost)
+    mgr.finish()
+    touched = {c.domain_id for c in mgr.machine.rollout.touched}
+    for domain_id, mode in mgr.modes.items():
+        assert mode is WB or domain_id in touched, "a changed drive that nobody knows of"
+    if gain < 1 and event == "nothing":
+        assert all(mode is WB for mode in mgr.modes.values())
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.finish()
+    assert all(mode is WB for mode in mgr.modes.values())
+    assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
+
+
+def test_a_rollback_goes_backwards():
+    mgr = begun(change(0), change(1), change(2))
+    mgr.finish()
+    mgr.log.clear()
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.finish()
+    assert mgr.log == [("RollbackRequest", f"domain-{i}") for i in (2, 1, 0)]
+
+
+def test_a_rollback_that_fails_is_kept_and_can_be_tried_again():
+    mgr = begun(change(0), change(1))
+    mgr.finish()
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.give(act.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive")))
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB, "domain-1": WB}
+
+
+@pytest.mark.parametrize("where", ["before", "changing", "after", "back"])
+def test_a_probe_silent_for_ever_stops_a_rollout_and_says_why(where):
+    mgr = begun()
+    if where != "before":
+        mgr.until(ApplyRequest)
+    if where in ("after", "back"):
+        mgr.answer()
+    if where == "back":
+        mgr.give(act.Halt("frozen"))
+    mgr.give(act.AgentSilent("the probe on h0 is silent"))
+    assert mgr.machine.over
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED
+    assert "silent" in mgr.machine.rollout.changes[0].detail
+    assert bool(mgr.machine.rollout.touched) is (where != "before")
+
+
+def test_a_halt_takes_back_the_change_under_way_and_goes_on_with_a_rollback():
+    mgr = begun(change(0), change(1))
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    mgr.give(act.Halt("frozen by an admin"))
+    assert isinstance(mgr.task.request, RollbackRequest)
+    mgr.give(act.Halt("frozen by an admin"))
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB, "domain-1": WB}
+
+
+def test_a_sample_past_the_latency_limit_is_no_proof():
+    mgr = begun()
+    samples = act.LoadSamples(0.1, (1,), (), 4096, aborted="osd.0 took 3000 ms")
+    mgr.give(act.LoadMeasured(mgr.load.token, samples))
+    assert mgr.statuses == [ChangeStatus.FAILED]
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    mgr.answer()
+    mgr.give(act.LoadMeasured(mgr.load.token, samples))
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.ROLLED_BACK]
+
+
+def test_an_answer_that_shows_another_mode_is_taken_back():
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    for states in ((), (make.state(WB),)):
+        mgr = begun()
+        mgr.until(ApplyRequest)
+        outcome = StateOutcome(states, states, (), True)
+        mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+        mgr.finish()
+        assert mgr.statuses == [ChangeStatus.ROLLED_BACK]
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_odd_answers_end_a_rollout_instead_of_leaving_it_waiting(simulated):
+    odd = ReportOutcome(make.report("h0"))
+    mgr = begun(change(0, simulated=simulated))
+    for _ in range(40):
+        if mgr.machine.over:
+            break
+        if mgr.task:
+            mgr.give(act.TaskAnswered(mgr.task.task_id, odd))
+        else:
+            mgr.answer()
+    assert mgr.machine.over
+
+
+def test_stale_answers_change_nothing():
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    old = act.TaskAnswered(mgr.task.task_id, FailureOutcome("late"))
+    mgr.answer()
+    before = mgr.machine.rollout
+    assert mgr.machine.handle(old, mgr.now_s) == []
+    assert mgr.machine.handle(act.LoadFailed("p1.0.1", "late"), mgr.now_s) == []
+    assert mgr.machine.rollout == before
+
+
+def test_a_finished_plan_is_not_begun_again():
+    mgr = begun()
+    mgr.finish()
+    before = mgr.machine.rollout
+    assert mgr.machine.handle(act.Begin(), mgr.now_s) == []
+    assert mgr.machine.rollout == before
+
+
+def test_latency_is_the_median_sample_or_the_mean_of_a_commit_counter():
+    assert latency_of(act.LoadSamples(1.0, (1000, 3000, 50_000))) == 3.0
+    both = (CounterDelta("kv_commit_lat", 9.0, 3), CounterDelta("txc_commit_lat", 1.0, 4))
+    assert latency_of(act.LoadSamples(1.0, (), both)) == 250_000.0
+    idle = (CounterDelta("txc_commit_lat", 0.0, 0),)
+    assert latency_of(act.LoadSamples(1.0, (), idle)) is None
