@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
 
-from .processes import LabError
+from .processes import LabError, connect
 
 POLL_S = 0.004
 SENTINEL = b"\xff"
@@ -94,8 +94,7 @@ class GuestAgent:
         deadline = time.monotonic() + timeout_s
         while True:
             self.close()
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._socket.connect(str(self._path))
+            self._socket = connect(self._path, timeout_s)
             self._socket.settimeout(0.3)
             token = int.from_bytes(os.urandom(4), "big")
             try:

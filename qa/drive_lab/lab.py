@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import socket
 import tempfile
 import time
 from pathlib import Path
@@ -27,7 +26,7 @@ from .backend import BackendSpec
 from .counters import Counters, read_counters
 from .disk import Disk
 from .machine import LabDrive, MachineSpec, check_drives, fit_slots, qemu_argv
-from .processes import Children, LabError, kill_recorded, wait_for
+from .processes import Children, LabError, connect, kill_recorded, wait_for
 from .qmp import Qmp
 from .truth import TrueState, observe
 
@@ -56,9 +55,8 @@ class DriveHandle:
 
         The switch keeps its position: unplug and replug, or reboot, for a full power-on.
         """
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+        with connect(self._lab.folder / f"{self.name}.control", 10.0) as control:
             control.settimeout(10.0)
-            control.connect(str(self._lab.folder / f"{self.name}.control"))
             control.sendall(b"cut")
             return int(control.recv(64))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -71,6 +72,21 @@ def wait_for(what: str, ready: Path, child: Child, timeout_s: float) -> None:
             lines = child.log.read_text(errors="replace").splitlines()[-5:]
             raise LabError(f"{what} did not start: {' | '.join(lines) or 'no message'}")
         time.sleep(0.01)
+
+
+def connect(path: Path, timeout_s: float) -> socket.socket:
+    """Connect to a unix socket whose server may have bound it and not listen yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(str(path))
+            return connection
+        except OSError as error:
+            connection.close()
+            if time.monotonic() > deadline:
+                raise LabError(f"{path.name}: {error.strerror}") from error
+            time.sleep(0.01)
 
 
 def kill_recorded(folder: Path) -> None:

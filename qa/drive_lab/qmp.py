@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from pathlib import Path
 from typing import Any
 
-from .processes import LabError
+from .processes import LabError, connect
 
 
 class Qmp:
     """One QMP connection; commands are answered one at a time, events are kept."""
 
     def __init__(self, path: Path, timeout_s: float = 30.0) -> None:
-        self._timeout_s = timeout_s
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = connect(path, timeout_s)
         self._socket.settimeout(timeout_s)
-        self._socket.connect(str(path))
         self._lines = self._socket.makefile("r", encoding="utf-8")
         self._events: list[dict[str, Any]] = []
         self._read()  # the greeting

@@ -91,6 +91,15 @@ class Cluster(ClusterAccess):
         """The environment of everything in this cluster."""
         return clean_environment({"CEPH_CONF": str(self.conf), processes.MARKER: str(self.folder)})
 
+    def conf_elsewhere(self, folder: Path, address: str) -> str:
+        """This cluster's ceph.conf as daemons of another host need it."""
+        lines = []
+        for line in self.conf.read_text(encoding="utf-8").splitlines():
+            key, equals, _ = line.partition(" = ")
+            own = equals and key in ("public addr", "cluster addr")
+            lines.append(f"{key} = {address}" if own else line)
+        return "\n".join(lines).replace(str(self.folder), str(folder)) + "\n"
+
     def popen_inside(
         self, argv: Sequence[str], *, env: Optional[Mapping[str, str]] = None, **options: Any
     ) -> subprocess.Popen[bytes]:

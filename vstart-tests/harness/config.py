@@ -28,17 +28,17 @@ ADMIN_CAPS = {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allo
 MON_CAPS = {"mon": "allow *"}
 
 
-def _is_free(port: int) -> bool:
+def _is_free(address: str, port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((ADDRESS, port))
+            probe.bind((address, port))
         except OSError:
             return False
     return True
 
 
-def choose_ports() -> int:
+def choose_ports(address: str = ADDRESS) -> int:
     """The first port of a window of PORTS_PER_CLUSTER in which nobody listens.
 
     Call it under a lock that is held until the mon listens, else two clusters started
@@ -47,7 +47,7 @@ def choose_ports() -> int:
     windows = list(range(PORTS_FIRST, PORTS_LAST - PORTS_PER_CLUSTER, PORTS_PER_CLUSTER))
     random.shuffle(windows)
     for first in windows:
-        if all(_is_free(port) for port in range(first, first + PORTS_PER_CLUSTER)):
+        if all(_is_free(address, port) for port in range(first, first + PORTS_PER_CLUSTER)):
             return first
     raise HarnessError("no free window of ports: stop some clusters (vstart-tests/cluster stop)")
 
@@ -87,13 +87,15 @@ def write_all_keyrings(
             write_keyring(folder / entity / "keyring", {entity: entry})
 
 
-def ceph_conf(folder: Path, fsid: str, first_port: int, extra: Mapping[str, str]) -> str:
+def ceph_conf(
+    folder: Path, fsid: str, address: str, first_port: int, extra: Mapping[str, str]
+) -> str:
     """The text of ceph.conf; `extra` options go to [global] and win over ours."""
     options = {
         "fsid": fsid,
-        "mon host": f"[v2:{ADDRESS}:{first_port},v1:{ADDRESS}:{first_port + 1}]",
-        "public addr": ADDRESS,
-        "cluster addr": ADDRESS,
+        "mon host": f"[v2:{address}:{first_port},v1:{address}:{first_port + 1}]",
+        "public addr": address,
+        "cluster addr": address,
         "ms bind port min": str(first_port + 2),
         "ms bind port max": str(first_port + DAEMON_PORTS),
         "run dir": str(folder),

@@ -56,6 +56,11 @@ class ClusterPlan:
     release: int = 20
     folder: Optional[Path] = None  # None: a new one under /tmp
     osds: Sequence[OsdLayout] = THREE_OSDS
+    # OSDs of another host: `osd new` gives them ids after ours, and they have keyrings in
+    # `osd.N` of the folder.  Whoever starts them waits for them: start_cluster does not.
+    remote_osds: int = 0
+    # Where the daemons listen; loopback serves everything but OSDs of another host.
+    address: str = config.ADDRESS
     standby_mgrs: int = 0
     # Module folders of ours; None: the project's module, once it is there.
     own_modules: Optional[Sequence[Path]] = None
@@ -97,7 +102,7 @@ class _Starter:
         self.plan = plan
         self.folder = cluster.folder
         self.fsid = str(uuid.uuid4())
-        self.osd_uuids = [str(uuid.uuid4()) for _ in plan.osds]
+        self.osd_uuids = [str(uuid.uuid4()) for _ in range(len(plan.osds) + plan.remote_osds)]
         self.first_port = 0
 
     def run(self) -> None:
@@ -131,7 +136,7 @@ class _Starter:
         self._wait()
 
     def _write_keyrings(self) -> None:
-        caps = config.caps_of(self.cluster.mgr_names, range(len(self.plan.osds)))
+        caps = config.caps_of(self.cluster.mgr_names, range(len(self.osd_uuids)))
         # The release makes them itself: 20 knows a new type of key and refuses the old one.
         # Nothing is there yet for the program to read, and it wants to read no ceph.conf.
         script = "for each do ceph-authtool --gen-print-key; done"
@@ -155,8 +160,9 @@ class _Starter:
             (home / "crush_device_class").write_text(f"{layout.device_class}\n")
 
     def _write_conf(self) -> None:
-        self.first_port = config.choose_ports()
-        text = config.ceph_conf(self.folder, self.fsid, self.first_port, self.plan.conf)
+        address = self.plan.address
+        self.first_port = config.choose_ports(address)
+        text = config.ceph_conf(self.folder, self.fsid, address, self.first_port, self.plan.conf)
         self.cluster.conf.write_text(text, encoding="utf-8")
 
     def _make_store(self, osd_id: int) -> subprocess.Popen[bytes]:
@@ -170,7 +176,8 @@ class _Starter:
 
     def _start_mon(self) -> None:
         monmap = str(self.folder / "monmap")
-        ports = f"v2:{config.ADDRESS}:{self.first_port},v1:{config.ADDRESS}:{self.first_port + 1}"
+        address = self.plan.address
+        ports = f"v2:{address}:{self.first_port},v1:{address}:{self.first_port + 1}"
         self.cluster.run_inside(
             ["monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", f"[{ports}]", monmap]
         )
@@ -185,7 +192,7 @@ class _Starter:
         def listens() -> bool:
             with socket.socket() as client:
                 client.settimeout(1)
-                return client.connect_ex((config.ADDRESS, self.first_port)) == 0
+                return client.connect_ex((address, self.first_port)) == 0
 
         if not wait_until(listens, MON_TIMEOUT_S):
             raise HarnessError(f"the mon does not listen:\n{self.cluster.log_tail('mon.a')}")
@@ -200,10 +207,12 @@ class _Starter:
                 status["osdmap"]["num_up_osds"] == expected
                 and bool(status["mgrmap"]["available"])
                 and status["mgrmap"]["num_standbys"] == self.plan.standby_mgrs
-                and status["pgmap"]["num_pools"] > 0
+                # the mgr makes its pool when there are OSDs
+                and (status["pgmap"]["num_pools"] > 0 or not expected)
             )
 
         if not wait_until(complete, HEALTHY_TIMEOUT_S, 0.1):
             status = self.cluster.ceph("status", check=False).stdout
             raise HarnessError(f"not complete in {HEALTHY_TIMEOUT_S:.0f} s:\n{status}")
-        self.cluster.wait_healthy(HEALTHY_TIMEOUT_S)
+        if not self.plan.remote_osds:
+            self.cluster.wait_healthy(HEALTHY_TIMEOUT_S)

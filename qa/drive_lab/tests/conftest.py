@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 import pytest
+from drive_lab import artefacts, network
 from drive_lab.lab import Lab
+from harness.releases import ensure_release
 
 HERE = Path(__file__).resolve().parent
 FOLLOW_S = 8.0  # for what the kernel is expected to do by itself
 IGNORE_S = 1.0  # for what it is expected not to do: ten times what following takes
 
 
+@pytest.fixture(scope="session")
+def release():
+    """The Ceph release whose Debian the guest runs, from the environment's RELEASE."""
+    return int(os.environ.get("RELEASE", "16"))
+
+
+@pytest.fixture(scope="session")
+def private_network(release):
+    """This process in a network of its own; what needs the machine's is fetched before."""
+    artefacts.ensure(release)
+    ensure_release(release)
+    network.enter_private_network()
+
+
 @pytest.fixture(scope="module")
-def lab():
-    with Lab(HERE / "drives.toml") as running:
+def lab(release):
+    with Lab(HERE / "drives.toml", release=release) as running:
         yield running
 
 
