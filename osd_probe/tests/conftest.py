@@ -98,6 +98,33 @@ class FakeHost:
         (real / "device").mkdir()
         return real
 
+    def set_view(self, name, view):
+        """What the kernel believes of a device, from now on."""
+        (self.root / "sys/class/block" / name / "queue/write_cache").write_text(f"{view}\n")
+
+    def scsi_disk(
+        self, name, number, *, hctl="0:0:0:0", driver="virtio_scsi", vendor="VEND",
+        path="host0", **more,
+    ):
+        """A disk of the SCSI disk driver, in its target, on its host."""
+        target = "target" + hctl.rpartition(":")[0]
+        scsi = f"sys/devices/pci0/{path}/{target}/{hctl}"
+        host = next(part for part in path.split("/") if part.startswith("host"))
+        at_host = f"sys/devices/pci0/{path[: path.index(host) + len(host)]}"
+        self.write(f"{at_host}/scsi_host/{host}/proc_name", f"{driver}\n")
+        self.write(f"{scsi}/vendor", f"{vendor:8}\n")
+        self.write(f"{scsi}/scsi_disk/{hctl}/cache_type", "write back\n")
+        real = self.device(name, number, bus=f"pci0/{path}/{target}/{hctl}", **more)
+        (real / "device").symlink_to(self.root / scsi)
+
+    def nvme(self, controller, name, number):
+        """A namespace of an NVMe controller."""
+        folder = f"sys/devices/pci0/nvme/{controller}"
+        self.write(f"{folder}/dev", "240:0\n")
+        real = self.device(name, number)
+        (real / "device").symlink_to(self.root / folder)
+        (real / "wwid").write_text(f"nvme.1b36-{name}\n")
+
     def osd(self, osd_id, fsid="a" * 8 + "-0000-0000-0000-" + "b" * 12, **links):
         """An OSD's data folder; `links` are block, db, wal and the device each leads to."""
         folder = self.root / "osd" / f"osd.{osd_id}"

@@ -1,14 +1,16 @@
 """The drives of this host: the real `DriveHost`.
 
-Nothing is remembered between calls: every call walks sysfs again, and every call that
-touches a drive first proves that the device still is the drive that was meant.
+Every call walks sysfs again, and every call that touches a drive first proves that the
+device still is the drive that was meant.  All that is remembered is which drives did
+not obey.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import (
@@ -16,9 +18,11 @@ from wcache.core.model import (
     DriveReport,
     DriveState,
     Finding,
+    FindingCode,
     FlushCounters,
     LoadPoint,
     Role,
+    Severity,
     Transport,
 )
 from wcache.core.protocol import SamplesOutcome
@@ -54,13 +58,23 @@ class LinuxDriveHost:
         self._fsid = cluster_fsid
         self._switches = switches or Switches()
         self._clock_ns = clock_ns
+        self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
 
     def _survey(self) -> Survey:
         return Survey(self._files, self._switches, self._globs, self._fsid)
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
-        return self._survey().drives()
+        return tuple(self._with_memory(drive) for drive in self._survey().drives())
+
+    def _with_memory(self, drive: DriveReport) -> DriveReport:
+        text = self._disobeyed.get(drive.drive_id)
+        if text is None:
+            return drive
+        found = Finding(
+            FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, drive.dev_name, text
+        )
+        return replace(drive, findings=(*drive.findings, found))
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """What is wrong with OSDs that could not be followed to any drive."""
@@ -102,6 +116,20 @@ class LinuxDriveHost:
         if switch.refusal:
             raise RefusedError(f"{device.name} is left alone: {switch.refusal}")
         switch.set_cache(device, mode)
+        if switch.transport is not Transport.LOOP:
+            self._require_mode(drive, device, switch, mode)
+
+    def _require_mode(
+        self, drive: DriveReport, device: BlockDevice, switch: Switch, mode: CacheMode
+    ) -> None:
+        """Raise RefusedError where the drive took the command and not the mode."""
+        now = switch.read(device).device_cache
+        if now.mode is mode:
+            self._disobeyed.pop(drive.drive_id, None)
+            return
+        text = f"told to become {mode.value}, it stays {now.value}"
+        self._disobeyed[drive.drive_id] = text
+        raise RefusedError(f"{device.name}: {text}", "its firmware may hold its cache")
 
     def save_cache(
         self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
+from wcache.core.errors import WcacheError
 from wcache.core.model import (
+    DeviceCache,
     DriveReport,
     DriveState,
     Finding,
@@ -13,6 +15,7 @@ from wcache.core.model import (
     LayerKind,
     OsdUse,
     Severity,
+    Transport,
 )
 
 from .block import foreign, osds, sysfs
@@ -20,7 +23,7 @@ from .block.host_files import HostFiles
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
-from .transports.base import CacheReading, Identity, Switch
+from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
 from .transports.classify import Switches
 
 DRIVES_MAX = 1024
@@ -60,11 +63,22 @@ class Survey:
         if found:
             return found
         for device in sysfs.all_disks(self._files):
-            if device.kind in (LayerKind.DISK, LayerKind.LOOP) and not device.below():
-                switch = self._switches.of(device)
-                if device.size_bytes and switch.identify(device).domain_id == domain_id:
+            if device.kind in (LayerKind.DISK, LayerKind.LOOP) and device.size_bytes:
+                _, identity, _ = self._known(device)
+                if identity.domain_id == domain_id:
                     return self._reports([device])
         return ()
+
+    def _known(self, device: BlockDevice) -> Tuple[Switch, Identity, str]:
+        """The switch of a drive, who it is, and why it could not say so, if it could not.
+
+        A drive that answers nothing must not hide the others, so it is shown by its name.
+        """
+        switch = self._switches.of(device)
+        try:
+            return switch, switch.identify(device), ""
+        except WcacheError as error:
+            return switch, ReadOnlySwitch().identify(device), error.message
 
     def osd_findings(self) -> Tuple[Finding, ...]:
         """OSDs whose roles lead to no block device of this host."""
@@ -73,17 +87,13 @@ class Survey:
     def _follow(self, osd: OsdDevices, ours: bool) -> None:
         name = f"osd.{osd.osd_id}"
         for link in osd.unresolved if ours else ():
-            self._lost.append(
-                Finding(
-                    FindingCode.UNKNOWN_LAYER, Severity.WARNING, name,
-                    f"its {link} leads to no block device that it holds on this host",
-                )
-            )
+            self._lose(name, f"its {link} leads to no block device that it holds here")
         for role, number in osd.devices:
             top = sysfs.by_number(self._files, number)
-            if top is None:
-                continue
-            for path in paths_down(top):
+            paths = paths_down(top) if top else ()
+            if ours and not paths:
+                self._lose(name, f"its {role.value} device {number} leads to no drive")
+            for path in paths:
                 drive = path.drive
                 self._bottoms[drive.number] = drive
                 if ours:
@@ -95,35 +105,37 @@ class Survey:
                     names = [d.name for d in path.devices if d.kind is LayerKind.UNKNOWN]
                     self._unfollowed[drive.number] += names or [drive.name]
 
+    def _lose(self, osd: str, text: str) -> None:
+        self._lost.append(Finding(FindingCode.UNKNOWN_LAYER, Severity.WARNING, osd, text))
+
     def _reports(self, used: Sequence[BlockDevice]) -> Tuple[DriveReport, ...]:
-        identities: Dict[str, Tuple[BlockDevice, Switch, Identity]] = {}
+        ways: Dict[str, Tuple[BlockDevice, Switch, Identity, str]] = {}
         for device in used:
             for sibling in (device, *self._switches.of(device).siblings(device)):
-                if sibling.number not in identities and len(identities) < DRIVES_MAX:
-                    switch = self._switches.of(sibling)
-                    identities[sibling.number] = (sibling, switch, switch.identify(sibling))
-        by_drive: Dict[str, List[Tuple[BlockDevice, Switch, Identity]]] = defaultdict(list)
-        for item in identities.values():
-            by_drive[item[2].drive_id].append(item)
-        reports = [self._report(ways) for ways in by_drive.values()]
+                if sibling.number not in ways and len(ways) < DRIVES_MAX:
+                    ways[sibling.number] = (sibling, *self._known(sibling))
+        by_drive: Dict[str, List[Tuple[BlockDevice, Switch, Identity, str]]] = defaultdict(list)
+        for way in ways.values():
+            by_drive[way[2].drive_id].append(way)
+        reports = [self._report(group) for group in by_drive.values()]
         return tuple(sorted(reports, key=lambda report: report.dev_name))
 
-    def _report(self, ways: Sequence[Tuple[BlockDevice, Switch, Identity]]) -> DriveReport:
-        device, switch, identity = ways[0]
-        reading = switch.read(device)
-        uses = tuple(dict.fromkeys(u for way in ways for u in self._uses[way[0].number]))
-        shared = tuple(
-            dict.fromkeys(
-                text
-                for way in ways
-                for text in (
-                    *self._foreign.of(way[0], self._osd_numbers),
-                    *self._strangers[way[0].number],
-                )
+    def _report(
+        self, ways: Sequence[Tuple[BlockDevice, Switch, Identity, str]]
+    ) -> DriveReport:
+        device, switch, identity, silent = ways[0]
+        reading = CacheReading(DeviceCache.UNKNOWN) if silent else _read(switch, device)
+        numbers = [way[0].number for way in ways]
+        uses = tuple(dict.fromkeys(use for number in numbers for use in self._uses[number]))
+        shared = _unique(
+            text
+            for way in ways
+            for text in (
+                *self._foreign.of(way[0], self._osd_numbers), *self._strangers[way[0].number]
             )
         )
-        odd = tuple(dict.fromkeys(n for way in ways for n in self._unfollowed[way[0].number]))
-        refusal = switch.refusal
+        odd = _unique(name for number in numbers for name in self._unfollowed[number])
+        refusal = switch.refusal or silent or reading.refusal
         if odd:
             refusal = f"{', '.join(odd[:4])} between it and its OSD cannot be followed"
         elif len(ways) > 1:
@@ -145,8 +157,21 @@ class Survey:
             foreign_uses=shared,
             plp_hints=identity.plp_hints,
             toggle_refusal=refusal,
-            findings=(*reading.findings, *_findings(device.name, reading, odd, shared)),
+            findings=(
+                *reading.findings, *_findings(device.name, switch, reading, odd, shared)
+            ),
         )
+
+
+def _unique(texts: Iterable[str]) -> Tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _read(switch: Switch, device: BlockDevice) -> CacheReading:
+    try:
+        return switch.read(device)
+    except WcacheError as error:
+        return CacheReading(DeviceCache.UNKNOWN, refusal=error.message)
 
 
 def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> DriveState:
@@ -161,9 +186,21 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
 
 
 def _findings(
-    name: str, reading: CacheReading, odd: Sequence[str], shared: Sequence[str]
+    name: str, switch: Switch, reading: CacheReading, odd: Sequence[str],
+    shared: Sequence[str],
 ) -> List[Finding]:
     found = []
+    if switch.transport is Transport.RAID:
+        found.append(
+            Finding(FindingCode.RAID_POLICY, Severity.WARNING, name, switch.refusal)
+        )
+    if reading.device_cache is DeviceCache.NONE:
+        found.append(
+            Finding(
+                FindingCode.NO_VOLATILE_CACHE, Severity.INFO, name,
+                "the drive says that it has no volatile cache",
+            )
+        )
     if odd:
         found.append(
             Finding(

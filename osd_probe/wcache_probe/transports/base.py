@@ -38,11 +38,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class CacheReading:
-    """What the drive says of its cache, and what was odd in how it said it."""
+    """What the drive says of its cache, and what was odd in how it said it.
+
+    `refusal` says why this one drive cannot be toggled; empty where it can be.
+    """
 
     device_cache: DeviceCache
     page: CachePage = field(default_factory=CachePage)
     findings: Tuple[Finding, ...] = ()
+    refusal: str = ""
 
 
 class Switch(Protocol):

@@ -1,25 +1,100 @@
-"""Which transport a drive is: drive protocol x host driver, as sysfs tells them."""
+"""Which transport a drive is: drive protocol x host driver, as sysfs tells them.
+
+A driver that is not in one of these lists has not been proven: its drives are shown and
+left alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+import re
 
-from wcache.core.model import LayerKind
+from wcache.core.model import LayerKind, Transport
 
+from ..block.host_files import read_text
 from ..block.sysfs import BlockDevice
 from .base import ReadOnlySwitch, Switch
 from .loop import LoopSwitch
+from .nvme import NvmeSwitch
+from .nvme_io import NvmeIoctl, NvmePort
+from .pin import Pins
+from .sata import SataSwitch
+from .scsi import ScsiSwitch, host_driver
+from .sg_io import ScsiPort, SgIo
+
+# `proc_name` of the SCSI host.  Virtual adapters pass commands to a disk of the hypervisor.
+VIRTUAL_HOSTS = ("virtio_scsi", "scsi_debug", "vmw_pvscsi", "sym53c8xx")
+SAS_HOSTS = (
+    "mptsas", "mpt2sas", "mpt3sas", "mpi3mr", "isci", "pm80xx", "pm8001", "mvsas", "aic94xx",
+    "hisi_sas", "esas2r",
+)
+RAID_HOSTS = (
+    "megaraid_sas", "megaraid", "aacraid", "hpsa", "smartpqi", "arcmsr", "ips", "3w-9xxx",
+    "3w-sas", "3w-xxxx", "cciss", "pmcraid", "ipr",
+)
+_ATA_PORT = re.compile(r"/ata[0-9]+/")
 
 
-@dataclass(frozen=True)
 class Switches:
     """One switch of each transport, shared by all drives of the host."""
 
-    loop: Switch = field(default_factory=LoopSwitch)
-    unknown: Switch = field(default_factory=ReadOnlySwitch)
+    def __init__(
+        self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None
+    ) -> None:
+        port = scsi or SgIo()
+        pins = Pins()
+        self._loop = LoopSwitch()
+        self._nvme = NvmeSwitch(nvme or NvmeIoctl())
+        self._scsi = ScsiSwitch(port, pins, Transport.SCSI)
+        self._sas = ScsiSwitch(port, pins, Transport.SAS)
+        self._sata = SataSwitch(port, pins)
+        self._sata_hba = SataSwitch(
+            port, pins, Transport.SATA_HBA,
+            "a SATA drive behind a SAS adapter, whose translation has not proven itself",
+        )
+        self._raid = ScsiSwitch(
+            port, pins, Transport.RAID, "the cache of its drives is owned by a RAID controller"
+        )
+        self._unproven = ScsiSwitch(
+            port, pins, Transport.UNKNOWN, "the driver of its host adapter is not a proven one"
+        )
+        self._virtio = _Virtio()
+        self._unknown = ReadOnlySwitch()
 
     def of(self, device: BlockDevice) -> Switch:
         """The switch of a drive; the read-only one where nothing fits."""
         if device.kind is LayerKind.LOOP:
-            return self.loop
-        return self.unknown
+            return self._loop
+        if device.kind is not LayerKind.DISK:
+            return self._unknown
+        if device.name.startswith("nvme"):
+            return self._nvme
+        if device.name.startswith("vd"):
+            return self._virtio
+        if os.path.isdir(os.path.join(device.folder, "device", "scsi_disk")):
+            return self._of_scsi(device)
+        return self._unknown
+
+    def _of_scsi(self, device: BlockDevice) -> Switch:
+        path = os.path.realpath(os.path.join(device.folder, "device")) + "/"
+        ata = read_text(os.path.join(device.folder, "device", "vendor")) == "ATA"
+        driver = host_driver(device)
+        if _ATA_PORT.search(path):
+            return self._sata
+        if driver in RAID_HOSTS:
+            return self._raid
+        if driver.startswith(SAS_HOSTS):
+            # a volume of the adapter's own RAID firmware hangs on no SAS end device
+            if "/end_device-" not in path:
+                return self._raid
+            return self._sata_hba if ata else self._sas
+        if driver in VIRTUAL_HOSTS:
+            return self._sata_hba if ata else self._scsi
+        return self._unproven
+
+
+class _Virtio(ReadOnlySwitch):
+    """virtio-blk: the cache is the hypervisor's, and nobody here can say what it does."""
+
+    transport = Transport.VIRTIO
+    refusal = "a virtio-blk disk, whose cache is the hypervisor's"

@@ -1,0 +1,204 @@
+"""OSDs are followed through every layer to their drives, and what is not ours is seen."""
+
+from dataclasses import replace
+
+import pytest
+from wcache.core.errors import RefusedError
+from wcache.core.model import FindingCode, KernelView, LayerKind, Role
+from wcache_probe.block import foreign, osds
+from wcache_probe.block.stack import is_followed, paths_down, queues_on
+from wcache_probe.block.sysfs import by_name
+from wcache_probe.host import LinuxDriveHost
+
+
+def host_of(fake, **more):
+    return LinuxDriveHost(files=fake.files, osd_data_globs=[fake.osd_glob], **more)
+
+
+def kinds(path):
+    return [device.kind for device in path.devices]
+
+
+def test_an_encrypted_lv_on_a_partition_is_followed_to_its_disk(fake_host):
+    fake_host.disk("sda", "8:0")
+    fake_host.device("sda1", "8:1", parent="sda")
+    fake_host.device("dm-0", "252:0", below=["sda1"], dm_uuid="LVM-abc", view="write through")
+    fake_host.device("dm-1", "252:1", below=["dm-0"], dm_uuid="CRYPT-LUKS2-x")
+    (path,) = paths_down(by_name(fake_host.files, "dm-1"))
+    assert kinds(path) == [
+        LayerKind.CRYPT, LayerKind.LVM, LayerKind.PARTITION, LayerKind.DISK
+    ]
+    assert is_followed(path)
+    views = {layer.name: layer.kernel_view for layer in queues_on(by_name(fake_host.files, "sda"))}
+    assert views == {"dm-0": KernelView.WRITE_THROUGH, "dm-1": KernelView.WRITE_BACK}
+
+
+def test_a_mirror_leads_to_each_of_its_drives(fake_host):
+    for name, number in (("sda", "8:0"), ("sdb", "8:16")):
+        fake_host.disk(name, number)
+    fake_host.device("md0", "9:0", below=["sda", "sdb"], marker="md")
+    found = paths_down(by_name(fake_host.files, "md0"))
+    assert sorted(path.drive.name for path in found) == ["sda", "sdb"]
+    assert all(is_followed(path) for path in found)
+
+
+def test_bcache_leads_to_its_backing_and_its_cache_device(fake_host):
+    fake_host.disk("sda", "8:0")
+    fake_host.disk("nvme0n1", "259:0")
+    fake_host.device("bcache0", "251:0", below=["sda", "nvme0n1"], marker="bcache")
+    found = paths_down(by_name(fake_host.files, "bcache0"))
+    assert [kinds(path)[0] for path in found] == [LayerKind.BCACHE] * 2
+
+
+def test_a_device_of_no_known_kind_is_never_taken_for_a_drive(fake_host):
+    fake_host.device("zd0", "230:0")
+    fake_host.osd(1, block="zd0")
+    (drive,) = host_of(fake_host).look()
+    assert "cannot be followed" in drive.toggle_refusal
+    assert FindingCode.UNKNOWN_LAYER in {finding.code for finding in drive.findings}
+
+
+def test_slaves_that_point_at_each_other_end(fake_host):
+    fake_host.device("dm-0", "252:0", dm_uuid="x")
+    fake_host.device("dm-1", "252:1", below=["dm-0"], dm_uuid="x")
+    (fake_host.root / "sys/class/block/dm-0/slaves/dm-1").symlink_to(
+        fake_host.root / "sys/class/block/dm-1"
+    )
+    (fake_host.root / "sys/class/block/dm-1/holders/dm-0").symlink_to(
+        fake_host.root / "sys/class/block/dm-0"
+    )
+    assert paths_down(by_name(fake_host.files, "dm-1")) == ()
+    assert {layer.name for layer in queues_on(by_name(fake_host.files, "dm-1"))} == {"dm-0"}
+
+
+def test_each_role_of_an_osd_is_a_use_of_its_own_drive(fake_host):
+    fake_host.loop("loop0", "7:0", backing="/a")
+    fake_host.loop("loop1", "7:1", backing="/b")
+    fake_host.osd(4, block="loop0", db="loop1", wal="loop1")
+    block, fast = host_of(fake_host).look()
+    assert [(use.osd_id, use.role) for use in block.uses] == [(4, Role.BLOCK)]
+    assert [use.role for use in fast.uses] == [Role.DB, Role.WAL]
+
+
+def test_a_running_osd_is_found_by_what_it_holds_open_wherever_its_folder_is(fake_host):
+    fake_host.loop("loop0", "7:0")
+    folder = fake_host.osd(3, block="loop0")
+    fake_host.running(77, folder, ["loop0"])
+    (osd,) = osds.discover(fake_host.files, ())
+    assert (osd.osd_id, osd.running, osd.devices) == (3, True, ((Role.BLOCK, "7:0"),))
+
+
+def test_a_link_to_a_device_that_the_running_osd_does_not_hold_is_not_believed(fake_host):
+    fake_host.loop("loop0", "7:0", backing="/a")
+    fake_host.loop("loop1", "7:1", backing="/b")
+    folder = fake_host.osd(3, block="loop1")
+    fake_host.running(77, folder, ["loop0"])
+    host = host_of(fake_host)
+    assert host.look() == ()
+    (finding,) = host.host_findings()
+    assert (finding.code, finding.subject) == (FindingCode.UNKNOWN_LAYER, "osd.3")
+
+
+def test_a_process_by_another_name_is_no_osd(fake_host):
+    fake_host.loop("loop0", "7:0")
+    fake_host.running(78, fake_host.osd(3, block="loop0"), ["loop0"], comm="sleep")
+    assert osds.discover(fake_host.files, ()) == ()
+
+
+def test_an_osd_whose_block_is_a_file_is_named_and_not_followed(fake_host):
+    folder = fake_host.osd(5)
+    fake_host.write("osd/osd.5/block", "a file")
+    host = host_of(fake_host)
+    assert host.look() == ()
+    assert [finding.subject for finding in host.host_findings()] == ["osd.5"]
+    assert folder.exists()
+
+
+def test_the_osd_of_another_cluster_is_a_foreign_use(fake_host):
+    fake_host.disk("sda", "8:0")
+    ours, theirs = "1" * 8 + "-1111-1111-1111-" + "1" * 12, "2" * 8 + "-2222-2222-2222-" + "2" * 12
+    fake_host.loop("loop0", "7:0")
+    fake_host.osd(1, fsid=ours, block="loop0")
+    fake_host.osd(2, fsid=theirs, db="loop0")
+    (drive,) = host_of(fake_host, cluster_fsid=ours).look()
+    assert drive.foreign_uses == (f"osd.2 of cluster {theirs}",)
+
+
+def test_a_mount_anywhere_above_a_drive_is_a_foreign_use(fake_host):
+    fake_host.disk("sda", "8:0")
+    fake_host.device("sda1", "8:1", parent="sda")
+    fake_host.device("sda2", "8:2", parent="sda")
+    fake_host.device("dm-0", "252:0", below=["sda2"], dm_uuid="LVM-root")
+    fake_host.write(
+        "proc/self/mountinfo", "29 1 252:0 / /my\\040root rw shared:1 - ext4 /dev/dm-0 rw\n"
+    )
+    uses = foreign.find(fake_host.files).of(by_name(fake_host.files, "sda"), frozenset({"8:1"}))
+    assert uses == ("dm-0 mounted on /my root",)
+
+
+def test_a_mount_in_a_container_and_btrfs_and_swap_are_seen(fake_host):
+    for name, number in (("sda", "8:0"), ("sdb", "8:16"), ("sdc", "8:32")):
+        fake_host.disk(name, number)
+    fake_host.write("proc/9/mountinfo", "1 1 8:0 / /data rw - xfs /dev/sda rw\n")
+    fake_host.link("proc/9/ns/mnt", fake_host.root / "elsewhere")
+    fake_host.write(
+        "proc/self/mountinfo", "1 1 0:44 / /pool rw - btrfs /dev/sdb rw\nbroken line\n"
+    )
+    fake_host.write(
+        "proc/swaps", "Filename Type Size Used Priority\n/dev/sdc partition 1 0 -2\n"
+    )
+    found = foreign.find(fake_host.files)
+    seen = [found.of(by_name(fake_host.files, n), frozenset()) for n in ("sda", "sdb", "sdc")]
+    assert seen == [("sda mounted on /data",), ("sdb mounted on /pool",), ("sdc used as swap",)]
+
+
+def test_a_drive_reached_twice_is_shown_once_and_left_alone(fake_host):
+    for name, number in (("loop0", "7:0"), ("loop1", "7:1")):
+        fake_host.loop(name, number, backing="/the same")
+    fake_host.device(
+        "dm-0", "252:0", below=["loop0", "loop1"], dm_uuid="mpath-x"
+    )
+    fake_host.osd(1, block="dm-0")
+    (drive,) = host_of(fake_host).look()
+    assert "several paths (loop0, loop1)" in drive.toggle_refusal
+
+
+def test_a_containers_links_are_followed_below_its_root(fake_host):
+    fake_host.loop("loop0", "7:0")
+    inside = fake_host.root / "container"
+    (inside / "dev").mkdir(parents=True)
+    (inside / "var/osd").mkdir(parents=True)
+    fake_host.files.numbers[str(inside / "dev/loop0")] = "7:0"
+    (inside / "dev/loop0").write_text("")
+    (inside / "dev/vg").mkdir()
+    (inside / "dev/vg/lv").symlink_to("../loop0")
+    (inside / "var/osd/whoami").write_text("6")
+    (inside / "var/osd/fsid").write_text("x")
+    (inside / "var/osd/block").symlink_to("/dev/vg/lv")
+    fake_host.write("proc/5/comm", "ceph-osd\n")
+    fds = fake_host.root / "proc/5/fd"
+    fds.mkdir()
+    (fake_host.root / "proc/5/root").symlink_to(inside)
+    (fds / "3").symlink_to("/var/osd/fsid")
+    (fds / "4").symlink_to(inside / "dev/loop0")
+    (osd,) = osds.discover(fake_host.files, ())
+    assert (osd.osd_id, osd.devices) == (6, ((Role.BLOCK, "7:0"),))
+
+
+def test_hostile_files_of_an_osd_folder_are_no_osd(fake_host):
+    folder = fake_host.osd(1, block="loop9")
+    for text in ("", "-1", "9" * 40, "1\n2", "\x00", "1; rm"):
+        (folder / "whoami").write_text(text)
+        assert osds.discover(fake_host.files, [fake_host.osd_glob]) == ()
+
+
+def test_the_devices_node_must_be_the_device_that_sysfs_means(fake_host):
+    fake_host.loop("loop0", "7:0")
+    fake_host.osd(1, block="loop0")
+    host = host_of(fake_host)
+    (drive,) = host.look()
+    node = str(fake_host.root / "dev/loop0")
+    device = by_name(replace(fake_host.files, numbers={node: "8:0"}), "loop0")
+    with pytest.raises(RefusedError, match="8:0, not 7:0"):
+        device.open()
+    assert drive.dev_name == "loop0"

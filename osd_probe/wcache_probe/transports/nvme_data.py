@@ -1,0 +1,68 @@
+"""NVMe data as bytes: Identify Controller, and feature 06h (Volatile Write Cache).
+
+Pure: bytes in, frozen data out.  Offsets are those of the NVMe Base Specification 2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+IDENTIFY, SET_FEATURES, GET_FEATURES = 0x06, 0x09, 0x0A
+IDENTIFY_BYTES = 4096
+CNS_CONTROLLER = 1
+VOLATILE_WRITE_CACHE = 0x06
+SEL_CURRENT, SEL_DEFAULT, SEL_SAVED, SEL_CAPABILITIES = 0, 1, 2, 3
+SAVE = 1 << 31
+
+
+@dataclass(frozen=True)
+class IdentifyController:
+    """What a controller says of itself."""
+
+    serial: str
+    model: str
+    firmware: str
+    cache_present: bool  # VWC bit 0
+    selects: bool  # ONCS bit 4: Save and Select in Set and Get Features
+
+
+def parse_identify(raw: bytes) -> Optional[IdentifyController]:
+    """Identify Controller data; None where it is cut off or empty."""
+    if len(raw) != IDENTIFY_BYTES or not any(raw[:72]):
+        return None
+    return IdentifyController(
+        serial=_string(raw[4:24]),
+        model=_string(raw[24:64]),
+        firmware=_string(raw[64:72]),
+        cache_present=bool(raw[525] & 0x01),
+        selects=bool(int.from_bytes(raw[520:522], "little") & 0x10),
+    )
+
+
+def _string(raw: bytes) -> str:
+    shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else " " for byte in raw)
+    return " ".join(shown.split())
+
+
+def get_cache_cdw10(select: int) -> int:
+    """Dword 10 of Get Features."""
+    return VOLATILE_WRITE_CACHE | (select << 8)
+
+
+def set_cache_cdw10(save: bool) -> int:
+    """Dword 10 of Set Features."""
+    return VOLATILE_WRITE_CACHE | (SAVE if save else 0)
+
+
+@dataclass(frozen=True)
+class FeatureCapabilities:
+    """What Get Features with select 3 says."""
+
+    savable: bool
+    changeable: bool
+
+    @staticmethod
+    def parse(dword0: int) -> FeatureCapabilities:
+        """Bits 0 and 2 of dword 0."""
+        return FeatureCapabilities(bool(dword0 & 1), bool(dword0 & 4))

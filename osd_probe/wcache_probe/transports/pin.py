@@ -1,0 +1,57 @@
+"""The pin: holding a SCSI disk's kernel view at write back through `cache_type`.
+
+drivers/scsi/sd.c, cache_type_store(): "temporary write back" sets `cache_override`,
+which no rescan and no toggle lowers; only a non-temporary write, an invalid string or
+the disk's removal ends it.  The kernel shows the override nowhere, so a pin is known
+only for the disk instance on which this process set it; for any other it is unknown,
+and pinning again does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, Set
+
+from wcache.core.errors import StorageError
+from wcache.core.model import KernelView
+
+from ..block.host_files import entries, write_attribute
+from ..block.sysfs import BlockDevice
+
+PIN = "temporary write back"
+
+
+class Pins:
+    """Pins set by this process, by disk instance."""
+
+    def __init__(self) -> None:
+        self._set: Set[str] = set()
+
+    def pin(self, device: BlockDevice) -> None:
+        """Pin a disk; raises StorageError where the kernel does not take it."""
+        write_attribute(os.path.join(_scsi_disk(device), "cache_type"), PIN)
+        if device.kernel_view is not KernelView.WRITE_BACK:
+            # a write-protected disk is never write back for the kernel
+            raise StorageError(f"the kernel view of {device.name} did not become write back")
+        self._set.add(_instance(device))
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """True for a disk that was pinned here and still flushes; None where unknown."""
+        if device.kernel_view is KernelView.WRITE_THROUGH:
+            return False
+        return True if _instance(device) in self._set else None
+
+
+def _scsi_disk(device: BlockDevice) -> str:
+    folder = os.path.join(device.folder, "device", "scsi_disk")
+    for name in entries(folder):
+        return os.path.join(folder, name)
+    raise StorageError(f"{device.name} has no scsi_disk in sysfs, so it cannot be pinned")
+
+
+def _instance(device: BlockDevice) -> str:
+    """This coming of the disk: kernfs gives each folder a node number of its own."""
+    try:
+        return f"{device.number}/{os.stat(_scsi_disk(device)).st_ino}"
+    except (OSError, StorageError):
+        return f"{device.number}/gone"

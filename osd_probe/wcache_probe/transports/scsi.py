@@ -1,0 +1,209 @@
+"""SCSI disks, behind virtio-scsi and the like or behind a SAS host adapter.
+
+The cache is the WCE bit of the caching mode page.  MODE SELECT with SP=0 changes the
+current value alone; the saved one changes only in `save`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, Tuple
+
+from wcache.core.errors import RefusedError, StorageError
+from wcache.core.model import (
+    CacheMode,
+    CachePage,
+    DeviceCache,
+    DriveModel,
+    PlpHint,
+    Transport,
+)
+
+from ..block import sysfs
+from ..block.host_files import entries, printable, read_text
+from ..block.sysfs import BlockDevice
+from . import scsi_data as data
+from .base import CacheReading, Identity, safe_id
+from .pin import Pins
+from .sg_io import FLUSH_TIMEOUT_MS, KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
+
+CURRENT, CHANGEABLE, DEFAULT, SAVED = 0, 1, 2, 3
+
+
+class ScsiSwitch:
+    """Transports `scsi` and `sas`; with a refusal, those that are only looked at."""
+
+    def __init__(
+        self, port: ScsiPort, pins: Pins, transport: Transport, refusal: str = ""
+    ) -> None:
+        self._port = port
+        self._pins = pins
+        self.transport = transport
+        self.refusal = refusal
+
+    def identify(self, device: BlockDevice) -> Identity:
+        """From INQUIRY and VPD, asked of the drive; raises StorageError where it is silent."""
+        inquiry = data.parse_inquiry(
+            self._port.command(device, data.inquiry_cdb(), data_in=data.INQUIRY_BYTES).data
+        )
+        if inquiry is None or inquiry.device_type not in (0x00, 0x14):
+            raise StorageError(f"{device.name} does not say that it is a disk")
+        names = data.designators(self._vpd(device, 0x83))
+        serial = data.parse_serial(self._vpd(device, 0x80))
+        wwn = names.get(data.OF_LOGICAL_UNIT, "")
+        named = f"scsi:{inquiry.vendor}:{inquiry.model}:{serial}".replace(" ", "_")
+        fallback = named if serial else ""
+        drive_id = safe_id(wwn or fallback or f"scsi:{device.name}")
+        protected = data.nonvolatile_cache(self._vpd(device, 0x86))
+        return Identity(
+            drive_id=drive_id,
+            domain_id=self._domain_id(device, names.get(data.OF_TARGET, ""), drive_id),
+            drive_model=DriveModel(inquiry.vendor, inquiry.model, inquiry.firmware),
+            serial=serial,
+            wwn=wwn if wwn.startswith(("naa.", "eui.")) else "",
+            host_driver=host_driver(device),
+            plp_hints=(
+                (PlpHint(True, "VPD page 86h: NV_SUP"),) if protected else ()
+            ),
+        )
+
+    def _domain_id(self, device: BlockDevice, target: str, drive_id: str) -> str:
+        """All LUNs of a target are one domain, named by the target or by its first LUN."""
+        siblings = self.siblings(device)
+        if len(siblings) == 1:
+            return drive_id
+        if target:
+            return safe_id(target)
+        names = [data.designators(self._vpd(one, 0x83)) for one in siblings]
+        return safe_id(min(n.get(data.OF_LOGICAL_UNIT, drive_id) for n in names))
+
+    def _vpd(self, device: BlockDevice, page: int) -> bytes:
+        """A vital product data page; empty where the drive has none."""
+        try:
+            cdb = data.inquiry_cdb(page)
+            return self._port.command(device, cdb, data_in=data.VPD_BYTES).data
+        except ScsiError:
+            return b""
+
+    def read(self, device: BlockDevice) -> CacheReading:
+        """The caching mode page in all four page controls."""
+        current = self._page(device, CURRENT)
+        if current is None:
+            return CacheReading(
+                DeviceCache.UNKNOWN, refusal="it has no caching mode page that can be read"
+            )
+        changeable = self._page(device, CHANGEABLE)
+        default = self._page(device, DEFAULT)
+        saved = self._page(device, SAVED) if current.savable else None
+        page = CachePage(
+            changeable.wce if changeable else None,
+            _mode(default.wce) if default else None,
+            _mode(saved.wce) if saved else None,
+        )
+        stuck = "its write cache cannot be changed" if page.changeable is False else ""
+        return CacheReading(DeviceCache(_mode(current.wce).value), page, refusal=stuck)
+
+    def _page(self, device: BlockDevice, control: int) -> Optional[data.CachingPage]:
+        found, _ = self._sensed(device, control)
+        return found
+
+    def _sensed(
+        self, device: BlockDevice, control: int
+    ) -> Tuple[Optional[data.CachingPage], bool]:
+        """A page and whether MODE SENSE(10) gave it; None where the drive has no such page."""
+        for ten in (True, False):
+            cdb = data.mode_sense_cdb(control, ten)
+            try:
+                reply = self._port.command(device, cdb, data_in=data.MODE_BYTES)
+            except ScsiError as error:
+                if error.sense.key != KEY_ILLEGAL_REQUEST:
+                    raise
+                continue
+            page = data.parse_mode_sense(reply.data, ten)
+            if page is not None:
+                return page, ten
+        return None, True
+
+    def pinned(self, device: BlockDevice) -> Optional[bool]:
+        """Whether this process pinned it."""
+        return self._pins.pinned(device)
+
+    def pin(self, device: BlockDevice) -> None:
+        """Hold the kernel view at write back."""
+        self._pins.pin(device)
+
+    def flush(self, device: BlockDevice) -> None:
+        """SYNCHRONIZE CACHE of all blocks."""
+        self._port.command(device, data.synchronize_cache_cdb(), timeout_ms=FLUSH_TIMEOUT_MS)
+
+    def set_cache(self, device: BlockDevice, mode: CacheMode) -> None:
+        """Change WCE in the current page and in nothing else."""
+        page, ten = self._sensed(device, CURRENT)
+        if page is None:
+            raise StorageError(f"{device.name} has no caching mode page")
+        self._select(device, page.with_wce(mode is CacheMode.WRITE_BACK), ten, save=False)
+
+    def save(self, device: BlockDevice, mode: CacheMode) -> bool:
+        """Change WCE in the saved page; the current value is what it was when this returns.
+
+        SP=1 writes the whole page to both places, so it is refused where the two differ
+        in anything but WCE: that would save somebody else's temporary setting.
+        """
+        current, ten = self._sensed(device, CURRENT)
+        if current is None or not current.savable:
+            return False
+        saved = self._page(device, SAVED)
+        if saved is None:
+            return False
+        on = mode is CacheMode.WRITE_BACK
+        if saved.with_wce(on) != current.with_wce(on):
+            raise RefusedError(
+                f"{device.name} has saved caching parameters that differ from the current ones",
+                "save or reset them by hand first",
+            )
+        if saved.wce != on:
+            self._select(device, current.with_wce(on), ten, save=True)
+            if current.wce != on:
+                self._select(device, current.with_wce(current.wce), ten, save=False)
+            after = self._page(device, SAVED)
+            if after is None or after.wce != on:
+                raise StorageError(f"{device.name} did not save {mode.value}")
+        return True
+
+    def _select(self, device: BlockDevice, page: bytes, ten: bool, *, save: bool) -> None:
+        cdb, body = data.mode_select(page, save=save, ten=ten)
+        self._port.command(device, cdb, data_out=body)
+
+    def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
+        """Every disk of the same target."""
+        return lun_siblings(device)
+
+
+def _mode(wce: bool) -> CacheMode:
+    return CacheMode.WRITE_BACK if wce else CacheMode.WRITE_THROUGH
+
+
+def lun_siblings(device: BlockDevice) -> Tuple[BlockDevice, ...]:
+    """The disks whose SCSI device stands in the same `targetH:C:T` folder, itself included."""
+    target = os.path.dirname(os.path.realpath(os.path.join(device.folder, "device")))
+    found = []
+    if os.path.basename(target).startswith("target"):
+        for lun in entries(target):
+            for name in entries(os.path.join(target, lun, "block")):
+                sibling = sysfs.device_at(
+                    device.files, os.path.join(target, lun, "block", name)
+                )
+                found += [sibling] if sibling else []
+    return tuple(found) if any(one.number == device.number for one in found) else (device,)
+
+
+def host_driver(device: BlockDevice) -> str:
+    """The driver of the SCSI host that a disk hangs on ("mpt3sas"); empty where unknown."""
+    at = os.path.realpath(os.path.join(device.folder, "device"))
+    while len(at) > 1:
+        name = os.path.basename(at)
+        if name.startswith("host") and name[4:].isdigit():
+            found = read_text(os.path.join(at, "scsi_host", name, "proc_name"))
+            return "" if found in (None, "<NULL>") else printable(found or "", 40)
+        at = os.path.dirname(at)
+    return ""
