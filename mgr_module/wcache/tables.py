@@ -2,39 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
-from .core.wording import amount, duration, latency, ratio, when
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Left-aligned columns two spaces apart; numbers go to the right."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [
-        max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(headings)
-    ]
-    right = [
-        bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
-        for i in range(len(headings))
-    ]
-    lines = []
-    for line in [list(headings), *cells]:
-        padded = [
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(line, widths, right)
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return str(value)
+from .core.wording import amount, cell, duration, latency, ratio, table, when
 
 
 def status(data: Mapping[str, Any]) -> str:
@@ -247,4 +217,4 @@ def history(data: Mapping[str, Any]) -> str:
 
 def lines_of(data: Mapping[str, Any]) -> str:
     """Small answers: one `key: value` line each."""
-    return "\n".join(f"{key}: {_cell(value)}" for key, value in data.items())
+    return "\n".join(f"{key}: {cell(value)}" for key, value in data.items())

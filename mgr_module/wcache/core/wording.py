@@ -1,9 +1,9 @@
-"""Numbers with their units, as an admin reads them in a table or a report."""
+"""Numbers with their units and aligned tables, as an admin reads them."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 
 def amount(count: float) -> str:
@@ -43,3 +43,34 @@ def ratio(row: Mapping[str, Any]) -> str:
 def when(at_s: float) -> str:
     """A wall-clock time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Left-aligned columns two spaces apart; numbers go to the right."""
+    cells = [[cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(headings)
+    ]
+    right = [
+        bool(rows) and all(isinstance(row[i], (int, float)) or row[i] is None for row in rows)
+        for i in range(len(headings))
+    ]
+    lines = []
+    for line in [list(headings), *cells]:
+        padded = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def cell(value: Any) -> str:
+    """One value as it stands in a table."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return str(value)
