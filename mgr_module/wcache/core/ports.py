@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Protocol, Sequence, Tuple
 
-from .model import CacheMode, DriveReport, DriveState, FlushCounters, HostReport, LoadPoint, Role
-from .protocol import PollReply, Post, SamplesOutcome
+from .model import (
+    CacheMode,
+    DriveReport,
+    DriveState,
+    Finding,
+    FlushCounters,
+    HostReport,
+    LoadPoint,
+    Role,
+)
+from .protocol import PollReply, SamplesOutcome
 
 
 class DriveHost(Protocol):
@@ -20,6 +29,9 @@ class DriveHost(Protocol):
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, freshly read."""
+
+    def host_findings(self) -> Tuple[Finding, ...]:
+        """What is wrong with the host itself, beside the findings of its drives."""
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""
@@ -66,7 +78,7 @@ class Journal(Protocol):
     """
 
     def read(self) -> Dict[str, str]:
-        """All entries, key to JSON text; raises StorageError where one is damaged."""
+        """All entries, key to JSON text as found; `journal.parse` says which are damaged."""
 
     def write(self, key: str, text: str) -> None:
         """Add or replace an entry, atomically and fsynced."""
@@ -76,13 +88,17 @@ class Journal(Protocol):
 
 
 class MgrLink(Protocol):
-    """Probe side: the way to the module; raises NotReadyError when no mgr answers."""
+    """Probe side: the way to the module.
 
-    def poll(self, hello_json: str) -> PollReply:
-        """Ask for work."""
+    Raises NotReadyError when no mgr answers within `timeout_s`, another WcacheError when
+    one refuses or its reply makes no sense.
+    """
 
-    def post(self, post: Post) -> PollReply:
-        """Report an outcome; idempotent, since librados resends after a mgr restart."""
+    def poll(self, hello_json: str, timeout_s: float) -> PollReply:
+        """Ask for work, with a Hello."""
+
+    def post(self, post_json: str, timeout_s: float) -> PollReply:
+        """Report with a Post; idempotent, since librados resends after a mgr restart."""
 
 
 class Store(Protocol):
