@@ -140,6 +140,13 @@ class SimulatedDrive:
         twin._mode = self._mode
         return twin
 
+    def renew_noise(self, run: int) -> None:
+        """Other noise from here on, for a drive that is simulated again: the drive itself,
+        its share of `between_drive_spread` included, stays what it is."""
+        self._rng = random.Random(
+            f"wcache drive {self._seed} {self.spec.name} {self._index} {run}"
+        )
+
     # The cache and its switch
 
     @property

@@ -1,0 +1,156 @@
+"""Mgrs for tests: one that answers from a script in memory, one that lives in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, List, Optional
+
+from wcache.core import codec
+from wcache.core.errors import NotReadyError
+from wcache.core.protocol import PROTOCOL_VERSION, Hello, Lease, PollReply, Post, Request, Task
+from wcache_probe.mgr_link import decode_reply
+
+
+@dataclass
+class ScriptedMgr:
+    """A MgrLink that answers as a mgr with one lease and a queue of tasks would.
+
+    `during` is called at every call, before the answer: time passes there.
+    """
+
+    tasks: List[Task] = field(default_factory=list)
+    lease: Optional[Lease] = None
+    frozen: bool = False
+    throwaway: bool = False
+    next_poll_s: float = 0.05
+    error: Optional[Exception] = None
+    during: Callable[[], None] = lambda: None
+    raw_reply: Optional[str] = None
+    lose_next_post: bool = False
+    hellos: List[Hello] = field(default_factory=list)
+    posts: List[Post] = field(default_factory=list)
+    timeouts_s: List[float] = field(default_factory=list)
+
+    def ask(self, task_id: str, request: Request) -> None:
+        """Queue a task."""
+        self.tasks.append(Task(task_id, request))
+
+    def poll(self, hello_json: str, timeout_s: float) -> PollReply:
+        self.timeouts_s.append(timeout_s)
+        self.hellos.append(codec.loads(Hello, hello_json, bytes_max=4096, what="hello"))
+        return self._reply()
+
+    def post(self, post_json: str, timeout_s: float) -> PollReply:
+        self.timeouts_s.append(timeout_s)
+        self.during()
+        if self.error is not None:
+            raise self.error
+        post = codec.loads(Post, post_json, bytes_max=1_000_000, what="post")
+        if self.lose_next_post and post.task_id:
+            self.lose_next_post = False
+            raise NotReadyError("the mgr restarts")
+        self.posts.append(post)
+        if self.tasks and self.tasks[0].task_id == post.task_id:
+            del self.tasks[0]
+        return self._reply(quiet=True)
+
+    def _reply(self, quiet: bool = False) -> PollReply:
+        if not quiet:
+            self.during()
+        if self.error is not None:
+            raise self.error
+        if self.raw_reply is not None:
+            return decode_reply(self.raw_reply)
+        task = self.tasks[0] if self.tasks else None
+        return PollReply(
+            PROTOCOL_VERSION, self.next_poll_s, task, self.lease, self.frozen, self.throwaway
+        )
+
+    def outcome(self, task_id: str):
+        """The outcome that was posted last for a task."""
+        return next(p.outcome for p in reversed(self.posts) if p.task_id == task_id)
+
+    def notices(self) -> str:
+        """All that the probe did by itself."""
+        return "\n".join(notice.text for post in self.posts for notice in post.notices)
+
+
+class FolderMgr:
+    """The same over a folder, for a probe in a process of its own.
+
+    `reply.json` is what the mgr says; without it there is no mgr.  A task in it is left
+    out once it was answered.  Posts are appended to `posts.jsonl`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # the probe's side
+
+    def poll(self, hello_json: str, timeout_s: float) -> PollReply:
+        (self.folder / "hello.json").write_text(hello_json)
+        return self._reply()
+
+    def post(self, post_json: str, timeout_s: float) -> PollReply:
+        if not (self.folder / "reply.json").exists():
+            raise NotReadyError("there is no mgr")
+        with open(self.folder / "posts.jsonl", "a", encoding="utf-8") as file:
+            file.write(post_json + "\n")
+        return self._reply()
+
+    def _reply(self) -> PollReply:
+        try:
+            reply = decode_reply((self.folder / "reply.json").read_text())
+        except FileNotFoundError:
+            raise NotReadyError("there is no mgr") from None
+        if reply.task is not None and reply.task.task_id in {p["task_id"] for p in self.posts()}:
+            reply = PollReply(
+                reply.version, reply.next_poll_s, None, reply.lease, reply.frozen, reply.throwaway
+            )
+        return reply
+
+    # the test's side
+
+    def say(
+        self, request: Optional[Request] = None, task_id: str = "", lease: Optional[Lease] = None,
+        frozen: bool = False, next_poll_s: float = 0.02,
+    ) -> None:
+        """What the mgr answers from now on."""
+        task = Task(task_id, request) if request else None
+        reply = PollReply(PROTOCOL_VERSION, next_poll_s, task, lease, frozen, True)
+        temporary = self.folder / "reply.new"
+        temporary.write_text(codec.dumps(reply))
+        os.rename(temporary, self.folder / "reply.json")
+
+    def fall_silent(self) -> None:
+        """The mgr is gone."""
+        (self.folder / "reply.json").unlink()
+
+    def posts(self) -> List[dict]:
+        """Every post so far."""
+        try:
+            lines = (self.folder / "posts.jsonl").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines]
+
+    def wait_for(self, what: Callable[[], object], seconds: float = 20.0) -> object:
+        """Wait until something is so; returns it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = what()
+            if found:
+                return found
+            time.sleep(0.01)
+        raise AssertionError(f"not within {seconds} s; posts: {self.posts()[-3:]}")
+
+    def answer_to(self, task_id: str) -> dict:
+        """The outcome of a task, when it comes."""
+        found = self.wait_for(
+            lambda: [p for p in self.posts() if p["task_id"] == task_id]
+        )
+        return found[-1]["outcome"]

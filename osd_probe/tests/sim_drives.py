@@ -1,0 +1,167 @@
+"""A few simulated drives and everything a probe is made of, in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional
+
+from fake_mgr import ScriptedMgr
+from wcache.core.errors import WcacheError
+from wcache.core.lease import LeaseKeeper
+from wcache.core.model import CacheMode
+from wcache_probe.agent import Agent
+from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_probe.sim_host import SimulatedHost
+from wcache_probe.switcher import Switcher
+from wcache_probe.tasks import Identity, TaskRunner
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+DRIVES = """
+schema = 1
+
+[[drive]]
+name = "obeys"
+model = "HDD"
+transport = "sas"
+rotational = true
+wwn = "0x5000000000000001"
+cache = { savable = true }
+[drive.latency]
+fua_write = { median_us = 300 }
+dirty_flush = { median_us = 12000 }
+
+[[drive]]
+name = "ignores"
+model = "LIAR"
+transport = "sata"
+wwn = "0x5000000000000002"
+cache = { toggle = "ignores" }
+[drive.latency]
+fua_write = { median_us = 300 }
+dirty_flush = { median_us = 2000 }
+
+[[drive]]
+name = "refuses"
+model = "STUBBORN"
+wwn = "0x5000000000000003"
+cache = { toggle = "refuses" }
+[drive.latency]
+fua_write = { median_us = 300 }
+dirty_flush = { median_us = 2000 }
+
+[[drive]]
+name = "nvme"
+model = "NVME"
+transport = "nvme"
+wwn = "0x5000000000000004"
+[drive.latency]
+fua_write = { median_us = 300 }
+dirty_flush = { median_us = 2000 }
+
+[[drive]]
+name = "off"
+model = "CAUTIOUS"
+wwn = "0x5000000000000005"
+cache = { default = "write through" }
+[drive.latency]
+fua_write = { median_us = 300 }
+dirty_flush = { median_us = 2000 }
+"""
+OBEYS, IGNORES, REFUSES, NVME, OFF = (f"0x500000000000000{n}" for n in range(1, 6))
+
+
+@dataclass
+class Clock:
+    """Virtual seconds."""
+
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+
+@dataclass
+class FakeStop:
+    """Stops after a number of waits; a wait lets virtual time pass."""
+
+    clock: Clock
+    turns: int = 1
+    waits_s: List[float] = field(default_factory=list)
+
+    def is_set(self) -> bool:
+        return len(self.waits_s) >= self.turns
+
+    def wait(self, seconds: float) -> None:
+        self.waits_s.append(seconds)
+        self.clock.now_s += seconds
+
+
+@dataclass
+class MemoryJournal:
+    """The Journal port in memory; `error` is raised by the next write."""
+
+    entries: Dict[str, str] = field(default_factory=dict)
+    error: Optional[WcacheError] = None
+
+    def read(self) -> Dict[str, str]:
+        return dict(self.entries)
+
+    def write(self, key: str, text: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.entries[key] = text
+
+    def remove(self, key: str) -> None:
+        self.entries.pop(key, None)
+
+
+class Probe:
+    """A probe on simulated drives, in this process; survives its own crash by `restart`."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.mgr = ScriptedMgr()
+        self.journal = MemoryJournal()
+        self.host = SimulatedHost(parse_drive_file(DRIVES), "sim1", clock_ns=self.clock.ns)
+        self.said: List[str] = []
+        self.starts = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: what the journal and the drives say is all that is known."""
+        self.starts += 1
+        self.switcher = Switcher(self.host, self.journal)
+        sound, _ = self.switcher.read_journal()
+        self.keeper = LeaseKeeper(
+            {e.domain_id: e.owner_id for e in sound.values() if e.kind.value == "lease"}
+        )
+        self.identity = Identity("sim1", "probe", f"start{self.starts}", True)
+        self.runner = TaskRunner(
+            host=self.host, switcher=self.switcher, keeper=self.keeper, identity=self.identity,
+            clock=self.clock, wall=self.clock,
+        )
+
+    def run(self, turns: int = 1) -> FakeStop:
+        """Some turns of the loop, then a clean stop."""
+        stop = FakeStop(self.clock, turns)
+        self.agent(stop).run()
+        return stop
+
+    def agent(self, stop: FakeStop) -> Agent:
+        """A new loop over what is there."""
+        return Agent(
+            identity=self.identity, link=self.mgr, keeper=self.keeper, switcher=self.switcher,
+            runner=self.runner, stop=stop, say=self.said.append, clock=self.clock,
+            jitter=lambda low, high: (low + high) / 2,
+        )
+
+    def mode(self, domain_id: str) -> CacheMode:
+        """What the drive itself is set to."""
+        (drive,) = self.host.domain(domain_id)
+        found = drive.mode
+        assert found is not None
+        return found

@@ -1,0 +1,278 @@
+"""The probe's loop: ask the mgr, do what it says, restore when nobody says anything.
+
+What has to be restored comes before everything else, at every turn; how long a turn may
+wait is bounded by the lease clock.  All decisions about leases are in `core.lease`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Callable, List, Optional, Protocol
+
+from wcache.core import codec
+from wcache.core.errors import MalformedError, NotReadyError, WcacheError
+from wcache.core.journal import EntryKind
+from wcache.core.lease import LeaseKeeper, Repeat, Restore
+from wcache.core.ports import MgrLink
+from wcache.core.protocol import (
+    PROTOCOL_VERSION,
+    FailureOutcome,
+    Hello,
+    Notice,
+    Outcome,
+    PollReply,
+    Post,
+    SetModeRequest,
+    Task,
+)
+
+from .mgr_link import encode_post, printable
+from .switcher import Switcher
+from .tasks import Identity, TaskRunner
+
+CALL_MAX_S = 10.0
+CALL_MIN_S = 0.05
+FAREWELL_S = 2.0
+# Below this the mgr is in the middle of something and wants exact times.
+IDLE_FROM_S = 5.0
+JITTER = 0.2
+RETRY_FIRST_S = 0.25
+RETRY_MAX_S = 15.0
+REFUSED_RETRY_S = 10.0
+# While something is held, an answer is worth more than a quiet log.
+HELD_RETRY_S = 1.0
+NOTICES_MAX = 64
+REFUSALS_MAX = 5
+
+
+class Stop(Protocol):
+    """Says when the probe has to end."""
+
+    def is_set(self) -> bool:
+        """Whether it has to end."""
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not past the moment it has to end."""
+
+
+class Agent:
+    """One probe's dealings with the mgr."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        link: MgrLink,
+        keeper: LeaseKeeper,
+        switcher: Switcher,
+        runner: TaskRunner,
+        stop: Stop,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._identity = identity
+        self._link = link
+        self._keeper = keeper
+        self._switcher = switcher
+        self._runner = runner
+        self._stop = stop
+        self._say = say
+        self._clock = clock
+        self._jitter = jitter
+        self._notices: List[Notice] = []
+        self._notice_count = 0
+        self._trouble = ""
+        self._failures = 0
+        self._refusals = 0
+        self._heard_once = False
+
+    def run(self) -> None:
+        """Restore what a crash left, then serve the mgr until told to stop, then restore."""
+        self._restore_owed()
+        while not self._stop.is_set():
+            self.run_turn()
+        self._end()
+
+    # ---- one turn
+
+    def run_turn(self) -> None:
+        """Call the mgr once, do all that follows from it, and sleep until the next time."""
+        wait_s = self._call()
+        self._restore_owed()
+        if not self._stop.is_set():
+            self._stop.wait(self._bounded(wait_s))
+            self._restore_owed()
+
+    def _call(self) -> float:
+        """Call the mgr and do what it wants; returns the seconds to wait until the next."""
+        try:
+            sent_at_s = self._clock()
+            if self._notices:
+                reply = self._post("", None)
+            else:
+                reply = self._link.poll(codec.dumps(self._hello()), self._call_timeout_s())
+            return self._follow(reply, sent_at_s)
+        except NotReadyError as error:
+            self._failures += 1
+            self._complain(error)
+            wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(self._failures - 1, 16))
+            return self._retry_in(wait_s)
+        except WcacheError as error:
+            self._complain(error)
+            return self._retry_in(REFUSED_RETRY_S)
+
+    def _follow(self, reply: PollReply, sent_at_s: float) -> float:
+        """Take replies and do their tasks, for as long as each brings a new one."""
+        done = ""
+        while True:
+            self._well()
+            self._keeper.heard(reply, sent_at_s, self._clock())
+            self._restore_owed()
+            task = reply.task
+            if task is None or task.task_id == done or self._stop.is_set():
+                break
+            outcome = self._answer(task)
+            done = task.task_id
+            if self._stop.is_set():
+                break  # what was done is undone first; the mgr learns it from our farewell
+            sent_at_s = self._clock()
+            reply = self._post(done, outcome)
+        wait_s = reply.next_poll_s
+        if wait_s >= IDLE_FROM_S:
+            wait_s *= self._jitter(1.0 - JITTER, 1.0 + JITTER)
+        return wait_s
+
+    def _answer(self, task: Task) -> Outcome:
+        decision = self._keeper.decide(task, self._clock())
+        if isinstance(decision, Repeat):
+            return decision.outcome
+        outcome = self._runner.perform(task)
+        owed = self._keeper.owed(self._clock())
+        if isinstance(task.request, SetModeRequest) and any(
+            item.domain_id == task.request.domain_id for item in owed
+        ):
+            self._restore_owed()
+            outcome = FailureOutcome(
+                "the lease ran out while the cache was being switched",
+                "the drive or the host is slow: set mgr/wcache/lease_ttl_s higher",
+                restored=task.request.domain_id not in self._keeper.held,
+            )
+        self._keeper.answered(task.task_id, outcome)
+        return outcome
+
+    def _post(self, task_id: str, outcome: Optional[Outcome]) -> PollReply:
+        """Send an answer and the waiting notices; returns the mgr's reply."""
+        sent = tuple(self._notices)
+        try:
+            text = encode_post(self._body(task_id, outcome, sent))
+        except MalformedError as error:
+            text = self._apology(task_id, error.line(), sent)
+        try:
+            reply = self._link.post(text, self._call_timeout_s())
+        except MalformedError as error:
+            self._refused(task_id, error)
+            raise
+        self._refusals = 0
+        del self._notices[: len(sent)]
+        return reply
+
+    def _refused(self, task_id: str, error: MalformedError) -> None:
+        """A mgr that just started refuses everything for a while; one that goes on doing so
+        gets another answer, or it would ask for ever."""
+        self._refusals += 1
+        if task_id and self._refusals >= REFUSALS_MAX:
+            why = printable(f"the mgr refused the answer: {error.line()}")
+            failure = FailureOutcome(why, restored=not self._keeper.held)
+            self._keeper.answered(task_id, failure)
+
+    def _apology(self, task_id: str, why: str, notices: tuple[Notice, ...]) -> str:
+        failure = FailureOutcome(printable(why), restored=not self._keeper.held)
+        self._keeper.answered(task_id, failure)
+        return encode_post(self._body(task_id, failure, notices))
+
+    def _hello(self) -> Hello:
+        lease = self._keeper.lease(self._clock())
+        return Hello(
+            PROTOCOL_VERSION, self._identity.probe_id, self._identity.instance_id,
+            lease.lease_id if lease else "", self._identity.simulated,
+        )
+
+    def _body(
+        self, task_id: str, outcome: Optional[Outcome], notices: tuple[Notice, ...]
+    ) -> Post:
+        hello = self._hello()
+        return Post(
+            PROTOCOL_VERSION, self._identity.hostname, hello.probe_id, hello.instance_id,
+            task_id, outcome, notices, hello.lease_id, hello.simulated,
+        )
+
+    # ---- restoring
+
+    def _restore_owed(self) -> None:
+        for item in self._keeper.owed(self._clock()):
+            self._restore(item)
+
+    def _restore(self, item: Restore) -> None:
+        try:
+            entry = self._switcher.entry(EntryKind.LEASE, item.domain_id)
+            if entry is not None:
+                self._switcher.restore(entry)
+        except WcacheError as error:
+            self._keeper.not_restored(item.domain_id, self._clock())
+            if item.attempt == 0:
+                self._note(item, f"the prior state is not back: {error.line()}", restored=False)
+            return
+        self._keeper.is_free(item.domain_id)
+        self._note(item, "the prior state is back", restored=True)
+
+    def _note(self, item: Restore, what: str, *, restored: bool) -> None:
+        text = printable(f"{item.domain_id} (lease {item.lease_id}): {item.reason}; {what}")
+        self._say(text)
+        self._notice_count += 1
+        notice_id = f"{self._identity.instance_id}.{self._notice_count}"
+        self._notices.append(Notice(notice_id, text, item.domain_id, restored))
+        del self._notices[:-NOTICES_MAX]
+
+    def _end(self) -> None:
+        self._keeper.stopping()
+        self._restore_owed()
+        if self._notices and not self._trouble:
+            try:
+                text = encode_post(self._body("", None, tuple(self._notices)))
+                self._link.post(text, FAREWELL_S)
+            except WcacheError:
+                return  # the journal knows, and the next start tells
+
+    # ---- waiting and talking
+
+    def _call_timeout_s(self) -> float:
+        remaining_s = self._keeper.remaining_s(self._clock())
+        if remaining_s is None or not self._keeper.held:
+            return CALL_MAX_S
+        return min(CALL_MAX_S, max(CALL_MIN_S, remaining_s))
+
+    def _bounded(self, wait_s: float) -> float:
+        wake_at_s = self._keeper.wake_at_s()
+        if wake_at_s is None:
+            return wait_s
+        return max(0.0, min(wait_s, wake_at_s - self._clock()))
+
+    def _retry_in(self, wait_s: float) -> float:
+        held = self._keeper.remaining_s(self._clock()) is not None
+        return min(wait_s, HELD_RETRY_S) if held else wait_s * self._jitter(1 - JITTER, 1 + JITTER)
+
+    def _complain(self, error: WcacheError) -> None:
+        line = printable(error.line())
+        if line != self._trouble:
+            self._say(line)
+            self._trouble = line
+
+    def _well(self) -> None:
+        if self._trouble or not self._heard_once:
+            again = " again" if self._heard_once else ""
+            self._say(f"the mgr answers{again}")
+        self._heard_once = True
+        self._trouble = ""
+        self._failures = 0

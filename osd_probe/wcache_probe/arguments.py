@@ -1,0 +1,77 @@
+"""The command line of `wcache-probe`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from typing import List
+
+from . import VERSION
+
+STATE_DIR = "/var/lib/wcache"
+RUN_DIR = "/run/wcache"
+COMMANDS = ("run", "look", "restore", "status")
+
+
+def parse(words: List[str]) -> argparse.Namespace:
+    """The options; `wcache-probe --sim FILE ...` means `run`."""
+    parser = argparse.ArgumentParser(
+        prog="wcache-probe",
+        description="Reads and toggles the write caches of this host's OSD drives, under leases "
+        "of the ceph-mgr module wcache.",
+    )
+    parser.add_argument("--version", action="version", version=f"wcache-probe {VERSION}")
+    verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = verbs.add_parser("run", help="serve the mgr until stopped")
+    _drives(run)
+    _folders(run)
+    run.add_argument("--conf", default="/etc/ceph/ceph.conf", help="default: %(default)s")
+    run.add_argument("--keyring", default="", help="default: what the configuration says")
+    who = run.add_mutually_exclusive_group()
+    who.add_argument("--id", default="", help="cephx id; default: wcache.HOSTNAME")
+    who.add_argument("--name", default="", help="cephx name; default: client.wcache.HOSTNAME")
+    look = verbs.add_parser("look", help="show the drives, changing nothing; needs no mgr")
+    _drives(look)
+    _folders(look)
+    look.add_argument("--format", choices=("plain", "json"), default="plain")
+    restore = verbs.add_parser("restore", help="bring back prior cache states; needs no mgr")
+    _drives(restore)
+    _folders(restore)
+    what = restore.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--all", action="store_true", help="everything that leases left behind"
+    )
+    what.add_argument("--action", default="", help="one applied change, by its action id")
+    restore.add_argument(
+        "--stop", action="store_true", help="stop a running probe first (it restores too)"
+    )
+    status = verbs.add_parser("status", help="show the probe of this host and its journal")
+    _folders(status)
+    status.add_argument("--format", choices=("plain", "json"), default="plain")
+    if words and words[0] not in (*COMMANDS, "-h", "--help", "--version"):
+        words = ["run", *words]
+    options = parser.parse_args(words)
+    options.osd_data = options.osd_data or [] if hasattr(options, "osd_data") else []
+    return options
+
+
+def _drives(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hostname", default=socket.gethostname(), help="as Ceph knows it; default: %(default)s"
+    )
+    parser.add_argument("--sim", metavar="FILE", help="simulate the drives of a TOML file")
+    parser.add_argument(
+        "--osd-data", action="append", metavar="GLOB",
+        help="data folders of OSDs; may be repeated; default: where Ceph puts them",
+    )
+
+
+def _folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state-dir", default=STATE_DIR, type=os.path.abspath, help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--run-dir", default=RUN_DIR, type=os.path.abspath,
+        help="where the lease marker for udev rules is; default: %(default)s",
+    )

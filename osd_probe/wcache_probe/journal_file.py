@@ -1,0 +1,238 @@
+"""The probe's state folder: journal, identity, and the lock that lets one probe in.
+
+    <state>/lock            held by the running probe (POSIX lock, so that it names its pid)
+    <state>/probe_id        who this probe is, over restarts
+    <state>/journal/*.json  one file per entry, the key percent-encoded in its name
+
+An entry is written to a temporary file, fsynced, renamed, and the folder fsynced: after
+a crash it is there whole or not at all.  While an entry of a lease exists, so does the
+*lease marker*, which udev rules of ours look for before they touch a drive.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+import struct
+import uuid
+from typing import Dict, Optional
+from urllib.parse import quote, unquote
+
+from wcache.core.errors import ConflictError, StorageError
+from wcache.core.journal import ENTRY_BYTES_MAX, EntryKind
+
+SUFFIX = ".json"
+NAME_BYTES_MAX = 200
+ENTRIES_MAX = 4096
+_FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
+
+
+class LeaseMarker:
+    """A file that exists while a lease may have changed a drive."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def set(self) -> None:
+        """Make it."""
+        try:
+            os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
+            with open(self._path, "w", encoding="ascii") as file:
+                file.write("wcache holds drives under a lease; udev rules yield to it\n")
+        except OSError as error:
+            raise _failed("write", self._path, error) from None
+
+    def clear(self) -> None:
+        """Remove it."""
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _failed("remove", self._path, error) from None
+
+
+class JournalFolder:
+    """The Journal port on a folder.  Entries of leases keep the marker alive."""
+
+    def __init__(self, folder: str, marker: LeaseMarker) -> None:
+        self._folder = folder
+        self._marker = marker
+
+    def read(self) -> Dict[str, str]:
+        """All entries as they are, hostile and damaged ones too: `journal.parse` judges."""
+        found = {}
+        for name in self._names():
+            found[unquote(name[: -len(SUFFIX)])] = _text_of(os.path.join(self._folder, name))
+        return found
+
+    def write(self, key: str, text: str) -> None:
+        """Add or replace an entry; on return it is on stable storage."""
+        path = self._path(key)
+        if key.startswith(EntryKind.LEASE.value + "/"):
+            self._marker.set()
+        temporary = path + ".new"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(temporary, flags, 0o600)
+            try:
+                with open(fd, "w", encoding="utf-8", closefd=False) as file:
+                    file.write(text)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(temporary, path)
+            self._sync()
+        except OSError as error:
+            raise _failed("write", path, error) from None
+
+    def remove(self, key: str) -> None:
+        """Remove an entry; on return it is gone from stable storage."""
+        path = self._path(key)
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failed("remove", path, error) from None
+        self._sync()
+        self.sync_marker()
+
+    def sync_marker(self) -> None:
+        """Make the marker say what the entries say (a boot empties /run, a crash does not)."""
+        lease = quote(EntryKind.LEASE.value + "/", safe="")
+        if any(name.startswith(lease) for name in self._names()):
+            self._marker.set()
+        else:
+            self._marker.clear()
+
+    def _names(self) -> list[str]:
+        try:
+            names = sorted(n for n in os.listdir(self._folder) if n.endswith(SUFFIX))
+        except OSError as error:
+            raise _failed("read", self._folder, error) from None
+        if len(names) > ENTRIES_MAX:
+            raise StorageError(f"{self._folder} has more than {ENTRIES_MAX} entries")
+        return names
+
+    def _path(self, key: str) -> str:
+        name = quote(key, safe="")
+        if len(name) > NAME_BYTES_MAX:
+            raise StorageError(f"the journal key {key[:60]}... is too long for a file name")
+        return os.path.join(self._folder, name + SUFFIX)
+
+    def _sync(self) -> None:
+        try:
+            fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _failed("sync", self._folder, error) from None
+
+
+class StateFolder:
+    """The folder of one probe; `lock` before anything in it is changed."""
+
+    def __init__(self, path: str, marker_path: str) -> None:
+        self.path = path
+        self._lock_fd: Optional[int] = None
+        self._make(path)
+        self._make(os.path.join(path, "journal"))
+        self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(marker_path))
+
+    @staticmethod
+    def _make(path: str) -> None:
+        try:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            found = os.stat(path)
+        except OSError as error:
+            raise _failed("make", path, error) from None
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise StorageError(
+                f"others may write to {path}, and what is in it decides about drives",
+                f"make it yours alone: chown {os.geteuid()} and chmod 0700",
+            )
+
+    def lock(self) -> None:
+        """Become the one probe of this folder; ConflictError names the pid of another."""
+        path = os.path.join(self.path, "lock")
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise _failed("open", path, error) from None
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise _failed("lock", path, error) from None
+            pid = self.holder()
+            who = f"a probe (pid {pid})" if pid else "a probe"
+            raise ConflictError(
+                f"{who} is running with {self.path}",
+                "stop that one first, or give this one a folder and a host name of its own",
+            ) from None
+        self._lock_fd = fd
+
+    def holder(self) -> int:
+        """Pid of the process that holds the lock, in our own pid namespace; 0 is none.
+
+        The kernel translates the pid (fs/locks.c, posix_lock_to_flock()), so a probe in a
+        container of its own is never mistaken for some process of ours.
+        """
+        if self._lock_fd is not None:  # closing any descriptor of it would drop our lock
+            return os.getpid()
+        try:
+            fd = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+        except (OSError, struct.error):
+            return 0
+        finally:
+            os.close(fd)
+        return 0 if kind == fcntl.F_UNLCK else max(0, int(pid))
+
+    def probe_id(self) -> str:
+        """The id of this probe, made at its first start."""
+        path = os.path.join(self.path, "probe_id")
+        known = _text_of(path).strip()
+        if re.fullmatch(r"[0-9a-f]{32}", known):
+            return known
+        new = uuid.uuid4().hex
+        try:
+            with open(path + ".new", "w", encoding="ascii") as file:
+                file.write(new + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(path + ".new", path)
+        except OSError as error:
+            raise _failed("write", path, error) from None
+        return new
+
+
+def _text_of(path: str) -> str:
+    """The text of a regular file; empty for anything else, cut where it is too long."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return ""
+        try:
+            return file.read(ENTRY_BYTES_MAX + 1).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _failed(what: str, path: str, error: OSError) -> StorageError:
+    return StorageError(f"cannot {what} {path} ({error.strerror})")

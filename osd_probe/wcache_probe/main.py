@@ -1,0 +1,209 @@
+"""`wcache-probe`: what each command does, put together from its parts.
+
+Exit codes: 0 done, 1 something is not as it should be, 2 it could not even start.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
+
+from wcache.core.errors import ConflictError, NotFoundError, WcacheError
+from wcache.core.journal import EntryKind, JournalEntry
+from wcache.core.lease import LeaseKeeper
+from wcache.core.ports import DriveHost, MgrLink
+
+from .arguments import parse
+from .journal_file import StateFolder
+from .stop_signal import StopSignal
+from .switcher import AfterStep, Switcher, nothing
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .rados_link import RadosLink
+
+STOP_S = 60.0
+STOP_STEP_S = 0.1
+
+
+def main(
+    words: Optional[Sequence[str]] = None,
+    *,
+    link: Optional[MgrLink] = None,
+    after_step: AfterStep = nothing,
+) -> int:
+    """Run one command; returns the exit code.
+
+    `link` takes the place of librados and `after_step` is called after each step of a
+    change: how tests reach into a real process.
+    """
+    options = parse(list(sys.argv[1:] if words is None else words))
+    try:
+        if options.command == "run":
+            return _run(options, link, after_step)
+        if options.command == "restore":
+            return _restore(options, after_step)
+        from . import views
+
+        state = StateFolder(options.state_dir, options.run_dir)
+        if options.command == "look":
+            return views.look(_make_host(options, None), options.hostname, options.format)
+        return views.status(state, options.format)
+    except WcacheError as error:
+        print(f"wcache-probe: {error.line()}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader has gone; Python would complain about it once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
+    if options.sim:
+        from .sim.drive_schema import load_drive_file
+        from .sim_host import SimulatedHost
+
+        os.makedirs(options.state_dir, exist_ok=True)
+        return SimulatedHost(
+            load_drive_file(options.sim), options.hostname,
+            state_path=os.path.join(options.state_dir, "sim-drives.json"),
+        )
+    from .block.osds import DEFAULT_DATA_GLOBS
+    from .host import LinuxDriveHost
+
+    return LinuxDriveHost(
+        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid
+    )
+
+
+# ---- run
+
+
+def _run(
+    options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep
+) -> int:
+    from .agent import Agent
+    from .tasks import Identity, TaskRunner
+
+    stop = StopSignal()
+    stop.install()
+    state = StateFolder(options.state_dir, options.run_dir)
+    state.lock()
+    rados = None if link is not None else _rados_link(options, stop)
+    host = _make_host(options, rados.fsid() if rados else None)
+    switcher = Switcher(host, state.journal, after_step)
+    state.journal.sync_marker()
+    sound, damaged = switcher.read_journal()
+    for line in damaged.values():
+        _say(f"wcache-probe: {line}")
+    keeper = LeaseKeeper(
+        {e.domain_id: e.owner_id for e in sound.values() if e.kind is EntryKind.LEASE}
+    )
+    identity = Identity(
+        options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim)
+    )
+    runner = TaskRunner(host=host, switcher=switcher, keeper=keeper, identity=identity)
+    way = link if link is not None else rados
+    assert way is not None  # one of the two was made  # noqa: S101
+    _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
+    Agent(
+        identity=identity, link=way, keeper=keeper, switcher=switcher, runner=runner,
+        stop=stop, say=_say,
+    ).run()
+    code = 1 if keeper.held else 0
+    if rados is not None and not rados.close():
+        # a call that hangs in librados would hang the end of the process with it
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
+    from .rados_link import RadosLink
+
+    name = options.name or f"client.{options.id or 'wcache.' + options.hostname}"
+    return RadosLink(
+        hostname=options.hostname, conf=options.conf, keyring=options.keyring, name=name,
+        interrupt_fd=stop.fd,
+    )
+
+
+# ---- restore
+
+
+def _restore(options: argparse.Namespace, after_step: AfterStep) -> int:
+    state = StateFolder(options.state_dir, options.run_dir)
+    _lock(state, stop=options.stop)
+    switcher = Switcher(_make_host(options, None), state.journal, after_step)
+    sound, damaged = switcher.read_journal()
+    chosen: List[JournalEntry]
+    if options.action:
+        key = f"{EntryKind.ACTION.value}/{options.action}"
+        if key in damaged:
+            raise NotFoundError(damaged[key])
+        if key not in sound:
+            raise NotFoundError(
+                f"no change with the action id {options.action} is in the journal",
+                "see `wcache-probe status`",
+            )
+        chosen, damaged = [sound[key]], {}
+    else:
+        chosen = [entry for entry in sound.values() if entry.kind is EntryKind.LEASE]
+        damaged = {k: v for k, v in damaged.items() if k.startswith(EntryKind.LEASE.value)}
+    failed = [_restore_one(switcher, entry) for entry in chosen].count(False)
+    for line in damaged.values():
+        print(f"not restored: {line}", file=sys.stderr)
+    state.journal.sync_marker()
+    if not chosen and not damaged:
+        print("nothing to restore")
+    return 1 if failed or damaged else 0
+
+
+def _restore_one(switcher: Switcher, entry: JournalEntry) -> bool:
+    names = ", ".join(f"{drive.dev_name} to {drive.mode.value}" for drive in entry.drives)
+    try:
+        switcher.restore(entry)
+    except WcacheError as error:
+        print(f"not restored: {names}: {error.line()}", file=sys.stderr)
+        return False
+    print(f"restored {names} (domain {entry.domain_id})")
+    return True
+
+
+def _lock(state: StateFolder, *, stop: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Lock the folder, after stopping the probe that holds it where that was asked for."""
+    try:
+        state.lock()
+        return
+    except ConflictError as error:
+        pid = state.holder()
+        if not stop or not pid:
+            raise ConflictError(
+                f"{error.message}; it restores by itself when its lease ends",
+                "stop it and try again, or add --stop",
+            ) from None
+    print(f"stopping the probe with pid {pid}")
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise ConflictError(f"the probe with pid {pid} is not ours to stop") from None
+    for _ in range(int(STOP_S / STOP_STEP_S)):
+        try:
+            state.lock()
+            return
+        except ConflictError:
+            sleep(STOP_STEP_S)
+    state.lock()

@@ -1,0 +1,54 @@
+"""What crosses the line between probe and mgr, checked on our side of it."""
+
+from __future__ import annotations
+
+from wcache.core import codec
+from wcache.core.errors import MalformedError, VersionError
+from wcache.core.protocol import (
+    POST_BYTES_MAX,
+    PROTOCOL_VERSION,
+    REPLY_BYTES_MAX,
+    PollReply,
+    Post,
+)
+
+TTL_MAX_S = 3600.0
+POLL_MIN_S = 0.01
+POLL_MAX_S = 600.0
+TEXT_CHARS_MAX = 900
+
+
+def decode_reply(text: str) -> PollReply:
+    """A reply of the mgr; VersionError or MalformedError, one line, if it makes no sense."""
+    plain = codec.parse_json(text, bytes_max=REPLY_BYTES_MAX, what="the mgr's reply")
+    version = plain.get("version") if isinstance(plain, dict) else None
+    if isinstance(version, int) and version != PROTOCOL_VERSION:
+        raise VersionError(
+            f"the mgr speaks protocol {version}, this probe {PROTOCOL_VERSION}",
+            "install the probe that belongs to the module",
+        )
+    reply = codec.decode(PollReply, plain, "the mgr's reply")
+    if not POLL_MIN_S <= reply.next_poll_s <= POLL_MAX_S:
+        raise MalformedError(f"the mgr wants the next call in {reply.next_poll_s:g} s")
+    if reply.lease is not None and not 0 < reply.lease.ttl_s <= TTL_MAX_S:
+        raise MalformedError(f"the mgr gives a lease for {reply.lease.ttl_s:g} s")
+    return reply
+
+
+def encode_post(post: Post) -> str:
+    """The post as JSON; MalformedError where the mgr would not take it.
+
+    What a drive says of itself is in it, and drives say odd things.
+    """
+    try:
+        text = codec.dumps(post)
+    except ValueError as error:
+        raise MalformedError(f"the answer cannot be sent ({error})") from None
+    codec.loads(Post, text, bytes_max=POST_BYTES_MAX, what="the answer")
+    return text
+
+
+def printable(text: str) -> str:
+    """Text that a message may carry: printable and not too long."""
+    clean = "".join(char if char.isprintable() else " " for char in text)
+    return clean if len(clean) <= TEXT_CHARS_MAX else clean[: TEXT_CHARS_MAX - 3] + "..."

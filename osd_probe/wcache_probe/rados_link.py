@@ -1,0 +1,202 @@
+"""The way to the mgr: a librados client that calls two commands, in a thread of its own.
+
+librados of Ceph 16 waits for a mgr command without end (RadosClient::mgr_command), and
+resends by itself when another mgr takes over.  So each call runs in a worker thread and
+is waited for with our own timeout; while one is stuck no other is begun, and its late
+answer is thrown away: the mgr gives the same task again.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import queue
+import select
+import threading
+import time
+from typing import Any, Optional, Tuple
+
+from wcache.core.errors import (
+    ConflictError,
+    MalformedError,
+    NotReadyError,
+    RefusedError,
+    VersionError,
+    WcacheError,
+)
+from wcache.core.protocol import REPLY_BYTES_MAX, PollReply
+
+from .mgr_link import decode_reply, printable
+
+CONNECT_S = 10
+_Answer = Tuple[int, bytes, str]
+
+
+class RadosLink:
+    """MgrLink over librados.
+
+    A byte on `interrupt_fd` (never read here) ends a wait at once with NotReadyError.
+    RefusedError at once where python3-rados is missing or the files cannot be used.
+    """
+
+    def __init__(
+        self, *, hostname: str, conf: str, keyring: str, name: str, interrupt_fd: int
+    ) -> None:
+        try:
+            import rados
+        except ImportError:
+            raise RefusedError(
+                "the librados bindings are missing", "install the package python3-rados"
+            ) from None
+        self._rados = rados
+        self._hostname = hostname
+        self._conf = conf
+        self._keyring = keyring
+        self._name = name
+        self._interrupt_fd = interrupt_fd
+        self._cluster: Any = None
+        self._requests: queue.SimpleQueue[Optional[Tuple[str, bytes]]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._done_r, self._done_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._busy = False
+        self._worker = threading.Thread(target=self._work, name="rados", daemon=True)
+        self._worker.start()
+
+    def poll(self, hello_json: str, timeout_s: float) -> PollReply:
+        """`wcache agent poll`."""
+        return decode_reply(self._call("wcache agent poll", hello_json, timeout_s))
+
+    def post(self, post_json: str, timeout_s: float) -> PollReply:
+        """`wcache agent post`."""
+        return decode_reply(self._call("wcache agent post", post_json, timeout_s))
+
+    def fsid(self) -> Optional[str]:
+        """The cluster's id from the configuration file; None where it names none."""
+        try:
+            found = str(self._make().conf_get("fsid") or "")
+        except self._rados.Error:
+            return None
+        return found if found.strip("0-") else None
+
+    def close(self) -> bool:
+        """Disconnect; False where a call is stuck, so that only the end of the process will."""
+        if self._busy and not self._collect(0.0):
+            return False
+        self._requests.put(None)
+        self._worker.join(timeout=5.0)
+        return not self._worker.is_alive()
+
+    # ---- the caller's side
+
+    def _call(self, prefix: str, body: str, timeout_s: float) -> str:
+        deadline_s = time.monotonic() + timeout_s
+        if self._busy and not self._collect(timeout_s):
+            raise NotReadyError("the mgr does not answer", "it is tried again and again")
+        self._busy = True
+        argument = {"prefix": prefix, "hostname": self._hostname, "format": "json"}
+        self._requests.put((json.dumps(argument), body.encode("utf-8")))
+        answer = self._collect(max(0.0, deadline_s - time.monotonic()))
+        if answer is None:
+            raise NotReadyError("the mgr does not answer", "it is tried again and again")
+        if isinstance(answer, WcacheError):
+            raise answer
+        code, out, said = answer
+        if code:
+            raise refusal_of(code, said, self._name)
+        if len(out) > REPLY_BYTES_MAX:
+            raise MalformedError(f"the mgr's reply is longer than {REPLY_BYTES_MAX} bytes")
+        try:
+            return str(out, "utf-8")
+        except UnicodeDecodeError:
+            raise MalformedError("the mgr's reply is not UTF-8 text") from None
+
+    def _collect(self, timeout_s: float) -> Any:
+        """The answer of the call under way, or None when it does not come in time."""
+        ready, _, _ = select.select(
+            [self._done_r, self._interrupt_fd], [], [], timeout_s
+        )
+        if self._done_r not in ready:
+            return None
+        os.read(self._done_r, 1)
+        self._busy = False
+        return self._answers.get_nowait()
+
+    # ---- the worker's side
+
+    def _work(self) -> None:
+        while True:
+            request = self._requests.get()
+            if request is None:
+                self._disconnect()
+                return
+            answer: object
+            try:
+                answer = self._command(*request)
+            except WcacheError as error:
+                answer = error
+            except Exception as error:
+                answer = NotReadyError(f"librados failed ({type(error).__name__}: {error})")
+                self._disconnect()
+            self._answers.put(answer)
+            os.write(self._done_w, b".")
+
+    def _command(self, argument: str, body: bytes) -> _Answer:
+        if self._cluster is None:
+            self._cluster = self._connect()
+        code, out, said = self._cluster.mgr_command(argument, body)
+        if -code in _BROKEN:
+            self._disconnect()
+        return int(code), bytes(out or b""), str(said or "")
+
+    def _make(self) -> Any:
+        conf = {"client_mount_timeout": str(CONNECT_S)}
+        if self._keyring:
+            conf["keyring"] = self._keyring
+        return self._rados.Rados(name=self._name, conffile=self._conf, conf=conf)
+
+    def _connect(self) -> Any:
+        advice = "see `wcache-probe run --help` for --conf, --keyring and --id"
+        try:
+            cluster = self._make()
+        except self._rados.Error as error:
+            raise NotReadyError(f"{self._conf} cannot be used ({error})", advice) from None
+        try:
+            cluster.connect()
+        except (self._rados.PermissionDeniedError, self._rados.PermissionError) as error:
+            cluster.shutdown()
+            raise RefusedError(
+                f"the cluster does not accept the key of {self._name} ({error})", advice
+            ) from None
+        except self._rados.Error as error:
+            cluster.shutdown()
+            raise NotReadyError(f"no way to the cluster as {self._name} ({error})") from None
+        return cluster
+
+    def _disconnect(self) -> None:
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
+            cluster.shutdown()
+
+
+_BROKEN = (errno.ENOTCONN, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.ECONNRESET, errno.ECANCELED)
+
+
+def refusal_of(code: int, said: str, name: str) -> WcacheError:
+    """What an error code of a mgr command means to a probe; `said` is the mgr's own line."""
+    number = abs(code)
+    text = printable(said.strip()) or f"the mgr answered {errno.errorcode.get(number, number)}"
+    if number == errno.EACCES:
+        return RefusedError(
+            f"{name} may not speak for this host",
+            "its mgr caps must allow `wcache agent poll` and `wcache agent post` with "
+            "hostname=HOST",
+        )
+    if number in (*_BROKEN, errno.EAGAIN, errno.EIO, errno.EINTR):
+        return NotReadyError(text)
+    if number == errno.EOPNOTSUPP:
+        return RefusedError("the mgr module wcache is not loaded", "ceph mgr module enable wcache")
+    for kind in (VersionError, ConflictError, RefusedError):
+        if number == kind.errno:
+            return kind(text)
+    return MalformedError(text)

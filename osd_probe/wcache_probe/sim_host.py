@@ -1,0 +1,363 @@
+"""Simulated drives behind the `DriveHost` port: the whole product with no hardware.
+
+The physics is in `sim`; here is what Linux adds: the kernel view of each drive, the pin,
+the reports.  Time is the real one plus what measuring would have taken: a period of
+simulated seconds returns at once and says how long it was.
+
+What the drives are set to stands in a file, so that a probe that is killed finds them
+as it left them, as it would real ones.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Callable, Dict, List, Optional, Tuple
+
+from wcache.core import codec
+from wcache.core.errors import MalformedError, NotFoundError, RefusedError, StorageError
+from wcache.core.model import (
+    CacheMode,
+    CachePage,
+    DeviceCache,
+    DriveModel,
+    DriveReport,
+    DriveState,
+    Finding,
+    FlushCounters,
+    KernelView,
+    Layer,
+    LayerKind,
+    LoadPoint,
+    OsdUse,
+    PlpHint,
+    Role,
+    Transport,
+)
+from wcache.core.protocol import SamplesOutcome
+from wcache.core.safety import pinnable
+
+from .sim.drive_schema import DriveFile
+from .sim.osd import Measured, SimulatedOsd
+from .sim.physics import ResetKind, SimulatedDrive, ToggleOutcome
+from .sim.placement import PlacedDrive, place
+
+STATE_VERSION = 1
+STATE_BYTES_MAX = 10_000_000
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class DriveSetting:
+    """What a simulated drive and the kernel above it are set to."""
+
+    drive_id: str
+    mode: CacheMode
+    saved: CacheMode
+    kernel_view: KernelView
+    pinned: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The state file."""
+
+    version: int
+    starts: int
+    drives: Tuple[DriveSetting, ...]
+
+
+@dataclass
+class _Drive:
+    placed: PlacedDrive
+    name: str
+    physics: SimulatedDrive
+    kernel_view: KernelView
+    pinned: bool = False
+    writes: int = 0
+    flush_ns: int = 0
+
+    @property
+    def transport(self) -> Transport:
+        return self.placed.spec.transport
+
+    @property
+    def present(self) -> bool:
+        return self.placed.spec.cache.present
+
+
+class SimulatedHost:
+    """The drives that a file places on `hostname`; on a host it does not name, all of them.
+
+    `state_path` is the state file; None keeps the state in memory.  Raises MalformedError
+    where the state file is damaged.
+    """
+
+    def __init__(
+        self,
+        drive_file: DriveFile,
+        hostname: str,
+        *,
+        seed: int = 1,
+        state_path: Optional[str] = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._clock_ns = clock_ns
+        self._skipped_ns = 0
+        self._state_path = state_path
+        placed = place(drive_file)
+        here = tuple(d for d in placed if d.host == hostname) or placed
+        self._drives: Dict[str, _Drive] = {}
+        for number, item in enumerate(here):
+            physics = SimulatedDrive(item.spec, seed, item.index)
+            drive = _Drive(item, _name(item, number), physics, KernelView.UNKNOWN)
+            drive.kernel_view = _view_at_boot(drive)
+            self._drives[item.wwn] = drive
+        self._starts = 1
+        self._load()
+        self._osds = self._make_osds(drive_file, seed + 1_000_003 * self._starts)
+
+    def _make_osds(self, drive_file: DriveFile, seed: int) -> Dict[int, SimulatedOsd]:
+        roles: Dict[int, Dict[Role, SimulatedDrive]] = {}
+        for drive in self._drives.values():
+            for osd_id, role in drive.placed.uses:
+                roles.setdefault(osd_id, {})[role] = drive.physics
+        return {
+            osd_id: SimulatedOsd(drives, drive_file.osd, seed + osd_id)
+            for osd_id, drives in roles.items()
+            if Role.BLOCK in drives
+        }
+
+    # ---- the DriveHost port
+
+    def look(self) -> Tuple[DriveReport, ...]:
+        """Every drive that an OSD uses."""
+        return tuple(self._report(d) for d in self._drives.values() if d.placed.uses)
+
+    def host_findings(self) -> Tuple[Finding, ...]:
+        """None: a file that cannot be used is refused as a whole."""
+        return ()
+
+    def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
+        """The one drive of a cache domain."""
+        drive = self._drives.get(domain_id)
+        if drive is None:
+            raise NotFoundError(f"there is no cache domain {domain_id!r} on this host")
+        return (self._report(drive),)
+
+    def state(self, drive: DriveReport) -> DriveState:
+        """Both sides of the cache."""
+        found = self._find(drive)
+        if not found.present:
+            device_cache = DeviceCache.NONE
+        elif found.transport is Transport.LOOP:
+            device_cache = DeviceCache.UNKNOWN
+        else:
+            device_cache = DeviceCache(found.physics.mode.value)
+        spec = found.placed.spec.cache
+        page = CachePage(
+            changeable=found.present, default=spec.default,
+            saved=found.physics.saved if spec.savable else None,
+        )
+        layer = Layer(found.name, _kind(found), found.kernel_view)
+        pinned = found.pinned if pinnable(found.transport) else None
+        return DriveState(device_cache, found.kernel_view, pinned, page, (layer,))
+
+    def counters(self, drive: DriveReport) -> FlushCounters:
+        """Writes and flushes that reached the drive."""
+        found = self._find(drive)
+        counted = found.physics.counters
+        return FlushCounters(
+            self._now_ns(), counted.writes + counted.fua_writes, counted.flushes, 0
+        )
+
+    def pin(self, drive: DriveReport) -> None:
+        """Hold the kernel view at write back."""
+        found = self._find(drive)
+        if not pinnable(found.transport):
+            raise RefusedError(f"{found.name} has nothing that could be pinned")
+        found.pinned = True
+        found.kernel_view = KernelView.WRITE_BACK
+        self._save()
+
+    def flush(self, drive: DriveReport) -> None:
+        """Write the volatile cache to the medium."""
+        self._find(drive).physics.flush(self._now_ns())
+
+    def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
+        """Switch the drive as its model says: it obeys, refuses, or says yes and does nothing."""
+        found = self._find(drive)
+        if found.physics.set_cache(mode, self._now_ns()) is ToggleOutcome.REFUSED:
+            raise RefusedError(f"{found.name} refuses to change its cache mode")
+        if not found.pinned and found.transport in (Transport.SATA, Transport.LOOP):
+            found.kernel_view = KernelView(found.physics.mode.value)
+        self._save()
+
+    def save_cache(
+        self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
+    ) -> None:
+        """Make `mode` the one after power-on; None puts `saved` back."""
+        found = self._find(drive)
+        wanted = saved if mode is None else mode
+        if wanted is None:
+            return
+        if not found.placed.spec.cache.savable:
+            raise RefusedError(f"{found.name} cannot keep a cache mode over a power cycle")
+        found.physics.saved = wanted
+        self._save()
+
+    def time_flushes(
+        self, drive: DriveReport, osd_id: int, role: Role, count: int,
+        seconds_max: float, latency_limit_ms: float,
+    ) -> SamplesOutcome:
+        """What a timer would have measured within `seconds_max` simulated seconds."""
+        measured = self._osd(osd_id).measure(
+            LoadPoint.FDATASYNC_TIMER, self._now_ns(), count, seconds_max, role=role
+        )
+        samples: List[int] = []
+        aborted = ""
+        for latency_ns in measured.latencies_ns:
+            samples.append(latency_ns)
+            if latency_ns > latency_limit_ms * 1e6:
+                aborted = f"a flush took {latency_ns / 1e6:.1f} ms"
+                break
+        elapsed_ns = sum(samples)
+        self._skipped_ns += elapsed_ns
+        return SamplesOutcome(tuple(samples), elapsed_ns / NS_PER_S, 0, aborted)
+
+    def measure(
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int
+    ) -> SamplesOutcome:
+        """What the OSD would have measured."""
+        measured: Measured = self._osd(osd_id).measure(load_point, self._now_ns(), count)
+        self._skipped_ns += measured.elapsed_ns
+        return SamplesOutcome(
+            tuple(measured.latencies_ns), measured.seconds, measured.bytes_written
+        )
+
+    # ---- what happens to drives
+
+    def reset(self, drive: DriveReport, kind: ResetKind) -> None:
+        """A reset or a power-on; at a power-on the machine boots and nothing is pinned."""
+        found = self._find(drive)
+        if kind is ResetKind.POWER_ON:
+            found.physics.power_cut()
+        found.physics.reset(kind)
+        if kind is ResetKind.POWER_ON:
+            found.pinned = False
+            found.kernel_view = _view_at_boot(found)
+        self._save()
+
+    # ---- small things
+
+    def _now_ns(self) -> int:
+        return self._clock_ns() + self._skipped_ns
+
+    def _find(self, drive: DriveReport) -> _Drive:
+        found = self._drives.get(drive.drive_id)
+        if found is None:
+            raise NotFoundError(f"{drive.dev_name} is not on this host")
+        return found
+
+    def _osd(self, osd_id: int) -> SimulatedOsd:
+        found = self._osds.get(osd_id)
+        if found is None:
+            raise NotFoundError(f"osd.{osd_id} is not simulated on this host")
+        return found
+
+    def _report(self, drive: _Drive) -> DriveReport:
+        spec = drive.placed.spec
+        refusal = ""
+        if drive.transport is Transport.SATA_HBA:
+            refusal = "its SAS adapter translates, and the read-back is not proven"
+        report = DriveReport(
+            drive_id=drive.placed.wwn,
+            domain_id=drive.placed.wwn,
+            dev_name=drive.name,
+            drive_model=DriveModel(spec.vendor, spec.model, spec.firmware),
+            transport=drive.transport,
+            state=DriveState(DeviceCache.UNKNOWN, KernelView.UNKNOWN),
+            serial=drive.placed.serial,
+            wwn=drive.placed.wwn,
+            host_driver="simulated",
+            rotational=spec.rotational,
+            size_bytes=spec.size_bytes,
+            plp_hints=(PlpHint(True, "simulated"),) if spec.cache.power_loss_protection else (),
+            toggle_refusal=refusal,
+        )
+        state = self.state(report)
+        uses = tuple(OsdUse(osd_id, role, state.layers) for osd_id, role in drive.placed.uses)
+        return replace(report, state=state, uses=uses)
+
+    # ---- the state file
+
+    def _load(self) -> None:
+        if self._state_path is None:
+            return
+        try:
+            with open(self._state_path, encoding="utf-8") as file:
+                text = file.read(STATE_BYTES_MAX + 1)
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(f"cannot read {self._state_path} ({error})") from None
+        try:
+            settings = codec.loads(
+                Settings, text, bytes_max=STATE_BYTES_MAX, what=self._state_path
+            )
+        except MalformedError as error:
+            raise MalformedError(error.message, "remove the file: the drives start anew") from None
+        self._starts = settings.starts + 1
+        for setting in settings.drives:
+            drive = self._drives.get(setting.drive_id)
+            if drive is not None:
+                drive.physics.saved = setting.saved
+                drive.physics.set_cache(setting.mode, self._now_ns())
+                drive.pinned = setting.pinned
+                drive.kernel_view = setting.kernel_view
+        for drive in self._drives.values():
+            # else a probe that was started again would measure the same noise again
+            drive.physics.renew_noise(self._starts)
+
+    def _save(self) -> None:
+        if self._state_path is None:
+            return
+        settings = Settings(
+            STATE_VERSION, self._starts,
+            tuple(
+                DriveSetting(
+                    drive_id, d.physics.mode, d.physics.saved, d.kernel_view, d.pinned
+                )
+                for drive_id, d in self._drives.items()
+            ),
+        )
+        try:
+            with open(self._state_path + ".new", "w", encoding="utf-8") as file:
+                file.write(codec.dumps(settings))
+            os.rename(self._state_path + ".new", self._state_path)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._state_path} ({error.strerror})") from None
+
+
+def _name(placed: PlacedDrive, number: int) -> str:
+    """A kernel name that says what it is."""
+    prefix = {Transport.NVME: "nvme", Transport.LOOP: "loop"}.get(placed.spec.transport, "sd")
+    suffix = "n1" if prefix == "nvme" else ""
+    return f"sim-{prefix}{number}{suffix}"
+
+
+def _kind(drive: _Drive) -> LayerKind:
+    return LayerKind.LOOP if drive.transport is Transport.LOOP else LayerKind.DISK
+
+
+def _view_at_boot(drive: _Drive) -> KernelView:
+    """What the kernel takes the cache for at its first look.
+
+    An NVMe view is set from identify (VWC) and stays; others are read from the drive.
+    """
+    if not drive.present:
+        return KernelView.WRITE_THROUGH
+    if drive.transport is Transport.NVME:
+        return KernelView.WRITE_BACK
+    return KernelView(drive.physics.mode.value)

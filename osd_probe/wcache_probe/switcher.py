@@ -1,0 +1,119 @@
+"""Executes the programs of `core.switching` on real or simulated drives.
+
+A program says one step at a time; here each is carried out, and what fails is thrown
+back into it, so that it can restore.  `after_step` is called after every step with its
+number from 1 and the step: it is where tests kill the process.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Optional, Tuple
+
+from wcache.core import journal as entries
+from wcache.core import switching
+from wcache.core.errors import NotFoundError, StorageError, WcacheError
+from wcache.core.journal import EntryKind, JournalEntry
+from wcache.core.model import DriveReport, DriveState
+from wcache.core.ports import DriveHost, Journal
+from wcache.core.switching import Program, Step, Switched
+
+AfterStep = Callable[[int, Step], None]
+
+
+def nothing(_number: int, _step: Step) -> None:
+    """The hook of every real run."""
+
+
+def read_journal(journal: Journal) -> Tuple[Dict[str, JournalEntry], Dict[str, str]]:
+    """All sound entries by key, and for each damaged one what is wrong with it."""
+    sound: Dict[str, JournalEntry] = {}
+    damaged: Dict[str, str] = {}
+    for key, text in sorted(journal.read().items()):
+        try:
+            entry = entries.parse(key, text)
+            if entry.key != key:
+                raise StorageError(
+                    f"journal entry {key} is damaged (it is that of {entry.key})",
+                    "restore the drive by hand, then remove the entry",
+                )
+            sound[key] = entry
+        except WcacheError as error:
+            damaged[key] = error.line()
+    return sound, damaged
+
+
+class Switcher:
+    """Changes cache modes on `host`, with `journal` to find the way back."""
+
+    def __init__(self, host: DriveHost, journal: Journal, after_step: AfterStep = nothing) -> None:
+        self._host = host
+        self._journal = journal
+        self._after_step = after_step
+
+    # ---- the journal
+
+    def read_journal(self) -> Tuple[Dict[str, JournalEntry], Dict[str, str]]:
+        """`read_journal` of the journal it works with."""
+        return read_journal(self._journal)
+
+    def entry(self, kind: EntryKind, name: str) -> Optional[JournalEntry]:
+        """The entry of a domain's lease or of an action; StorageError if it is damaged."""
+        key = f"{kind.value}/{name}"
+        sound, damaged = self.read_journal()
+        if key in damaged:
+            raise StorageError(damaged[key])
+        return sound.get(key)
+
+    # ---- programs
+
+    def restore(self, entry: JournalEntry) -> Switched:
+        """Bring back what the entry says and drop it; raises WcacheError where it stays."""
+        return self.run(switching.restore(entry, self.drives(entry.domain_id)))
+
+    def drives(self, domain_id: str) -> Tuple[DriveReport, ...]:
+        """The drives of a domain, none where it is gone."""
+        try:
+            return self._host.domain(domain_id)
+        except NotFoundError:
+            return ()
+
+    def run(self, program: Program) -> Switched:
+        """Carry out a program to its end; raises the WcacheError it ends with."""
+        number = 0
+        result: Optional[DriveState] = None
+        failure: Optional[WcacheError] = None
+        while True:
+            try:
+                step = program.throw(failure) if failure else program.send(result)
+            except StopIteration as stop:
+                done: Switched = stop.value
+                return done
+            result, failure = None, None
+            number += 1
+            try:
+                result = self._do(step)
+            except WcacheError as error:
+                failure = error
+            except Exception as error:
+                # whatever a step runs into, the program must get its chance to restore
+                failure = StorageError(
+                    f"{type(step).__name__} failed ({type(error).__name__}: {error})"
+                )
+            self._after_step(number, step)
+
+    def _do(self, step: Step) -> Optional[DriveState]:
+        if isinstance(step, switching.WriteJournal):
+            self._journal.write(step.entry.key, entries.encode(step.entry))
+        elif isinstance(step, switching.RemoveJournal):
+            self._journal.remove(step.entry.key)
+        elif isinstance(step, switching.ReadState):
+            return self._host.state(step.drive)
+        elif isinstance(step, switching.Pin):
+            self._host.pin(step.drive)
+        elif isinstance(step, switching.Flush):
+            self._host.flush(step.drive)
+        elif isinstance(step, switching.SetCache):
+            self._host.set_cache(step.drive, step.mode)
+        else:
+            self._host.save_cache(step.drive, step.mode, step.saved)
+        return None
