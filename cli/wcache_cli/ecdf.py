@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
 from wcache.core.model import CacheMode
+from wcache.core.proof import COMMIT_COUNTERS
 from wcache.core.record import Period, Record
-from wcache.core.rollout import COMMIT_COUNTERS
 from wcache.core.wording import latency
 
 WIDTH, HEIGHT = 520, 250
