@@ -27,4 +27,15 @@ demo:
 zipapps:
 	@/usr/bin/python3 qa/zipapps.py out
 
-test: check test-releases
+# Promises of the statistics that need thousands of experiments (under 3 minutes).
+test-statistics:
+	"$$(qa/venv.sh)/bin/python" -m pytest qa/statistics
+
+# Whole experiments against simulated drives, scored by their truth:
+# make bench-decision [DRIVES=file.toml] [TRIALS=20] [SEED=1] [FORMAT=json]
+bench-decision:
+	@PYTHONPATH=mgr_module:osd_probe:cli:qa "$$(qa/venv.sh)/bin/python" -m bench_decision \
+	    $(if $(DRIVES),--drives "$(DRIVES)") $(if $(TRIALS),--trials "$(TRIALS)") \
+	    $(if $(SEED),--seed "$(SEED)") $(if $(FORMAT),--format "$(FORMAT)")
+
+test: check test-statistics test-releases

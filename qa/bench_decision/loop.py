@@ -6,12 +6,13 @@ its budget.  Only the drive is simulated, and its truth is known.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from wcache.analysis import pairs as pairing
 from wcache.analysis import sequential
-from wcache.analysis.decision import Decision, Options, decide
+from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
 from wcache.analysis.experiment import analyse
 from wcache.core.experiment import Slot, compose, pairs_of
 from wcache.core.model import (
@@ -31,6 +32,8 @@ from wcache_probe.sim.osd import LoadTruth, SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive, ToggleOutcome
 from wcache_probe.sim.placement import osd_roles, place
 
+from .minimum import pair_variance
+
 # What a switch costs before anything can be measured: flush, toggle, read back.
 TOGGLE_NS = 50_000_000
 
@@ -41,7 +44,7 @@ class Plan:
 
     samples: int  # of a period; 0 where it is measured by time
     period_s: float
-    settle_s: float = 0.4
+    settle_s: float = 0.5
     pairs_max: int = sequential.HORIZON
     seconds_max: float = 300.0
 
@@ -51,7 +54,7 @@ PLANS: Dict[LoadPoint, Plan] = {
     LoadPoint.OSD_BENCH_DEPTH1: Plan(10, 0.0),
     LoadPoint.OSD_BENCH_BATCH: Plan(3, 0.0),
     LoadPoint.OSD_BENCH_4M: Plan(3, 0.0),
-    LoadPoint.FDATASYNC_TIMER: Plan(16, 0.0),
+    LoadPoint.FDATASYNC_TIMER: Plan(32, 0.0),
 }
 
 
@@ -65,6 +68,7 @@ class Outcome:
     ratio_low: Optional[float] = None
     ratio_high: Optional[float] = None
     pair_sd: float = 0.0
+    least_variance: float = 0.0  # v of a pair at best; 0 where no samples show it
     pairs: int = 0
     samples: int = 0
     seconds: float = 0.0
@@ -183,11 +187,39 @@ def experiment(
         raise AssertionError("the record says something else than the looks on the way")
     outcome = Outcome(
         Verdict(result["verdict"]), truth, result["ratio"], result["ratio_low"],
-        result["ratio_high"], result["pair_sd"], result["pairs"],
+        result["ratio_high"], result["pair_sd"],
+        _least_variance(spec, load_point, list(periods.values())), result["pairs"],
         sum(len(p.samples_ns) for p in periods.values()), record.seconds, record.bytes_written,
         tuple(item["code"] for item in result["findings"]),
     )
     return outcome, record
+
+
+def _least_variance(
+    spec: DriveModelSpec, load_point: LoadPoint, periods: List[Period]
+) -> float:
+    """v by the formula of `score.pair_variance`, sigma from the samples within periods.
+
+    Only single commits follow one another as the drive model's AR(1) says; the calls of
+    a batch hold many and are taken as independent.
+    """
+    sizes = [len(period.samples_ns) for period in periods]
+    if min(sizes) < 2:
+        return 0.0
+    squares = 0.0
+    for period in periods:
+        logs = [math.log(max(ns, 1)) for ns in period.samples_ns]
+        mean = sum(logs) / len(logs)
+        squares += sum((value - mean) ** 2 for value in logs)
+    sample_sd = math.sqrt(squares / (sum(sizes) - len(sizes)))
+    phi = spec.noise.autocorrelation if load_point in ONE_COMMIT_EACH else 0.0
+    # within a period AR(1) shows only a part of its variance
+    k = min(sizes)
+    mean_correlation = sum(
+        2 * (k - lag) * phi**lag for lag in range(1, k)
+    ) / (k * (k - 1))
+    sample_sd /= math.sqrt(1 - mean_correlation)
+    return pair_variance(spec.noise.between_period_spread, sample_sd, phi, k)
 
 
 class _Looks:

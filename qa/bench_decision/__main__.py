@@ -1,0 +1,176 @@
+"""`make bench-decision`: whole experiments against simulated drives, scored by the truth."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import List, Optional, Sequence, Tuple
+
+from wcache.core.errors import WcacheError
+from wcache.core.model import LoadPoint
+from wcache_probe.sim.drive_schema import DriveFile, load_drive_file
+from wcache_probe.sim.placement import place
+
+from .baseline import tally_mann_whitney, tally_recipe
+from .cells import Cell
+from .figures import Figure, figures
+from .loop import experiment
+from .score import Score
+
+DRIVE_MODELS = Path(__file__).resolve().parents[1] / "drive_models"
+RECIPE_TRIALS = 4
+TRIALS_MAX = 100_000
+RULE = "=" * 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell to be measured; small enough to be sent to a process."""
+
+    path: str
+    drive: str
+    load_point: LoadPoint
+    trials: int
+    seed: int
+    baselines: bool
+
+
+def seeds(job: Job) -> List[int]:
+    """A seed for each trial, the same on every machine."""
+    digest = hashlib.sha256(f"{job.seed} {job.drive} {job.load_point.value}".encode()).digest()
+    start = int.from_bytes(digest[:4], "big")
+    return [start + trial for trial in range(job.trials)]
+
+
+def measure(job: Job) -> Cell:
+    """All trials of one cell."""
+    drives = load_drive_file(job.path)
+    spec = drives.drive(job.drive)
+    chosen = seeds(job)
+    outcomes = tuple(experiment(drives, spec, job.load_point, seed)[0] for seed in chosen)
+    recipe = rank_test = None
+    if job.baselines and any(not item.refused for item in outcomes):
+        recipe = tally_recipe(drives, spec, chosen[:RECIPE_TRIALS])
+        rank_test = tally_mann_whitney(drives, spec, chosen)
+    stated = spec.truth.get(job.load_point)
+    return Cell(
+        job.drive, job.load_point, outcomes, stated.verdict.value if stated else "", recipe,
+        rank_test,
+    )
+
+
+def jobs(
+    paths: Sequence[str], loads: Sequence[LoadPoint], trials: int, seed: int, baselines: bool
+) -> List[Job]:
+    """A job for each drive that serves an OSD, at each load point."""
+    found = []
+    for path in paths:
+        drives: DriveFile = load_drive_file(path)
+        serving = {drive.spec.name for drive in place(drives) if drive.uses}
+        for spec in drives.drives:
+            for load_point in loads:
+                if spec.name in serving:
+                    wanted = baselines and load_point is LoadPoint.OSD_BENCH_DEPTH1
+                    found.append(Job(path, spec.name, load_point, trials, seed, wanted))
+    return found
+
+
+def run(work: Sequence[Job], processes: int) -> List[Cell]:
+    """Measure all cells, in order, on as many processes as asked for."""
+    if processes <= 1:
+        return [measure(job) for job in work]
+    with ProcessPoolExecutor(processes) as pool:
+        return list(pool.map(measure, work))
+
+
+def table(cells: Sequence[Cell]) -> List[str]:
+    """A line for each cell."""
+    lines = [
+        f"{'drive':17} {'load':17} {'ratio':>7} {'right':>6} {'wrong':>6} {'undec.':>6} "
+        f"{'wrong at most':>13} {'pairs':>6} {'sampl.':>6} {'sec':>6} {'KiB':>7} {'/W':>5}  "
+        "docs' recipe  rank test (right/wrong)"
+    ]
+    for cell in cells:
+        plain = cell.as_json()
+        start = f"{cell.drive[:17]:17} {cell.load_point.value:17} {cell.ratio:7.3g} "
+        if plain["refused"]:
+            lines.append(start + f"refused: {plain['refused']}")
+            continue
+        shares = " ".join(f"{cell.share(wanted):6.1%}" for wanted in Score)
+        over = f"{cell.over_minimum:5.2f}" if cell.over_minimum is not None else "    -"
+        others = "  ".join(
+            f"{tally.right}/{tally.wrong}".rjust(12)
+            for tally in (cell.recipe, cell.rank_test) if tally is not None
+        )
+        lines.append(
+            start + f"{shares} {plain['wrong']['high']:13.1%} {cell.mean('pairs'):6.1f} "
+            f"{cell.mean('samples'):6.0f} {cell.mean('seconds'):6.1f} "
+            f"{cell.mean('bytes_written') / 1024:7.0f} {over}  {others}"
+        )
+    return lines
+
+
+def _figure_line(figure: Figure) -> str:
+    found = "not shown by these drives" if figure.found is None else f"{figure.found:.4g}"
+    line = f"{figure.name}: {found} ({figure.experiments} experiments"
+    if figure.limit is None or figure.found is None:
+        return line + ")"
+    bound = f"{'at most' if figure.at_most else 'at least'} {figure.limit:.4g}"
+    return f"{line}, {bound}): {'held' if figure.held else 'MISSED'}"
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the benchmark; 0 when it ran, 2 for bad arguments."""
+    parser = argparse.ArgumentParser(prog="bench_decision", description=__doc__)
+    parser.add_argument("--drives", action="append", metavar="FILE", help="drive models (TOML)")
+    parser.add_argument("--loads", default=",".join(point.value for point in LoadPoint))
+    parser.add_argument("--trials", type=int, default=20, help="experiments per drive and load")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--format", choices=("plain", "json"), default="plain")
+    parser.add_argument("--no-baselines", dest="baselines", action="store_false")
+    parser.add_argument(
+        "--processes", type=int, default=min(4, len(os.sched_getaffinity(0))),
+        help="default: %(default)s",
+    )
+    options = parser.parse_args(arguments)
+    if not 1 <= options.trials <= TRIALS_MAX:
+        parser.error(f"--trials must be from 1 to {TRIALS_MAX}")
+    paths = options.drives or sorted(map(str, DRIVE_MODELS.glob("*.toml")))
+    try:
+        loads = _loads(options.loads)
+        work = jobs(paths, loads, options.trials, options.seed, options.baselines)
+    except (WcacheError, ValueError) as error:
+        parser.error(error.line() if isinstance(error, WcacheError) else str(error))
+    cells = run(work, options.processes)
+    held = figures(cells)
+    if options.format == "json":
+        print(json.dumps({
+            "format": "wcache.bench_decision", "version": 1, "seed": options.seed,
+            "cells": [cell.as_json() for cell in cells],
+            "figures": [{**asdict(item), "held": item.held} for item in held],
+        }, indent=1))
+        return 0
+    print("\n".join(table(cells)))
+    print(RULE)
+    print(f"docs' recipe: 600 s of drive time a decision, {RECIPE_TRIALS} trials; rank test: "
+          "128 samples a mode, one run each; right/wrong at depth 1")
+    print("\n".join(_figure_line(item) for item in held))
+    return 0
+
+
+def _loads(text: str) -> Tuple[LoadPoint, ...]:
+    known = {point.value: point for point in LoadPoint}
+    unknown = [name for name in text.split(",") if name not in known]
+    if unknown:
+        raise ValueError(f"load {unknown[0][:40]!r} is not one of {', '.join(known)}")
+    return tuple(known[name] for name in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

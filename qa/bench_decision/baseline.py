@@ -1,0 +1,95 @@
+"""What people do today, on the same simulated drives at depth 1.
+
+The recipe of Ceph's documentation: fio for 300 s in each mode, then look which is
+faster.  And the textbook: a fixed number of samples in each mode and a Mann-Whitney test
+at 1%.  Neither takes turns between the modes, and neither knows what is material but
+through the admin, who is taken to ignore what is under 10%.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import List, Tuple
+
+from wcache.core.model import CacheMode, LoadPoint, Verdict
+from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
+
+from .loop import PLANS, Bench, Plan
+from .score import MATERIAL_RATIO, Score, score
+
+RECIPE_S = 300.0
+# A run is cut here to bound the time of the benchmark; it is charged in full.
+RECIPE_SAMPLES_MAX = 10_000
+FIXED_SAMPLES = 128
+P_LIMIT = 0.01
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Scores of one method on one drive, and what one decision costs."""
+
+    right: int = 0
+    wrong: int = 0
+    undecided: int = 0
+    seconds: float = 0.0
+    samples: float = 0.0
+
+
+def docs_recipe(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Score, int]:
+    """300 s in write back, then 300 s in write through; the faster mean wins."""
+    plan = replace(PLANS[LoadPoint.OSD_BENCH_DEPTH1], samples=RECIPE_SAMPLES_MAX,
+                   period_s=RECIPE_S, settle_s=0.0)
+    bench, back, through = _two_runs(drives, spec, seed, plan)
+    ratio = (sum(back) / len(back)) / (sum(through) / len(through))
+    verdict = Verdict.NO_DIFFERENCE
+    if not 1 / MATERIAL_RATIO < ratio < MATERIAL_RATIO:
+        verdict = Verdict.WRITE_THROUGH if ratio > 1 else Verdict.WRITE_BACK
+    return score(verdict, bench.truth(LoadPoint.OSD_BENCH_DEPTH1)), len(back) + len(through)
+
+
+def mann_whitney(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Score, float]:
+    """128 samples in each mode and a test of their ranks; also returns the seconds."""
+    from scipy.stats import mannwhitneyu
+
+    plan = replace(PLANS[LoadPoint.OSD_BENCH_DEPTH1], samples=FIXED_SAMPLES)
+    bench, back, through = _two_runs(drives, spec, seed, plan)
+    verdict = Verdict.NO_DIFFERENCE
+    if mannwhitneyu(back, through).pvalue < P_LIMIT:
+        slower = sum(map(math.log, back)) / len(back) > sum(map(math.log, through)) / len(through)
+        verdict = Verdict.WRITE_THROUGH if slower else Verdict.WRITE_BACK
+    return score(verdict, bench.truth(LoadPoint.OSD_BENCH_DEPTH1)), bench.now_ns / 1e9
+
+
+def _two_runs(
+    drives: DriveFile, spec: DriveModelSpec, seed: int, plan: Plan
+) -> Tuple[Bench, List[int], List[int]]:
+    bench = Bench(drives, spec, seed)
+    back = bench.period(CacheMode.WRITE_BACK, LoadPoint.OSD_BENCH_DEPTH1, plan)
+    through = bench.period(CacheMode.WRITE_THROUGH, LoadPoint.OSD_BENCH_DEPTH1, plan)
+    return bench, list(back.samples_ns), list(through.samples_ns)
+
+
+def tally_recipe(
+    drives: DriveFile, spec: DriveModelSpec, seeds: List[int]
+) -> Tally:
+    """The recipe's scores over seeds; it costs 600 s of drive time whatever it finds."""
+    found = [docs_recipe(drives, spec, seed) for seed in seeds]
+    return _tally([item[0] for item in found], 2 * RECIPE_S,
+                  sum(item[1] for item in found) / len(found))
+
+
+def tally_mann_whitney(
+    drives: DriveFile, spec: DriveModelSpec, seeds: List[int]
+) -> Tally:
+    """The test's scores over seeds."""
+    found = [mann_whitney(drives, spec, seed) for seed in seeds]
+    return _tally([item[0] for item in found], sum(item[1] for item in found) / len(found),
+                  2.0 * FIXED_SAMPLES)
+
+
+def _tally(scores: List[Score], seconds: float, samples: float) -> Tally:
+    return Tally(
+        scores.count(Score.RIGHT), scores.count(Score.WRONG), scores.count(Score.UNDECIDED),
+        seconds, samples,
+    )

@@ -1,0 +1,115 @@
+"""The decision benchmark scores as it says, and its experiments are the product's own."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from bench_decision.__main__ import main
+from bench_decision.loop import experiment
+from bench_decision.minimum import least_pairs, pair_variance
+from bench_decision.score import Score, score, wilson
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.core import codec
+from wcache.core.model import LoadPoint, Verdict
+from wcache.core.record import Record
+from wcache_probe.sim.drive_schema import load_drive_file
+from wcache_probe.sim.osd import LoadTruth
+
+BACK, THROUGH = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
+SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT
+RIGHT, WRONG, UNDECIDED = Score.RIGHT, Score.WRONG, Score.UNDECIDED
+MODELS = Path(__file__).resolve().parents[1] / "drive_models"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "scores"),
+    [
+        (1.00, {THROUGH: WRONG, BACK: WRONG, SAME: RIGHT, OPEN: UNDECIDED}),
+        (1.04, {THROUGH: WRONG, BACK: WRONG, SAME: RIGHT, OPEN: UNDECIDED}),
+        (1.08, {THROUGH: WRONG, BACK: WRONG, SAME: RIGHT, OPEN: RIGHT}),
+        (1.15, {THROUGH: RIGHT, BACK: WRONG, SAME: WRONG, OPEN: RIGHT}),
+        (1.30, {THROUGH: RIGHT, BACK: WRONG, SAME: WRONG, OPEN: UNDECIDED}),
+        (0.50, {THROUGH: WRONG, BACK: RIGHT, SAME: WRONG, OPEN: UNDECIDED}),
+    ],
+)
+def test_each_verdict_is_scored_by_how_large_the_truth_is(ratio, scores):
+    truth = LoadTruth(ratio, BACK)
+    assert {verdict: score(verdict, truth) for verdict in scores} == scores
+
+
+def test_holding_back_is_the_only_right_answer_to_a_drive_that_lies():
+    truth = LoadTruth(0.04, OPEN)
+    assert score(OPEN, truth) is RIGHT
+    assert score(BACK, truth) is WRONG
+
+
+def test_the_minimum_is_that_of_its_formula():
+    assert pair_variance(0.0, 0.3, 0.0, 9) == pytest.approx(2 * 0.09 / 9)
+    # A = 4.177 for errors of 1% and 5%
+    gap = math.log(2) - math.log(1.1)
+    assert least_pairs(2.0, 1.0, math.log(1.1)) == pytest.approx(2 * 4.177 / gap**2, rel=1e-3)
+    assert least_pairs(50.0, 0.01, math.log(1.1)) == 4.0
+
+
+def test_wilsons_interval_holds_the_share():
+    low, high = wilson(0, 20)
+    assert (low, high) == (0.0, pytest.approx(0.161, abs=0.001))
+
+
+@pytest.mark.parametrize(
+    ("file", "drive", "load_point", "verdict"),
+    [
+        ("hdd", "media-cache-hdd", LoadPoint.OSD_BENCH_DEPTH1, THROUGH),
+        ("hdd", "plain-hdd", LoadPoint.OSD_BENCH_BATCH, BACK),
+        ("flash", "consumer-nvme", LoadPoint.OSD_TRAFFIC, BACK),
+        ("plp", "plp-nvme", LoadPoint.OSD_BENCH_DEPTH1, SAME),
+        ("odd", "ignores-flushes", LoadPoint.OSD_BENCH_BATCH, OPEN),
+    ],
+)
+def test_an_experiments_record_decides_the_same_offline(file, drive, load_point, verdict):
+    drives = load_drive_file(str(MODELS / f"{file}.toml"))
+    outcome, record = experiment(drives, drives.drive(drive), load_point, seed=5)
+    assert outcome.verdict is verdict
+    again = codec.loads(Record, codec.dumps(record), bytes_max=10**7, what="record")
+    result = analyse(again, Options())
+    assert result["verdict"] == verdict.value
+    assert result["stop"]
+
+
+def test_a_drive_that_does_not_obey_is_refused():
+    drives = load_drive_file(str(MODELS / "odd.toml"))
+    outcome, record = experiment(
+        drives, drives.drive("ignores-toggle"), LoadPoint.OSD_BENCH_DEPTH1, seed=1
+    )
+    assert record is None
+    assert outcome.refused == "the toggle does not take"
+
+
+def test_the_same_seed_gives_the_same_bytes(capsys):
+    arguments = [
+        "--drives", str(MODELS / "plp.toml"), "--trials", "2", "--format", "json", "--seed", "7",
+        "--loads", "osd_bench_depth1,osd_bench_batch",
+    ]
+    main([*arguments, "--processes", "1"])
+    first = capsys.readouterr().out
+    main([*arguments, "--processes", "2"])
+    assert capsys.readouterr().out == first
+    cells = json.loads(first)["cells"]
+    assert [cell["load_point"] for cell in cells[:2]] == ["osd_bench_depth1", "osd_bench_batch"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--drives", "nowhere.toml"], "nowhere.toml"),
+        (["--trials", "0"], "--trials must be"),
+        (["--loads", "everything"], "'everything' is not one of"),
+    ],
+)
+def test_bad_arguments_are_one_clear_line_and_code_2(capsys, arguments, said):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
