@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 from .core.actions import LoadRequest, LoadSamples
 from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES
 from .core.model import LoadPoint
+from .core.proof import COMMIT_COUNTERS
 from .core.record import CounterDelta
-from .core.rollout import COMMIT_COUNTERS
 
 COMMAND_TIMEOUT_S = 30.0
 # How often a period of the OSD's own traffic is checked against the latency limit.

@@ -8,7 +8,6 @@ longer.  A rollback goes through the applied changes backwards.
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import List, Optional, Tuple
@@ -16,6 +15,7 @@ from typing import List, Optional, Tuple
 from . import actions as act
 from .codec import one_line
 from .model import CacheMode, LoadPoint, Role, Transport
+from .proof import error_of, is_worse, latency_of
 from .protocol import (
     ApplyRequest,
     FailureOutcome,
@@ -26,9 +26,6 @@ from .protocol import (
     StateOutcome,
 )
 from .run import all_in
-
-# Worse by more than this after a change means that it goes back; same as the verdict's.
-MATERIAL_RATIO = 1.1
 
 
 class ChangeStatus(str, Enum):
@@ -71,6 +68,7 @@ class Change:
     status: ChangeStatus = ChangeStatus.PLANNED
     detail: str = ""
     before_us: Optional[float] = None
+    before_error: float = 0.0  # standard error of its logarithm
     after_us: Optional[float] = None
     seconds: float = 0.0
     bytes_written: int = 0
@@ -225,10 +223,10 @@ class RolloutMachine:
         if latency_us is None or why_not:
             return self._unmeasured(why_not or "no sample was taken")
         if self._phase is _Phase.BEFORE:
-            self._change(before_us=latency_us)
+            self._change(before_us=latency_us, before_error=error_of(samples))
             return self._apply_next()
         if self._phase is _Phase.AFTER:
-            return self._judge(latency_us)
+            return self._judge(latency_us, error_of(samples))
         return []
 
     def _unmeasured(self, why: str) -> List[act.Action]:
@@ -307,14 +305,14 @@ class RolloutMachine:
         )
         return [act.SaveRun()]
 
-    def _judge(self, latency_us: float) -> List[act.Action]:
+    def _judge(self, latency_us: float, error: float) -> List[act.Action]:
         change = self.current
         assert change is not None  # noqa: S101
         self._change(after_us=latency_us)
-        worse = change.before_us is not None and latency_us > MATERIAL_RATIO * change.before_us
-        if worse:
+        before_us = change.before_us
+        if before_us is not None and is_worse(before_us, change.before_error, latency_us, error):
             return self._take_back(
-                f"latency went from {change.before_us:.0f} to {latency_us:.0f} us"
+                f"latency went from {before_us:.0f} to {latency_us:.0f} us"
             )
         self._change(status=ChangeStatus.APPLIED)
         done = act.Note(
@@ -435,18 +433,3 @@ class RolloutMachine:
 
     def _task(self, request: Request) -> act.GiveTask:
         return act.GiveTask(self._new_token(), request)
-
-
-# The counters of a commit as clients feel it, by release: newer name first.
-COMMIT_COUNTERS = ("txc_commit_lat", "commit_lat", "kv_commit_lat")
-
-
-def latency_of(samples: act.LoadSamples) -> Optional[float]:
-    """One latency in us: the median sample, or the mean of the commit counter."""
-    if samples.samples_ns:
-        return statistics.median(samples.samples_ns) / 1000.0
-    by_name = {c.name: c for c in samples.counters if c.count > 0}
-    for name in COMMIT_COUNTERS:
-        if name in by_name:
-            return 1e6 * by_name[name].sum_s / by_name[name].count
-    return None
