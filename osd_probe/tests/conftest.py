@@ -117,6 +117,15 @@ class FakeHost:
         real = self.device(name, number, bus=f"pci0/{path}/{target}/{hctl}", **more)
         (real / "device").symlink_to(self.root / scsi)
 
+    def replug_scsi(self, name):
+        """The disk again, as a new one for the kernel: its sysfs folder is another one."""
+        disks = (self.root / "sys/class/block" / name / "device/scsi_disk").resolve()
+        (old,) = disks.iterdir()
+        old.rename(disks / "old")
+        old.mkdir()
+        (disks / "old/cache_type").rename(old / "cache_type")
+        (disks / "old").rmdir()
+
     def nvme(self, controller, name, number):
         """A namespace of an NVMe controller."""
         folder = f"sys/devices/pci0/nvme/{controller}"

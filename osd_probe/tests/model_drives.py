@@ -35,7 +35,9 @@ class ModelScsi:
     def power_on(self):
         self.current = self.saved
 
-    def command(self, device, cdb, *, data_in=0, data_out=b"", timeout_ms=0):
+    def command(self, device, cdb, *, data_in=0, data_out=b"", timeout_ms=0, guard=None):
+        if guard is not None:
+            guard()
         self.log.append(cdb[0])
         op = cdb[0]
         if op == 0x12:
@@ -115,7 +117,9 @@ class ModelAta:
         raw = b"".join(word.to_bytes(2, "little") for word in words[:255]) + b"\xa5"
         return raw + bytes(((-sum(raw)) % 256,))
 
-    def command(self, device, cdb, *, data_in=0, data_out=b"", timeout_ms=0):
+    def command(self, device, cdb, *, data_in=0, data_out=b"", timeout_ms=0, guard=None):
+        if guard is not None:
+            guard()
         assert (cdb[0], len(cdb)) == (0x85, 16)
         self.log.append((cdb[14], cdb[4]))
         if cdb[14] == 0xEC:

@@ -45,9 +45,29 @@ def test_scsi_toggles_the_current_value_and_never_the_saved_one(fake_host, ten):
     assert switch.read(device).device_cache is DeviceCache.WRITE_BACK
 
 
+@pytest.mark.parametrize("drive", [ModelScsi(wce=False), ModelAta(enabled=False)])
+def test_no_cache_comes_on_in_a_disk_that_was_replugged_since_the_pin(fake_host, drive):
+    fake_host.scsi_disk("sda", "8:0", path="ata1/host0", driver="ahci")
+    device = by_name(fake_host.files, "sda")
+    kind = ScsiSwitch if isinstance(drive, ModelScsi) else SataSwitch
+    switch = kind(drive, Pins(), Transport.SCSI)
+    with pytest.raises(RefusedError):
+        switch.set_cache(device, BACK)
+    switch.pin(device)
+    fake_host.replug_scsi("sda")
+    with pytest.raises(RefusedError):
+        switch.set_cache(device, BACK)
+    assert switch.read(device).device_cache is DeviceCache.WRITE_THROUGH
+    switch.set_cache(device, THROUGH)
+    switch.pin(device)
+    switch.set_cache(device, BACK)
+    assert switch.read(device).device_cache is DeviceCache.WRITE_BACK
+
+
 def test_scsi_saves_one_bit_and_leaves_the_current_value(fake_host):
     drive = ModelScsi(savable=True)
     switch, device = scsi(fake_host, drive)
+    switch.pin(device)
     assert switch.save(device, THROUGH) is True
     assert (drive.current, drive.saved) == (drive.page(True), drive.page(False))
 
@@ -122,6 +142,7 @@ def test_sata_reads_and_sets_by_identify_and_set_features(fake_host):
     assert switch.read(device).device_cache is DeviceCache.WRITE_BACK
     switch.set_cache(device, THROUGH)
     assert switch.read(device).device_cache is DeviceCache.WRITE_THROUGH
+    switch.pin(device)
     switch.set_cache(device, BACK)
     switch.flush(device)
     assert [entry for entry in drive.log if entry[0] != 0xEC] == [

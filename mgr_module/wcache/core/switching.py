@@ -132,9 +132,13 @@ def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
     prior = {item.drive_id: item for item in entry.drives}
     here = tuple(drive for drive in drives if drive.drive_id in prior)
     done = yield from _switch(here, lambda drive: prior[drive.drive_id].mode)
-    for drive in here:
+    for drive, state in zip(here, done.after):
         if entry.persisted:
-            yield SaveCache(drive, None, prior[drive.drive_id].state.page.saved)
+            saved = prior[drive.drive_id].state.page.saved
+            if saved is CacheMode.WRITE_BACK:
+                # saving a mode turns the cache on for a moment, whatever it is now
+                _require_flushing(drive, state, saved)
+            yield SaveCache(drive, None, saved)
     missing = sorted(set(prior) - {drive.drive_id for drive in here})
     if missing:
         raise StorageError(
@@ -209,7 +213,7 @@ def _switch(
         state = yield from _read(drive)
         before.append(state)
         if pinnable(drive.transport):
-            state = yield from _pin(drive, state)
+            state = yield from _pin(drive)
         _require_flushing(drive, state, target(drive))
     after: List[DriveState] = []
     changed = False
@@ -236,13 +240,13 @@ def _switch(
     return Switched(tuple(before), tuple(after), changed)
 
 
-def _pin(
-    drive: DriveReport, state: DriveState
-) -> Generator[Step, Optional[DriveState], DriveState]:
-    """Pin a drive that is not pinned, and prove it: an unproven pin protects nothing."""
-    if not state.pinned:
-        yield Pin(drive)
-        state = yield from _read(drive)
+def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
+    """Pin a drive and prove it: an unproven pin protects nothing.
+
+    Done anew each time, since nobody tells us when somebody else has ended it.
+    """
+    yield Pin(drive)
+    state = yield from _read(drive)
     if not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
         raise RefusedError(
             f"the kernel view of {drive.dev_name} could not be pinned at write back",

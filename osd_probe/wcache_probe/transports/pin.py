@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import Optional, Set
 
-from wcache.core.errors import StorageError
+from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import KernelView
 
 from ..block.host_files import entries, write_attribute
@@ -34,6 +34,18 @@ class Pins:
             # a write-protected disk is never write back for the kernel
             raise StorageError(f"the kernel view of {device.name} did not become write back")
         self._set.add(_instance(device))
+
+    def require(self, device: BlockDevice) -> None:
+        """Raise RefusedError unless this very coming of the disk is pinned and flushes.
+
+        Called between opening a disk and turning its cache on: a disk that was pulled and
+        plugged in since the pin is a new one for the kernel, with no pin.
+        """
+        if self.pinned(device) is not True:
+            raise RefusedError(
+                f"{device.name} is not pinned (any more), so its cache stays off",
+                "look again: it may have been pulled and plugged in",
+            )
 
     def pinned(self, device: BlockDevice) -> Optional[bool]:
         """True for a disk that was pinned here and still flushes; None where unknown."""

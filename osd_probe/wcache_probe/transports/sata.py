@@ -111,9 +111,9 @@ class SataSwitch:
         """SET FEATURES, enable or disable the volatile write cache."""
         on = mode is CacheMode.WRITE_BACK
         feature = ata.ENABLE_CACHE if on else ata.DISABLE_CACHE
-        self._port.command(
-            device, ata.pass_through(ata.SET_FEATURES, ata.NON_DATA, feature=feature)
-        )
+        guard = (lambda: self._pins.require(device)) if on else None
+        cdb = ata.pass_through(ata.SET_FEATURES, ata.NON_DATA, feature=feature)
+        self._port.command(device, cdb, guard=guard)
 
     def save(self, device: BlockDevice, mode: CacheMode) -> bool:
         """SET FEATURES is never kept over a power cycle."""

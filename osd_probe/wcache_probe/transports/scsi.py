@@ -172,7 +172,8 @@ class ScsiSwitch:
 
     def _select(self, device: BlockDevice, page: bytes, ten: bool, *, save: bool) -> None:
         cdb, body = data.mode_select(page, save=save, ten=ten)
-        self._port.command(device, cdb, data_out=body)
+        guard = (lambda: self._pins.require(device)) if page[2] & data.WCE else None
+        self._port.command(device, cdb, data_out=body, guard=guard)
 
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
         """Every disk of the same target."""

@@ -58,15 +58,21 @@ class ScsiReply:
     sense: Sense = Sense(0, 0, 0)
 
 
+Guard = Callable[[], None]
+
+
 class ScsiPort(Protocol):
     """Sends a command to a drive."""
 
     def command(
         self, device: BlockDevice, cdb: bytes, *, data_in: int = 0, data_out: bytes = b"",
-        timeout_ms: int = TIMEOUT_MS,
+        timeout_ms: int = TIMEOUT_MS, guard: Optional[Guard] = None,
     ) -> ScsiReply:
         """Carry out one command; Unit Attention and Busy are retried.
 
+        `guard` is called with the device open and before anything is sent: what it finds
+        true of this coming of the disk holds for the command, since a descriptor does
+        not survive the disk's removal.  What it raises ends the command.
         Raises ScsiError where the drive refuses, StorageError where it is not reached.
         """
 
@@ -110,11 +116,13 @@ class SgIo:
 
     def command(
         self, device: BlockDevice, cdb: bytes, *, data_in: int = 0, data_out: bytes = b"",
-        timeout_ms: int = TIMEOUT_MS,
+        timeout_ms: int = TIMEOUT_MS, guard: Optional[Guard] = None,
     ) -> ScsiReply:
         """See `ScsiPort`."""
         fd = device.open()
         try:
+            if guard is not None:
+                guard()
             for attempt in range(ATTEMPTS):
                 status, reply = self._submit(fd, device.name, cdb, data_in, data_out, timeout_ms)
                 again = status in (BUSY, TASK_SET_FULL) or (

@@ -1,0 +1,216 @@
+"""No order of steps, crashes, resets and rescans leads to a volatile cache not flushed.
+
+Every script of the probe is run through every state a drive can be found in; the same
+search finds the unsafe ways at once when a program is made wrong, so it can fail.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from switching_world import BACK, ENTRY, LOOK, THROUGH, World, explore
+from wcache.core import switching as sw
+from wcache.core.errors import WcacheError
+from wcache.core.journal import EntryKind
+from wcache.core.model import KernelView, Transport
+
+
+def toggled(mode, consent=False):
+    """One change under a lease, as the probe does it."""
+    drives = yield LOOK
+    entry = yield ENTRY
+    yield from sw.lease_set(
+        drives, entry, lease_id="l", mode=mode, now_s=0.0, throwaway=False,
+        consent_turn_on=consent,
+    )
+
+
+def restored():
+    """What a probe does when it starts, and when a lease ends."""
+    entry = yield ENTRY
+    if entry is not None:
+        drives = yield LOOK
+        yield from sw.restore(entry, drives)
+
+
+def recovery():
+    """At its start the probe restores leases; what was applied stays."""
+    entry = yield ENTRY
+    if entry is not None and entry.kind is EntryKind.LEASE:
+        yield from restored()
+
+
+def pair_off_first():
+    yield from toggled(THROUGH)
+    yield from toggled(BACK)
+    yield from restored()
+
+
+def pair_on_first():
+    yield from toggled(BACK, consent=True)
+    yield from toggled(THROUGH)
+    yield from restored()
+
+
+def applied(mode, persist):
+    drives = yield LOOK
+    entry = yield ENTRY
+    yield from sw.apply(
+        drives, entry, action_id="a", expected=mode.other, mode=mode, now_s=0.0,
+        throwaway=False, consent_turn_on=True, persist=persist,
+    )
+
+
+def applied_off_and_rolled_back():
+    yield from applied(THROUGH, True)
+    yield from restored()
+
+
+def applied_on_and_rolled_back():
+    yield from applied(BACK, True)
+    yield from restored()
+
+
+SCRIPTS = (
+    pair_off_first, pair_on_first, applied_off_and_rolled_back, applied_on_and_rolled_back
+)
+
+
+def worlds(transport, **more):
+    """Every state that a drive can be found in."""
+    for on, wakes_on, view, layer, savable in itertools.product(
+        (True, False), (True, False), (True, False), (None, True, False), (True, False)
+    ):
+        if savable and transport is Transport.SATA:
+            continue
+        yield World(transport, on, wakes_on, savable, view, layer=layer, **more)
+
+
+def all_ways(script, transport, events_max, mutate=lambda script: script, **more):
+    found, moments, ends = [], 0, []
+    changed = mutate(script)
+    back = mutate(recovery)
+    for world in worlds(transport, **more):
+        ways, size, last = explore(changed, back, world, events_max)
+        found += [(world, way) for way in ways]
+        moments += size
+        ends += last
+    return found, moments, ends
+
+
+EVERY = pytest.mark.parametrize(
+    "transport", [Transport.SCSI, Transport.SATA, Transport.NVME], ids=lambda t: t.value
+)
+SCRIPT = pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.__name__)
+
+
+@EVERY
+@SCRIPT
+def test_no_way_leads_to_acknowledged_data_that_is_lost(script, transport):
+    found, moments, _ = all_ways(script, transport, events_max=1)
+    assert found == []
+    assert moments > 1000
+
+
+@EVERY
+def test_no_two_events_and_a_crash_lose_data_in_a_pair(transport):
+    """The states that are not savable and wake with the cache on: those with most to lose."""
+    for view, layer in itertools.product((True, False), (None, True, False)):
+        world = World(transport, True, True, False, view, layer=layer)
+        found, _, _ = explore(pair_off_first, recovery, world, 2)
+        assert found == []
+
+
+@EVERY
+@SCRIPT
+def test_a_drive_that_takes_commands_and_does_not_obey_is_no_danger(script, transport):
+    found, _, _ = all_ways(script, transport, events_max=1, obeys=False)
+    assert found == []
+
+
+@EVERY
+@pytest.mark.parametrize("script", [pair_off_first, pair_on_first], ids=lambda s: s.__name__)
+def test_whatever_crashed_the_prior_mode_is_back_or_the_journal_still_knows_it(
+    script, transport
+):
+    for world in worlds(transport):
+        _, _, ends = explore(script, recovery, world, 1)
+        for end in ends:
+            happened = [word for word in end.way if word.isupper() and word != "CRASH"]
+            if end.journal is None and not happened:
+                assert end.world.on is world.on, end.way
+    # and where nothing goes wrong the journal is empty at the end
+    _, _, calm = explore(script, recovery, World(transport, True, True, False, True), 0)
+    assert {end.journal for end in calm} == {None}
+
+
+# The search must find what a wrong program does: each of these makes the program wrong.
+
+
+def blind_to(change):
+    """A mutation: the program is told a lie by some of its steps."""
+
+    def mutate(script):
+        def lied_to():
+            program = script()
+            step = next(program, None)
+            while step is not None:
+                step, passed = change(step)
+                try:
+                    value = (yield step) if passed else None
+                except WcacheError as error:
+                    step = program.throw(error)
+                    continue
+                try:
+                    step = program.send(change.lie(value))
+                except StopIteration:
+                    return
+
+        return lied_to
+
+    return mutate
+
+
+class NoPin:
+    """The pin is left out, and its read-back says that it is there."""
+
+    def __call__(self, step):
+        return step, not isinstance(step, sw.Pin)
+
+    def lie(self, value):
+        if isinstance(value, sw.DriveState):
+            return sw.replace(value, pinned=True, kernel_view=KernelView.WRITE_BACK)
+        return value
+
+
+class NoLayers:
+    """The layers above the drive are not looked at."""
+
+    def __call__(self, step):
+        return step, True
+
+    def lie(self, value):
+        if isinstance(value, sw.DriveState):
+            return sw.replace(value, layers=())
+        if isinstance(value, tuple):
+            return tuple(sw.replace(d, state=sw.replace(d.state, layers=())) for d in value)
+        return value
+
+
+def test_without_the_pin_the_search_finds_lost_data():
+    found, _, _ = all_ways(
+        pair_off_first, Transport.SCSI, 1, blind_to(NoPin()), guarded=False
+    )
+    assert found
+
+
+def test_with_the_layers_ignored_the_search_finds_lost_data():
+    found, _, _ = all_ways(applied_on_and_rolled_back, Transport.SCSI, 0, blind_to(NoLayers()))
+    assert found
+
+
+def test_without_the_adapters_guard_the_search_finds_the_replugged_disk():
+    found, _, _ = all_ways(pair_off_first, Transport.SCSI, 1, guarded=False)
+    assert found
+    assert all("UNPLUGGED AND PLUGGED IN" in way for _, way in found)
