@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: check demo test test-cluster test-releases zipapps
+.PHONY: check demo lab test test-cluster test-lab test-releases zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -23,6 +23,16 @@ test-releases:
 demo:
 	@RELEASE=$(RELEASE) PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=vstart-tests:mgr_module \
 	/usr/bin/python3 -m demo
+
+# A campaign over modelled drives: make lab DRIVES=qa/drive_models/lab.toml OUT=/tmp/out
+LAB_ARGS ?=
+lab:
+	@PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests "$$(qa/venv.sh)/bin/python" -m drive_lab \
+	    "$(DRIVES)" "$(OUT)" --release $(RELEASE) $(LAB_ARGS)
+
+# What each write-cache switch does to drives that really have one, in a QEMU guest.
+test-lab:
+	"$$(qa/venv.sh)/bin/python" -m pytest -m lab qa/drive_lab/tests
 
 zipapps:
 	@/usr/bin/python3 qa/zipapps.py out

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from .agent import GuestAgent
 from .processes import LabError
 
+# partitions' holders are listed with the partition
+LAYERS = r"""
+walk() {
+    echo "$1 $(cat /sys/block/$1/queue/write_cache)"
+    for holder in /sys/block/$1/holders/* /sys/block/$1/$1*/holders/*; do
+        [ ! -e "$holder" ] || walk "${holder##*/}"
+    done
+}
+walk "$1"
+"""
+
 
 @dataclass(frozen=True)
 class Disk:
@@ -49,6 +60,12 @@ class Disk:
     def kernel_view(self) -> str:
         """``write back`` or ``write through``, as the disk's queue has it."""
         return kernel_view(self.agent, self.name)
+
+    def layers(self) -> dict[str, str]:
+        """The kernel's view of the disk and of every block device above it, by name."""
+        shown = self.agent.run(["/bin/sh", "-c", LAYERS, "layers", self.name]).checked()
+        pairs = (line.partition(" ") for line in shown.splitlines())
+        return {name: view for name, _, view in pairs}
 
     def device_cache_on(self) -> bool:
         """What the drive itself reports, asked through a tool of its protocol."""

@@ -1,0 +1,250 @@
+"""A whole campaign over the drives of a file, and everything seen of it in one result.
+
+Guest, drives and OSDs in the guest; mon, mgr with the module, and clients on the host side;
+the probe in the guest.  The campaign is started and read as an admin would, by
+``ceph wcache``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from harness import Cluster, ClusterPlan, start_cluster
+from harness.releases import ensure_release
+from probes import MODULE, Wcache, probe_caps
+from wcache.core.model import LoadPoint
+from wcache_probe.sim.placement import PlacedDrive
+
+from . import artefacts, network
+from .lab import Lab
+from .machine import MachineSpec
+from .osds import GuestOsds, Stack
+from .probe import GuestProbe
+from .processes import LabError
+from .witness import BENCH_BYTES, Witness, look
+
+RESULT_FORMAT = "wcache.lab-result"
+RESULT_VERSION = 1
+HOSTNAME = "wcache-lab"
+POOL = "lab-load"
+TRAFFIC = "traffic"
+LOADS = ("depth1", "batch", "timer")
+CLIENTS_PER_OSD = 4
+
+# One replica, so that a client waits for one drive; no consent to lose data is implied, the
+# data is the lab's own.
+CONF = {"osd pool default size": "1", "mon allow pool size one": "true"}
+
+
+@dataclass(frozen=True)
+class LabJob:
+    """What ``make lab`` was asked for."""
+
+    drive_file: Path
+    release: int = 16
+    stack: Stack = Stack.RAW
+    loads: Sequence[str] = LOADS
+    pairs: int = 20
+    seed: int = 1
+    campaign_timeout_s: float = 900.0
+
+
+class Stages:
+    """Says on stderr what is being waited for, and keeps how long each stage took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._began = self._last = time.monotonic()
+
+    def done(self, name: str) -> None:
+        now = time.monotonic()
+        self.seconds[name] = round(now - self._last, 1)
+        self._last = now
+        print(f"{now - self._began:6.1f} s  {name}", file=sys.stderr, flush=True)
+
+    def total(self) -> float:
+        return round(time.monotonic() - self._began, 1)
+
+
+def run(job: LabJob) -> dict[str, Any]:
+    """Do all of it and return the result as plain data; leaves nothing behind.
+
+    Raises LabError, or HarnessError of the cluster's harness, with one line of what failed.
+    """
+    stages = Stages()
+    artefacts.ensure(job.release)
+    ensure_release(job.release)
+    stages.done("guest and release ready to start")
+    network.enter_private_network()
+    machine = MachineSpec(tap=network.TAP, hostname=HOSTNAME, memory_mib=memory_mib(job))
+    with Lab(job.drive_file, release=job.release, machine=machine, seed=job.seed) as lab:
+        stages.done("guest up")
+        osd_count = len({osd_id for drive in lab.drives for osd_id, _ in drive.placed.uses})
+        plan = ClusterPlan(
+            release=job.release, osds=(), remote_osds=osd_count, address=network.HOST,
+            own_modules=[MODULE], conf=CONF,
+        )  # fmt: skip
+        with start_cluster(plan) as cluster:
+            osds = GuestOsds(lab, cluster, address=network.GUEST, stack=job.stack)
+            osds.create()
+            osds.wait_up()
+            stages.done("OSDs up")
+            return _Campaign(job, lab, cluster, stages).run()
+
+
+def memory_mib(job: LabJob) -> int:
+    """1 GiB for the guest, and 512 MiB for each OSD and what it caches in a short life."""
+    from wcache_probe.sim.drive_schema import load_drive_file
+    from wcache_probe.sim.placement import osd_roles, place
+
+    return 1024 + 512 * max(2, len(osd_roles(place(load_drive_file(str(job.drive_file))))))
+
+
+class _Campaign:
+    """The part that needs everything up."""
+
+    def __init__(self, job: LabJob, lab: Lab, cluster: Cluster, stages: Stages) -> None:
+        self._job = job
+        self._lab = lab
+        self._cluster = cluster
+        self._stages = stages
+        self._wcache = Wcache(cluster)
+        self._placed = [fitted.placed for fitted in lab.drives]
+
+    def run(self) -> dict[str, Any]:
+        wcache, stages = self._wcache, self._stages
+        self._cluster.enable_module("wcache")
+        for name, value in {"poll_idle_s": 0.5}.items():
+            wcache.option(name, value)
+        wcache.wait("the module", lambda: wcache("status"), 60)
+        keyring = self._cluster.auth_key(f"client.wcache.{HOSTNAME}", **probe_caps(HOSTNAME))
+        probe = GuestProbe(self._lab, HOSTNAME, keyring)
+        probe.start()
+        try:
+            wcache.wait("the probe's report", lambda: wcache("drive ls")["drives"], 60)
+        except AssertionError as error:
+            raise LabError(f"{error}\nthe probe said:\n{probe.log()[-2000:]}") from error
+        if TRAFFIC in self._job.loads:
+            self._cluster.ceph("osd", "pool", "create", POOL, "32")
+        self._cluster.wait_healthy(60, ignoring=("WCACHE_",))
+        stages.done("module and probe at work")
+        reported = wcache("drive ls")["drives"]
+        before = self._look_at_all()
+        stages.done("state before")
+        shown = self._campaigns()
+        after = self._look_at_all()
+        stages.done("state after")
+        return {
+            "format": RESULT_FORMAT,
+            "version": RESULT_VERSION,
+            "release": self._job.release,
+            "stack": self._job.stack.value,
+            "drive_file": self._job.drive_file.name,
+            "campaigns": [
+                {key: each[key] for key in ("campaign_id", "status", "seconds", "bytes_written",
+                                            "skipped", "run_list")}
+                for each in shown
+            ],
+            "drives": [
+                self._drive(drive, reported, before, after, shown) for drive in self._placed
+            ],
+            "recommendations": wcache("recommend")["recommendations"],
+            "findings": wcache("status")["findings"],
+            "stage_seconds": stages.seconds,
+            "total_seconds": stages.total(),
+        }  # fmt: skip
+
+    def _campaigns(self) -> list[dict[str, Any]]:
+        """Quiet loads first, then the clients' traffic, which would disturb the others."""
+        shown = []
+        quiet = [load for load in self._job.loads if load != TRAFFIC]
+        if quiet:
+            shown.append(self._measure(quiet))
+            self._stages.done(f"campaign: {', '.join(quiet)}")
+        if TRAFFIC in self._job.loads:
+            clients = self._start_clients()
+            try:
+                shown.append(self._measure([TRAFFIC]))
+            finally:
+                clients.kill()
+                clients.wait()
+            self._stages.done("campaign: traffic")
+        return shown
+
+    def _measure(self, loads: Sequence[str]) -> dict[str, Any]:
+        campaign_id = self._wcache.start_campaign(
+            loads=",".join(loads), pairs=self._job.pairs, seed=self._job.seed
+        )
+        return self._wcache.wait_over(campaign_id, self._job.campaign_timeout_s)
+
+    def _start_clients(self) -> subprocess.Popen[bytes]:
+        depth = CLIENTS_PER_OSD * len(self._cluster.osd_ids())
+        return self._cluster.popen_inside(
+            [
+                "rados", "-p", POOL, "bench", "3600", "write", "-b", "4096", "-t", str(depth),
+                "--no-cleanup",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def _look_at_all(self) -> dict[str, Witness]:
+        seen = {}
+        for drive in self._placed:
+            osd_ids = [osd_id for osd_id, _ in drive.uses]
+
+            def commit(osd_ids: Sequence[int] = osd_ids) -> None:
+                size = str(BENCH_BYTES)
+                self._cluster.ceph("tell", f"osd.{osd_ids[0]}", "bench", size, size)
+
+            seen[drive.name] = look(self._lab.drive(drive.name), commit if osd_ids else None)
+        return seen
+
+    def _drive(
+        self,
+        drive: PlacedDrive,
+        reported: Sequence[Mapping[str, Any]],
+        before: Mapping[str, Witness],
+        after: Mapping[str, Witness],
+        shown: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        results = [
+            result
+            for campaign in shown
+            for result in campaign["results"]
+            if is_of(drive, result["drive_id"])
+        ]
+        return {
+            "name": drive.name,
+            "model": drive.spec.model,
+            "transport": drive.spec.transport.value,
+            "serial": drive.serial,
+            "wwn": drive.wwn,
+            "uses": [{"osd_id": osd_id, "role": role.value} for osd_id, role in drive.uses],
+            "reported": [row for row in reported if is_of(drive, row["drive_id"])],
+            "before": before[drive.name].plain(),
+            "after": after[drive.name].plain(),
+            "loads": [_load(drive, result) for result in results],
+        }
+
+
+def is_of(drive: PlacedDrive, drive_id: str) -> bool:
+    """Whether a probe's identity of a drive, by WWN or serial, is that of this one."""
+    return drive.wwn[2:].lower() in drive_id.lower() or drive.serial in drive_id
+
+
+def _load(drive: PlacedDrive, result: Mapping[str, Any]) -> dict[str, Any]:
+    truth = drive.spec.truth.get(LoadPoint(result["load_point"]))
+    kept = (
+        "load_point", "osd_id", "verdict", "ratio", "ratio_low", "ratio_high", "pairs", "seconds",
+        "bytes_written", "ended", "why", "warnings", "write_back", "write_through", "record_id",
+    )  # fmt: skip
+    return {
+        **{key: result[key] for key in kept},
+        "expected": truth.verdict.value if truth else None,
+        "right": result["verdict"] == truth.verdict.value if truth else None,
+    }
