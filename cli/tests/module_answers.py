@@ -78,11 +78,12 @@ def campaign(status: str = "done", done: int = 8) -> Dict[str, Any]:
         "runs_aborted": int(status == "aborted"), "periods_done": done, "periods_max": 8,
         "seconds": 17.6, "bytes_written": 98304, "options": {}, "skipped": [f"h1 {HOSTILE}"],
         "run_list": [{
-            "run_id": "c1.0", "hostname": "h1", "domain_id": "d1\x1b[2J", "status": status,
+            "run_id": "c1.0", "hostname": "h1", "domain_id": "d1", "status": status,
+            "dev_names": ["sda\x1b[2J"],
             "reason": "", "restored": True, "periods_done": done, "periods_max": 8,
             "interrupted_periods": 0,
         }],
-        "results": [codec.to_plain(_result())],
+        "results": [{**codec.to_plain(_result()), "dev_names": ["sda"]}],
     }
 
 
@@ -115,7 +116,8 @@ def everything() -> Dict[str, Any]:
         "campaign show c1": campaign(),
         "campaign record c1.0.0": codec.to_plain(record()),
         "recommend": {"format_version": 1, "recommendations": [
-            {**codec.to_plain(recommended), "manual": ["sdparm --clear=WCE /dev/sda"]}
+            {**codec.to_plain(recommended), "manual": ["sdparm --clear=WCE /dev/sda"],
+             "manual_on": "h1"}
         ]},
         "plan ls": {"format_version": 1, "plans": [{"plan_id": "p1"}]},
         "plan show p1": {"format_version": 1, **codec.to_plain(Rollout("p1", 1.7e9, (change,))),

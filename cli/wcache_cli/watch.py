@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, TextIO
+from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
 
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.wording import amount, duration, latency, ratio
@@ -56,11 +56,12 @@ def follow(
     """Show the campaign at every change until it is over; returns the exit code."""
     terminal = out.isatty()
     drawn = 0
-    last: List[str] = []
+    said: Dict[str, Tuple[str, int]] = {}
     while True:
         shown = answers.ask("campaign", "show", campaign_id)
         try:
-            lines = [bar(row) if terminal else plain(row) for row in shown["run_list"]]
+            rows = shown["run_list"]
+            lines = [bar(row) for row in rows] if terminal else _news(rows, said)
             over = shown["status"] != "running"
         except (KeyError, TypeError):
             raise MalformedError("the module's answer is not a campaign") from None
@@ -71,13 +72,23 @@ def follow(
             out.write("".join(f"{line}\n" for line in lines))
             drawn = len(lines)
         else:
-            out.write("".join(f"{line}\n" for line in lines if line not in last))
-        last = lines
+            out.write("".join(f"{line}\n" for line in lines))
         out.flush()
         if over:
             out.write("".join(f"{line}\n" for line in ending(shown)))
             return 0 if shown["status"] == "done" else 2
         pause(interval_s)
+
+
+def _news(rows: List[Dict[str, Any]], said: Dict[str, Tuple[str, int]]) -> List[str]:
+    """Lines for a log: a run whose status changed, or that is another quarter further."""
+    lines = []
+    for row in rows:
+        now = (row["status"], 4 * row["periods_done"] // max(1, row["periods_max"]))
+        if said.get(row["run_id"]) != now:
+            said[row["run_id"]] = now
+            lines.append(plain(row))
+    return lines
 
 
 def bar(row: Dict[str, Any]) -> str:
@@ -100,18 +111,26 @@ def ending(shown: Dict[str, Any]) -> List[str]:
         f"{duration(shown['seconds'])} of drive time, {amount(shown['bytes_written'])} written"
     ]
     for result in shown["results"]:
+        back, through = (result[mode]["p50_us"] for mode in ("write_back", "write_through"))
         lines.append(
-            f"osd.{result['osd_id']} {result['load_point']}: {result['verdict']}, write back "
-            f"{latency(result['write_back']['p50_us'])}, write through "
-            f"{latency(result['write_through']['p50_us'])}, ratio {ratio(result)}"
+            f"osd.{result['osd_id']} {_drive(result)} {result['load_point']}: "
+            f"{result['verdict']}, write back {latency(back)}, write through {latency(through)}, "
+            f"ratio {ratio(result)}"
         )
     return lines
 
 
 def _where(row: Dict[str, Any]) -> str:
     reason = f": {row['reason']}" if row["reason"] else ""
-    text = f"{row['hostname']} {row['domain_id']} {row['status']}{reason}"
-    # a drive's own text must not move the terminal's cursor
+    return f"{_printable(row['hostname'])} {_drive(row)} {row['status']}{_printable(reason)}"
+
+
+def _drive(row: Dict[str, Any]) -> str:
+    return _printable(",".join(row["dev_names"]) or row["domain_id"])
+
+
+def _printable(text: str) -> str:
+    """A drive's own text must not move the terminal's cursor."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

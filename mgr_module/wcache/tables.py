@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from .core.model import Verdict
 from .core.wording import amount, cell, duration, latency, ratio, table, when
 
 
@@ -93,7 +94,8 @@ def forecast(data: Mapping[str, Any]) -> str:
         lines += ["", f"campaign {data['campaign_id']} started",
                   f"next: ceph wcache campaign show {data['campaign_id']}"]
     else:
-        lines += ["", "next: ceph wcache campaign start (same arguments, and --accept-cost)"]
+        consent = ", and --accept-cost" if cost["bytes_written"] else ""
+        lines += ["", f"next: ceph wcache campaign start (same arguments{consent})"]
     return "\n".join(lines)
 
 
@@ -112,6 +114,9 @@ def campaigns(data: Mapping[str, Any]) -> str:
     return table(heads, rows)
 
 
+_UNDECIDED = (Verdict.INSUFFICIENT.value, Verdict.CONFLICTING.value)
+
+
 def campaign(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign show`."""
     lines = [
@@ -119,8 +124,8 @@ def campaign(data: Mapping[str, Any]) -> str:
         f"seed {data['seed']}, {data['periods_done']}/{data['periods_max']} periods",
         "",
         table(
-            ("RUN", "HOST", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
-            [(r["run_id"], r["hostname"], r["domain_id"], r["status"],
+            ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
+            [(r["run_id"], r["hostname"], ",".join(r["dev_names"]), r["domain_id"], r["status"],
               "under lease" if r["status"] in ("running", "releasing")
               else "in place" if r["restored"] else "NOT CONFIRMED", r["reason"])
              for r in data["run_list"]],
@@ -131,14 +136,19 @@ def campaign(data: Mapping[str, Any]) -> str:
         for r in data["results"]:
             back, through = r["write_back"], r["write_through"]
             rows.append(
-                (f"osd.{r['osd_id']}", r["load_point"], r["pairs"], latency(back["p50_us"]),
-                 latency(through["p50_us"]), ratio(r), r["verdict"], duration(r["seconds"]),
-                 amount(r["bytes_written"]))
+                (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), r["load_point"], r["pairs"],
+                 latency(back["p50_us"]), latency(through["p50_us"]), ratio(r), r["verdict"],
+                 duration(r["seconds"]), amount(r["bytes_written"]))
             )
-        heads = ("OSD", "LOAD", "PAIRS", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)", "VERDICT",
-                 "TIME", "WRITTEN")
+        heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)",
+                 "VERDICT", "TIME", "WRITTEN")
         lines += ["", table(heads, rows), "",
                   "latencies are medians; ratio is write back over write through"]
+        lines += [
+            f"osd.{r['osd_id']} {','.join(r['dev_names'])} {r['load_point']}: "
+            + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
+            for r in data["results"] if r["verdict"] in _UNDECIDED
+        ]
     lines += [f"left out: {line}" for line in data["skipped"]]
     lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
               if data["status"] == "running" else "recommend")]
@@ -165,7 +175,9 @@ def recommendations(data: Mapping[str, Any]) -> str:
             f"ratio {ratio(load)}"
             for load in r["loads"]
         ]
-        lines += [f"  by hand: {line}" for line in r["manual"]]
+        lines += [
+            f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
+        ]
         lines += [f"  note: {line}" for line in r["warnings"]]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n\nnext: ceph wcache plan"
@@ -197,13 +209,15 @@ def plan(data: Mapping[str, Any]) -> str:
     heads = ("CHANGE", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
              "DETAIL")
     lines = [table(heads, rows), ""]
-    for c in data["changes"]:
+    planned = data.get("status", "planned") == "planned"
+    for c in data["changes"] if planned else ():
         lines += [f"{c['action_id']} by hand on {c['hostname']}: {line}" for line in c["manual"]]
     lines += left
-    if data.get("status", "planned") == "planned":
+    if planned:
         lines.append(f"next: ceph wcache apply {data['plan_id']}")
     else:
-        lines.append(f"plan {data['plan_id']}: {data['status']} {data.get('reason', '')}".rstrip())
+        reason = f" ({data['reason']})" if data.get("reason") else ""
+        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from .core import codec
 from .core.errors import MalformedError, NotFoundError
@@ -266,21 +266,31 @@ class Views:
                     runs.append({
                         "run_id": run_id, "hostname": machine.spec.hostname,
                         "domain_id": machine.spec.domain_id,
+                        "dev_names": self._dev_names(
+                            machine.spec.hostname, machine.spec.domain_id
+                        ),
                         "status": machine.state.status.value, "reason": machine.state.reason,
                         "restored": machine.state.restored or not machine.over,
                         "periods_done": done, "periods_max": most,
                         "interrupted_periods": sum(w.periods for w in machine.state.waste),
                     })
-            results = [
-                codec.to_plain(result)
-                for record_id, result in sorted(engine.results.items())
-                if result.campaign_id == campaign_id
-            ]
+            results = []
+            for _, result in sorted(engine.results.items()):
+                if result.campaign_id == campaign_id:
+                    plain = codec.to_plain(result)
+                    plain["dev_names"] = self._dev_names(result.hostname, result.domain_id)
+                    results.append(plain)
             return {
                 "format_version": FORMAT_VERSION, **self._campaign_head(campaign_id),
                 "options": codec.to_plain(campaign.options), "skipped": list(campaign.skipped),
                 "run_list": runs, "results": results,
             }
+
+    def _dev_names(self, hostname: str, domain_id: str) -> List[str]:
+        """What the host calls the drives of a cache domain now; empty where it is gone."""
+        report = self._engine.reports.get(hostname)
+        drives = report.drives if report else ()
+        return [drive.dev_name for drive in drives if drive.domain_id == domain_id]
 
     def record(self, record_id: str) -> Dict[str, Any]:
         """`campaign record`: one record with its raw samples, as `wcache analyze` takes it."""
@@ -301,21 +311,23 @@ class Views:
                 if device_class not in (None, "", item.device_class):
                     continue
                 plain = codec.to_plain(item)
-                plain["manual"] = []
-                for drive in self._drives_of(item.drive_model):
-                    if item.mode is not None:
-                        plain["manual"] = list(commands(drive, item.mode))
-                        break
+                plain["manual"], plain["manual_on"] = [], ""
+                measured = self._measured_drive(item.record_ids)
+                if measured is not None and item.mode is not None:
+                    plain["manual_on"], drive = measured
+                    plain["manual"] = list(commands(drive, item.mode))
                 rows.append(plain)
         return {"format_version": FORMAT_VERSION, "recommendations": rows}
 
-    def _drives_of(self, model: object) -> List[DriveReport]:
-        return [
-            drive
-            for report in self._engine.reports.values()
-            for drive in report.drives
-            if drive.drive_model == model
-        ]
+    def _measured_drive(self, record_ids: Iterable[str]) -> Optional[Tuple[str, DriveReport]]:
+        """(hostname, drive) of the first record whose drive is still there."""
+        for record_id in record_ids:
+            result = self._engine.results[record_id]
+            report = self._engine.reports.get(result.hostname)
+            for drive in report.drives if report else ():
+                if drive.drive_id == result.drive_id:
+                    return result.hostname, drive
+        return None
 
     def plans(self) -> Dict[str, Any]:
         """`plan ls`: all plans, newest last."""

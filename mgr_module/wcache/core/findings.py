@@ -70,11 +70,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.FOREIGN_RULE: (
         "something else on the host sets write caches",
-        "remove the other udev rule or tuning, or keep wcache in auto=off",
+        "remove the other udev rule or tuning: it and wcache would undo each other's changes",
     ),
     FindingCode.CARRYOVER: (
         "drives behave differently for a while after a change of mode",
-        "measure with longer periods: `--period-s`",
+        "measure with longer periods: `ceph config set mgr mgr/wcache/period_s 10`",
     ),
     FindingCode.AGENT_CONFLICT: (
         "two probes claim one host",
