@@ -1,0 +1,38 @@
+"""The guide names every command, option and finding there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from wcache.commands import COMMANDS
+from wcache.core.findings import ADVICE
+from wcache.options import DESCRIPTIONS
+
+PROJECT = Path(__file__).resolve().parents[2]
+GUIDE = (PROJECT / "doc" / "guide.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("prefix", [command.prefix for command in COMMANDS])
+def test_every_command_is_in_the_guide(prefix):
+    # the probe's own two are named where its key is made
+    assert prefix in GUIDE
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_every_option_is_in_the_guide(name):
+    assert f"| `{name}` |" in GUIDE
+
+
+@pytest.mark.parametrize("code", ADVICE)
+def test_every_finding_is_in_the_guide(code):
+    assert f"| `{code.value}` |" in GUIDE
+
+
+@pytest.mark.parametrize("page", ["README.md", "doc/architecture.md", "doc/guide.md"])
+def test_files_that_a_page_names_are_there(page):
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    for word in text.replace("`", " ").replace("(", " ").replace(")", " ").split():
+        name = word.strip(".,;:")
+        if name.startswith(("doc/", "qa/", "vstart-tests/", "mgr_module/", "templates/")):
+            assert (PROJECT / name).exists(), f"{page} names {name}"
