@@ -46,6 +46,7 @@ class Archive:
         self._store = store
         self.unreadable: Dict[str, str] = {}
         self._history_next = 0
+        self._record_ids: Optional[List[str]] = None
 
     def check_version(self) -> None:
         """Refuse to touch the state of a newer module; mark a fresh store as ours."""
@@ -78,6 +79,10 @@ class Archive:
 
     def _put(self, key: str, value: Any) -> None:
         self._store.put(key, codec.dumps(value))
+
+    def names(self, kind: str) -> List[str]:
+        """Names of everything stored of a kind, what cannot be read included."""
+        return [key[len(kind) + 1 :] for key in self._store.keys(kind + "/")]
 
     # ---- one pair of methods for each kind
 
@@ -123,9 +128,10 @@ class Archive:
         """Store a finished period."""
         self._put(f"period/{run_id}/{experiment}/{pair}/{int(second)}", period)
 
-    def drop_periods(self, run_id: str, experiment: int) -> None:
-        """Remove the periods of an experiment whose record is stored."""
-        for key in self._store.keys(f"period/{run_id}/{experiment}/"):
+    def drop_periods(self, run_id: str, experiment: Optional[int] = None) -> None:
+        """Remove the periods of an experiment whose record is stored, or all of a run."""
+        of = "" if experiment is None else f"{experiment}/"
+        for key in self._store.keys(f"period/{run_id}/{of}"):
             self._store.delete(key)
 
     def record(self, record_id: str) -> Optional[Record]:
@@ -134,13 +140,20 @@ class Archive:
 
     def record_ids(self) -> List[str]:
         """Ids of all records that are kept."""
-        return [key.partition("/")[2] for key in self._store.keys("record/")]
+        if self._record_ids is None:  # a listing reads every value, so it is done once
+            self._record_ids = self.names("record")
+        return list(self._record_ids)
 
     def put_record(self, record: Record, oldest: Optional[str]) -> None:
         """Store a record; `oldest` makes room for it where the archive is full."""
+        ids = self.record_ids()
         self._put(f"record/{record.record_id}", record)
-        if oldest and len(self._store.keys("record/")) > RECORDS_MAX:
+        if record.record_id not in ids:
+            ids.append(record.record_id)
+        if oldest and oldest != record.record_id and len(ids) > RECORDS_MAX:
             self._store.delete(f"record/{oldest}")
+            ids.remove(oldest)
+        self._record_ids = ids
 
     def results(self) -> Dict[str, Result]:
         """All results by record id."""
@@ -182,7 +195,7 @@ class Archive:
     def history(self) -> List[HistoryEntry]:
         """The audit log, oldest first."""
         entries = self._load(HistoryEntry, "history")
-        numbers = [int(name) for name in entries if name.isdecimal()]
+        numbers = [int(name) for name in self.names("history") if name.isdecimal()]
         self._history_next = max(numbers, default=-1) + 1
         return [entries[name] for name in sorted(entries)]
 

@@ -80,33 +80,41 @@ class CephLoads:
         self._commit_counters = commit_counters
         self._commits_min = commits_min
         self._is_up = is_up
-        self._cancel = threading.Event()
+        self._cancels: Dict[str, threading.Event] = {}
 
-    def start(self, request: LoadRequest, done: Done) -> None:
+    def start(self, token: str, request: LoadRequest, done: Done) -> None:
         """Measure in a thread; `done(samples, error)` is called once."""
-        cancel = self._cancel = threading.Event()
+        cancel = self._cancels[token] = threading.Event()
         threading.Thread(
-            target=self._run, args=(request, done, cancel), daemon=True,
+            target=self._run, args=(token, request, done, cancel), daemon=True,
             name=f"wcache-load-osd.{request.osd_id}",
         ).start()
 
-    def cancel_all(self) -> None:
-        """The measurement under way ends after its current call."""
-        self._cancel.set()
+    def cancel(self, token: str) -> None:
+        """The measurement ends after its current call."""
+        cancel = self._cancels.get(token)
+        if cancel is not None:
+            cancel.set()
 
-    def _run(self, request: LoadRequest, done: Done, cancel: threading.Event) -> None:
+    def _run(
+        self, token: str, request: LoadRequest, done: Done, cancel: threading.Event
+    ) -> None:
+        samples, error = self._outcome(request, cancel)
+        self._cancels.pop(token, None)
+        done(samples, error)
+
+    def _outcome(
+        self, request: LoadRequest, cancel: threading.Event
+    ) -> Tuple[LoadSamples, str]:
         try:
             if request.load_point is LoadPoint.OSD_TRAFFIC:
-                samples = self._traffic(request, cancel)
-            else:
-                samples = self._bench(request, cancel)
+                return self._traffic(request, cancel), ""
+            return self._bench(request, cancel), ""
         except _Stopped as error:
-            done(LoadSamples(0.0), str(error))
+            return LoadSamples(0.0), str(error)
         except Exception as error:
             # a thread's exception would go nowhere, and the campaign wait for ever
-            done(LoadSamples(0.0), f"measuring osd.{request.osd_id} failed: {error!r}"[:300])
-        else:
-            done(samples, "")
+            return LoadSamples(0.0), f"measuring osd.{request.osd_id} failed: {error!r}"[:300]
 
     def _command(self, osd_id: int, command: Mapping[str, Any]) -> str:
         reply = _Reply()

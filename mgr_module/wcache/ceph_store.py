@@ -45,7 +45,7 @@ class KvStore:
         try:
             _, count, digest = head.split(":")
             parts = range(min(int(count), PARTS_MAX))
-            texts = [self._kv.get_store(f"{key}#{index}") or "" for index in parts]
+            texts = [self._kv.get_store(_part(key, digest, index)) or "" for index in parts]
             packed = base64.b64decode("".join(texts), validate=True)
             text = zlib.decompress(packed).decode("utf-8")
         except (ValueError, zlib.error):
@@ -56,18 +56,30 @@ class KvStore:
 
     def put(self, key: str, text: str) -> None:
         """Store and read back; StorageError where the store did not keep it."""
+        old = self._kv.get_store(key)
         if len(text) <= PART_CHARS and not text.startswith(_MARK):
             self._set(key, text)
+            if old is not None and old.startswith(_MARK):
+                self._sweep(key, keep="")
             return
         packed = zlib.compress(text.encode("utf-8"), 6)
         encoded = base64.b64encode(packed).decode("ascii")
         parts = [encoded[i : i + PART_CHARS] for i in range(0, len(encoded), PART_CHARS)]
         if len(parts) > PARTS_MAX:
             raise StorageError(f"value {key} is too large to be stored")
+        digest = hashlib.sha256(packed).hexdigest()
         for index, part in enumerate(parts):
-            self._set(f"{key}#{index}", part)
-        # the head comes last: until then a reader sees the old value or none
-        self._set(key, f"{_MARK}{len(parts)}:{hashlib.sha256(packed).hexdigest()}")
+            self._set(_part(key, digest, index), part)
+        # The head comes last and the old parts go after it: whenever the mgr is lost, a
+        # reader sees the old value or the new one.
+        self._set(key, f"{_MARK}{len(parts)}:{digest}")
+        self._sweep(key, keep=_part(key, digest, 0)[:-1])
+
+    def _sweep(self, key: str, keep: str) -> None:
+        """Remove the parts of older values (and of writes that were cut off)."""
+        for part in list(self._kv.get_store_prefix(f"{key}#")):
+            if not keep or not part.startswith(keep):
+                self._kv.set_store(part, None)
 
     def _set(self, key: str, text: str) -> None:
         self._kv.set_store(key, text)
@@ -78,14 +90,14 @@ class KvStore:
 
     def delete(self, key: str) -> None:
         """Remove a value with its parts."""
-        head = self._kv.get_store(key)
-        if head is None:
-            return
-        if head.startswith(_MARK):
-            for part in list(self._kv.get_store_prefix(f"{key}#")):
-                self._kv.set_store(part, None)
         self._kv.set_store(key, None)
+        self._sweep(key, keep="")
 
     def keys(self, prefix: str) -> Sequence[str]:
         """All whole keys that start with a prefix, sorted."""
         return sorted(key for key in self._kv.get_store_prefix(prefix) if "#" not in key)
+
+
+def _part(key: str, digest: str, index: int) -> str:
+    """Parts are named after their value, so a new value never overwrites an old one's."""
+    return f"{key}#{digest[:16]}.{index}"

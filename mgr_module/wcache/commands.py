@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
@@ -18,8 +19,11 @@ from .core.errors import MalformedError, NotReadyError, WcacheError
 from .service import Service
 from .views import Views
 
+FORMATS = ("plain", "json", "json-pretty", "yaml")
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
 HOSTNAME_CHARS_MAX = 253
+# Also a part of a key in the store, where "/" and "#" have a meaning.
+_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 
 _MEASURE = (
     "name=scope,type=CephString,req=false",
@@ -51,11 +55,6 @@ class Command:
     call: Callable[[Service, Views, Dict[str, Any]], Any]
     render: Renderer = tables.lines_of
 
-    @property
-    def names(self) -> Tuple[str, ...]:
-        """Names of the arguments."""
-        return tuple(item.partition(",")[0][len("name=") :] for item in self.arguments)
-
     def spec(self) -> Dict[str, Any]:
         """The command as an entry of a mgr module's COMMANDS."""
         return {
@@ -76,8 +75,8 @@ def _hostname(a: Mapping[str, Any]) -> str:
     name = a.get("hostname")
     if not isinstance(name, str) or not 0 < len(name) <= HOSTNAME_CHARS_MAX:
         raise MalformedError(f"hostname must be 1 to {HOSTNAME_CHARS_MAX} characters long")
-    if not name.isprintable():
-        raise MalformedError("hostname has characters that cannot be printed")
+    if not _HOSTNAME(name):
+        raise MalformedError("hostname may have letters, digits, dots, dashes and underscores")
     return name
 
 
@@ -208,14 +207,14 @@ def answer(
     if command is None:
         return -errno.EINVAL, "", "unknown command: see `ceph wcache -h`"
     try:
-        arguments = {name: cmd[name] for name in command.names if name in cmd}
-        _check_texts(arguments)
-        if inbuf:
+        arguments = _arguments(command, cmd)
+        form = cmd.get("format") or "plain"
+        if form not in FORMATS:
+            raise MalformedError("format must be plain, json, json-pretty or yaml")
+        if command.call in (_poll, _post):
             arguments["inbuf"] = inbuf
-        elif command.call in (_poll, _post):
-            arguments["inbuf"] = ""
         data = command.call(service, views, arguments)
-        return 0, _format(command, data, str(cmd.get("format") or "plain")), ""
+        return 0, _format(command, data, form), ""
     except WcacheError as error:
         return -error.errno, "", error.line()
     except Exception as error:
@@ -232,10 +231,33 @@ def not_ready(error: str) -> Answer:
     return -errno.EAGAIN, "", line
 
 
-def _check_texts(arguments: Mapping[str, Any]) -> None:
-    for name, value in arguments.items():
-        if isinstance(value, str) and (len(value) > 1024 or not value.isprintable()):
-            raise MalformedError(f"{name} must be at most 1024 printable characters")
+def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
+    """The command's own arguments, of the declared types; the mgr does not check them all."""
+    found: Dict[str, Any] = {}
+    for item in command.arguments:
+        declared = dict(part.split("=", 1) for part in item.split(","))
+        name = declared["name"]
+        value = cmd.get(name)
+        if value is None:
+            if declared.get("req") != "false":
+                raise MalformedError(f"{name} is missing", f"see `ceph {command.prefix} -h`")
+            continue
+        found[name] = _checked(name, declared["type"], value)
+    return found
+
+
+def _checked(name: str, kind: str, value: Any) -> Any:
+    if kind == "CephBool":
+        if value in ("true", "false"):
+            return value == "true"
+        if not isinstance(value, bool):
+            raise MalformedError(f"{name} must be true or false")
+    elif kind == "CephInt":
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise MalformedError(f"{name} must be a whole number")
+    elif not isinstance(value, str) or len(value) > 1024 or not value.isprintable():
+        raise MalformedError(f"{name} must be at most 1024 printable characters")
+    return value
 
 
 def _format(command: Command, data: Any, form: str) -> str:

@@ -6,39 +6,55 @@ analyses run elsewhere and put their answers into `events`, which `tick` drains.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, List, Optional, Protocol, Tuple
+from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple, Union
 
-from .archive import Archive, HistoryEntry
+from .archive import HISTORY_MAX, Archive, HistoryEntry
 from .core import actions as act
 from .core.agents import CLAIM_S, Agents
 from .core.campaign import Campaign
+from .core.codec import one_line
+from .core.errors import StorageError
 from .core.model import HostReport
 from .core.osds import ClusterView
 from .core.policy import Result
-from .core.protocol import Lease, ReportRequest, Task
+from .core.protocol import Lease, ReleaseRequest, ReportRequest, RollbackRequest, Task
 from .core.record import Record
 from .core.rollout import Rollout, RolloutMachine
 from .core.run import RunMachine, RunStatus
 from .options import Options
 from .results import not_analysed, of_record
 
+# A machine that has heard nothing at all for this long is stopped.  Longer than the longest
+# measurement: 16 benches of 30 s each (`ceph_loads.COMMAND_TIMEOUT_S`).
+STALL_S = 900.0
+# Notices remembered, so that one that is sent twice is told once.
+NOTICES_MAX = 2000
 # A host is looked at again this long after its last report.
 REPORT_EVERY_S = 600.0
 SILENT_ABORT_S = 30.0
 
 
+Machine = Union[RunMachine, RolloutMachine]
+# Tasks that bring a prior state back: given even where nothing can be stored.
+RESTORES = (ReleaseRequest, RollbackRequest)
+
+
 class LoadRunner(Protocol):
     """Port: measures OSDs in the background."""
 
-    def start(self, request: act.LoadRequest, done: Callable[[act.LoadSamples, str], None]) -> None:
+    def start(
+        self, token: str, request: act.LoadRequest,
+        done: Callable[[act.LoadSamples, str], None],
+    ) -> None:
         """Measure; calls `done(samples, error)` once, from another thread."""
 
-    def cancel_all(self) -> None:
-        """Stop what is running as soon as it can be stopped."""
+    def cancel(self, token: str) -> None:
+        """Stop a measurement as soon as it can be stopped; one that is over is fine."""
 
 
 class Analysis(Protocol):
@@ -70,13 +86,13 @@ class Engine:
         analysis: Analysis,
         options: Callable[[], Options],
         wake: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.time,
+        clock: Optional[Callable[[], float]] = None,
     ) -> None:
         self.lock = threading.RLock()
         self.archive = archive
         self.view = view
         self.options = options
-        self.clock = clock
+        self.clock = clock or _steady_clock()
         self.agents = Agents()
         self.reports: Dict[str, HostReport] = {}
         self.reported_at_s: Dict[str, float] = {}
@@ -87,11 +103,15 @@ class Engine:
         self.history: List[HistoryEntry] = []
         self.tasks: Dict[str, Pending] = {}
         self.analysis_error = ""
+        self.storage_error = ""
         self.frozen = False
         self._loads = loads
         self._analysis = analysis
         self.wake = wake
         self._events: queue.Queue[Tuple[str, act.Event]] = queue.Queue()
+        self._loading: Dict[str, str] = {}
+        self._notices: Dict[Tuple[str, str], None] = {}
+        self._heard_at_s: Dict[str, float] = {}
         self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
         self._serial = 0
         self.epoch = "0"
@@ -114,20 +134,21 @@ class Engine:
             for plan_id, rollout in self.archive.rollouts().items():
                 self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
             for run_id, state in self.archive.runs().items():
+                if state.spec.campaign_id not in self.campaigns:
+                    continue  # its campaign was never wholly stored, or cannot be read
                 over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
                 count = len(state.spec.experiments)
                 periods = (
                     [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
                 )
                 self.runs[run_id] = RunMachine(state, periods, self.epoch)
-            for run_id, machine in self.runs.items():
-                if machine.holds_lease:
-                    self.note("mgr", run_id, "resumed after a restart of the mgr")
-                    self.execute(run_id, machine.handle(act.Begin(), now_s))
-            for plan_id, rollout_machine in self.rollouts.items():
-                if not rollout_machine.over:
-                    self.note("mgr", plan_id, "resumed after a restart of the mgr")
-                    self.execute(plan_id, rollout_machine.handle(act.Begin(), now_s))
+            resumed = [run_id for run_id, run in self.runs.items() if run.holds_lease]
+            resumed += [plan_id for plan_id, plan in self.rollouts.items() if not plan.over]
+            for owner in resumed:
+                self.note("mgr", owner, "resumed after a restart of the mgr")
+                if self.frozen:
+                    self.feed(owner, act.Halt("frozen by an admin"))
+                self.feed(owner, act.Begin())
             for record_id in self.archive.record_ids():
                 if record_id not in self.results or not self.results[record_id].analysed:
                     self._analyse_again(record_id)
@@ -154,6 +175,7 @@ class Engine:
                     continue
                 if machine.holds_lease:
                     self._watch(run_id, machine.spec.hostname, now_s)
+                    self._unstall(run_id, machine, now_s)
                 if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
                     self.feed(run_id, act.Tick())
             for plan_id, rollout in list(self.rollouts.items()):
@@ -161,6 +183,7 @@ class Engine:
                     continue
                 if rollout.current is not None:
                     self._watch(plan_id, rollout.current.hostname, now_s)
+                    self._unstall(plan_id, rollout, now_s)
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)
@@ -175,8 +198,15 @@ class Engine:
         """Give an event to a run or rollout and execute what it wants."""
         with self.lock:
             machine = self.runs.get(owner) or self.rollouts.get(owner)
-            if machine is not None:
-                self.execute(owner, machine.handle(event, self.clock()))
+            if machine is None:
+                return
+            token = event.token if isinstance(event, (act.LoadMeasured, act.LoadFailed)) else None
+            if token is not None and self._loading.get(owner) == token:
+                del self._loading[owner]
+            actions = machine.handle(event, self.clock())
+            if actions:
+                self._heard_at_s[owner] = self.clock()
+            self.execute(owner, actions)
 
     @property
     def active(self) -> bool:
@@ -203,9 +233,24 @@ class Engine:
             said = f"the probe on {hostname} was not heard for {limit_s:.0f} s"
             self.feed(owner, act.AgentSilent(said))
 
+    def _unstall(self, owner: str, machine: Machine, now_s: float) -> None:
+        """Stop what waits for an answer that will not come, so that no lease is held for ever."""
+        heard_at_s = self._heard_at_s.setdefault(owner, now_s)
+        if machine.wake_at_s is not None or now_s - heard_at_s <= STALL_S:
+            return
+        self._heard_at_s[owner] = now_s
+        said = f"nothing has happened for {STALL_S:.0f} s"
+        releasing = isinstance(machine, RunMachine) and machine.state.status is RunStatus.RELEASING
+        forgets = releasing or isinstance(machine, RolloutMachine)
+        self.feed(owner, act.AgentSilent(said) if forgets else act.Halt(said))
+
     def _start_waiting(self, now_s: float) -> None:
         if self.frozen or any(not m.over for m in self.rollouts.values()):
             return
+        if all(m.state.status is not RunStatus.WAITING for m in self.runs.values()):
+            return
+        cluster_missed = self.view.cluster().missed
+        throwaway = self.options().throwaway_cluster
         busy = {m.spec.hostname for m in self.runs.values() if m.holds_lease}
         for run_id, machine in sorted(self.runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
@@ -217,7 +262,10 @@ class Engine:
             if agent is None or now_s - agent.seen_at_s > CLAIM_S:
                 self.feed(run_id, act.Halt(f"no probe is heard on {hostname}"))
                 continue
-            missed = () if machine.spec.simulated else self.view.cluster().missed
+            if machine.spec.throwaway and not throwaway:
+                self.feed(run_id, act.Halt("throwaway_cluster was set when this was planned"))
+                continue
+            missed = () if machine.spec.simulated else cluster_missed
             if missed and not machine.spec.forced:
                 words = ", ".join(item.value for item in missed)
                 self.feed(run_id, act.Halt(f"not measured, since this does not hold: {words}"))
@@ -230,26 +278,43 @@ class Engine:
 
     def execute(self, owner: str, actions: List[act.Action]) -> None:
         """Carry out actions in order; what must be on disk is there before the next one."""
-        for action in actions:
-            if isinstance(action, act.GiveTask):
-                hostname = self._host_of(owner)
-                if hostname:
-                    self.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
-            elif isinstance(action, act.MeasureLoad):
-                self._start_load(owner, action)
-            elif isinstance(action, act.AskAnalysis):
-                self._start_look(owner, action)
-            elif isinstance(action, act.SavePeriod):
-                self.archive.put_period(
-                    owner, action.experiment_index, action.pair_index, action.second,
-                    action.period,
-                )
-            elif isinstance(action, act.SaveRecord):
-                self._save_record(action.record)
-            elif isinstance(action, act.SaveRun):
-                self._save_owner(owner)
-            else:
-                self.note("mgr", owner, action.text)
+        for index, action in enumerate(actions):
+            try:
+                self._do(owner, action)
+            except StorageError as error:
+                self._unsaved(owner, error, actions[index + 1 :])
+                return
+
+    def _unsaved(self, owner: str, error: StorageError, rest: List[act.Action]) -> None:
+        """Nothing new is begun that cannot be stored; what is under way is restored."""
+        self.storage_error = error.line()
+        if not any(isinstance(a, act.GiveTask) and isinstance(a.request, RESTORES) for a in rest):
+            machine = self.runs.get(owner) or self.rollouts[owner]
+            rest = machine.handle(act.Halt(f"stopped: {error.message}"), self.clock())
+        for action in rest:
+            with contextlib.suppress(StorageError):
+                self._do(owner, action)
+
+    def _do(self, owner: str, action: act.Action) -> None:
+        if isinstance(action, act.GiveTask):
+            self._cancel_load(owner)
+            hostname = self._host_of(owner)
+            if hostname:
+                self.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
+        elif isinstance(action, act.MeasureLoad):
+            self._start_load(owner, action)
+        elif isinstance(action, act.AskAnalysis):
+            self._start_look(owner, action)
+        elif isinstance(action, act.SavePeriod):
+            self.archive.put_period(
+                owner, action.experiment_index, action.pair_index, action.second, action.period,
+            )
+        elif isinstance(action, act.SaveRecord):
+            self._save_record(action.record)
+        elif isinstance(action, act.SaveRun):
+            self._save_owner(owner)
+        else:
+            self.note("mgr", owner, action.text)
 
     def _host_of(self, owner: str) -> str:
         if owner in self.runs:
@@ -260,20 +325,28 @@ class Engine:
     def _save_owner(self, owner: str) -> None:
         if owner in self.runs:
             machine = self.runs[owner]
+            if machine.over:
+                self._let_go(owner, {machine.spec.hostname})
             self.archive.put_run(machine.state)
             # only now: a crash before this line must find the periods again
-            for index in range(machine.experiment_index):
-                self.archive.drop_periods(owner, index)
             if machine.over:
-                self._drop_task(owner)
-                self.reported_at_s.pop(machine.spec.hostname, None)
+                self.archive.drop_periods(owner)
+            elif machine.experiment_index:
+                self.archive.drop_periods(owner, machine.experiment_index - 1)
         else:
             rollout = self.rollouts[owner]
-            self.archive.put_rollout(rollout.rollout)
             if rollout.over:
-                self._drop_task(owner)
-                for change in rollout.rollout.changes:
-                    self.reported_at_s.pop(change.hostname, None)
+                self._let_go(owner, {change.hostname for change in rollout.rollout.changes})
+            self.archive.put_rollout(rollout.rollout)
+        self.storage_error = ""
+
+    def _let_go(self, owner: str, hostnames: Set[str]) -> None:
+        """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
+        self._drop_task(owner)
+        self._cancel_load(owner)
+        self._heard_at_s.pop(owner, None)
+        for hostname in hostnames:
+            self.reported_at_s.pop(hostname, None)
 
     def _drop_task(self, owner: str) -> None:
         for hostname in [h for h, pending in self.tasks.items() if pending.owner == owner]:
@@ -288,7 +361,14 @@ class Engine:
             )
             self.post_event(owner, event)
 
-        self._loads.start(action.request, done)
+        self._cancel_load(owner)
+        self._loading[owner] = action.token
+        self._loads.start(action.token, action.request, done)
+
+    def _cancel_load(self, owner: str) -> None:
+        token = self._loading.pop(owner, None)
+        if token is not None:
+            self._loads.cancel(token)
 
     def _start_look(self, owner: str, action: act.AskAnalysis) -> None:
         def done(result: Optional[Dict[str, object]], error: str) -> None:
@@ -326,14 +406,19 @@ class Engine:
         self._analysis.start(record, done)
 
     def keep_result(self, result: Result) -> None:
-        """Store a result."""
+        """Store a result; one that is lost is analysed again from its record."""
         with self.lock:
             self.results[result.record_id] = result
-            self.archive.put_result(result)
+            try:
+                self.archive.put_result(result)
+            except StorageError as error:
+                self.storage_error = error.line()
 
     def cancel_loads(self) -> None:
-        """Stop measurements that are under way (freeze, campaign stop, shutdown)."""
-        self._loads.cancel_all()
+        """Stop every measurement that is under way: the mgr stops."""
+        with self.lock:
+            for owner in list(self._loading):
+                self._cancel_load(owner)
 
     # ---- what probes hear
 
@@ -368,16 +453,39 @@ class Engine:
             for m in self.rollouts.values()
         )
 
+    def seen_notice(self, probe_id: str, notice_id: str, mark: bool = True) -> bool:
+        """Whether a probe's notice was taken before; remembers it with `mark`."""
+        key = (probe_id, notice_id)
+        seen = key in self._notices
+        if mark and not seen:
+            self._notices[key] = None
+            for old in list(self._notices)[:-NOTICES_MAX]:
+                del self._notices[old]
+        return seen
+
+    def note_restored(self, hostname: str, domain_id: str) -> None:
+        """A probe says that a prior state is back: runs that ended in doubt are cleared."""
+        for run_id, machine in self.runs.items():
+            spec, state = machine.spec, machine.state
+            mine = (spec.hostname, spec.domain_id) == (hostname, domain_id)
+            if mine and machine.over and not state.restored:
+                machine.state = replace(state, restored=True)
+                self.execute(run_id, [act.SaveRun()])
+
     # ---- the audit log
 
     def note(self, who: str, what: str, text: str) -> None:
         """Add a line to the audit log, printable and bounded."""
-        clean = "".join(c if c.isprintable() else " " for c in text)[:900]
-        entry = HistoryEntry(self.clock(), who[:200], what[:200], clean)
+        entry = HistoryEntry(
+            self.clock(), one_line(who, 200), one_line(what, 200), one_line(text, 900)
+        )
         with self.lock:
             self.history.append(entry)
-            del self.history[:-1000]
-            self.archive.add_history(entry)
+            del self.history[:-HISTORY_MAX]
+            try:
+                self.archive.add_history(entry)
+            except StorageError as error:
+                self.storage_error = error.line()  # the log must not stop what it tells of
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:
         """Store a new plan and return its machine, not started."""
@@ -385,6 +493,12 @@ class Engine:
         self.rollouts[rollout.plan_id] = machine
         self.archive.put_rollout(rollout)
         return machine
+
+
+def _steady_clock() -> Callable[[], float]:
+    """Wall-clock time that never steps: a set clock must not end or prolong a period."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: offset_s + time.monotonic()
 
 
 def _run_order(item: Tuple[str, RunMachine]) -> Tuple[float, str]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import fields
 from typing import Any, Mapping, Optional, Tuple
 
+from .core.codec import one_line
 from .core.model import CacheMode, Verdict
 from .core.policy import ModeSummary, Result
 from .core.record import Record
@@ -25,7 +26,7 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
         _verdict(answer.get("verdict")), len(record.pairs), record.seconds, record.bytes_written,
         record.ended, _number(answer.get("ratio")), _number(answer.get("ratio_low")),
-        _number(answer.get("ratio_high")), str(answer.get("why", ""))[:500],
+        _number(answer.get("ratio_high")), one_line(str(answer.get("why", ""))),
         _summary(per_mode.get(CacheMode.WRITE_BACK.value)),
         _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
@@ -40,7 +41,7 @@ def not_analysed(record: Record, why: str) -> Result:
         record.record_id, record.campaign_id, setup.hostname, setup.osd_id, setup.device_class,
         setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
         Verdict.INSUFFICIENT, len(record.pairs), record.seconds, record.bytes_written,
-        record.ended, why=why[:500], simulated=setup.simulated, throwaway=setup.throwaway,
+        record.ended, why=one_line(why), simulated=setup.simulated, throwaway=setup.throwaway,
         forced=record.forced, ended_at_s=record.ended_at_s, analysed=False,
     )
 
@@ -60,8 +61,7 @@ def _number(value: Any) -> Optional[float]:
 
 def _lines(value: Any) -> Tuple[str, ...]:
     items = value if isinstance(value, list) else []
-    clean = ("".join(c for c in str(item)[:300] if c.isprintable()) for item in items[:64])
-    return tuple(clean)
+    return tuple(one_line(str(item), 300) for item in items[:64])
 
 
 def _summary(plain: Any) -> ModeSummary:

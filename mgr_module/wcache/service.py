@@ -7,10 +7,11 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 from __future__ import annotations
 
 import random
-from typing import Any, Dict, List, Optional, Tuple
+import re
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, TypeVar
 
 from .core import codec
-from .core.actions import Halt, LeaseLost, TaskAnswered
+from .core.actions import AgentSilent, Event, Halt, LeaseLost, TaskAnswered
 from .core.agents import Agent
 from .core.campaign import (
     Campaign,
@@ -22,7 +23,14 @@ from .core.campaign import (
     parse_scope,
     select,
 )
-from .core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from .core.errors import (
+    ConflictError,
+    MalformedError,
+    NotFoundError,
+    NotReadyError,
+    RefusedError,
+    VersionError,
+)
 from .core.model import HostReport
 from .core.plan import make_changes
 from .core.policy import recommend
@@ -39,6 +47,8 @@ from .core.run import RunMachine, RunSpec, RunState, RunStatus
 from .engine import Engine
 
 HELLO_BYTES_MAX = 4096
+T = TypeVar("T")
+_NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 
 
 class Service:
@@ -51,14 +61,14 @@ class Service:
 
     def poll(self, hostname: str, text: str) -> PollReply:
         """`wcache agent poll`: who asks, and what it should do next."""
-        hello = codec.loads(Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
+        hello = _message(Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
         with self._engine.lock:
             self._hear(hostname, hello)
             return self._reply(hostname)
 
     def post(self, hostname: str, text: str) -> PollReply:
         """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
-        post = codec.loads(Post, text, bytes_max=POST_BYTES_MAX, what="post")
+        post = _message(Post, text, bytes_max=POST_BYTES_MAX, what="post")
         if post.hostname != hostname:
             raise RefusedError(f"a post for {post.hostname[:60]} came under the name {hostname}")
         hello = Hello(
@@ -66,13 +76,36 @@ class Service:
         )
         engine = self._engine
         with engine.lock:
+            if self._is_old(hostname, post):
+                return self._reply(hostname)
             # the outcome first: it may be what ended the lease that `hello` no longer holds
             self._hear(hostname, hello, answers=post.task_id)
             for notice in post.notices:
+                if engine.seen_notice(post.probe_id, notice.notice_id):
+                    continue
                 what = notice.domain_id or hostname
                 engine.note(f"probe {hostname}", what, notice.text)
+                if notice.restored:
+                    engine.note_restored(hostname, notice.domain_id)
             self._take_outcome(hostname, post)
             return self._reply(hostname)
+
+    def _is_old(self, hostname: str, post: Post) -> bool:
+        """Whether a post of this host's probe came before (librados resends after a restart).
+
+        What it says of its lease was true then, so nothing follows from it now.
+        """
+        engine = self._engine
+        agent = engine.agents.get(hostname)
+        if agent is None or agent.probe_id != post.probe_id:
+            return False
+        told = [engine.seen_notice(post.probe_id, n.notice_id, mark=False) for n in post.notices]
+        if not all(told):
+            return False
+        pending = engine.tasks.get(hostname)
+        if post.task_id:
+            return pending is None or pending.task.task_id != post.task_id
+        return bool(told)
 
     def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
         engine = self._engine
@@ -97,21 +130,29 @@ class Service:
         lease = self._engine.lease_of(hostname)
         if lease is None:
             return
+        if before.probe_id != hello.probe_id:
+            # its journal is another one: it would take our mode for the prior state
+            said = f"probe {before.probe_id} is gone and {hello.probe_id} took its place"
+            self._tell_holder(lease.lease_id, AgentSilent(said))
+            return
         restarted = bool(before.instance_id) and before.instance_id != hello.instance_id
         lost = before.lease_id == lease.lease_id and hello.lease_id != lease.lease_id
         if restarted or lost:
             why = "the probe was restarted" if restarted else "the lease ran out at the probe"
-            for run_id, machine in list(self._engine.runs.items()):
-                if machine.holds_lease and machine.spec.lease_id == lease.lease_id:
-                    self._engine.feed(run_id, LeaseLost(why))
+            self._tell_holder(lease.lease_id, LeaseLost(why))
+
+    def _tell_holder(self, lease_id: str, event: Event) -> None:
+        for run_id, machine in list(self._engine.runs.items()):
+            if machine.holds_lease and machine.spec.lease_id == lease_id:
+                self._engine.feed(run_id, event)
 
     def _take_outcome(self, hostname: str, post: Post) -> None:
         engine = self._engine
-        if isinstance(post.outcome, ReportOutcome):
-            self._take_report(hostname, post.outcome.report)
         pending = engine.tasks.get(hostname)
         if pending is None or post.outcome is None or pending.task.task_id != post.task_id:
             return  # answered before (librados resends after a mgr restart), or never asked
+        if isinstance(post.outcome, ReportOutcome):
+            self._take_report(hostname, post.outcome.report)
         del engine.tasks[hostname]
         if pending.owner:
             engine.feed(pending.owner, TaskAnswered(post.task_id, post.outcome))
@@ -163,7 +204,7 @@ class Service:
     def forecast(self, **arguments: Any) -> Dict[str, Any]:
         """`campaign forecast`: what a campaign with these arguments would cost at most."""
         with self._engine.lock:
-            runs, skipped, _ = self._prepare("forecast", 0, arguments)
+            runs, skipped, _ = self._prepare("c0", 0, arguments)
             cost = forecast(runs, self._engine.view.cluster(), skipped)
         return {"forecast": codec.to_plain(cost)}
 
@@ -215,7 +256,9 @@ class Service:
                     f"campaign {open_ids[0]} is not over yet",
                     f"wait for it, or `ceph wcache campaign stop {open_ids[0]}`",
                 )
-            campaign_id = f"c{_next_number(engine.campaigns)}"
+            # what cannot be read keeps its number, or its leftovers would become ours
+            stored = [*engine.archive.names("campaign"), *engine.archive.names("run")]
+            campaign_id = f"c{_next_number([*engine.campaigns, *stored])}"
             seed = _seed(arguments.get("seed"))
             runs, skipped, chosen = self._prepare(campaign_id, seed, arguments)
             cluster = engine.view.cluster()
@@ -237,13 +280,15 @@ class Service:
                 campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
                 skipped,
             )
+            states = [RunState(run, RunStatus.WAITING) for run in runs]
+            for state in states:
+                engine.archive.put_run(state)
+            # the header comes last: runs without one are not begun after a restart
             engine.archive.put_campaign(campaign)
             engine.campaigns[campaign_id] = campaign
-            for run in runs:
-                state = RunState(run, RunStatus.WAITING)
-                engine.archive.put_run(state)
-                periods: List[Any] = [{} for _ in run.experiments]
-                engine.runs[run.run_id] = RunMachine(state, periods, engine.epoch)
+            for state in states:
+                periods: List[Any] = [{} for _ in state.spec.experiments]
+                engine.runs[state.spec.run_id] = RunMachine(state, periods, engine.epoch)
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             engine.note("admin", campaign_id, text)
         engine.wake()
@@ -262,7 +307,6 @@ class Service:
                 for run_id, machine in engine.runs.items()
                 if machine.spec.campaign_id == campaign_id and not machine.over
             ]
-            engine.cancel_loads()
             if stopping:
                 engine.note("admin", campaign_id, reason)
             for run_id in stopping:
@@ -274,18 +318,18 @@ class Service:
         engine = self._engine
         with engine.lock:
             changed = engine.frozen == thaw
+            engine.frozen = not thaw
             if changed:
-                engine.frozen = not thaw
-                engine.archive.set_frozen(not thaw)
                 engine.note("admin", "cluster", "thawed" if thaw else "frozen")
             if not thaw:
-                engine.cancel_loads()
                 for owner, machine in [*engine.runs.items()]:
                     if not machine.over:
                         engine.feed(owner, Halt("frozen by an admin"))
                 for owner, rollout in [*engine.rollouts.items()]:
                     if not rollout.over:
                         engine.feed(owner, Halt("frozen by an admin"))
+            if changed:  # last: a store that fails must not keep anything from being stopped
+                engine.archive.set_frozen(not thaw)
         return {"frozen": engine.frozen, "changed": changed}
 
     # ---- plans
@@ -306,7 +350,8 @@ class Service:
             }:
                 raise NotFoundError(f"there is no device class {device_class[:40]!r}")
             recommendations = recommend(tuple(engine.results.values()))
-            plan_id = f"p{_next_number(engine.rollouts)}"
+            stored = engine.archive.names("rollout")
+            plan_id = f"p{_next_number([*engine.rollouts, *stored])}"
             changes, left = make_changes(
                 recommendations, engine.reports.values(), cluster, plan_id=plan_id,
                 device_class=device_class, throwaway=options.throwaway_cluster,
@@ -405,8 +450,21 @@ class Service:
                 raise ConflictError(f"plan {plan_id} is under way", "wait for it")
 
 
-def _next_number(existing: Dict[str, Any]) -> int:
-    numbers = [int(key[1:]) for key in existing if key[1:].isdecimal()]
+def _message(cls: Type[T], text: str, *, bytes_max: int, what: str) -> T:
+    """A probe's message; one of another version is named as that, whatever its fields are."""
+    plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
+    version = plain.get("version") if isinstance(plain, dict) else None
+    if isinstance(version, int) and version != PROTOCOL_VERSION:
+        raise VersionError(
+            f"the {what} has protocol version {str(version)[:20]}, this module speaks "
+            f"{PROTOCOL_VERSION}",
+            "install the probe that belongs to this module",
+        )
+    return codec.decode(cls, plain, what)
+
+
+def _next_number(existing: Iterable[str]) -> int:
+    numbers = [int(key[1:].partition(".")[0] or "0") for key in existing if _NUMBERED(key)]
     return max(numbers, default=0) + 1
 
 
@@ -419,9 +477,9 @@ def plan_order(plan_id: str) -> Tuple[int, str]:
 def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
     if value is None:
         return default
-    if not isinstance(value, int) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise MalformedError(f"{name} must be a whole number from {low} to {high}")
-    return value
+    return int(value)
 
 
 def _seed(value: Any) -> int:

@@ -59,6 +59,10 @@ class Views:
             found += self._drift(leased)
             found += of_agents(engine.agents.all(), engine.clock())
             found += self._unrestored()
+            if engine.storage_error:
+                found.append(
+                    Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.storage_error)
+                )
             if engine.analysis_error:
                 found.append(
                     Finding(

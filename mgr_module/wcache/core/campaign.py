@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
+from .codec import one_line
 from .errors import MalformedError, NotFoundError
 from .loads import ASSUMED_SAMPLE_S, SAMPLES, WRITE_BYTES
 from .model import DriveModel, DriveReport, HostReport, LoadPoint
@@ -26,6 +27,9 @@ SHORT_NAMES = {
     "4m": LoadPoint.OSD_BENCH_4M,
     "timer": LoadPoint.FDATASYNC_TIMER,
 }
+# Stored with the campaign, so bounded: on a large cluster most lines say the same.
+SKIPPED_MAX = 200
+RUNS_MAX = 2000
 OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
 
 
@@ -159,7 +163,8 @@ def select(
     for candidate in found:
         reason = _why_not(candidate, cluster, options, throwaway)
         if reason:
-            skipped.append(f"{candidate.hostname} {candidate.domain_id}: {reason}")
+            left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
+            skipped.append(one_line(left_out, 300))
         else:
             by_model[candidate.drives[0].drive_model].append(candidate)
     chosen: List[Candidate] = []
@@ -172,6 +177,13 @@ def select(
     if not chosen:
         why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
         raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
+    if len(chosen) > RUNS_MAX:
+        raise MalformedError(
+            f"this would measure {len(chosen)} cache domains, {RUNS_MAX} are the most",
+            "narrow the scope, or lower --drives-per-model",
+        )
+    if len(skipped) > SKIPPED_MAX:
+        skipped[SKIPPED_MAX:] = [f"and {len(skipped) - SKIPPED_MAX} more"]
     return Selection(tuple(chosen), tuple(skipped))
 
 
@@ -246,28 +258,30 @@ def _experiments(
     seed: int,
     throwaway: bool,
 ) -> Tuple[ExperimentSetup, ...]:
-    drive = candidate.drives[0]
-    osd_ids = sorted({use.osd_id for d in candidate.drives for use in d.uses})
+    uses = [(use.osd_id, index) for index, d in enumerate(candidate.drives) for use in d.uses]
+    if not uses:
+        return ()
+    osd_id, index = min(uses)  # one OSD stands for the domain; its switch is shared
+    drive = candidate.drives[index]
+    osd = None if candidate.simulated else cluster.osds.get(osd_id)
+    roles = roles_of(drive, osd_id)
     setups = []
     for load_point in options.loads:
-        for osd_id in osd_ids[:1]:  # one OSD stands for the drive; its switch is shared
-            osd = None if candidate.simulated else cluster.osds.get(osd_id)
-            roles = roles_of(drive, osd_id)
-            if not roles or not touches(load_point, roles, osd):
-                continue
-            digest = hashlib.sha256(f"{seed} {run_id} {load_point.value}".encode()).digest()
-            setups.append(
-                ExperimentSetup(
-                    cluster.fsid, osd.ceph_version if osd else cluster.ceph_version,
-                    candidate.hostname, osd_id,
-                    osd.device_class if osd else _simulated_class(drive),
-                    flush_role(roles), load_point, candidate.domain_id, drive.drive_id,
-                    drive.drive_model, drive.transport, SAMPLES[load_point],
-                    options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
-                    options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
-                    drive.rotational, candidate.simulated, throwaway,
-                )
+        if not touches(load_point, roles, osd):
+            continue
+        digest = hashlib.sha256(f"{seed} {run_id} {load_point.value}".encode()).digest()
+        setups.append(
+            ExperimentSetup(
+                cluster.fsid, osd.ceph_version if osd else cluster.ceph_version,
+                candidate.hostname, osd_id,
+                osd.device_class if osd else _simulated_class(drive),
+                flush_role(roles), load_point, candidate.domain_id, drive.drive_id,
+                drive.drive_model, drive.transport, SAMPLES[load_point],
+                options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
+                options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
+                drive.rotational, candidate.simulated, throwaway,
             )
+        )
     return tuple(setups)
 
 

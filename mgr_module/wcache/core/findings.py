@@ -96,6 +96,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "the analysis cannot run",
         "install python3-numpy and python3-scipy on the mgr hosts",
     ),
+    FindingCode.STORE_FAILED: (
+        "the module's state cannot be stored",
+        "check `ceph health` and the free space of the mons; what was under way is restored",
+    ),
     FindingCode.MCLOCK_STALE: (
         "osd_mclock_max_capacity_iops_* does not match the cache mode",
         "see `ceph wcache recommend`",

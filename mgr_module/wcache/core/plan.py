@@ -12,6 +12,8 @@ from .policy import Recommendation
 from .rollout import Change
 from .safety import may_toggle
 
+# A plan is stored whole after each step, so it is kept small.
+CHANGES_MAX = 500
 # What proves a change: the OSD's own traffic where that decided, else one write at a time.
 _PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
 
@@ -41,6 +43,7 @@ def make_changes(
         if r.mode is None
     ]
     changes: List[Change] = []
+    more = 0
     for report in sorted(reports, key=lambda r: r.hostname):
         domains: Dict[str, List[DriveReport]] = defaultdict(list)
         for drive in report.drives:
@@ -58,8 +61,12 @@ def make_changes(
                 drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on
             )
             reason = reason or _error_finding(drives)
+            reason = reason or _not_up(drives, cluster, report.simulated)
             if reason or first.mode is None:
                 left.append(f"{name}: {reason or 'its cache state is unknown'}")
+                continue
+            if len(changes) >= CHANGES_MAX:
+                more += 1
                 continue
             changes.append(
                 Change(
@@ -71,6 +78,8 @@ def make_changes(
                     _proof(recommendation), report.simulated,
                 )
             )
+    if more:
+        left.append(f"{more} more cache domains: plan again when this plan is done")
     return tuple(changes), tuple(left)
 
 
@@ -88,6 +97,18 @@ def _wanted_for(
         osd = cluster.osds.get(drive.uses[0].osd_id)
         if report.simulated or (osd is not None and osd.device_class == device_class):
             return recommendation
+    return None
+
+
+def _not_up(
+    drives: Sequence[DriveReport], cluster: ClusterState, simulated: bool
+) -> Optional[str]:
+    """A change is proven by measuring, so every OSD of the domain must be up."""
+    osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
+    for osd_id in () if simulated else osd_ids:
+        osd = cluster.osds.get(osd_id)
+        if osd is None or not osd.up:
+            return f"osd.{osd_id} is not up"
     return None
 
 

@@ -190,7 +190,7 @@ def over_loads(loads: Sequence[LoadVerdict]) -> Tuple[Verdict, str]:
 
 def _loss(load: LoadVerdict) -> float:
     """How many times slower the other mode is proven to be (1 where nothing is proven)."""
-    if load.ratio_low is None or load.ratio_high is None or load.ratio_low <= 0:
+    if not load.ratio_low or not load.ratio_high or min(load.ratio_low, load.ratio_high) <= 0:
         return 1.0
     return max(load.ratio_low, 1.0 / load.ratio_high, 1.0)
 

@@ -1,0 +1,154 @@
+"""The store never shows half a value, and the archive skips and lists what it cannot read."""
+
+import contextlib
+import functools
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgr_fakes import builders as make
+from mgr_fakes.store import MemoryStore, MgrLikeKv
+from wcache.archive import HISTORY_MAX, Archive, HistoryEntry
+from wcache.ceph_store import PART_CHARS, KvStore
+from wcache.core.errors import StorageError, WcacheError
+from wcache.core.experiment import Slot, compose
+from wcache.core.model import CacheMode
+from wcache.core.run import RunState, RunStatus
+
+WB = CacheMode.WRITE_BACK
+
+
+@functools.cache
+def noise(chars, seed=1):
+    """Text that compresses to little less than half of it."""
+    return random.Random(seed).randbytes(chars // 2).hex()
+
+
+@pytest.mark.parametrize("text", ["", "x", "é" * 10, noise(PART_CHARS), noise(3 * 10**5),
+                                  "wcache-parts:1:abc"])
+def test_what_was_put_comes_back_whatever_its_size(text):
+    store = KvStore(MgrLikeKv())
+    store.put("a", text)
+    assert store.get("a") == text
+    assert store.keys("") == ["a"]
+
+
+def test_a_write_that_the_mon_loses_is_an_error_and_not_a_surprise_later():
+    kv = MgrLikeKv()
+    kv.fails = lambda key: True
+    with pytest.raises(StorageError, match="did not store a"):
+        KvStore(kv).put("a", "x")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from([10, 2 * 10**5, 3 * 10**5]), st.sampled_from([10, 2 * 10**5, 4 * 10**5]),
+       st.integers(0, 12))
+def test_a_mgr_lost_between_any_two_writes_leaves_the_old_value_or_the_new_one(old, new, after):
+    kv = MgrLikeKv()
+    store = KvStore(kv)
+    store.put("a", noise(old, 1))
+    kv.lost_after = after
+    with contextlib.suppress(StorageError):
+        store.put("a", noise(new, 2))
+    kv.lost_after = None
+    assert KvStore(kv).get("a") in (noise(old, 1), noise(new, 2))
+
+
+def test_values_that_shrink_grow_or_go_leave_no_parts_behind():
+    kv = MgrLikeKv()
+    store = KvStore(kv)
+    for size in (4 * 10**5, 10, 2 * 10**5, 3 * 10**5, 10):
+        store.put("a", noise(size, size))
+    assert list(kv.kept) == ["a"]
+    store.put("a", noise(4 * 10**5))
+    store.delete("a")
+    assert kv.kept == {}
+
+
+@pytest.mark.parametrize("damage", ["drop", "change"])
+def test_a_damaged_part_is_named(damage):
+    kv = MgrLikeKv()
+    store = KvStore(kv)
+    store.put("a", noise(3 * 10**5))
+    part = next(key for key in kv.kept if "#" in key)
+    kv.kept.pop(part)
+    if damage == "change":
+        kv.kept[part] = "AAAA"
+    with pytest.raises(StorageError, match="a is damaged"):
+        store.get("a")
+
+
+def test_a_value_beyond_all_parts_is_refused():
+    with pytest.raises(StorageError, match="too large"):
+        KvStore(MgrLikeKv()).put("a", noise(2 * 10**7))
+
+
+def archive():
+    kv = MgrLikeKv()
+    return Archive(KvStore(kv)), kv
+
+
+def a_run(run_id="c1.0"):
+    return RunState(replace(make.run_spec(make.setup()), run_id=run_id), RunStatus.RUNNING)
+
+
+def test_what_cannot_be_read_is_skipped_listed_and_left_alone():
+    kept, kv = archive()
+    kept.put_run(a_run("c1.0"))
+    kept.put_run(a_run("c1.1"))
+    for damaged in ("{", '{"a": 1}', "null", "[]", "\ud800"):
+        kv.kept["run/c1.0"] = damaged
+        assert list(kept.runs()) == ["c1.1"]
+        assert list(kept.unreadable) == ["run/c1.0"]
+        assert kv.kept["run/c1.0"] == damaged
+    assert kept.names("run") == ["c1.0", "c1.1"]
+
+
+def test_a_newer_state_is_refused_and_an_empty_store_becomes_ours():
+    kept, kv = archive()
+    kept.check_version()
+    kept.check_version()
+    kv.kept["version"] = "2"
+    with pytest.raises(WcacheError, match="version '2'"):
+        kept.check_version()
+
+
+def test_periods_come_back_by_their_places_and_odd_keys_do_not():
+    kept, kv = archive()
+    kept.put_period("c1.0", 0, 3, True, make.period(WB))
+    kept.put_period("c1.00", 0, 0, False, make.period(WB))
+    for odd in ("x/0/0", "9/0/0", "0/0", "0/0/0/0", "0/-1/0"):
+        kv.kept[f"period/c1.0/{odd}"] = kv.kept["period/c1.0/0/3/1"]
+    assert kept.periods("c1.0", 1) == [{Slot(3, True): make.period(WB)}]
+    kept.drop_periods("c1.0", 0)
+    kept.drop_periods("c1.0")
+    assert kept.names("period") == ["c1.00/0/0/0"]
+
+
+def test_the_audit_log_is_bounded_and_goes_on_after_a_restart_and_damage():
+    store = MemoryStore()
+    kept = Archive(store)
+    for number in range(HISTORY_MAX + 50):
+        kept.add_history(HistoryEntry(float(number), "mgr", "x", f"line {number}"))
+    assert len(store.keys("history/")) == HISTORY_MAX
+    last = store.keys("history/")[-1]
+    store.kept[last] = "{"
+    again = Archive(store)
+    assert again.history()[0].at_s == 50.0
+    again.add_history(HistoryEntry(1.0, "mgr", "x", "after"))
+    assert store.kept[last] == "{"
+    assert again.history()[-1].text == "after"
+
+
+def test_records_are_bounded_and_the_oldest_makes_room():
+    kept, _ = archive()
+    for number in range(3):
+        record = compose(
+            make.setup(), {}, record_id=f"r{number}", campaign_id="c1", ended="x", ended_at_s=1.0
+        )
+        kept.put_record(record, "r0")
+    assert kept.record_ids() == ["r0", "r1", "r2"]
+    assert kept.record("r1").record_id == "r1"
+    assert kept.record("r9") is None

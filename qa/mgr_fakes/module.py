@@ -1,0 +1,194 @@
+"""The module without Ceph: its real engine, service, views and commands on fake ports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from wcache import commands
+from wcache.archive import Archive
+from wcache.core.actions import LoadRequest, LoadSamples
+from wcache.core.loads import WRITE_BYTES
+from wcache.core.model import CacheMode, DriveReport, LoadPoint
+from wcache.core.osds import ClusterState
+from wcache.core.ports import Store
+from wcache.core.record import CounterDelta, Record
+from wcache.engine import Engine
+from wcache.options import Options
+from wcache.service import Service
+from wcache.views import Views
+
+from .builders import cluster, osd
+from .probe import FakeProbe
+from .store import MemoryStore
+
+
+class FakeView:
+    """The `ClusterView` port: a cluster state that a test sets."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+
+    def cluster(self) -> ClusterState:
+        """The state."""
+        return self.state
+
+
+class FakeLoads:
+    """The `LoadRunner` port: measures when `run` is called, what `latency_ns` says."""
+
+    def __init__(self, latency_ns: Callable[[int], int]) -> None:
+        self.latency_ns = latency_ns
+        self.waiting: Dict[str, Tuple[LoadRequest, Callable[[LoadSamples, str], None]]] = {}
+        self.cancelled: List[str] = []
+        self.measured = 0
+        self.error = ""
+
+    def start(
+        self, token: str, request: LoadRequest, done: Callable[[LoadSamples, str], None]
+    ) -> None:
+        """Wait for `run`."""
+        assert token not in self.waiting
+        self.waiting[token] = (request, done)
+
+    def cancel(self, token: str) -> None:
+        """Answer late and with an error, as the real one does."""
+        self.cancelled.append(token)
+        if token in self.waiting:
+            _, done = self.waiting.pop(token)
+            done(LoadSamples(0.0), "stopped")
+
+    def run(self) -> None:
+        """Finish what is waiting."""
+        for token in list(self.waiting):
+            request, done = self.waiting.pop(token)
+            self.measured += 1
+            done(*self._samples(request))
+
+    def _samples(self, request: LoadRequest) -> Tuple[LoadSamples, str]:
+        if self.error:
+            return LoadSamples(0.0), self.error
+        each_ns = self.latency_ns(request.osd_id)
+        if request.load_point is LoadPoint.OSD_TRAFFIC:
+            delta = CounterDelta("txc_commit_lat", each_ns * 100 / 1e9, 100)
+            return LoadSamples(request.seconds, (), (delta,)), ""
+        written = request.count * WRITE_BYTES[request.load_point]
+        return LoadSamples(0.1, (each_ns,) * request.count, (), written), ""
+
+
+class FakeAnalysis:
+    """The `Analysis` port: compares medians; `error` is what a missing numpy says."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self.asked = 0
+
+    def start(
+        self, record: Record, done: Callable[[Optional[Dict[str, object]], str], None]
+    ) -> None:
+        """Answer at once, from the caller's thread."""
+        self.asked += 1
+        if self.error:
+            done(None, self.error)
+        else:
+            done(self._answer(record), "")
+
+    def _answer(self, record: Record) -> Dict[str, object]:
+        if len(record.pairs) < 4:
+            return {"verdict": "insufficient data", "stop": False, "why": "few pairs"}
+        back, through = (self._level(record, mode) for mode in CacheMode)
+        ratio = back / through
+        verdict = "no material difference"
+        if ratio > 1.1 or ratio < 1 / 1.1:
+            verdict = "write through" if ratio > 1 else "write back"
+        mode = {"n": len(record.pairs), "p50_us": 1.0}
+        return {
+            "verdict": verdict, "stop": True, "why": "medians", "ratio": ratio,
+            "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
+            "per_mode": {"write back": mode, "write through": mode},
+        }
+
+    @staticmethod
+    def _level(record: Record, mode: CacheMode) -> float:
+        pair = record.pairs[0]
+        period = pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
+        if period.samples_ns:
+            return float(period.samples_ns[0])
+        return period.counters[0].sum_s / period.counters[0].count
+
+
+class FakeMgr:
+    """A mgr with the module in it.  `restart()` is a failover: only the store stays."""
+
+    def __init__(
+        self, *hosts: Tuple[str, Tuple[DriveReport, ...]], store: Optional[Store] = None,
+        simulated: bool = False, **options: Any,
+    ) -> None:
+        self.now_s = 1_000_000.0
+        self.options = replace(
+            Options(settle_s=0.25, canary_wait_s=5.0, throwaway_cluster=simulated), **options
+        )
+        self.store: Any = store if store is not None else MemoryStore()
+        osds = [
+            osd(use.osd_id, hostname) for hostname, drives in hosts for d in drives
+            for use in d.uses
+        ]
+        self.view = FakeView(cluster(osds))
+        self.exceptions: List[str] = []
+        self.restart()
+        self.probes = {
+            hostname: FakeProbe(self.send, hostname, drives, simulated=simulated)
+            for hostname, drives in hosts
+        }
+
+    def restart(self) -> None:
+        """Lose all memory and load what was stored."""
+        self.now_s += 1.0
+        self.loads = FakeLoads(self.latency_ns)
+        self.analysis = FakeAnalysis()
+        self.engine = Engine(
+            archive=Archive(self.store), view=self.view, loads=self.loads,
+            analysis=self.analysis, options=lambda: self.options, clock=lambda: self.now_s,
+        )
+        self.service = Service(self.engine)
+        self.views = Views(self.engine)
+        self.engine.load()
+
+    def latency_ns(self, osd_id: int) -> int:
+        """What a write to the OSD takes, in the mode its drive is in."""
+        for probe in self.probes.values():
+            for drive in probe.drives.values():
+                if drive.mode and any(use.osd_id == osd_id for use in drive.uses):
+                    return probe.latency_ns[drive.mode]
+        return 1_000_000
+
+    def command(self, prefix: str, inbuf: str = "", **arguments: Any) -> Tuple[int, str, str]:
+        """One `ceph wcache` command, as a mgr hands it over."""
+        cmd = {"prefix": f"wcache {prefix}", "target": ["mgr", ""], **arguments}
+        return commands.answer(self.service, self.views, cmd, inbuf, self.exceptions.append)
+
+    def send(self, prefix: str, hostname: str, body: str) -> Tuple[int, str, str]:
+        """A probe's call."""
+        cmd = {"prefix": prefix, "hostname": hostname}
+        return commands.answer(self.service, self.views, cmd, body, self.exceptions.append)
+
+    def step(self, seconds: float = 0.3) -> None:
+        """A little time: every probe has a turn of one task, loads end, the module ticks."""
+        self.now_s += seconds
+        for probe in self.probes.values():
+            probe.turn()
+        self.loads.run()
+        self.engine.tick()
+
+    def settle(self, steps: int = 3000) -> None:
+        """Go on until nothing is under way."""
+        for _ in range(steps):
+            if not self.engine.active:
+                return
+            self.step()
+        raise AssertionError("still under way")
+
+    def report_all(self) -> None:
+        """Every probe reports its drives."""
+        for probe in self.probes.values():
+            probe.turn(2)

@@ -1,0 +1,155 @@
+"""A probe in a few lines: speaks the protocol as JSON, keeps a journal, obeys leases.
+
+Its drives switch at once; `crash()` is kill -9 and a new start, `fails` makes tasks fail.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from wcache.core import codec
+from wcache.core.model import CacheMode, DeviceCache, DriveReport, FlushCounters, HostReport
+from wcache.core.protocol import (
+    PROTOCOL_VERSION,
+    ApplyRequest,
+    CountersRequest,
+    FailureOutcome,
+    Hello,
+    MeasureRequest,
+    Outcome,
+    PollReply,
+    Post,
+    ReleaseRequest,
+    ReportOutcome,
+    ReportRequest,
+    RollbackRequest,
+    SamplesOutcome,
+    SetModeRequest,
+    StateOutcome,
+    Task,
+    TimerRequest,
+)
+
+from .builders import LATENCY_NS
+
+# Sends (prefix, hostname, body) and gives (return code, output, error).
+Send = Callable[[str, str, str], Tuple[int, str, str]]
+
+
+class FakeProbe:
+    """One host's probe."""
+
+    def __init__(
+        self, send: Send, hostname: str, drives: Tuple[DriveReport, ...], *,
+        simulated: bool = False, probe_id: str = "",
+    ) -> None:
+        self._send = send
+        self.hostname = hostname
+        self.probe_id = probe_id or f"probe-{hostname}"
+        self.simulated = simulated
+        self.drives = {drive.domain_id: drive for drive in drives}
+        self.latency_ns: Dict[CacheMode, int] = dict(LATENCY_NS)
+        self.fails: Callable[[Task], Optional[FailureOutcome]] = lambda task: None
+        self.starts = 0
+        self.lease: Optional[str] = None
+        self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
+        self.actions: Dict[str, Tuple[str, CacheMode]] = {}
+        self.error = ""
+        self.last_post = ""
+        self.set_count = 0
+        self.crash()
+
+    def crash(self) -> None:
+        """Killed and started again: the journal says what to restore."""
+        self.starts += 1
+        self._restore_all()
+
+    def modes(self) -> Dict[str, Optional[CacheMode]]:
+        """The mode of each cache domain."""
+        return {domain: drive.mode for domain, drive in self.drives.items()}
+
+    def lose_lease(self) -> None:
+        """Nothing was heard for the lease's time."""
+        self._restore_all()
+
+    def turn(self, rounds: int = 1) -> Optional[PollReply]:
+        """Poll, and do tasks and post as long as there are some, `rounds` at most."""
+        text = codec.dumps(
+            Hello(PROTOCOL_VERSION, self.probe_id, self._instance, self.lease or "",
+                  self.simulated)
+        )
+        reply = self._call("wcache agent poll", text)
+        while reply is not None and reply.task is not None and rounds:
+            rounds -= 1
+            outcome = self.fails(reply.task) or self.do(reply.task)
+            reply = self.post(reply.task.task_id, outcome)
+        return reply
+
+    def post(self, task_id: str, outcome: Optional[Outcome], **changes: Any) -> Optional[PollReply]:
+        """Report an outcome."""
+        post = Post(
+            PROTOCOL_VERSION, self.hostname, self.probe_id, self._instance, task_id, outcome,
+            (), self.lease or "", self.simulated,
+        )
+        self.last_post = codec.dumps(replace(post, **changes))
+        return self._call("wcache agent post", self.last_post)
+
+    @property
+    def _instance(self) -> str:
+        return f"i{self.starts}"
+
+    def _call(self, prefix: str, text: str) -> Optional[PollReply]:
+        code, out, self.error = self._send(prefix, self.hostname, text)
+        if code != 0:
+            return None
+        reply = codec.decode(PollReply, json.loads(out), "reply")
+        held = reply.lease.lease_id if reply.lease else None
+        if held != self.lease:
+            self._restore_all()
+        self.lease = held
+        return reply
+
+    def _restore_all(self) -> None:
+        for domain_id, mode in self.leased.items():
+            self._switch(domain_id, mode)
+        self.leased.clear()
+        self.lease = None
+
+    def _switch(self, domain_id: str, mode: CacheMode) -> StateOutcome:
+        before = self.drives[domain_id]
+        state = replace(before.state, device_cache=DeviceCache(mode.value))
+        self.drives[domain_id] = replace(before, state=state)
+        counters = (FlushCounters(1, 2, 3, 4),)
+        return StateOutcome((before.state,), (state,), counters, before.mode is not mode)
+
+    def report(self) -> HostReport:
+        """What the probe sees now."""
+        return HostReport(
+            self.hostname, self.probe_id, self._instance, "0.1.0", tuple(self.drives.values()),
+            (), self.lease or "", self.simulated,
+        )
+
+    def do(self, task: Task) -> Outcome:
+        """Perform a task."""
+        request = task.request
+        if isinstance(request, ReportRequest):
+            return ReportOutcome(self.report())
+        mode = self.drives[request.domain_id].mode or CacheMode.WRITE_BACK
+        if isinstance(request, SetModeRequest):
+            self.leased.setdefault(request.domain_id, mode)
+            self.set_count += 1
+            return self._switch(request.domain_id, request.mode)
+        if isinstance(request, CountersRequest):
+            return self._switch(request.domain_id, mode)
+        if isinstance(request, ReleaseRequest):
+            return self._switch(request.domain_id, self.leased.pop(request.domain_id, mode))
+        if isinstance(request, ApplyRequest):
+            self.actions.setdefault(request.action_id, (request.domain_id, mode))
+            return self._switch(request.domain_id, request.mode)
+        if isinstance(request, RollbackRequest):
+            prior = self.actions.pop(request.action_id, (request.domain_id, mode))
+            return self._switch(*prior)
+        assert isinstance(request, (TimerRequest, MeasureRequest))
+        return SamplesOutcome((self.latency_ns[mode],) * request.count, 0.1, 0)
