@@ -68,6 +68,7 @@ def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
 ):
     campaign_id = wcache.start_campaign(**LONG)
     device = device_of(steady)
+    wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
     wcache.wait_period_in(mode, device)
     probe.kill()
     said = probe.run(

@@ -92,7 +92,8 @@ class FolderMgr:
     # the probe's side
 
     def poll(self, hello_json: str, timeout_s: float) -> PollReply:
-        (self.folder / "hello.json").write_text(hello_json)
+        with open(self.folder / "hellos.jsonl", "a", encoding="utf-8") as file:
+            file.write(hello_json + "\n")
         return self._reply()
 
     def post(self, post_json: str, timeout_s: float) -> PollReply:
@@ -132,11 +133,19 @@ class FolderMgr:
 
     def posts(self) -> List[dict]:
         """Every post so far."""
+        return self._lines("posts.jsonl")
+
+    def instances(self) -> int:
+        """How many starts of the probe have called so far."""
+        calls = (*self._lines("hellos.jsonl"), *self.posts())
+        return len({call["instance_id"] for call in calls})
+
+    def _lines(self, name: str) -> List[dict]:
         try:
-            lines = (self.folder / "posts.jsonl").read_text().splitlines()
+            lines = (self.folder / name).read_text().split("\n")
         except FileNotFoundError:
             return []
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines[:-1]]
 
     def wait_for(self, what: Callable[[], object], seconds: float = 20.0) -> object:
         """Wait until something is so; returns it."""

@@ -12,7 +12,7 @@ from wcache.core.model import CacheMode
 from wcache_probe.agent import Agent
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim_host import SimulatedHost
-from wcache_probe.switcher import Switcher
+from wcache_probe.switcher import AfterStep, Switcher, nothing
 from wcache_probe.tasks import Identity, TaskRunner
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -119,6 +119,20 @@ class MemoryJournal:
         self.entries.pop(key, None)
 
 
+class Crash(BaseException):
+    """The process ends here: nothing of ours may run any more."""
+
+
+def crash_after(number: int) -> AfterStep:
+    """A hook that ends the process after a step of a change."""
+
+    def hook(done: int, _step: object) -> None:
+        if done == number:
+            raise Crash
+
+    return hook
+
+
 class Probe:
     """A probe on simulated drives, in this process; survives its own crash by `restart`."""
 
@@ -131,10 +145,10 @@ class Probe:
         self.starts = 0
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, after_step: AfterStep = nothing) -> None:
         """A new process: what the journal and the drives say is all that is known."""
         self.starts += 1
-        self.switcher = Switcher(self.host, self.journal)
+        self.switcher = Switcher(self.host, self.journal, after_step)
         sound, _ = self.switcher.read_journal()
         self.keeper = LeaseKeeper(
             {e.domain_id: e.owner_id for e in sound.values() if e.kind.value == "lease"}

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
-from sim_drives import BACK, IGNORES, NVME, OBEYS, OFF, REFUSES, THROUGH, Probe
+from sim_drives import (
+    BACK,
+    IGNORES,
+    NVME,
+    OBEYS,
+    OFF,
+    REFUSES,
+    THROUGH,
+    Crash,
+    Probe,
+    crash_after,
+)
 from wcache.core.errors import ConflictError, MalformedError, NotReadyError, VersionError
 from wcache.core.model import KernelView, LoadPoint, Role
 from wcache.core.protocol import (
@@ -23,6 +35,7 @@ from wcache.core.protocol import (
     StateOutcome,
     TimerRequest,
 )
+from wcache.core.safety import Safety, judge
 
 
 @pytest.fixture
@@ -164,6 +177,30 @@ def test_a_crash_is_repaired_at_the_next_start_before_the_mgr_is_called(probe):
     probe.run()
     assert modes[0] is BACK
     assert "started anew; the prior state is back" in probe.mgr.notices()
+
+
+@pytest.mark.parametrize("domain_id", [OBEYS, NVME])
+def test_a_crash_after_any_step_of_a_toggle_or_its_restore_is_repaired(domain_id):
+    crashes = 0
+    for first in range(1, 20):
+        for second in range(1, 20):
+            probe = Probe()
+            probe.mgr.lease = lease(domain_id)
+            probe.mgr.ask("t1", SetModeRequest(domain_id, THROUGH))
+            for number in (first, second):
+                probe.restart(crash_after(number))
+                with contextlib.suppress(Crash):
+                    probe.run(turns=1)
+                    break
+                crashes += 1
+                (drive,) = probe.host.domain(domain_id)
+                assert judge(drive.state) is Safety.SAFE
+            probe.mgr.tasks.clear()
+            probe.restart()
+            probe.run(turns=1)
+            assert probe.mode(domain_id) is BACK, (first, second)
+            assert probe.journal.entries == {}
+    assert crashes > 100
 
 
 @pytest.mark.parametrize("silence", [NotReadyError("gone"), ConflictError("a rival")])

@@ -138,12 +138,13 @@ class JournalFolder:
 class StateFolder:
     """The folder of one probe; `lock` before anything in it is changed."""
 
-    def __init__(self, path: str, marker_path: str) -> None:
+    def __init__(self, path: str, run_dir: str) -> None:
         self.path = path
         self._lock_fd: Optional[int] = None
         self._make(path)
         self._make(os.path.join(path, "journal"))
-        self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(marker_path))
+        marker = LeaseMarker(os.path.join(run_dir, "lease"))
+        self.journal = JournalFolder(os.path.join(path, "journal"), marker)
 
     @staticmethod
     def _make(path: str) -> None:
@@ -225,13 +226,15 @@ def _text_of(path: str) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
-    with open(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return ""
-        try:
+        with open(fd, "rb", closefd=False) as file:
             return file.read(ENTRY_BYTES_MAX + 1).decode("utf-8", "replace")
-        except OSError:
-            return ""
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
 
 
 def _failed(what: str, path: str, error: OSError) -> StorageError:

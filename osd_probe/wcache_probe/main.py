@@ -50,10 +50,14 @@ def main(
             return _restore(options, after_step)
         from . import views
 
-        state = StateFolder(options.state_dir, options.run_dir)
         if options.command == "look":
             return views.look(_make_host(options, None), options.hostname, options.format)
-        return views.status(state, options.format)
+        if not os.path.isdir(options.state_dir):
+            raise NotFoundError(
+                f"there is no folder {options.state_dir}",
+                "no probe ran here, or it was given another --state-dir",
+            )
+        return views.status(StateFolder(options.state_dir, options.run_dir), options.format)
     except WcacheError as error:
         print(f"wcache-probe: {error.line()}", file=sys.stderr)
         return 2
@@ -74,7 +78,6 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
         from .sim.drive_schema import load_drive_file
         from .sim_host import SimulatedHost
 
-        os.makedirs(options.state_dir, exist_ok=True)
         return SimulatedHost(
             load_drive_file(options.sim), options.hostname,
             state_path=os.path.join(options.state_dir, "sim-drives.json"),

@@ -46,6 +46,7 @@ from .sim.placement import PlacedDrive, place
 STATE_VERSION = 1
 STATE_BYTES_MAX = 10_000_000
 NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,6 @@ class _Drive:
     physics: SimulatedDrive
     kernel_view: KernelView
     pinned: bool = False
-    writes: int = 0
-    flush_ns: int = 0
 
     @property
     def transport(self) -> Transport:
@@ -169,7 +168,8 @@ class SimulatedHost:
         found = self._find(drive)
         counted = found.physics.counters
         return FlushCounters(
-            self._now_ns(), counted.writes + counted.fua_writes, counted.flushes, 0
+            self._now_ns(), counted.writes + counted.fua_writes, counted.flushes,
+            int(counted.flush_ns / NS_PER_MS),
         )
 
     def pin(self, drive: DriveReport) -> None:

@@ -17,6 +17,8 @@ from wcache.core.model import DriveReport, DriveState
 from wcache.core.ports import DriveHost, Journal
 from wcache.core.switching import Program, Step, Switched
 
+from .mgr_link import printable
+
 AfterStep = Callable[[int, Step], None]
 
 
@@ -30,10 +32,10 @@ def read_journal(journal: Journal) -> Tuple[Dict[str, JournalEntry], Dict[str, s
     damaged: Dict[str, str] = {}
     for key, text in sorted(journal.read().items()):
         try:
-            entry = entries.parse(key, text)
+            entry = entries.parse(printable(key), text)
             if entry.key != key:
                 raise StorageError(
-                    f"journal entry {key} is damaged (it is that of {entry.key})",
+                    f"journal entry {printable(key)} is damaged (it is that of {entry.key})",
                     "restore the drive by hand, then remove the entry",
                 )
             sound[key] = entry

@@ -1,0 +1,86 @@
+"""A real `wcache-probe` process on simulated drives, with a mgr in a folder.
+
+Run as a program it is that process: `main` with a link to the folder in `FAKE_MGR` and,
+with `--crash-after N` in front, a hook that kills it with SIGKILL after step N of a change.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Optional
+
+HERE = Path(__file__).resolve()
+
+
+class ProbeProcess:
+    """One probe with its folders below `root`; starts again on what it left."""
+
+    def __init__(self, root: Path, drives: str) -> None:
+        self.mgr_folder = root / "mgr"
+        self.mgr_folder.mkdir(parents=True)
+        self.state = root / "state"
+        self.run_dir = root / "run"
+        self.drive_file = root / "drives.toml"
+        self.drive_file.write_text(drives)
+        self.log = root / "probe.log"
+        self.process: Optional[subprocess.Popen] = None
+
+    def words(self, command: str) -> list:
+        folders = ["--state-dir", str(self.state), "--run-dir", str(self.run_dir)]
+        return [command, *folders, "--sim", str(self.drive_file), "--hostname", "sim1"]
+
+    def start(self, crash_after: int = 0) -> None:
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE), str(crash_after), *self.words("run")],
+                env=self.environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            )
+
+    def environment(self) -> dict:
+        return {
+            **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+            "FAKE_MGR": str(self.mgr_folder),
+        }
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(timeout=20)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=20)
+
+    def wait(self) -> int:
+        """The return code, once it has ended by itself."""
+        assert self.process is not None
+        return self.process.wait(timeout=20)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess:
+        """Another command of the probe, with no mgr."""
+        return subprocess.run(
+            [sys.executable, "-m", "wcache_probe", *words], env=self.environment(),
+            capture_output=True, text=True, timeout=30, check=False,
+        )
+
+    def restore_all(self, *more: str) -> subprocess.CompletedProcess:
+        return self.command(*self.words("restore"), "--all", *more)
+
+
+def _crash_after(number: int, _step: object) -> None:
+    if number == CRASH_AFTER:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    from fake_mgr import FolderMgr
+    from wcache_probe.main import main
+
+    CRASH_AFTER = int(sys.argv[1])
+    sys.exit(main(sys.argv[2:], link=FolderMgr(Path(os.environ["FAKE_MGR"])),
+                  after_step=_crash_after))

@@ -1,0 +1,154 @@
+"""The state folder: durable entries, hostile ones, one probe at a time."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcache.core.errors import ConflictError, StorageError
+from wcache_probe.journal_file import StateFolder
+from wcache_probe.switcher import read_journal
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    return StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
+
+
+def marker(state: StateFolder) -> Path:
+    return Path(state.path).parent / "run" / "lease"
+
+
+def test_an_entry_is_there_for_a_new_process_and_gone_when_removed(state, tmp_path):
+    state.journal.write("lease/wwn-1", '{"a": 1}')
+    again = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
+    assert again.journal.read() == {"lease/wwn-1": '{"a": 1}'}
+    again.journal.remove("lease/wwn-1")
+    assert state.journal.read() == {}
+    state.journal.remove("lease/wwn-1")
+
+
+@given(key=st.text(max_size=20), text=st.text(max_size=50))
+def test_any_key_and_text_come_back_and_stay_in_the_folder(tmp_path_factory, key, text):
+    root = tmp_path_factory.mktemp("journal")
+    state = StateFolder(str(root / "state"), str(root / "run"))
+    try:
+        state.journal.write(key, text)
+    except (StorageError, UnicodeEncodeError):
+        return
+    assert state.journal.read() == {key: text}
+    assert sorted(os.listdir(root)) in (["state"], ["run", "state"])
+
+
+def test_a_key_too_long_for_a_file_name_is_refused_in_one_line(state):
+    with pytest.raises(StorageError, match="too long"):
+        state.journal.write("lease/" + "x" * 300, "{}")
+    assert state.journal.read() == {}
+
+
+def test_a_crash_in_the_middle_of_writing_leaves_the_old_entry(state):
+    state.journal.write("lease/d", "old")
+    folder = Path(state.path) / "journal"
+    (folder / "lease%2Fd.json.new").write_text("half of the n")
+    assert state.journal.read() == {"lease/d": "old"}
+
+
+def test_hostile_entries_are_named_and_left_and_hide_no_sound_one(state):
+    folder = Path(state.path) / "journal"
+    (folder / "binary.json").write_bytes(b"\xff\x00\xfe")
+    (folder / "huge.json").write_text("[" * 400_000)
+    (folder / "folder.json").mkdir()
+    (folder / "link.json").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe.json")
+    (folder / "lease%2Fd.json").write_text('{"version": 99}')
+    (folder / "new%0Aline.json").write_text("{}")
+    (folder / "no-entry.txt").write_text("x")
+    sound, damaged = read_journal(state.journal)
+    assert sound == {}
+    assert set(damaged) == {"binary", "huge", "folder", "link", "pipe", "lease/d", "new\nline"}
+    for line in damaged.values():
+        assert "\n" not in line
+        assert "root:" not in line
+    assert len(list(folder.iterdir())) == 8
+
+
+def test_the_lease_marker_is_there_as_long_as_an_entry_of_a_lease(state):
+    state.journal.write("action/a1", "{}")
+    assert not marker(state).exists()
+    state.journal.write("lease/d1", "{}")
+    state.journal.write("lease/d2", "{}")
+    state.journal.remove("lease/d1")
+    assert marker(state).exists()
+    state.journal.remove("lease/d2")
+    assert not marker(state).exists()
+
+
+def test_a_boot_that_emptied_run_gets_its_marker_back(state):
+    state.journal.write("lease/d1", "{}")
+    marker(state).unlink()
+    state.journal.sync_marker()
+    assert marker(state).exists()
+
+
+def test_a_journal_without_its_marker_is_not_written(state, tmp_path):
+    (tmp_path / "run").write_text("a file where a folder should be")
+    with pytest.raises(StorageError, match="lease"):
+        state.journal.write("lease/d1", "{}")
+    assert state.journal.read() == {}
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(StorageError, match="others may write"):
+        StateFolder(str(folder), str(tmp_path / "run"))
+
+
+def test_the_folder_and_its_entries_are_for_the_owner_alone(state):
+    state.journal.write("lease/d", "{}")
+    for path in (Path(state.path), Path(state.path) / "journal" / "lease%2Fd.json"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
+
+
+def test_the_probe_id_stays_and_a_damaged_one_is_made_anew(state, tmp_path):
+    first = state.probe_id()
+    assert StateFolder(state.path, str(tmp_path / "run")).probe_id() == first
+    (Path(state.path) / "probe_id").write_text("../../etc")
+    assert len(state.probe_id()) == 32
+    assert state.probe_id() != first
+
+
+HOLD = """
+import sys
+from wcache_probe.journal_file import StateFolder
+state = StateFolder(sys.argv[1], sys.argv[2])
+state.lock()
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_probe_on_one_folder_is_refused_with_the_pid_of_the_first(state, tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, state.path, str(tmp_path / "run")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert child.stdout.readline() == "locked\n"
+        assert state.holder() == child.pid
+        with pytest.raises(ConflictError, match=rf"pid {child.pid}"):
+            state.lock()
+    finally:
+        child.kill()
+        child.communicate()
+    assert state.holder() == 0
+    state.lock()
+    assert state.holder() == os.getpid()

@@ -1,0 +1,177 @@
+"""The lease machine: whatever happens, a domain is held only under its own live lease."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from wcache.core.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
+from wcache.core.model import CacheMode
+from wcache.core.protocol import (
+    PROTOCOL_VERSION,
+    CountersRequest,
+    FailureOutcome,
+    Lease,
+    PollReply,
+    SetModeRequest,
+    Task,
+)
+
+DOMAINS = ("d1", "d2")
+LEASES = ("L1", "L2", "L3")
+TTL_S = 30.0
+
+
+class Host(RuleBasedStateMachine):
+    """Drives, a journal and a keeper, with a mgr, a clock and crashes that do as they like.
+
+    The rules are what the agent does: it takes what is owed before any task, and nothing
+    else touches a drive.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.toggled: dict[str, str] = {}  # domain: the lease in the journal
+        self.named: dict[str, float] = {}  # lease: when a call that named it was sent
+        self.last_named = ""
+        self.broken: set[str] = set()
+        self.keeper = LeaseKeeper({})
+        self.frozen = False
+        self.serial = 0
+
+    def restore_owed(self) -> None:
+        for item in self.keeper.owed(self.now_s):
+            if item.domain_id in self.broken:
+                self.keeper.not_restored(item.domain_id, self.now_s)
+            else:
+                del self.toggled[item.domain_id]
+                self.keeper.is_free(item.domain_id)
+
+    @rule(
+        lease_id=st.sampled_from((*LEASES, "")), domain_id=st.sampled_from(DOMAINS),
+        wanted=st.sampled_from((*DOMAINS, "")), frozen=st.booleans(),
+        call_s=st.floats(0, 40), task_s=st.floats(0, 40), ttl_s=st.floats(0.1, TTL_S),
+    )
+    def a_call_is_answered(self, lease_id, domain_id, wanted, frozen, call_s, task_s, ttl_s):
+        sent_at_s = self.now_s
+        self.now_s += call_s
+        self.serial += 1
+        request = SetModeRequest(wanted, CacheMode.WRITE_THROUGH)
+        task = Task(f"t{self.serial}", request) if wanted else None
+        lease = Lease(lease_id, domain_id, ttl_s) if lease_id else None
+        self.keeper.heard(
+            PollReply(PROTOCOL_VERSION, 1.0, task, lease, frozen), sent_at_s, self.now_s
+        )
+        self.live_until_s = sent_at_s + ttl_s if lease and not frozen else -1.0
+        self.live = lease_id if lease and not frozen else ""
+        self.restore_owed()
+        if task is None:
+            return
+        decision = self.keeper.decide(task, self.now_s)
+        if isinstance(decision, Repeat):
+            assert isinstance(decision.outcome, FailureOutcome)
+            return
+        # the right to touch a drive: a lease for it that is good at this moment
+        assert self.live
+        assert self.now_s < self.live_until_s
+        assert wanted == domain_id
+        assert not frozen
+        assert self.toggled.get(wanted, self.live) == self.live
+        self.keeper.is_held(wanted, self.live)
+        self.toggled[wanted] = self.live
+        self.now_s += task_s
+        self.restore_owed()
+
+    live = ""
+    live_until_s = -1.0
+
+    @rule(seconds=st.floats(0, 70))
+    def time_passes_as_the_agent_lets_it(self, seconds):
+        until_s = self.now_s + seconds
+        for _ in range(100):
+            wake_at_s = self.keeper.wake_at_s()
+            if wake_at_s is None or wake_at_s > until_s:
+                break
+            self.now_s = max(self.now_s, wake_at_s)
+            self.restore_owed()
+        self.now_s = until_s
+        self.restore_owed()
+
+    @rule()
+    def the_probe_crashes_and_starts_again(self):
+        self.keeper = LeaseKeeper(dict(self.toggled))
+        self.live = ""
+        self.restore_owed()
+
+    @rule()
+    def the_probe_is_stopped_and_started(self):
+        self.keeper.stopping()
+        self.restore_owed()
+        self.the_probe_crashes_and_starts_again()
+
+    @rule(domain_id=st.sampled_from(DOMAINS))
+    def a_drive_breaks(self, domain_id):
+        self.broken.add(domain_id)
+
+    @rule(domain_id=st.sampled_from(DOMAINS))
+    def a_drive_comes_back(self, domain_id):
+        if domain_id in self.broken:
+            self.broken.remove(domain_id)
+            # within the longest time between two attempts
+            self.time_passes_as_the_agent_lets_it(60.0)
+
+    @invariant()
+    def only_a_live_lease_keeps_a_sound_drive_from_its_prior_mode(self):
+        self.restore_owed()
+        for domain_id, lease_id in self.toggled.items():
+            live = self.live == lease_id and self.now_s < self.live_until_s
+            assert live or domain_id in self.broken, (domain_id, lease_id, self.now_s)
+
+
+TestHost = Host.TestCase
+TestHost.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+def reply(lease_id: str = "L1", domain_id: str = "d1", ttl_s: float = 10.0) -> PollReply:
+    return PollReply(PROTOCOL_VERSION, 1.0, None, Lease(lease_id, domain_id, ttl_s))
+
+
+@given(st.floats(0.0, 9.9), st.floats(0.001, 100.0))
+def test_a_lease_is_good_for_its_time_from_the_sending_and_not_longer(before_s, after_s):
+    keeper = LeaseKeeper({})
+    keeper.heard(reply(), sent_at_s=100.0, now_s=100.0 + before_s)
+    assert keeper.lease(100.0 + before_s) is not None
+    assert keeper.lease(110.0 - 1e-6) is not None
+    assert keeper.lease(110.0 + after_s) is None
+
+
+def test_a_reply_that_took_longer_than_the_lease_gives_nothing():
+    keeper = LeaseKeeper({})
+    keeper.heard(reply(), sent_at_s=100.0, now_s=111.0)
+    assert keeper.lease(111.0) is None
+
+
+def test_answers_are_kept_for_the_last_tasks_only():
+    keeper = LeaseKeeper({})
+    failure = FailureOutcome("no")
+    for number in range(ANSWERS_MAX + 1):
+        keeper.answered(f"t{number}", failure)
+    first, second = (Task(f"t{n}", CountersRequest("d1")) for n in (0, 1))
+    assert isinstance(keeper.decide(first, 0.0), Perform)
+    assert isinstance(keeper.decide(second, 0.0), Repeat)
+
+
+def test_failed_restores_are_tried_for_ever_and_ever_more_seldom():
+    keeper = LeaseKeeper({"d1": "L1"})
+    now_s, gaps = 0.0, []
+    for _ in range(20):
+        assert [item.domain_id for item in keeper.owed(now_s)] == ["d1"]
+        keeper.not_restored("d1", now_s)
+        assert keeper.owed(now_s) == []
+        wake_at_s = keeper.wake_at_s()
+        assert wake_at_s is not None
+        gaps.append(wake_at_s - now_s)
+        now_s = wake_at_s
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == 60.0

@@ -1,0 +1,235 @@
+"""Faults of a real probe process: after each, the drives are as they were."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_mgr import FolderMgr
+from probe_process import ProbeProcess
+from sim_drives import BACK, DRIVES, OBEYS, OFF, THROUGH
+from wcache.core.model import CacheMode
+from wcache.core.protocol import ApplyRequest, Lease, ReleaseRequest, SetModeRequest
+from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_probe.sim_host import SimulatedHost
+
+LEASE = Lease("L1", OBEYS, 30.0)
+
+
+@pytest.fixture
+def probe(tmp_path: Path):
+    made = ProbeProcess(tmp_path, DRIVES)
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def mgr(probe: ProbeProcess) -> FolderMgr:
+    return FolderMgr(probe.mgr_folder)
+
+
+def mode_of(probe: ProbeProcess, domain_id: str = OBEYS) -> CacheMode:
+    """What the drive is set to, by its own state file."""
+    path = probe.state / "sim-drives.json"
+    host = SimulatedHost(
+        parse_drive_file(DRIVES), "sim1", state_path=str(path) if path.exists() else None
+    )
+    (drive,) = host.domain(domain_id)
+    assert drive.mode is not None
+    return drive.mode
+
+
+def set_mode(mgr: FolderMgr, mode: CacheMode, lease: Lease = LEASE) -> None:
+    task_id = f"set {mode.value} {len(mgr.posts())}"
+    mgr.say(SetModeRequest(lease.domain_id, mode), task_id, lease)
+    assert mgr.answer_to(task_id)["kind"] == "state"
+
+
+@pytest.mark.parametrize("mode", list(CacheMode))
+def test_kill_9_in_each_mode_is_repaired_at_the_next_start(probe, mgr, mode):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    set_mode(mgr, mode)
+    probe.kill()
+    assert mode_of(probe) is mode
+    assert (probe.run_dir / "lease").exists()
+    mgr.say()
+    probe.start()
+    mgr.wait_for(lambda: "the prior state is back" in json.dumps(mgr.posts()))
+    assert mode_of(probe) is BACK
+    assert not (probe.run_dir / "lease").exists()
+    assert probe.stop() == 0
+
+
+# journal, read, pin, read, flush, set, flush, read; test_agent.py crashes after every one
+@pytest.mark.parametrize("step", [1, 3, 6])
+def test_a_crash_in_a_toggle_is_repaired_with_no_mgr(probe, mgr, step):
+    mgr.say(SetModeRequest(OBEYS, THROUGH), "t1", LEASE)
+    probe.start(crash_after=step)
+    assert probe.wait() == -9
+    mgr.fall_silent()
+    done = probe.restore_all()
+    assert done.returncode == 0, done.stderr
+    assert "restored" in done.stdout
+    assert mode_of(probe) is BACK
+    assert list((probe.state / "journal").glob("*.json")) == []
+
+
+# read (it is pinned), flush, set, flush, read, journal
+@pytest.mark.parametrize("step", [3, 6])
+def test_a_crash_in_a_restore_is_repaired_by_the_next_start(probe, mgr, step):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    probe.kill()
+    mgr.fall_silent()
+    probe.start(crash_after=step)
+    assert probe.wait() == -9
+    mgr.say()
+    probe.start()
+    mgr.wait_for(lambda: mgr.instances() == 2)
+    assert mode_of(probe) is BACK
+    assert list((probe.state / "journal").glob("*.json")) == []
+
+
+def test_a_lease_that_runs_out_restores_with_no_mgr_and_tells_it_later(probe, mgr):
+    lease = Lease("L1", OBEYS, 1.0)
+    probe.start()
+    set_mode(mgr, THROUGH, lease)
+    mgr.fall_silent()
+    mgr.wait_for(lambda: mode_of(probe) is BACK)
+    mgr.say()
+    mgr.wait_for(lambda: "ran out after 1 s" in json.dumps(mgr.posts()))
+
+
+def test_a_clean_stop_restores_and_exits_with_0(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    assert probe.stop() == 0
+    assert mode_of(probe) is BACK
+    assert "the probe was stopped" in json.dumps(mgr.posts())
+
+
+def test_an_applied_change_survives_a_stop_and_a_restore_of_leases(probe, mgr):
+    probe.start()
+    mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
+    assert mgr.answer_to("t1")["changed"] is True
+    assert probe.stop() == 0
+    assert probe.restore_all().stdout == "nothing to restore\n"
+    assert mode_of(probe) is THROUGH
+    one = probe.command(*probe.words("restore"), "--action", "a1")
+    assert one.returncode == 0, one.stderr
+    assert mode_of(probe) is BACK
+
+
+def test_restore_all_leaves_a_running_probe_alone_unless_told_to_stop_it(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    refused = probe.restore_all()
+    assert refused.returncode == 2
+    assert f"pid {probe.process.pid}" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert mode_of(probe) is THROUGH
+    done = probe.restore_all("--stop")
+    assert done.returncode == 0, done.stderr
+    assert probe.wait() == 0
+    assert mode_of(probe) is BACK
+
+
+def test_restore_all_names_a_damaged_entry_leaves_it_and_restores_the_others(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    probe.kill()
+    folder = probe.state / "journal"
+    (folder / "lease%2Fdamaged.json").write_text('{"version": 1')
+    done = probe.restore_all()
+    assert done.returncode == 1
+    assert "lease/damaged is damaged" in done.stderr
+    assert mode_of(probe) is BACK
+    assert [path.name for path in folder.glob("*.json")] == ["lease%2Fdamaged.json"]
+    assert (probe.run_dir / "lease").exists()
+
+
+def test_two_probes_on_one_state_folder_are_one_too_many(probe, mgr):
+    mgr.say()
+    probe.start()
+    mgr.wait_for(lambda: mgr.instances() == 1)
+    second = probe.command(*probe.words("run"))
+    assert second.returncode == 2
+    assert f"a probe (pid {probe.process.pid}) is running with" in second.stderr
+    assert probe.process.poll() is None
+
+
+def test_a_drive_that_was_off_is_off_again_after_a_crash_in_write_back(probe, mgr):
+    lease = Lease("L1", OFF, 30.0)
+    probe.start()
+    mgr.say(SetModeRequest(OFF, BACK, consent_turn_on=True), "t1", lease)
+    assert mgr.answer_to("t1")["kind"] == "state"
+    probe.kill()
+    assert mode_of(probe, OFF) is BACK
+    assert probe.restore_all().returncode == 0
+    assert mode_of(probe, OFF) is THROUGH
+
+
+def test_a_release_that_is_asked_for_again_finds_nothing_to_do(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    mgr.say(ReleaseRequest(OBEYS), "r1", LEASE)
+    assert mgr.answer_to("r1")["changed"] is True
+    mgr.say(ReleaseRequest(OBEYS), "r2", LEASE)
+    assert mgr.answer_to("r2")["changed"] is False
+
+
+def test_look_and_status_need_no_mgr_and_change_nothing(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    files = {p: p.read_bytes() for p in probe.state.rglob("*.json")}
+    nowhere = probe.state.parent / "new"
+    assert probe.command("look", "--state-dir", str(nowhere)).returncode == 0
+    assert not nowhere.exists()
+    look = probe.command(*probe.words("look"), "--format", "json")
+    drives = {drive["wwn"]: drive for drive in json.loads(look.stdout)["drives"]}
+    assert drives[OBEYS]["state"]["device_cache"] == "write through"
+    assert drives[OBEYS]["state"]["kernel_view"] == "write back"
+    folders = ["--state-dir", str(probe.state), "--run-dir", str(probe.run_dir)]
+    status = probe.command("status", *folders)
+    assert f"running with pid {probe.process.pid}" in status.stdout
+    assert "L1" in status.stdout
+    assert files == {p: p.read_bytes() for p in probe.state.rglob("*.json")}
+
+
+def test_a_table_is_aligned(probe):
+    lines = probe.command(*probe.words("look")).stdout.splitlines()
+    column = lines[0].index("DEVICE CACHE")
+    assert {line[column - 2 : column] for line in lines} == {"  "}
+    assert all(line[column] != " " for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["look", "--sim", "/nowhere.toml"], "/nowhere.toml"),
+        (["restore", "--action", "a9"], "no change with the action id a9"),
+        (["status", "--state-dir", "/dev/null/x"], "/dev/null/x"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_exit_code_2(probe, words, said):
+    folders = ["--state-dir", str(probe.state), "--run-dir", str(probe.run_dir)]
+    done = probe.command(words[0], *folders, *words[1:])
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_reading_into_a_closed_pipe_is_no_traceback(probe):
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    with os.fdopen(write_fd, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "wcache_probe", *probe.words("look")], stdout=pipe,
+            stderr=subprocess.PIPE, env=probe.environment(), check=False, timeout=30,
+        )
+    assert b"Traceback" not in done.stderr
