@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench check demo lab test test-cluster test-lab test-releases zipapps
+.PHONY: bench bench-decision check demo lab test test-cluster test-lab test-releases test-statistics zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -24,7 +24,6 @@ demo:
 	@RELEASE=$(RELEASE) PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=vstart-tests:mgr_module \
 	/usr/bin/python3 -m demo
 
-<<<<<<< HEAD
 # A campaign over modelled drives: make lab DRIVES=qa/drive_models/lab.toml OUT=/tmp/out
 LAB_ARGS ?=
 lab:
@@ -34,12 +33,11 @@ lab:
 # What each write-cache switch does to drives that really have one, in a QEMU guest.
 test-lab:
 	"$$(qa/venv.sh)/bin/python" -m pytest -m lab qa/drive_lab/tests
-=======
+
 # Figures of this machine, printed and never asserted: make bench RELEASE=20 FORMAT=json
 bench:
 	@RELEASE=$(RELEASE) FORMAT=$(FORMAT) PYTHONDONTWRITEBYTECODE=1 \
 	PYTHONPATH=qa:vstart-tests:mgr_module /usr/bin/python3 -m bench
->>>>>>> 73583bf (demo: the main job on a real cluster, command by command)
 
 zipapps:
 	@/usr/bin/python3 qa/zipapps.py out
