@@ -7,6 +7,7 @@ the probe in the guest.  The campaign is started and read as an admin would, by
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -216,7 +217,7 @@ class _Campaign:
             result
             for campaign in shown
             for result in campaign["results"]
-            if is_of(drive, result["drive_id"])
+            if is_of(drive, result)
         ]
         return {
             "name": drive.name,
@@ -225,16 +226,21 @@ class _Campaign:
             "serial": drive.serial,
             "wwn": drive.wwn,
             "uses": [{"osd_id": osd_id, "role": role.value} for osd_id, role in drive.uses],
-            "reported": [row for row in reported if is_of(drive, row["drive_id"])],
+            "reported": [row for row in reported if is_of(drive, row)],
             "before": before[drive.name].plain(),
             "after": after[drive.name].plain(),
             "loads": [_load(drive, result) for result in results],
         }
 
 
-def is_of(drive: PlacedDrive, drive_id: str) -> bool:
-    """Whether a probe's identity of a drive, by WWN or serial, is that of this one."""
-    return drive.wwn[2:].lower() in drive_id.lower() or drive.serial in drive_id
+def is_of(drive: PlacedDrive, row: Mapping[str, Any]) -> bool:
+    """Whether a row of the module is about this drive.
+
+    Its ids are made of the WWN (``naa.5000c500...``) or, where QEMU's NVMe drives have none,
+    of model and serial (``nvme:MODEL:SERIAL``).
+    """
+    words = re.split("[:.]", f"{row['drive_id']}:{row['domain_id']}")
+    return drive.wwn[2:].lower() in map(str.lower, words) or drive.serial in words
 
 
 def _load(drive: PlacedDrive, result: Mapping[str, Any]) -> dict[str, Any]:
