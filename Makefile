@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench bench-decision check demo lab test test-cluster test-lab test-releases test-statistics zipapps
+.PHONY: bench bench-decision check demo lab test test-cluster test-lab test-releases test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -41,6 +41,12 @@ bench:
 
 zipapps:
 	@/usr/bin/python3 qa/zipapps.py out
+
+# The same commit gives the same wheel: its times are those of the commit.
+wheels:
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) "$$(qa/venv.sh)/bin/python" -m pip wheel \
+	    --quiet --disable-pip-version-check --no-deps --wheel-dir out .
+	@ls out/*.whl
 
 # Promises of the statistics that need thousands of experiments (under 3 minutes).
 test-statistics:

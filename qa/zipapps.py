@@ -1,49 +1,72 @@
 """Build `out/wcache` and `out/wcache-probe`: one executable file each, with all they import.
 
+The same tree gives the same bytes: names are sorted, times are fixed.
+
 They need Python 3.9; the probe also Ceph's `rados` bindings, a report jinja2, and
 `wcache analyze` numpy and scipy: these belong to the host's distribution.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
-import tempfile
-import zipapp
+import zipfile
 from pathlib import Path
+from typing import Iterator
 
 PROJECT = Path(__file__).resolve().parents[1]
+# name: (function, what is taken of the tree: where its packages are, and which of them)
 APPS = {
-    "wcache": ("wcache_cli.main:main", ("mgr_module/wcache", "cli/wcache_cli")),
-    "wcache-probe": ("wcache_probe.main:main", ("mgr_module/wcache", "osd_probe/wcache_probe")),
+    "wcache": (
+        "wcache_cli.main:main",
+        (
+            ("mgr_module", "wcache/__init__.py"), ("mgr_module", "wcache/core"),
+            ("mgr_module", "wcache/analysis"), ("cli", "wcache_cli"),
+        ),
+    ),
+    "wcache-probe": (
+        "wcache_probe.main:main",
+        (
+            ("mgr_module", "wcache/__init__.py"), ("mgr_module", "wcache/core"),
+            ("osd_probe", "wcache_probe"),
+        ),
+    ),
 }
 KEPT = (".py", ".j2")
+FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
 
 
 def build(name: str, folder: Path) -> Path:
     """Build one of APPS in a folder; returns the file."""
-    main, packages = APPS[name]
+    main, parts = APPS[name]
     module, _, function = main.partition(":")
-    with tempfile.TemporaryDirectory() as staged:
-        for package in packages:
-            source = PROJECT / package
-            # links are followed: templates are one
-            shutil.copytree(source, Path(staged) / source.name, ignore=_ignored)
-        # unlike zipapp's own, this one passes the exit code on
-        starter = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-        (Path(staged) / "__main__.py").write_text(starter, encoding="utf-8")
-        folder.mkdir(parents=True, exist_ok=True)
-        target = folder / name
-        zipapp.create_archive(staged, target, interpreter="/usr/bin/env python3", compressed=True)
+    # unlike zipapp's own, this one passes the exit code on
+    starter = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+    files = {"__main__.py": starter.encode()}
+    for root, part in parts:
+        source = PROJECT / root / part
+        for path in [source] if source.is_file() else _files(source):
+            files[path.relative_to(PROJECT / root).as_posix()] = path.read_bytes()
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / name
+    with open(target, "wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for inside in sorted(files):
+                entry = zipfile.ZipInfo(inside, FIXED_TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, files[inside])
+    target.chmod(0o755)
     return target
 
 
-def _ignored(folder: str, names: list[str]) -> list[str]:
-    return [
-        name for name in names
-        if name == "__pycache__"
-        or not ((Path(folder) / name).is_dir() or Path(name).suffix in KEPT)
-    ]
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of a package; links are followed: templates are one."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        if "__pycache__" in folders:
+            folders.remove("__pycache__")
+        yield from (Path(place) / name for name in names if Path(name).suffix in KEPT)
 
 
 if __name__ == "__main__":
