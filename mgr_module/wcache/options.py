@@ -14,7 +14,7 @@ class Options:
     poll_idle_s: float = 30.0
     poll_busy_s: float = 0.05
     lease_ttl_s: float = 60.0
-    settle_s: float = 0.5
+    settle_s: float = 0.4
     period_s: float = 2.0
     pairs_max: int = 20
     drives_per_model: int = 6

@@ -44,7 +44,7 @@ class Plan:
 
     samples: int  # of a period; 0 where it is measured by time
     period_s: float
-    settle_s: float = 0.5
+    settle_s: float = 0.4
     pairs_max: int = sequential.HORIZON
     seconds_max: float = 300.0
 

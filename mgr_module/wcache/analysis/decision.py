@@ -19,7 +19,7 @@ CERTAIN_ALPHA = 0.0005  # then there is no point in going on
 # the toggle; twice that where it halves in a period or faster.
 FADING_FACTOR = 2.0
 LARGE_RATIO = 3.0
-CHECKED_PAIRS_MAX = 8  # a coin that has not given the chance by then need not be waited for
+CHECKED_PAIRS_MAX = 10  # a coin that has not given the chance by then need not be waited for
 # Write back this fast, without proof of power-loss protection, is too good to be true:
 # a disk has to turn, and flash without capacitors has to program a page.
 FLUSH_FLOOR_ROTATIONAL_US = 1000.0
@@ -111,10 +111,11 @@ def decide(
 def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float) -> str:
     """Why what a toggle leaves behind endangers the verdict, or ''.
 
-    Two tests, each at `alpha` for this one look, and each only against a verdict that would
-    not survive what it found.  Without the first half of every period the ratio has
+    Each test is at `alpha` for this one look, and only against a verdict that would not
+    survive what it found.  Without the first half of every period the ratio has
     moved to where the verdict does not hold; or periods that follow one in the same
-    mode, with no toggle between, differ from it: then the toggle before was still fading.
+    mode, with no toggle between, differ from it (in either mode, or over both): then the
+    toggle before was still fading.
     """
     whole = sequential.spread(seen.whole)
     if seen.later:
@@ -127,17 +128,20 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
                 f"{math.exp(later.mean):.3g}, and {verdict.value!r} does not hold; "
                 "settle for longer"
             )
-    for mode in CacheMode:
-        changes = [change for stayed, change in seen.stays if stayed is mode]
-        if not changes or verdict.mode is None:
+    if verdict.mode is None:
+        return ""
+    sd, degrees = _sd_within_orders(seen, whole)
+    for modes in ((CacheMode.WRITE_BACK,), (CacheMode.WRITE_THROUGH,), tuple(CacheMode)):
+        changes = [change for stayed, change in seen.stays if stayed in modes]
+        if not changes:
             continue
         fading = math.fsum(changes) / len(changes)
-        sd, degrees = _sd_within_orders(seen, whole)
         error = max(sd, sequential.SD_FLOOR) / math.sqrt(len(changes))
         sure = abs(fading) > summary.student(degrees, alpha) * error
         if sure and abs(whole.mean) - FADING_FACTOR * abs(fading) < margin:
+            names = " and ".join(mode.value for mode in modes)
             return (
-                f"carryover: periods in {mode.value} go on changing by "
+                f"carryover: periods in {names} go on changing by "
                 f"{math.expm1(fading):+.0%} with no toggle between them; settle for longer"
             )
     return ""
