@@ -7,6 +7,7 @@ and started anew when it dies; without numpy it says what to install.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Callable, Dict, Optional, Tuple
 
 from .core import codec
+from .core.codec import one_line
 from .core.record import Record
 
 ANSWER_BYTES_MAX = 4_000_000
@@ -56,7 +58,11 @@ class AnalysisChild:
     def close(self) -> None:
         """Stop the worker and the child."""
         self._closed = True
-        self._jobs.put(None)
+        with contextlib.suppress(queue.Full):
+            self._jobs.put_nowait(None)
+        child = self._child
+        if child is not None:
+            child.kill()  # the worker sees the end of its pipe at once
         self._thread.join(timeout=5.0)
         self._stop()
 
@@ -71,12 +77,16 @@ class AnalysisChild:
                 return
             record, done = job
             result, error = self._ask(record)
-            done(result, error)
+            with contextlib.suppress(Exception):
+                # whatever its taker does, the next record needs this thread
+                done(result, error)
 
     def _ask(self, record: Record) -> Tuple[Optional[Dict[str, object]], str]:
         """One request; a child that dies on it is started again once."""
         error = ""
         for _ in range(2):
+            if self._closed:
+                break
             try:
                 return self._exchange(record), ""
             except _ChildRefusedError as refusal:
@@ -84,7 +94,7 @@ class AnalysisChild:
             except (OSError, ValueError, _ChildDiedError) as failure:
                 self._stop()
                 error = str(failure) or type(failure).__name__
-        return None, f"the analysis child failed: {error}"[:300]
+        return None, one_line(f"the analysis child failed: {error or 'the mgr stops'}", 300)
 
     def _exchange(self, record: Record) -> Dict[str, object]:
         child = self._child
@@ -94,18 +104,13 @@ class AnalysisChild:
         request = {"id": self._serial, "op": "experiment", "record": codec.to_plain(record)}
         line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
         deadline = time.monotonic() + self._seconds_max()
-        assert child.stdin is not None  # noqa: S101  (Popen was given PIPE)
-        try:
-            child.stdin.write(line.encode())
-            child.stdin.flush()
-        except BrokenPipeError:
-            raise _ChildDiedError(self._exit_text(child)) from None
+        self._write(child, line.encode(), deadline)
         answer = self._read_line(child, deadline)
         plain = json.loads(answer)
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
             raise _ChildDiedError("an answer to something else came back")
         if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):
-            raise _ChildRefusedError(str(plain.get("error", "no reason given"))[:300])
+            raise _ChildRefusedError(one_line(str(plain.get("error") or "no reason given"), 300))
         result: Dict[str, object] = plain["result"]
         return result
 
@@ -120,6 +125,23 @@ class AnalysisChild:
             [self._python(), "-m", "wcache.analysis"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd="/",
         )
+
+    def _write(self, child: subprocess.Popen[bytes], line: bytes, deadline: float) -> None:
+        """A child that does not read must not hold the worker: a record fills its pipe."""
+        assert child.stdin is not None  # noqa: S101  (Popen was given PIPE)
+        pipe = child.stdin.fileno()
+        os.set_blocking(pipe, False)
+        left = memoryview(line)
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_WRITE)
+            while left:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not selector.select(left_s):
+                    raise _ChildDiedError(f"it took no record within {self._seconds_max():.0f} s")
+                try:
+                    left = left[os.write(pipe, left[:65536]) :]
+                except BrokenPipeError:
+                    raise _ChildDiedError(self._exit_text(child)) from None
 
     def _read_line(self, child: subprocess.Popen[bytes], deadline: float) -> bytes:
         assert child.stdout is not None  # noqa: S101  (Popen was given PIPE)

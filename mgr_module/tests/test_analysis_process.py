@@ -1,0 +1,141 @@
+"""Whatever the analysis child does, there is one answer, in one line, and the next one works."""
+
+import os
+import queue
+import sys
+import time
+
+import pytest
+from mgr_fakes import builders as make
+from wcache.analysis_child import AnalysisChild
+from wcache.core.experiment import Slot, compose
+from wcache.core.model import CacheMode
+
+ANSWER = (
+    "import json, sys\n"
+    "for line in sys.stdin:\n"
+    "    n = json.loads(line)['id']\n"
+    "    print(json.dumps({'id': n, 'ok': True, 'result': {'stop': True}}), flush=True)\n"
+)
+BAD = {
+    "dies": ("import sys\nsys.exit(3)\n", "ended with code 3"),
+    "is killed": ("import os\nos.kill(os.getpid(), 9)\n", "killed by signal 9"),
+    "hangs": ("import sys, time\nsys.stdin.readline()\ntime.sleep(60)\n", "no answer within"),
+    "reads nothing": ("import time\ntime.sleep(60)\n", "it took no record within"),
+    "garbage": ("import sys\nsys.stdin.readline()\nprint('what?\\x1b[31m', flush=True)\n", "failed"),
+    "another answer": (
+        "import sys\nsys.stdin.readline()\n"
+        "print('{\"id\": 77, \"ok\": true, \"result\": {}}', flush=True)\n",
+        "an answer to something else",
+    ),
+    "too much": (
+        "import sys\nsys.stdin.readline()\n"
+        "while True: sys.stdout.write('x' * 65536)\n",
+        "too long",
+    ),
+    "no numpy": (
+        "import sys\nsys.stdin.readline()\n"
+        "print('{\"id\": 1, \"ok\": false, \"error\": \"numpy is missing\\\\nreally\"}')\n"
+        "sys.stdout.flush()\n"
+        "sys.stdin.readline()\n",
+        "numpy is missing really",
+    ),
+}
+
+
+def script(path, body):
+    """An interpreter that ignores its arguments and runs `body`."""
+    path.write_text(f"#!{sys.executable}\n{body}")
+    path.chmod(0o755)
+    return str(path)
+
+
+def record(samples=2000):
+    modes = {Slot(0, False): CacheMode.WRITE_BACK, Slot(0, True): CacheMode.WRITE_THROUGH}
+    many = tuple(10_000_000 + i for i in range(samples))
+    periods = {
+        slot: make.period(mode, samples_ns=many) for slot, mode in modes.items()
+    }
+    return compose(
+        make.setup(), periods, record_id="r", campaign_id="c1", ended="x", ended_at_s=1.0
+    )
+
+
+@pytest.fixture
+def child():
+    made = []
+
+    def make_child(python, seconds=0.7):
+        found = AnalysisChild(python=lambda: python[0], seconds_max=lambda: seconds)
+        made.append(found)
+        return found
+
+    yield make_child
+    for found in made:
+        found.close()
+
+
+def ask(child, samples=10):
+    """One question; whether its answer was waited for, and the answer."""
+    answers = queue.Queue()
+    child.start(record(samples), lambda result, error: answers.put((result, error)))
+    waited = not answers.empty()
+    return waited, answers.get(timeout=20)
+
+
+@pytest.mark.parametrize("how", sorted(BAD))
+def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, how):
+    body, expected = BAD[how]
+    python = [script(tmp_path / "bad", body)]
+    it = child(python)
+    waited, (result, error) = ask(it, samples=9000 if how == "reads nothing" else 10)
+    assert result is None
+    assert expected in error
+    assert "\n" not in error
+    assert error.isprintable()
+    if how in ("hangs", "reads nothing"):
+        assert not waited, "the caller was held"
+    python[0] = script(tmp_path / "good", ANSWER)
+    if it.pid is not None:
+        os.kill(it.pid, 9)
+    assert ask(it)[1] == ({"stop": True}, "")
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/python", "", "/etc/passwd", "a\0b"])
+def test_an_interpreter_that_is_none_is_named_as_the_trouble(child, path):
+    _, (result, error) = ask(child([path]))
+    assert result is None
+    assert error.startswith("the analysis child failed")
+
+
+def test_a_taker_that_breaks_does_not_end_the_worker(child, tmp_path):
+    it = child([script(tmp_path / "good", ANSWER)])
+
+    def broken(result, error):
+        raise RuntimeError("the store failed")
+
+    it.start(record(10), broken)
+    assert ask(it)[1] == ({"stop": True}, "")
+
+
+def test_a_child_is_kept_for_the_next_record(child, tmp_path):
+    it = child([script(tmp_path / "good", ANSWER)])
+    ask(it)
+    pid = it.pid
+    ask(it)
+    assert it.pid == pid is not None
+
+
+def test_close_ends_a_hanging_child_and_starts_no_other(child, tmp_path):
+    log = tmp_path / "starts"
+    body = f"import time\nopen({str(log)!r}, 'a').write('x')\ntime.sleep(60)\n"
+    it = child([script(tmp_path / "bad", body)], seconds=30.0)
+    it.start(record(10), lambda result, error: None)
+    while not log.exists():
+        time.sleep(0.01)
+    pid = it.pid
+    it.close()
+    assert it.pid is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert log.read_text() == "x"

@@ -1,0 +1,112 @@
+"""Arrows point inwards: who may import what, by the imports that stand in the files."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "wcache": ROOT / "mgr_module" / "wcache",
+    "wcache_probe": ROOT / "osd_probe" / "wcache_probe",
+    "wcache_cli": ROOT / "cli" / "wcache_cli",
+}
+OUTSIDE = {"numpy", "scipy", "rados", "mgr_module", "ceph_module", "jinja2", "yaml", "tomli"}
+# tomllib came with 3.11; what a newer Python has is no library of somebody else
+STDLIB = set(sys.stdlib_module_names) | {"tomllib"} if sys.version_info >= (3, 10) else None
+
+
+def modules():
+    """(module name, file) of every file of ours."""
+    for package, root in PACKAGES.items():
+        for path in sorted(root.rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            yield ".".join((package, *(p for p in parts if p != "__init__"))), path
+
+
+def imported(name, path):
+    """Every module that the file imports, with relative imports resolved."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            yield base
+            # `from . import run` names a module too
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+IMPORTS = [(name, path, set(imported(name, path))) for name, path in modules()]
+
+
+def under(module, *packages):
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def breaches(of, allowed):
+    """Imports of our packages and of `OUTSIDE` in modules under `of` that are not allowed."""
+    return [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for name, path, found in IMPORTS
+        if under(name, of)
+        for module in sorted(found)
+        if under(module, *PACKAGES, *OUTSIDE) and not under(module, *allowed)
+        and not (module == "wcache" and under("wcache.core", *allowed))
+    ]
+
+
+def test_all_packages_are_looked_at():
+    assert {name.partition(".")[0] for name, _, _ in IMPORTS} == set(PACKAGES)
+    assert len(IMPORTS) > 40
+    by_name = {name: found for name, _, found in IMPORTS}
+    assert "wcache.core.run" in by_name["wcache.engine"]
+    assert "wcache.core.actions" in by_name["wcache.core.run"]
+
+
+def test_core_imports_only_itself_and_the_standard_library():
+    assert breaches("wcache.core", ["wcache.core"]) == []
+    if STDLIB is not None:
+        for name, _, found in IMPORTS:
+            if under(name, "wcache.core"):
+                tops = {module.partition(".")[0] for module in found}
+                assert tops <= STDLIB | {"wcache"}, name
+
+
+def test_the_probe_imports_only_the_core_of_the_module():
+    allowed = ["wcache.core", "wcache_probe", "rados", "tomli", "jinja2"]
+    assert breaches("wcache_probe", allowed) == []
+
+
+@pytest.mark.parametrize("target", ["wcache.module", "wcache_cli"])
+def test_nothing_imports_the_module_or_the_cli(target):
+    found = [
+        str(path.relative_to(ROOT))
+        for name, path, modules_ in IMPORTS
+        if not under(name, target) and any(under(module, target) for module in modules_)
+    ]
+    # __init__ is how a mgr finds the module, and it looks first whether a mgr is there
+    assert found in ([], ["mgr_module/wcache/__init__.py"])
+
+
+@pytest.mark.parametrize(
+    ("outside", "homes"),
+    [
+        ("numpy", ["mgr_module/wcache/analysis/"]),
+        ("scipy", ["mgr_module/wcache/analysis/"]),
+        ("rados", ["osd_probe/wcache_probe/rados_link.py"]),
+        ("mgr_module", ["mgr_module/wcache/module.py", "mgr_module/wcache/ceph_compat.py"]),
+    ],
+)
+def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
+    users = [
+        path.relative_to(ROOT).as_posix()
+        for name, path, found in IMPORTS
+        if any(under(module, outside) for module in found)
+    ]
+    assert users
+    assert [user for user in users if not user.startswith(tuple(homes))] == []
