@@ -22,7 +22,9 @@ BAD = {
     "is killed": ("import os\nos.kill(os.getpid(), 9)\n", "killed by signal 9"),
     "hangs": ("import sys, time\nsys.stdin.readline()\ntime.sleep(60)\n", "no answer within"),
     "reads nothing": ("import time\ntime.sleep(60)\n", "it took no record within"),
-    "garbage": ("import sys\nsys.stdin.readline()\nprint('what?\\x1b[31m', flush=True)\n", "failed"),
+    "garbage": (
+        "import sys\nsys.stdin.readline()\nprint('what?\\x1b[31m', flush=True)\n", "failed",
+    ),
     "another answer": (
         "import sys\nsys.stdin.readline()\n"
         "print('{\"id\": 77, \"ok\": true, \"result\": {}}', flush=True)\n",

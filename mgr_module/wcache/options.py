@@ -86,7 +86,7 @@ def read_options(values: Mapping[str, Any]) -> Options:
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         _, low, high = DESCRIPTIONS[item.name]
-        good = isinstance(value, kind) and (low is None or low <= value <= high)
+        good = type(value) is kind and (low is None or low <= value <= high)
         if good:
             kept[item.name] = value
     return Options(**kept)

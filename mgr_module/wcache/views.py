@@ -7,12 +7,11 @@ or a campaign runs, and it needs no right to toggle anything.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from .core import codec
 from .core.errors import MalformedError, NotFoundError
-from .core.findings import ADVICE, mixed_modes, of_agents, of_drive
+from .core.findings import ADVICE, mixed_modes, of_agents
 from .core.manual import commands
 from .core.model import DriveReport, Finding, FindingCode, Severity
 from .core.policy import recommend
@@ -20,6 +19,7 @@ from .core.rollout import ChangeStatus
 from .core.run import RunStatus
 from .core.safety import judge
 from .engine import Engine
+from .host_views import HostView, HostViews, ModelKey
 
 FORMAT_VERSION = 1
 Leased = Set[Tuple[str, str]]
@@ -30,6 +30,7 @@ class Views:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._host_views = HostViews()
 
     # ---- findings
 
@@ -46,16 +47,11 @@ class Views:
         engine = self._engine
         with engine.lock:
             leased = self.leased()
-            throwaway = engine.options().throwaway_cluster
-            found: List[Finding] = []
-            for hostname, report in sorted(engine.reports.items()):
-                for item in report.findings:
-                    found.append(replace(item, subject=f"{hostname} {item.subject}".strip()))
-                for drive in report.drives:
-                    held = (hostname, drive.domain_id) in leased
-                    for item in of_drive(drive, throwaway=throwaway, leased=held):
-                        found.append(replace(item, subject=f"{hostname} {item.subject}"))
-            found += mixed_modes(engine.reports.values(), leased | self._changed_domains())
+            hosts = self._hosts()
+            found = [item for host in hosts for item in host.findings]
+            # a report that is due again may tell of a state that an experiment has left
+            fresh = [h for h in hosts if h.report.hostname in engine.reported_at_s]
+            found += mixed_modes(host.modes for host in fresh)
             found += self._drift(leased)
             found += of_agents(engine.agents.all(), engine.clock())
             found += self._unrestored()
@@ -71,6 +67,13 @@ class Views:
                 )
         order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
         return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
+
+    def _hosts(self) -> List[HostView]:
+        engine = self._engine
+        return self._host_views.take(
+            engine.reports, throwaway=engine.options().throwaway_cluster, leased=self.leased(),
+            changing=self._changed_domains(),
+        )
 
     def _changed_domains(self) -> Leased:
         """Domains a rollout is working on: mixed modes are its very purpose."""
@@ -93,7 +96,8 @@ class Views:
         found = []
         for (hostname, domain_id), (_, plan_id, mode) in sorted(applied.items()):
             report = engine.reports.get(hostname)
-            if report is None or (hostname, domain_id) in leased:
+            stale = hostname not in engine.reported_at_s
+            if report is None or stale or (hostname, domain_id) in leased:
                 continue
             for drive in report.drives:
                 if drive.domain_id == domain_id and drive.mode and drive.mode.value != mode:
@@ -144,10 +148,9 @@ class Views:
         with engine.lock:
             now_s = engine.clock()
             agents = engine.agents.all()
-            models: Counter[Tuple[str, str, str, str]] = Counter()
-            for report in engine.reports.values():
-                for drive in report.drives:
-                    models[_model_key(drive)] += 1
+            models: Counter[ModelKey] = Counter()
+            for host in self._hosts():
+                models.update(host.models)
             running = [m for m in engine.runs.values() if not m.over]
             return {
                 "format_version": FORMAT_VERSION,
@@ -179,13 +182,14 @@ class Views:
                     "see `ceph wcache agent ls`",
                 )
             leased = self.leased()
-            rows = []
-            for name, report in sorted(engine.reports.items()):
-                if hostname in (None, "", name):
-                    rows += [
-                        _drive(name, drive, (name, drive.domain_id) in leased)
-                        for drive in report.drives
-                    ]
+            reports = sorted(engine.reports.items())
+        # outside of the lock: a whole fleet's list takes long, and probes must not wait
+        rows = [
+            _drive(name, drive, (name, drive.domain_id) in leased)
+            for name, report in reports
+            if hostname in (None, "", name)
+            for drive in report.drives
+        ]
         return {"format_version": FORMAT_VERSION, "drives": rows}
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
@@ -372,13 +376,6 @@ class Views:
             "format_version": FORMAT_VERSION,
             "history": [codec.to_plain(entry) for entry in entries],
         }
-
-
-def _model_key(drive: DriveReport) -> Tuple[str, str, str, str]:
-    return (
-        str(drive.drive_model) or drive.transport.value, drive.state.device_cache.value,
-        drive.state.kernel_view.value, judge(drive.state).value,
-    )
 
 
 def _finding(item: Finding) -> Dict[str, str]:

@@ -7,7 +7,7 @@ One place for the words: health checks, `status` and the report all take them fr
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, Iterable, List, Sequence, Set, Tuple
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .agents import Agent
 from .model import (
@@ -130,14 +130,22 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
     return found
 
 
-def mixed_modes(reports: Iterable[HostReport], leased: Set[Tuple[str, str]]) -> List[Finding]:
-    """Drive models whose drives are not all in one mode; leased domains do not count."""
+def modes_of(report: HostReport, without: AbstractSet[str]) -> Dict[Tuple[str, str], int]:
+    """Drives of a host by (drive model, mode); domains in `without` do not count."""
+    counts: Dict[Tuple[str, str], int] = defaultdict(int)
+    for drive in report.drives:
+        mode = drive.mode
+        if mode is not None and drive.domain_id not in without:
+            counts[str(drive.drive_model) or drive.transport.value, mode.value] += 1
+    return dict(counts)
+
+
+def mixed_modes(hosts: Iterable[Mapping[Tuple[str, str], int]]) -> List[Finding]:
+    """Drive models whose drives are not all in one mode, from each host's `modes_of`."""
     modes: Dict[str, Dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for report in reports:
-        for drive in report.drives:
-            mode = drive.mode
-            if mode is not None and (report.hostname, drive.domain_id) not in leased:
-                modes[str(drive.drive_model) or drive.transport.value][mode.value] += 1
+    for host in hosts:
+        for (model, mode), count in host.items():
+            modes[model][mode] += count
     return [
         Finding(
             FindingCode.MIXED_MODES, Severity.WARNING, model,

@@ -100,10 +100,11 @@ def latest(results: Sequence[Result]) -> List[Result]:
 
     Forced runs missed a precondition and stay out of what is joined.
     """
-    newest: Dict[Tuple[str, str, LoadPoint], Result] = {}
+    newest: Dict[Tuple[str, str, LoadPoint, bool], Result] = {}
     for result in sorted(results, key=lambda r: r.ended_at_s):
         if result.analysed and not result.forced and result.pairs > 0:
-            newest[(result.hostname, result.drive_id, result.load_point)] = result
+            key = (result.hostname, result.drive_id, result.load_point, result.simulated)
+            newest[key] = result
     return list(newest.values())
 
 
