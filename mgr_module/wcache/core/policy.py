@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from .load_profile import LoadProfile
 from .model import CacheMode, DriveModel, LoadPoint, Verdict
+from .weighing import VETO_RATIO, Proven, may_veto, weigh
 
-# A load that loses by this much vetoes a mode another load prefers.
-VETO_RATIO = 2.0
 # The bare timer is a component of a commit, not a load that an OSD carries.
 _EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
 
@@ -108,20 +108,30 @@ def latest(results: Sequence[Result]) -> List[Result]:
     return list(newest.values())
 
 
-def recommend(results: Sequence[Result]) -> Tuple[Recommendation, ...]:
-    """One recommendation per (device class, drive model), in a stable order."""
+Profiles = Mapping[Tuple[str, str], LoadProfile]
+"""Load profiles by (device class, drive model)."""
+
+
+def recommend(
+    results: Sequence[Result], profiles: Optional[Profiles] = None
+) -> Tuple[Recommendation, ...]:
+    """One recommendation per (device class, drive model), in a stable order.
+
+    Where the load profile is known, bench loads are weighed by it.
+    """
     groups: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
     for result in latest(results):
         groups[(result.device_class, str(result.drive_model), result.simulated)].append(result)
-    return tuple(_recommend(groups[key]) for key in sorted(groups))
+    known = profiles or {}
+    return tuple(_recommend(groups[key], known.get(key[:2])) for key in sorted(groups))
 
 
-def _recommend(results: List[Result]) -> Recommendation:
+def _recommend(results: List[Result], profile: Optional[LoadProfile]) -> Recommendation:
     by_load: Dict[LoadPoint, List[Result]] = defaultdict(list)
     for result in results:
         by_load[result.load_point].append(result)
     loads = tuple(_join(point, by_load[point]) for point in LoadPoint if point in by_load)
-    verdict, why = over_loads(loads)
+    verdict, why = over_loads(loads, profile)
     warnings = list(dict.fromkeys(w for result in results for w in result.warnings))
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
@@ -155,11 +165,14 @@ def _join(load_point: LoadPoint, results: List[Result]) -> LoadVerdict:
     )
 
 
-def over_loads(loads: Sequence[LoadVerdict]) -> Tuple[Verdict, str]:
+def over_loads(
+    loads: Sequence[LoadVerdict], profile: Optional[LoadProfile] = None
+) -> Tuple[Verdict, str]:
     """The verdict over load points and why, in words.
 
     The OSD's own traffic outranks benches, since it is the load that counts; but a bench
-    load with a proven loss of `VETO_RATIO` or more contradicts it.
+    load with a proven loss of `VETO_RATIO` or more contradicts it, unless the profile
+    says that the OSD hardly carries it.  Without such traffic a known profile weighs.
     """
     counted = [load for load in loads if load.load_point not in _EVIDENCE_ONLY]
     if not counted:
@@ -171,13 +184,18 @@ def over_loads(loads: Sequence[LoadVerdict]) -> Tuple[Verdict, str]:
     decided = [load for load in counted if load.verdict.mode is not None]
     if traffic and traffic[0].verdict.mode is not None:
         own = traffic[0].verdict
-        against = [x for x in decided if x.verdict is not own and _loss(x) >= VETO_RATIO]
+        against = [
+            x for x in decided
+            if x.verdict is not own and _loss(x) >= VETO_RATIO and may_veto(x.load_point, profile)
+        ]
         if against:
             return Verdict.CONFLICTING, (
                 f"the OSD's own traffic is better in {own.value}, but {_names(against)} lose "
                 f"{VETO_RATIO:.0f}x or more there"
             )
         return own, f"the OSD's own traffic is better in {own.value}"
+    if profile is not None and profile.hours:
+        return weigh(_proven(counted), profile)
     modes = {load.verdict for load in decided}
     if len(modes) > 1:
         said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
@@ -187,6 +205,14 @@ def over_loads(loads: Sequence[LoadVerdict]) -> Tuple[Verdict, str]:
     if all(load.verdict is Verdict.NO_DIFFERENCE for load in counted):
         return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave it as it is"
     return Verdict.INSUFFICIENT, "not decided yet; measure longer or on more drives"
+
+
+def _proven(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Proven]:
+    return {
+        load.load_point: Proven(load.verdict, load.ratio_low, load.ratio_high)
+        for load in loads
+        if load.ratio_low is not None and load.ratio_high is not None and load.ratio_low > 0
+    }
 
 
 def _loss(load: LoadVerdict) -> float:

@@ -1,0 +1,170 @@
+"""Loads are weighed by what the OSD carries; an average hides no load that pays for it."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcache.core import codec
+from wcache.core.load_profile import (
+    HOURS_MAX,
+    HourLoad,
+    LoadProfile,
+    WorkCounters,
+    add,
+    join,
+    shares,
+    work_counters,
+)
+from wcache.core.model import LoadPoint, Verdict
+from wcache.core.policy import LoadVerdict, over_loads
+from wcache.core.weighing import Proven, weigh
+
+DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
+LARGE = LoadPoint.OSD_BENCH_4M
+THROUGH, BACK = Verdict.WRITE_THROUGH, Verdict.WRITE_BACK
+SAME = Proven(Verdict.NO_DIFFERENCE, 0.97, 1.03)
+
+
+def hour(number=0, together=1.0, size=4096, writes=10_000):
+    return HourLoad(number, writes, int(writes / together), writes, writes * size)
+
+
+def profile(*hours):
+    return LoadProfile(tuple(hours))
+
+
+def measured(depth1=SAME, batch=SAME, large=SAME):
+    return {DEPTH1: depth1, BATCH: batch, LARGE: large}
+
+
+def test_one_transaction_a_commit_is_depth_1_and_many_are_batches():
+    assert shares(hour(together=1))[DEPTH1] == 1.0
+    crowded = shares(hour(together=10))
+    assert crowded[BATCH] == pytest.approx(0.9)
+    assert shares(hour(size=4 * 2**20))[LARGE] == 1.0
+
+
+@given(
+    st.builds(
+        HourLoad, st.just(0), *[st.integers(0, 10**12) for _ in range(6)]
+    ),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_shares_are_shares_whatever_was_counted(load, crowding):
+    found = shares(load, crowding)
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert min(found.values()) >= 0
+
+
+def test_the_load_decides_which_mode_is_better():
+    disk = measured(Proven(THROUGH, 1.5, 2.0), Proven(BACK, 0.6, 0.7))
+    assert weigh(disk, profile(hour(together=1.0)))[0] is THROUGH
+    assert weigh(disk, profile(hour(together=20.0)))[0] is BACK
+
+
+def test_a_load_with_five_percent_that_would_be_twice_as_slow_vetoes():
+    flash = measured(Proven(THROUGH, 3.0, 3.3), Proven(BACK, 0.1, 0.12))
+    verdict, why = weigh(flash, profile(hour(together=1.08)))
+    assert verdict is Verdict.CONFLICTING
+    assert "osd_bench_batch" in why
+    assert "8.3x slower" in why
+
+
+def test_under_five_percent_there_is_no_veto():
+    flash = measured(Proven(THROUGH, 3.0, 3.3), Proven(BACK, 0.1, 0.12))
+    assert weigh(flash, profile(hour(together=1.01)))[0] is THROUGH
+
+
+def test_an_hour_that_is_proven_the_other_way_is_conflicting_and_named():
+    disk = measured(Proven(THROUGH, 1.6, 1.9), Proven(BACK, 0.6, 0.7))
+    busy_night = profile(*[hour(n, 1.0) for n in range(20)], hour(26, together=30.0))
+    verdict, why = weigh(disk, busy_night)
+    assert verdict is Verdict.CONFLICTING
+    assert "02:00 UTC, day 1" in why
+
+
+def test_a_load_that_counts_and_was_not_measured_is_asked_for():
+    verdict, why = weigh({DEPTH1: Proven(THROUGH, 3, 4)}, profile(hour(together=4)))
+    assert verdict is Verdict.INSUFFICIENT
+    assert "75% of the writes are like osd_bench_batch" in why
+
+
+def test_no_difference_at_every_load_is_no_difference():
+    assert weigh(measured(), profile(hour(together=3)))[0] is Verdict.NO_DIFFERENCE
+
+
+def test_too_few_writes_weigh_nothing():
+    assert weigh(measured(), profile(hour(writes=50)))[0] is Verdict.INSUFFICIENT
+
+
+def test_the_policy_weighs_where_it_knows_the_load_and_says_conflicting_where_not():
+    loads = [
+        LoadVerdict(DEPTH1, THROUGH, 3, 1.7, 1.5, 2.0),
+        LoadVerdict(BATCH, BACK, 3, 0.65, 0.6, 0.7),
+    ]
+    assert over_loads(loads)[0] is Verdict.CONFLICTING
+    verdict, why = over_loads(loads, profile(hour(together=1.0)))
+    assert verdict is THROUGH
+    assert why.startswith("weighed by the load (100% osd_bench_depth1)")
+
+
+def test_the_osds_own_traffic_is_not_overruled_by_a_load_it_does_not_carry():
+    loads = [
+        LoadVerdict(LoadPoint.OSD_TRAFFIC, THROUGH, 3, 1.7, 1.5, 2.0),
+        LoadVerdict(BATCH, BACK, 3, 0.2, 0.15, 0.3),
+    ]
+    assert over_loads(loads)[0] is Verdict.CONFLICTING
+    assert over_loads(loads, profile(hour(together=1.0)))[0] is THROUGH
+    assert over_loads(loads, profile(hour(together=2.0)))[0] is Verdict.CONFLICTING
+
+
+def dump(n, **sections):
+    store = {"txc_commit_lat": {"avgcount": 8 * n, "sum": 1.0}, "kv_sync_lat": {"avgcount": 2 * n}}
+    osd = {"op_w": 5 * n, "op_w_in_bytes": 4096 * 5 * n, "recovery_ops": n}
+    return {"bluestore": store, "osd": osd, **sections}
+
+
+def test_counters_gained_between_two_readings_make_the_hours():
+    first, second = work_counters(dump(100), 7200.0), work_counters(dump(300), 7300.0)
+    found = add(LoadProfile(), first, second)
+    (only,) = found.hours
+    assert (only.hour, only.transactions, only.commits) == (2, 1600, 400)
+    later = add(found, second, work_counters(dump(350), 10_900.0))
+    assert [item.hour for item in later.hours] == [2, 3]
+
+
+def test_the_counters_of_16_are_known_by_their_old_names():
+    old = dump(10)
+    old["bluestore"]["commit_lat"] = old["bluestore"].pop("txc_commit_lat")
+    old["bluestore"]["deferred_write_ops"] = 7
+    found = work_counters(old, 1.0)
+    assert (found.transactions, found.deferred_writes) == (80, 7)
+
+
+def test_a_restarted_osd_adds_nothing_for_that_stretch():
+    before, after = work_counters(dump(100), 10.0), work_counters(dump(3), 20.0)
+    assert add(LoadProfile(), before, after) == LoadProfile()
+
+
+@pytest.mark.parametrize("bad", [{}, {"osd": 3, "bluestore": {}}, {"osd": {}, "bluestore": []}])
+def test_a_dump_without_the_counters_is_none(bad):
+    assert work_counters(bad, 1.0) is None
+
+
+def test_a_profile_keeps_a_week_and_survives_the_store():
+    long = join(tuple(profile(hour(n)) for n in range(HOURS_MAX + 50)))
+    assert len(long.hours) == HOURS_MAX
+    assert long.hours[0].hour == 50
+    again = codec.loads(LoadProfile, codec.dumps(long), bytes_max=10**6, what="profile")
+    assert again == long
+
+
+def test_joining_osds_adds_their_hours():
+    both = join((profile(hour(1), hour(2)), profile(hour(2))))
+    assert [item.client_writes for item in both.hours] == [10_000, 20_000]
+
+
+def test_readings_out_of_order_add_nothing():
+    later = WorkCounters(50.0, 9, 9, 9, 9, 9, 9)
+    assert add(LoadProfile(), later, replace(later, at_s=40.0)) == LoadProfile()

@@ -1,0 +1,171 @@
+"""What load an OSD carries over hours, and so which load points count for it.
+
+Three numbers tell it, from counters that every OSD keeps: transactions per kv commit
+(how many writes share a flush), bytes per client write, and how much of the work is
+recovery.  They are kept per hour, since a night's backup is another load than the day.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from .model import LoadPoint
+
+HOURS_MAX = 168  # a week
+HOUR_S = 3600
+SMALL_BYTES = 4096
+LARGE_BYTES = 4 * 2**20
+# Fewer writes than this say nothing of an hour.
+HOUR_WRITES_MIN = 100
+
+
+@dataclass(frozen=True)
+class WorkCounters:
+    """An OSD's running counters at one moment; they start from 0 when it starts."""
+
+    at_s: float
+    transactions: int  # BlueStore transactions committed
+    commits: int  # kv commits, each with its flush
+    client_writes: int
+    client_bytes: int
+    deferred_writes: int
+    recovery_ops: int
+
+
+@dataclass(frozen=True)
+class HourLoad:
+    """What an OSD (or several) did in one hour; `hour` counts from the epoch."""
+
+    hour: int
+    transactions: int = 0
+    commits: int = 0
+    client_writes: int = 0
+    client_bytes: int = 0
+    deferred_writes: int = 0
+    recovery_ops: int = 0
+
+
+@dataclass(frozen=True)
+class LoadProfile:
+    """The hours that were seen, oldest first."""
+
+    hours: Tuple[HourLoad, ...] = field(default=(), metadata={"max_items": HOURS_MAX})
+
+    @property
+    def total(self) -> HourLoad:
+        """All hours as one (its `hour` is 0)."""
+        found = HourLoad(0)
+        for hour in self.hours:
+            found = _sum(found, hour, 0)
+        return found
+
+
+def work_counters(dump: Mapping[str, Any], at_s: float) -> Optional[WorkCounters]:
+    """The counters out of an OSD's `perf dump`; None where it lacks one.
+
+    `commit_lat` (16) became `txc_commit_lat`, `deferred_write_ops` (16)
+    `issued_deferred_writes` (src/os/bluestore/BlueStore.cc, `_init_logger`).
+    """
+    osd, store = dump.get("osd"), dump.get("bluestore")
+    if not isinstance(osd, Mapping) or not isinstance(store, Mapping):
+        return None
+    transactions = _averaged(store, "txc_commit_lat", "commit_lat")
+    commits = _averaged(store, "kv_sync_lat")
+    writes, written = _whole(osd, "op_w"), _whole(osd, "op_w_in_bytes")
+    if transactions is None or commits is None or writes is None or written is None:
+        return None
+    deferred = _whole(store, "issued_deferred_writes", "deferred_write_ops") or 0
+    return WorkCounters(
+        at_s, transactions, commits, writes, written, deferred, _whole(osd, "recovery_ops") or 0
+    )
+
+
+def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> LoadProfile:
+    """The profile with the work between two readings, credited to the later one's hour.
+
+    A counter that went back means that the OSD was started anew; that stretch is left out.
+    """
+    gained = (
+        after.transactions - before.transactions, after.commits - before.commits,
+        after.client_writes - before.client_writes, after.client_bytes - before.client_bytes,
+        after.deferred_writes - before.deferred_writes, after.recovery_ops - before.recovery_ops,
+    )
+    if after.at_s <= before.at_s or min(gained) < 0:
+        return profile
+    return join((profile, LoadProfile((HourLoad(int(after.at_s // HOUR_S), *gained),))))
+
+
+def join(profiles: Tuple[LoadProfile, ...]) -> LoadProfile:
+    """Several OSDs as one, hour by hour: the profile of a device class or a drive model."""
+    by_hour: Dict[int, HourLoad] = {}
+    for profile in profiles:
+        for item in profile.hours:
+            known = by_hour.get(item.hour, HourLoad(item.hour))
+            by_hour[item.hour] = _sum(known, item, item.hour)
+    newest = sorted(by_hour)[-HOURS_MAX:]
+    return LoadProfile(tuple(by_hour[hour] for hour in newest))
+
+
+def shares(load: HourLoad, crowding: float = 1.0) -> Dict[LoadPoint, float]:
+    """The share of the writes that each bench load point stands for; they sum to 1.
+
+    Writes are taken for a mixture of 4 KiB and 4 MiB ones with the observed mean size;
+    of the small ones the share 1/m was alone in its commit, with m transactions per kv
+    commit.  `crowding` scales how many more than one there are: a load half as crowded
+    (.5), or twice (2).
+    """
+    size = load.client_bytes / load.client_writes if load.client_writes else SMALL_BYTES
+    large = min(1.0, max(0.0, (size - SMALL_BYTES) / (LARGE_BYTES - SMALL_BYTES)))
+    together = load.transactions / load.commits if load.commits else 1.0
+    together = 1.0 + max(0.0, together - 1.0) * crowding
+    return {
+        LoadPoint.OSD_BENCH_DEPTH1: (1 - large) / together,
+        LoadPoint.OSD_BENCH_BATCH: (1 - large) * (1 - 1 / together),
+        LoadPoint.OSD_BENCH_4M: large,
+    }
+
+
+def variants(profile: LoadProfile) -> Dict[str, Dict[LoadPoint, float]]:
+    """Shares under the whole time, half and twice as crowded, and each hour that counts.
+
+    Empty where there were too few writes to tell.
+    """
+    total = profile.total
+    if total.client_writes < HOUR_WRITES_MIN:
+        return {}
+    found = {
+        "overall": shares(total),
+        "half as crowded": shares(total, 0.5),
+        "twice as crowded": shares(total, 2.0),
+    }
+    for item in profile.hours:
+        if item.client_writes >= HOUR_WRITES_MIN and item.commits > 0:
+            day, hour = item.hour // 24, item.hour % 24
+            found[f"{hour:02d}:00 UTC, day {day}"] = shares(item)
+    return found
+
+
+def _sum(a: HourLoad, b: HourLoad, hour: int) -> HourLoad:
+    return HourLoad(
+        hour, a.transactions + b.transactions, a.commits + b.commits,
+        a.client_writes + b.client_writes, a.client_bytes + b.client_bytes,
+        a.deferred_writes + b.deferred_writes, a.recovery_ops + b.recovery_ops,
+    )
+
+
+def _averaged(section: Mapping[str, Any], *names: str) -> Optional[int]:
+    """How often a latency was counted, under the first of the names that is there."""
+    for name in names:
+        value = section.get(name)
+        if isinstance(value, Mapping):
+            return _whole(value, "avgcount")
+    return None
+
+
+def _whole(section: Mapping[str, Any], *names: str) -> Optional[int]:
+    for name in names:
+        value = section.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
