@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import Iterator
 
 import pytest
@@ -144,6 +145,11 @@ def client_traffic(cluster: ClusterAccess) -> Iterator[None]:
     if "wcache-load" not in cluster.ceph("osd", "pool", "ls").stdout.split():
         cluster.ceph("osd", "pool", "create", "wcache-load", "8")
         cluster.ceph("osd", "pool", "application", "enable", "wcache-load", "test")
+        # what the mons show as clean may not know of the new pool's PGs yet
+        deadline = time.monotonic() + 60
+        while not cluster.command("pg stat")["pg_summary"]["num_pgs"] >= 9:
+            assert time.monotonic() < deadline, "the new pool's PGs do not show up"
+            time.sleep(0.2)
         cluster.wait_healthy(60)
     process = cluster.popen_inside(
         ["rados", "-p", "wcache-load", "bench", "600", "write", "-b", "4096", "-t", "4",

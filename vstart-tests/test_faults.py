@@ -30,11 +30,15 @@ def slow_periods(wcache: Wcache):
 
 
 @pytest.fixture
-def views(steady):
+def views(wcache: Wcache, steady):
     """The kernel views before the test, which must be there again after it."""
     before = all_views(steady)
     assert set(before.values()) == {"write back"}
     yield before
+    left_open = [c for c in wcache("campaign ls")["campaigns"] if c["status"] == "running"]
+    for campaign in left_open:  # a test that failed must not spoil the next ones
+        wcache("campaign stop", campaign_id=campaign["campaign_id"])
+        wcache.wait_over(campaign["campaign_id"])
     assert all_views(steady) == before
 
 
@@ -71,6 +75,7 @@ def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
     wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
     wcache.wait_period_in(mode, device)
     probe.kill()
+    assert kernel_view(device) == mode
     said = probe.run(
         "restore", "--all", "--state-dir", str(probe.state_dir),
         "--run-dir", str(probe.state_dir / "run"),

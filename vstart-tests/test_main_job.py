@@ -164,7 +164,8 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         return now if now["status"] not in ("running", "rolling back") else None
 
     applied = wcache.wait("apply", finished, 180)
-    assert applied["status"] == "done", applied
+    told = [(c["status"], c["detail"], c["before_us"], c["after_us"]) for c in applied["changes"]]
+    assert applied["status"] == "done", (applied["reason"], told)
     assert kernel_view(device) == "write through"
     for change in applied["changes"]:
         assert change["status"] == "applied"
@@ -183,7 +184,10 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
 def test_the_osds_own_traffic_is_compared_without_writing_anything(
     wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic
 ):
-    campaign_id = wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)
+    # the mgr hears of the new pool's PGs later than the mons' status shows them
+    campaign_id = wcache.wait(
+        "clean PGs", lambda: wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)
+    )
     shown = wcache.wait_over(campaign_id, 180)
     (result,) = shown["results"]
     assert result["pairs"] >= 4, shown
@@ -216,9 +220,9 @@ def test_a_simulated_host_goes_through_the_whole_job(
     wcache: Wcache, steady: ClusterAccess, sim_probe: Probe
 ):
     campaign_id = wcache.start_campaign(
-        scope=f"host:{sim_probe.hostname}", loads="depth1,batch", pairs=12
+        scope=f"host:{sim_probe.hostname}", loads="batch", pairs=40, drives_per_model=1, seed=1
     )
-    shown = wcache.wait_over(campaign_id)
+    shown = wcache.wait_over(campaign_id, 240)
     assert shown["status"] == "done", shown
     assert all(result["simulated"] for result in shown["results"])
     verdicts = {result["verdict"] for result in shown["results"]}

@@ -389,3 +389,16 @@ def test_a_noisy_difference_is_no_harm_and_a_clear_one_is():
     ):
         judged = is_worse(latency_of(before), error_of(before), after_us, error_of(before))
         assert judged is worse, (before, after_us)
+
+
+def test_a_change_that_looks_worse_once_is_measured_again_and_stays():
+    mgr = begun(change(0), gain=0.5)
+    mgr.until(ApplyRequest)
+    mgr.answer()
+    mgr.now_s += 60.0
+    mgr.give(act.Tick())
+    mgr.answer()
+    assert mgr.statuses == [ChangeStatus.APPLYING]
+    mgr.gain = 2.0
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.APPLIED]

@@ -37,6 +37,7 @@ class AnalysisChild:
         self._seconds_max = seconds_max
         self._jobs: queue.Queue[Optional[Tuple[Record, Done]]] = queue.Queue(maxsize=1000)
         self._child: Optional[subprocess.Popen[bytes]] = None
+        self._started = ""
         self._serial = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-analysis")
@@ -98,7 +99,8 @@ class AnalysisChild:
 
     def _exchange(self, record: Record) -> Dict[str, object]:
         child = self._child
-        if child is None or child.poll() is not None:
+        if child is None or child.poll() is not None or self._started != self._python():
+            self._stop()
             child = self._child = self._spawn()
         self._serial += 1
         request = {"id": self._serial, "op": "experiment", "record": codec.to_plain(record)}
@@ -121,8 +123,9 @@ class AnalysisChild:
         env = {"PATH": os.defpath, "PYTHONPATH": root, "LC_ALL": "C.UTF-8",
                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         # a mgr's sys.executable is empty, so the interpreter is named by an option
+        self._started = self._python()
         return subprocess.Popen(
-            [self._python(), "-m", "wcache.analysis"], stdin=subprocess.PIPE,
+            [self._started, "-m", "wcache.analysis"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd="/",
         )
 

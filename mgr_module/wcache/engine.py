@@ -37,6 +37,8 @@ NOTICES_MAX = 2000
 # A host is looked at again this long after its last report.
 REPORT_EVERY_S = 600.0
 SILENT_ABORT_S = 30.0
+# How often a record that could not be analysed is tried again.
+ANALYSIS_RETRY_S = 10.0
 
 
 Machine = Union[RunMachine, RolloutMachine]
@@ -103,6 +105,8 @@ class Engine:
         self.history: List[HistoryEntry] = []
         self.tasks: Dict[str, Pending] = {}
         self.analysis_error = ""
+        self._retry_at_s = 0.0
+        self._retries = 0
         self.storage_error = ""
         self.frozen = False
         self._loads = loads
@@ -187,7 +191,23 @@ class Engine:
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)
+            self._retry_analysis(now_s)
             return self._next_wake_s(now_s)
+
+    def _retry_analysis(self, now_s: float) -> None:
+        """Try a record again that nobody could analyse: numpy may have been installed."""
+        if not self.analysis_error or now_s < self._retry_at_s:
+            return
+        self._retry_at_s = now_s + ANALYSIS_RETRY_S
+        waiting = sorted(key for key, result in self.results.items() if not result.analysed)
+        self._retries += 1
+        for offset in range(len(waiting)):
+            # a record that fails for a reason of its own must not hold up the others
+            record = self.archive.record(waiting[(self._retries + offset) % len(waiting)])
+            if record is not None:
+                self._final(record)
+                return
+        self.analysis_error = ""  # nothing waits for it any more
 
     def _next_wake_s(self, now_s: float) -> Optional[float]:
         due = [m.wake_at_s for m in self.runs.values() if m.wake_at_s is not None]

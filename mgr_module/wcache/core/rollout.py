@@ -116,6 +116,10 @@ class Rollout:
         return tuple(change for change in self.changes if change.status in TOUCHED)
 
 
+# A change that looks worse is measured again this often: the load beside it may have grown.
+DOUBTS_MAX = 2
+
+
 class _Phase(Enum):
     IDLE = "idle"
     BEFORE = "before"
@@ -135,6 +139,7 @@ class RolloutMachine:
     _token: str = ""
     _serial: int = 0
     _wait_until_s: float = 0.0
+    _doubts: int = 0
     _resumed: bool = False
 
     @property
@@ -165,7 +170,7 @@ class RolloutMachine:
         if isinstance(event, act.TaskAnswered):
             return self._answered(event, now_s)
         if isinstance(event, act.LoadMeasured) and event.token == self._token:
-            return self._measured(event.samples)
+            return self._measured(event.samples, now_s)
         if isinstance(event, act.LoadFailed) and event.token == self._token:
             return self._unmeasured(event.message)
         if isinstance(event, act.Halt):
@@ -210,7 +215,7 @@ class RolloutMachine:
         )
         return [act.MeasureLoad(self._new_token(), load)]
 
-    def _measured(self, samples: act.LoadSamples) -> List[act.Action]:
+    def _measured(self, samples: act.LoadSamples, now_s: float) -> List[act.Action]:
         change = self.current
         if change is None:
             return []
@@ -226,7 +231,7 @@ class RolloutMachine:
             self._change(before_us=latency_us, before_error=error_of(samples))
             return self._apply_next()
         if self._phase is _Phase.AFTER:
-            return self._judge(latency_us, error_of(samples))
+            return self._judge(latency_us, error_of(samples), now_s)
         return []
 
     def _unmeasured(self, why: str) -> List[act.Action]:
@@ -263,7 +268,7 @@ class RolloutMachine:
             samples = act.LoadSamples(
                 outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
             )
-            return self._measured(samples)
+            return self._measured(samples, now_s)
         if self._phase is _Phase.CHANGING:
             return self._changed(outcome, now_s)
         if self._phase is _Phase.BACK:
@@ -305,15 +310,21 @@ class RolloutMachine:
         )
         return [act.SaveRun()]
 
-    def _judge(self, latency_us: float, error: float) -> List[act.Action]:
+    def _judge(self, latency_us: float, error: float, now_s: float) -> List[act.Action]:
         change = self.current
         assert change is not None  # noqa: S101
         self._change(after_us=latency_us)
         before_us = change.before_us
         if before_us is not None and is_worse(before_us, change.before_error, latency_us, error):
+            if self._doubts < DOUBTS_MAX:
+                self._doubts += 1
+                self._phase = _Phase.WAITING
+                self._wait_until_s = now_s + self.rollout.settle_s
+                return []
             return self._take_back(
                 f"latency went from {before_us:.0f} to {latency_us:.0f} us"
             )
+        self._doubts = 0
         self._change(status=ChangeStatus.APPLIED)
         done = act.Note(
             f"{change.hostname} {', '.join(change.dev_names)}: {change.expected.value} to "
@@ -322,6 +333,7 @@ class RolloutMachine:
         return [done, *self._next()]
 
     def _take_back(self, why: str) -> List[act.Action]:
+        self._doubts = 0
         why = one_line(why)
         self._resumed = False
         self._change(status=ChangeStatus.ROLLING_BACK, detail=why)
