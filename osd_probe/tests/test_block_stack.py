@@ -12,7 +12,9 @@ from wcache_probe.host import LinuxDriveHost
 
 
 def host_of(fake, **more):
-    return LinuxDriveHost(files=fake.files, osd_data_globs=[fake.osd_glob], **more)
+    return LinuxDriveHost(
+        files=fake.files, osd_data_globs=[fake.osd_glob], find_foreign_rules=tuple, **more
+    )
 
 
 def kinds(path):

@@ -188,7 +188,8 @@ def test_look_and_status_need_no_mgr_and_change_nothing(probe, mgr):
     set_mode(mgr, THROUGH)
     files = {p: p.read_bytes() for p in probe.state.rglob("*.json")}
     nowhere = probe.state.parent / "new"
-    assert probe.command("look", "--state-dir", str(nowhere)).returncode == 0
+    # on the real drives of whatever host this is: 1 says that one of them is unsafe
+    assert probe.command("look", "--state-dir", str(nowhere)).returncode in (0, 1)
     assert not nowhere.exists()
     look = probe.command(*probe.words("look"), "--format", "json")
     drives = {drive["wwn"]: drive for drive in json.loads(look.stdout)["drives"]}

@@ -7,11 +7,13 @@ import os
 import socket
 from typing import List
 
+from wcache.core.model import CacheMode
+
 from . import VERSION
 
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
-COMMANDS = ("run", "look", "restore", "status")
+COMMANDS = ("run", "look", "restore", "status", "appear")
 
 
 def parse(words: List[str]) -> argparse.Namespace:
@@ -49,6 +51,12 @@ def parse(words: List[str]) -> argparse.Namespace:
     status = verbs.add_parser("status", help="show the probe of this host and its journal")
     _folders(status)
     status.add_argument("--format", choices=("plain", "json"), default="plain")
+    appear = verbs.add_parser("appear", help="for udev rules: keep a drive in its mode")
+    appear.add_argument("--mode", required=True, choices=[mode.value for mode in CacheMode],
+                        type=lambda word: word.replace("-", " "))
+    appear.add_argument("--wwid", required=True)
+    appear.add_argument("--run-dir", default=RUN_DIR, type=os.path.abspath)
+    appear.add_argument("device", help="kernel name of the disk")
     if words and words[0] not in (*COMMANDS, "-h", "--help", "--version"):
         words = ["run", *words]
     options = parser.parse_args(words)

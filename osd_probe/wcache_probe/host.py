@@ -28,9 +28,11 @@ from wcache.core.model import (
 from wcache.core.protocol import SamplesOutcome
 
 from .block import osds, sysfs
-from .block.host_files import HostFiles, read_table
+from .block.host_files import HostFiles, printable, read_table
 from .block.sysfs import BlockDevice
-from .survey import Survey, state_of
+from .persistence import foreign_rules
+from .persistence.rule_folder import RuleFolder
+from .survey import Survey, state_of, with_rule
 from .timing import time_fdatasync
 from .transports.base import Switch
 from .transports.classify import Switches
@@ -51,17 +53,21 @@ class LinuxDriveHost:
         osd_data_globs: Sequence[str] = osds.DEFAULT_DATA_GLOBS,
         cluster_fsid: Optional[str] = None,
         switches: Optional[Switches] = None,
+        rules: Optional[RuleFolder] = None,
+        find_foreign_rules: Callable[[], Tuple[Finding, ...]] = foreign_rules.find,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._files = files or HostFiles()
         self._globs = tuple(osd_data_globs)
         self._fsid = cluster_fsid
         self._switches = switches or Switches()
+        self._rules = rules or RuleFolder()
+        self._find_foreign_rules = find_foreign_rules
         self._clock_ns = clock_ns
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
 
     def _survey(self) -> Survey:
-        return Survey(self._files, self._switches, self._globs, self._fsid)
+        return Survey(self._files, self._switches, self._rules, self._globs, self._fsid)
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
@@ -77,8 +83,8 @@ class LinuxDriveHost:
         return replace(drive, findings=(*drive.findings, found))
 
     def host_findings(self) -> Tuple[Finding, ...]:
-        """What is wrong with OSDs that could not be followed to any drive."""
-        return self._survey().osd_findings()
+        """OSDs that could not be followed to any drive, and who else sets write caches."""
+        return (*self._survey().osd_findings(), *self._find_foreign_rules())
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, also where no OSD uses them any more."""
@@ -93,7 +99,7 @@ class LinuxDriveHost:
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache and every layer that stands on the drive now."""
         device, switch = self._find(drive)
-        return state_of(device, switch, switch.read(device))
+        return state_of(device, switch, with_rule(switch.read(device), device, self._rules))
 
     def counters(self, drive: DriveReport) -> FlushCounters:
         """The kernel's write and flush counters of the drive."""
@@ -136,12 +142,30 @@ class LinuxDriveHost:
     ) -> None:
         """Make `mode` what the drive has after power-on; None takes that back."""
         device, switch = self._find(drive)
-        if mode is None:
-            if saved is not None:
-                switch.save(device, saved)
-            return
-        if not switch.save(device, mode):
-            raise RefusedError(f"{device.name} cannot keep a cache mode over a power cycle")
+        if mode is not None:
+            if not switch.save(device, mode):
+                self._refuse_namesake(device)
+                self._rules.write(device.wwid, mode)
+        elif saved is None:
+            self._rules.remove(device.wwid)
+        elif not switch.save(device, saved):
+            self._rules.write(device.wwid, saved)
+
+    def _refuse_namesake(self, device: BlockDevice) -> None:
+        """Raise RefusedError where the drive has no name, or another disk has the same."""
+        same = [d.name for d in sysfs.all_disks(self._files) if d.wwid == device.wwid]
+        if not device.wwid or same != [device.name]:
+            raise RefusedError(
+                f"{device.name} cannot keep a cache mode over a power cycle",
+                "it saves none and has no wwid of its own that a udev rule could match",
+            )
+
+    def disk(self, dev_name: str, wwid: str) -> DriveReport:
+        """The drive of a disk, used by an OSD or not; NotFoundError where it is another one."""
+        device = sysfs.by_name(self._files, dev_name)
+        if device.wwid != wwid:
+            raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
+        return self._survey().report_of(device)
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,

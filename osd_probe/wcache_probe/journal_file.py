@@ -135,6 +135,21 @@ class JournalFolder:
             raise _failed("sync", self._folder, error) from None
 
 
+class NoJournal:
+    """The Journal port for programs that write nothing down: it holds nothing and takes nothing."""
+
+    def read(self) -> Dict[str, str]:
+        """Nothing."""
+        return {}
+
+    def write(self, key: str, text: str) -> None:
+        """Refused."""
+        raise StorageError(f"no journal is kept here, so {key} cannot be changed")
+
+    def remove(self, key: str) -> None:
+        """Nothing was there."""
+
+
 class StateFolder:
     """The folder of one probe; `lock` before anything in it is changed."""
 

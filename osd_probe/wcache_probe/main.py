@@ -12,13 +12,15 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
 
+from wcache.core import switching
 from wcache.core.errors import ConflictError, NotFoundError, WcacheError
 from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.lease import LeaseKeeper
+from wcache.core.model import CacheMode
 from wcache.core.ports import DriveHost, MgrLink
 
 from .arguments import parse
-from .journal_file import StateFolder
+from .journal_file import NoJournal, StateFolder
 from .stop_signal import StopSignal
 from .switcher import AfterStep, Switcher, nothing
 
@@ -48,6 +50,8 @@ def main(
             return _run(options, link, after_step)
         if options.command == "restore":
             return _restore(options, after_step)
+        if options.command == "appear":
+            return _appear(options)
         from . import views
 
         if options.command == "look":
@@ -84,9 +88,11 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
         )
     from .block.osds import DEFAULT_DATA_GLOBS
     from .host import LinuxDriveHost
+    from .persistence.rule_folder import RuleFolder
 
     return LinuxDriveHost(
-        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid
+        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
+        rules=RuleFolder(marker=options.run_dir),
     )
 
 
@@ -140,6 +146,22 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
         hostname=options.hostname, conf=options.conf, keyring=options.keyring, name=name,
         interrupt_fd=stop.fd,
     )
+
+
+# ---- appear: what our udev rules call
+
+
+def _appear(options: argparse.Namespace) -> int:
+    """Put a drive that just appeared into its persisted mode, unless a lease holds drives."""
+    from .host import LinuxDriveHost
+
+    if os.path.lexists(options.run_dir):
+        return 0
+    host = LinuxDriveHost()
+    drive = host.disk(options.device, options.wwid)
+    switcher = Switcher(host, NoJournal())
+    switcher.run(switching.keep(host.domain(drive.domain_id), CacheMode(options.mode)))
+    return 0
 
 
 # ---- restore

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
 
-from wcache.core.errors import WcacheError
+from wcache.core.errors import NotFoundError, WcacheError
 from wcache.core.model import (
     DeviceCache,
     DriveReport,
@@ -23,6 +24,7 @@ from .block.host_files import HostFiles
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
+from .persistence.rule_folder import RuleFolder
 from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
 from .transports.classify import Switches
 
@@ -33,11 +35,12 @@ class Survey:
     """Everything of one look; made anew for each, since hosts change."""
 
     def __init__(
-        self, files: HostFiles, switches: Switches, data_globs: Sequence[str],
-        cluster_fsid: Optional[str],
+        self, files: HostFiles, switches: Switches, rules: RuleFolder,
+        data_globs: Sequence[str], cluster_fsid: Optional[str],
     ) -> None:
         self._files = files
         self._switches = switches
+        self._rules = rules
         found = osds.discover(files, data_globs)
         self._ours = tuple(o for o in found if cluster_fsid in (None, o.cluster_fsid))
         self._uses: Dict[str, List[OsdUse]] = defaultdict(list)
@@ -68,6 +71,13 @@ class Survey:
                 if identity.domain_id == domain_id:
                     return self._reports([device])
         return ()
+
+    def report_of(self, device: BlockDevice) -> DriveReport:
+        """The drive of a disk, whether an OSD uses it or not."""
+        for report in self._reports([device]):
+            if report.dev_name == device.name:
+                return report
+        raise NotFoundError(f"{device.name} is reached over several paths")
 
     def _known(self, device: BlockDevice) -> Tuple[Switch, Identity, str]:
         """The switch of a drive, who it is, and why it could not say so, if it could not.
@@ -125,6 +135,7 @@ class Survey:
     ) -> DriveReport:
         device, switch, identity, silent = ways[0]
         reading = CacheReading(DeviceCache.UNKNOWN) if silent else _read(switch, device)
+        reading = with_rule(reading, device, self._rules)
         numbers = [way[0].number for way in ways]
         uses = tuple(dict.fromkeys(use for number in numbers for use in self._uses[number]))
         shared = _unique(
@@ -172,6 +183,13 @@ def _read(switch: Switch, device: BlockDevice) -> CacheReading:
         return switch.read(device)
     except WcacheError as error:
         return CacheReading(DeviceCache.UNKNOWN, refusal=error.message)
+
+
+def with_rule(reading: CacheReading, device: BlockDevice, rules: RuleFolder) -> CacheReading:
+    """The reading where a rule of ours stands in for a page that the drive cannot save."""
+    if reading.page.saved is not None:
+        return reading
+    return replace(reading, page=replace(reading.page, saved=rules.mode(device.wwid)))
 
 
 def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> DriveState:

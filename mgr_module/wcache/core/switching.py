@@ -194,6 +194,14 @@ def apply(
         ) from None
 
 
+def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
+    """Put drives that just appeared into the mode that was persisted for them.
+
+    No journal: what is kept was decided and journalled when the rule was written.
+    """
+    return (yield from _switch(tuple(drives), lambda drive: mode))
+
+
 def _check(
     drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool
 ) -> None:

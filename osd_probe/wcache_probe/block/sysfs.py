@@ -96,6 +96,15 @@ class BlockDevice:
         sectors = read_number(os.path.join(self.folder, "size"))
         return max(0, sectors or 0) * SECTOR_BYTES
 
+    @property
+    def wwid(self) -> str:
+        """The name by which a udev rule can match the drive; empty where it has none."""
+        for place in ("wwid", os.path.join("device", "wwid")):
+            text = read_text(os.path.join(self.folder, place))
+            if text:
+                return text
+        return ""
+
     def counters(self, at_ns: int) -> FlushCounters:
         """Writes and flushes so far; raises StorageError on kernels that do not count them.
 
