@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from wcache.core import codec
 from wcache.core.load_profile import (
     HOURS_MAX,
+    HOURS_MIN,
     HourLoad,
     LoadProfile,
     WorkCounters,
@@ -32,6 +33,11 @@ def hour(number=0, together=1.0, size=4096, writes=10_000):
 
 def profile(*hours):
     return LoadProfile(tuple(hours))
+
+
+def known(together):
+    """The same load for as many hours as make a profile known."""
+    return profile(*[hour(n, together) for n in range(HOURS_MIN)])
 
 
 def measured(depth1=SAME, batch=SAME, large=SAME):
@@ -104,7 +110,8 @@ def test_the_policy_weighs_where_it_knows_the_load_and_says_conflicting_where_no
         LoadVerdict(BATCH, BACK, 3, 0.65, 0.6, 0.7),
     ]
     assert over_loads(loads)[0] is Verdict.CONFLICTING
-    verdict, why = over_loads(loads, profile(hour(together=1.0)))
+    assert over_loads(loads, profile(hour()))[0] is Verdict.CONFLICTING  # one hour is none
+    verdict, why = over_loads(loads, known(1.0))
     assert verdict is THROUGH
     assert why.startswith("weighed by the load (100% osd_bench_depth1)")
 
@@ -115,8 +122,8 @@ def test_the_osds_own_traffic_is_not_overruled_by_a_load_it_does_not_carry():
         LoadVerdict(BATCH, BACK, 3, 0.2, 0.15, 0.3),
     ]
     assert over_loads(loads)[0] is Verdict.CONFLICTING
-    assert over_loads(loads, profile(hour(together=1.0)))[0] is THROUGH
-    assert over_loads(loads, profile(hour(together=2.0)))[0] is Verdict.CONFLICTING
+    assert over_loads(loads, known(1.0))[0] is THROUGH
+    assert over_loads(loads, known(2.0))[0] is Verdict.CONFLICTING
 
 
 def dump(n, **sections):

@@ -14,6 +14,7 @@ from .core.agents import Agent
 from .core.campaign import Campaign
 from .core.errors import WcacheError
 from .core.experiment import Slot
+from .core.load_profile import LoadProfile
 from .core.model import HostReport
 from .core.policy import Result
 from .core.ports import Store
@@ -162,6 +163,15 @@ class Archive:
     def put_result(self, result: Result) -> None:
         """Store a result."""
         self._put(f"result/{result.record_id}", result)
+
+    def profiles(self) -> Dict[int, LoadProfile]:
+        """Load profiles by OSD."""
+        found = self._load(LoadProfile, "profile")
+        return {int(name): item for name, item in found.items() if name.isdecimal()}
+
+    def put_profile(self, osd_id: int, profile: LoadProfile) -> None:
+        """Store an OSD's load profile."""
+        self._put(f"profile/{osd_id}", profile)
 
     def rollouts(self) -> Dict[str, Rollout]:
         """All plans by id."""

@@ -13,6 +13,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from .core.actions import LoadRequest, LoadSamples
+from .core.load_profile import WorkCounters, work_counters
 from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES
 from .core.model import LoadPoint
 from .core.proof import COMMIT_COUNTERS
@@ -167,6 +168,16 @@ class CephLoads:
         except ValueError:
             raise _Stopped(f"osd.{osd_id} gave counters that are not JSON") from None
         return self._commit_counters(plain if isinstance(plain, dict) else {})
+
+    def work(self, osd_id: int) -> Optional[WorkCounters]:
+        """The `WorkReader` port: what an OSD did since it started; None if it says nothing."""
+        if not self._is_up(osd_id):
+            return None
+        try:
+            plain = json.loads(self._command(osd_id, {"prefix": "perf dump"}))
+        except (_Stopped, ValueError):
+            return None
+        return work_counters(plain, time.time()) if isinstance(plain, dict) else None
 
     def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         first = last = self._dump(request.osd_id)

@@ -21,7 +21,7 @@ from .core.codec import one_line
 from .core.errors import StorageError
 from .core.model import HostReport
 from .core.osds import ClusterView
-from .core.policy import Result
+from .core.policy import Profiles, Recommendation, Result, recommend
 from .core.protocol import Lease, ReleaseRequest, ReportRequest, RollbackRequest, Task
 from .core.record import Record
 from .core.rollout import Rollout, RolloutMachine
@@ -87,6 +87,7 @@ class Engine:
         loads: LoadRunner,
         analysis: Analysis,
         options: Callable[[], Options],
+        profiles: Callable[[], Profiles] = dict,
         wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
     ) -> None:
@@ -94,6 +95,7 @@ class Engine:
         self.archive = archive
         self.view = view
         self.options = options
+        self._profiles = profiles
         self.clock = clock or _steady_clock()
         self.agents = Agents()
         self.reports: Dict[str, HostReport] = {}
@@ -493,6 +495,11 @@ class Engine:
                 self.execute(run_id, [act.SaveRun()])
 
     # ---- the audit log
+
+    def recommendations(self) -> Tuple[Recommendation, ...]:
+        """What should be, from all results and the loads that are known."""
+        with self.lock:
+            return recommend(tuple(self.results.values()), self._profiles())
 
     def note(self, who: str, what: str, text: str) -> None:
         """Add a line to the audit log, printable and bounded."""

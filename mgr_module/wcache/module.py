@@ -15,8 +15,10 @@ from .ceph_progress import CephProgress
 from .ceph_store import KvStore
 from .ceph_view import CephView
 from .core.errors import WcacheError
+from .core.policy import Result
 from .engine import Engine
 from .health import health_checks
+from .load_watch import LoadWatch
 from .options import Options, module_options, read_options
 from .service import Service
 from .views import Views
@@ -55,13 +57,22 @@ class Module(MgrModule):
             commits_min=lambda: self._options.traffic_commits_min,
             is_up=lambda osd_id: _is_up(view, osd_id),
         )
+        archive = Archive(KvStore(self))
+        self._load_watch = LoadWatch(
+            reader=loads, archive=archive, results=self._results, log=self.log.warning
+        )
         self._engine = Engine(
-            archive=Archive(KvStore(self)), view=view, loads=loads, analysis=self._analysis,
-            options=lambda: self._options, wake=self._wake.set,
+            archive=archive, view=view, loads=loads, analysis=self._analysis,
+            options=lambda: self._options, profiles=self._load_watch.profiles,
+            wake=self._wake.set,
         )
         self._service = Service(self._engine)
         self._views = Views(self._engine)
         self._progress = CephProgress(self)
+
+    def _results(self) -> List[Result]:
+        with self._engine.lock:
+            return list(self._engine.results.values())
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""
@@ -80,6 +91,8 @@ class Module(MgrModule):
         """Load the stored state, then do what is due until the mgr stops."""
         try:
             self._engine.load()
+            self._load_watch.load()
+            self._load_watch.start()
             self._ready = True
         except WcacheError as error:
             self._start_error = error.line()
@@ -107,6 +120,7 @@ class Module(MgrModule):
         self._run = False
         self._wake.set()
         self._engine.cancel_loads()
+        self._load_watch.close()
         self._analysis.close()
 
 

@@ -33,7 +33,6 @@ from .core.errors import (
 )
 from .core.model import HostReport
 from .core.plan import make_changes
-from .core.policy import recommend
 from .core.protocol import (
     POST_BYTES_MAX,
     PROTOCOL_VERSION,
@@ -349,7 +348,7 @@ class Service:
                 *(result.device_class for result in engine.results.values()),
             }:
                 raise NotFoundError(f"there is no device class {device_class[:40]!r}")
-            recommendations = recommend(tuple(engine.results.values()))
+            recommendations = engine.recommendations()
             stored = engine.archive.names("rollout")
             plan_id = f"p{_next_number([*engine.rollouts, *stored])}"
             changes, left = make_changes(

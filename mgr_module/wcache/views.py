@@ -14,7 +14,6 @@ from .core.errors import MalformedError, NotFoundError
 from .core.findings import ADVICE, mixed_modes, of_agents
 from .core.manual import commands
 from .core.model import DriveReport, Finding, FindingCode, Severity
-from .core.policy import recommend
 from .core.rollout import ChangeStatus
 from .core.run import RunStatus
 from .core.safety import judge
@@ -315,7 +314,7 @@ class Views:
         engine = self._engine
         with engine.lock:
             rows = []
-            for item in recommend(tuple(engine.results.values())):
+            for item in engine.recommendations():
                 if device_class not in (None, "", item.device_class):
                     continue
                 plain = codec.to_plain(item)

@@ -16,6 +16,7 @@ HOURS_MAX = 168  # a week
 HOUR_S = 3600
 SMALL_BYTES = 4096
 LARGE_BYTES = 4 * 2**20
+HOURS_MIN = 6  # with writes in them, before a load counts as known
 # Fewer writes than this say nothing of an hour.
 HOUR_WRITES_MIN = 100
 
@@ -51,6 +52,12 @@ class LoadProfile:
     """The hours that were seen, oldest first."""
 
     hours: Tuple[HourLoad, ...] = field(default=(), metadata={"max_items": HOURS_MAX})
+
+    @property
+    def known(self) -> bool:
+        """Whether enough hours were seen to weigh by them."""
+        busy = [item for item in self.hours if item.client_writes >= HOUR_WRITES_MIN]
+        return len(busy) >= HOURS_MIN
 
     @property
     def total(self) -> HourLoad:

@@ -194,7 +194,7 @@ def over_loads(
                 f"{VETO_RATIO:.0f}x or more there"
             )
         return own, f"the OSD's own traffic is better in {own.value}"
-    if profile is not None and profile.hours:
+    if profile is not None and profile.known:
         return weigh(_proven(counted), profile)
     modes = {load.verdict for load in decided}
     if len(modes) > 1:

@@ -74,7 +74,7 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
 
 def may_veto(point: LoadPoint, profile: Optional[LoadProfile]) -> bool:
     """Whether a load is heavy enough, in any variant, to forbid what it loses by."""
-    loads = variants(profile) if profile is not None else {}
+    loads = variants(profile) if profile is not None and profile.known else {}
     return not loads or max(item.get(point, 0.0) for item in loads.values()) >= VETO_SHARE
 
 

@@ -1,0 +1,112 @@
+"""Keeps the load profiles of measured OSDs: a reading of their counters now and then.
+
+Only OSDs that a result stands on are read, so that the cost does not grow with the
+cluster.  Readings come from the OSD itself and may take long: they have a thread of
+their own, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable, Dict, List, Optional, Protocol, Tuple
+
+from .archive import Archive
+from .core.errors import WcacheError
+from .core.load_profile import LoadProfile, WorkCounters, add, join
+from .core.policy import Result
+
+EVERY_S = 600.0
+OSDS_MAX = 256
+STORE_EVERY = 6  # readings; an hour is lost at worst
+
+
+class WorkReader(Protocol):
+    """Port: the counters of a real OSD."""
+
+    def work(self, osd_id: int) -> Optional[WorkCounters]:
+        """What an OSD's counters say now; None where it cannot be read."""
+
+
+class LoadWatch:
+    """Load profiles by OSD, read in a thread of their own and stored hourly."""
+
+    def __init__(
+        self, *, reader: WorkReader, archive: Archive, results: Callable[[], List[Result]],
+        log: Callable[[str], None],
+    ) -> None:
+        self._reader = reader
+        self._archive = archive
+        self._results = results
+        self._log = log
+        self._lock = threading.Lock()
+        self._profiles: Dict[int, LoadProfile] = {}
+        self._last: Dict[int, WorkCounters] = {}
+        self._readings = 0
+        self._stop = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+
+    def load(self) -> None:
+        """Take up the stored profiles."""
+        with self._lock:
+            self._profiles = self._archive.profiles()
+
+    def start(self) -> None:
+        """Begin to read, at once and every EVERY_S."""
+        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-load-watch")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading; a reading under way is not waited for longer than a moment."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2.0)
+
+    def profiles(self) -> Dict[Tuple[str, str], LoadProfile]:
+        """Profiles by (device class, drive model), of the real OSDs measured for each."""
+        osds: Dict[Tuple[str, str], Dict[int, None]] = {}
+        for result in self._results():
+            if not result.simulated:
+                key = (result.device_class, str(result.drive_model))
+                osds.setdefault(key, {})[result.osd_id] = None
+        with self._lock:
+            return {
+                key: join(tuple(self._profiles[o] for o in ids if o in self._profiles))
+                for key, ids in osds.items()
+            }
+
+    def read(self) -> None:
+        """One reading of every OSD that was measured; stored now and then."""
+        ids = sorted({r.osd_id for r in self._results() if not r.simulated})[:OSDS_MAX]
+        for osd_id in ids:
+            if self._stop.is_set():
+                return
+            now = self._reader.work(osd_id)
+            if now is None:
+                continue
+            with self._lock:
+                before = self._last.get(osd_id)
+                self._last[osd_id] = now
+                if before is not None:
+                    known = self._profiles.get(osd_id, LoadProfile())
+                    self._profiles[osd_id] = add(known, before, now)
+        self._readings += 1
+        if self._readings % STORE_EVERY == 0:
+            self._store(ids)
+
+    def _store(self, ids: List[int]) -> None:
+        with self._lock:
+            due = {osd_id: self._profiles[osd_id] for osd_id in ids if osd_id in self._profiles}
+        for osd_id, profile in due.items():
+            self._archive.put_profile(osd_id, profile)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self.read()
+            except WcacheError as error:
+                self._log(f"load profiles: {error.line()}")
+            except Exception as error:
+                # the thread must live on: a profile is worth little, but not nothing
+                self._log(f"load profiles: {error!r}")
+            if self._stop.wait(EVERY_S):
+                return
