@@ -91,7 +91,7 @@ def _steps(stage: Stage) -> None:
     stage.step("Plan and apply: each change is read back and measured before the next")
     ceph("wcache", "plan")
     plans = stage.wcache("plan ls")["plans"]
-    applied: Dict[str, Any] = {"changes": []}
+    applied: Dict[str, Any] = {"changes": [], "reason": ""}
     if not plans:
         say("No verdict is strong enough to act on, so nothing is changed: that is what "
             "`insufficient data` is for.")
@@ -147,7 +147,7 @@ def _summary(stage: Stage, applied: Dict[str, Any]) -> None:
                "TIME", "WRITTEN"), measured))
     changed = [
         [f"osd.{c['osd_id']}", c["device_class"], ", ".join(c["dev_names"]), c["mode"],
-         latency(c["before_us"]), latency(c["after_us"]),
+         c["status"], latency(c["before_us"]), latency(c["after_us"]),
          f"{c['ratio']:.2f}" if c["ratio"] is not None else "-",
          duration(c["seconds"]), amount(c["bytes_written"])]
         for c in applied["changes"]
@@ -155,8 +155,10 @@ def _summary(stage: Stage, applied: Dict[str, Any]) -> None:
     if changed:
         say("")
         say(bold("changed, measured before and after, then rolled back"))
-        say(table(("OSD", "CLASS", "DRIVE", "TO", "BEFORE", "AFTER", "RATIO", "TIME", "WRITTEN"),
-                  changed))
+        say(table(("OSD", "CLASS", "DRIVE", "TO", "APPLY", "BEFORE", "AFTER", "RATIO", "TIME",
+                   "WRITTEN"), changed))
+        if applied["reason"]:
+            say(f"plan {applied['plan_id']}: {applied['reason']}")
     say("")
     say(f"measuring cost {duration(sum(c['seconds'] for c in campaigns))} of drive time and wrote "
         f"{amount(sum(c['bytes_written'] for c in campaigns))}")
