@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List
@@ -28,7 +28,7 @@ def main() -> int:
         say("a real cluster: mon, mgr, three BlueStore OSDs (one with db and wal, one with db)")
         say("the first run downloads Ceph's packages; later ones start at once")
         # not /tmp: where that is in memory, a flush costs nothing and there is nothing to see
-        folder = Path(tempfile.mkdtemp(prefix="wc.", dir="/var/tmp"))
+        folder = Path("/var/tmp") / f"wc.{secrets.token_hex(4)}"
         cluster = start_cluster(ClusterPlan(
             release=release, folder=folder, conf={"mon allow pool size one": "true"}
         ))
