@@ -8,7 +8,7 @@ check:
 	@venv=$$(qa/venv.sh) && \
 	"$$venv/bin/ruff" check . && \
 	"$$venv/bin/mypy" && \
-	"$$venv/bin/python" -m pytest
+	"$$venv/bin/python" -m pytest -n 2
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
 test-cluster:

@@ -476,6 +476,32 @@ def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advi
     assert said(mgr, "recommend")["recommendations"] == []
 
 
+def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(6):
+        mgr.step()
+    mgr.view.state = make.cluster(
+        mgr.view.state.osds.values(), missed=(Precondition.PGS_CLEAN,)
+    )
+    mgr.settle()
+    runs = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
+    assert {run["status"] for run in runs} == {"aborted"}
+    assert all("PGs active+clean" in run["reason"] for run in runs)
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_scrub_somewhere_is_recorded_and_forbids_nothing():
+    mgr = a_mgr()
+    mgr.view.state = make.cluster(mgr.view.state.osds.values(), missed=(Precondition.NO_SCRUB,))
+    campaign_id = start(mgr)
+    mgr.settle()
+    (result, *_) = said(mgr, "campaign show", campaign_id=campaign_id)["results"]
+    assert result["verdict"] == "write through"
+    record = said(mgr, "campaign record", record_id=result["record_id"])
+    assert record["missed_preconditions"] == ["no scrub on the OSD"]
+
+
 def test_a_missing_numpy_still_measures_and_is_analysed_after_a_restart():
     mgr = a_mgr()
     mgr.analysis.error = "numpy is missing"

@@ -39,6 +39,8 @@ REPORT_EVERY_S = 600.0
 SILENT_ABORT_S = 30.0
 # How often a record that could not be analysed is tried again.
 ANALYSIS_RETRY_S = 10.0
+# How often the cluster is looked at while something is measured.
+CLUSTER_EVERY_S = 5.0
 
 
 Machine = Union[RunMachine, RolloutMachine]
@@ -109,6 +111,7 @@ class Engine:
         self.analysis_error = ""
         self._retry_at_s = 0.0
         self._retries = 0
+        self._cluster_at_s = 0.0
         self.storage_error = ""
         self.frozen = False
         self._loads = loads
@@ -193,8 +196,26 @@ class Engine:
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)
+            self._watch_cluster(now_s)
             self._retry_analysis(now_s)
             return self._next_wake_s(now_s)
+
+    def _watch_cluster(self, now_s: float) -> None:
+        """Stop measuring when a precondition breaks meanwhile: benches make it worse."""
+        measuring = [
+            run_id
+            for run_id, machine in self.runs.items()
+            if machine.state.status is RunStatus.RUNNING
+            and not machine.spec.simulated
+            and not machine.spec.forced
+        ]
+        if not measuring or now_s < self._cluster_at_s:
+            return
+        self._cluster_at_s = now_s + CLUSTER_EVERY_S
+        broken = self.view.cluster().blocking
+        for run_id in measuring if broken else ():
+            words = ", ".join(item.value for item in broken)
+            self.feed(run_id, act.Halt(f"stopped, since this no longer holds: {words}"))
 
     def _retry_analysis(self, now_s: float) -> None:
         """Try a record again that nobody could analyse: numpy may have been installed."""
@@ -271,7 +292,7 @@ class Engine:
             return
         if all(m.state.status is not RunStatus.WAITING for m in self.runs.values()):
             return
-        cluster_missed = self.view.cluster().missed
+        cluster_missed = self.view.cluster().blocking
         throwaway = self.options().throwaway_cluster
         busy = {m.spec.hostname for m in self.runs.values() if m.holds_lease}
         for run_id, machine in sorted(self.runs.items(), key=_run_order):

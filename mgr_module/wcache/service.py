@@ -262,8 +262,8 @@ class Service:
             runs, skipped, chosen = self._prepare(campaign_id, seed, arguments)
             cluster = engine.view.cluster()
             real = [run for run in runs if not run.simulated]
-            if real and cluster.missed and not chosen.forced:
-                words = ", ".join(item.value for item in cluster.missed)
+            if real and cluster.blocking and not chosen.forced:
+                words = ", ".join(item.value for item in cluster.blocking)
                 raise RefusedError(
                     f"this does not hold: {words}",
                     "wait until it does, or use --force (the records are then never pooled)",

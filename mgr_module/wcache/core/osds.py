@@ -34,6 +34,15 @@ class ClusterState:
     missed: Tuple[Precondition, ...] = ()
     bench_empties_caches: bool = False
 
+    @property
+    def blocking(self) -> Tuple[Precondition, ...]:
+        """Missed preconditions that forbid measuring.
+
+        A scrub somewhere is recorded with the result and forbids nothing: a cluster of
+        any size scrubs all the time.
+        """
+        return tuple(item for item in self.missed if item is not Precondition.NO_SCRUB)
+
 
 class ClusterView(Protocol):
     """Port: the cluster as the mgr sees it now."""
