@@ -14,8 +14,8 @@ from wcache.core.proof import COMMIT_COUNTERS
 from wcache.core.record import Period, Record
 from wcache.core.wording import latency
 
-WIDTH, HEIGHT = 520, 250
-LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 40
+WIDTH, HEIGHT = 480, 260
+LEFT, RIGHT, TOP, BOTTOM = 44, 24, 14, 60
 STEPS_MAX = 400  # more steps than pixels show nothing more
 PERCENT_TICKS = (0, 25, 50, 75, 90, 100)
 
