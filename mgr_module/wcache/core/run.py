@@ -383,7 +383,11 @@ class RunMachine:
         self._now.attempt += 1
         if self._now.attempt >= ATTEMPTS_MAX:
             return self._halt(f"{why}, {ATTEMPTS_MAX} times in one period", now_s)
-        return [act.Note(f"period is measured again: {why}"), *self._next_period(now_s)]
+        # saved first: a mgr that takes over must know what the voided period has cost
+        return [
+            act.SaveRun(), act.Note(f"period is measured again: {why}"),
+            *self._next_period(now_s),
+        ]
 
     def _void(self, now_s: float) -> None:
         """Count what the period under way has cost; its samples are not used."""
