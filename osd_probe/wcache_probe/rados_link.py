@@ -2,8 +2,12 @@
 
 librados of Ceph 16 waits for a mgr command without end (RadosClient::mgr_command), and
 resends by itself when another mgr takes over.  So each call runs in a worker thread and
-is waited for with our own timeout; while one is stuck no other is begun, and its late
+is waited for with our own timeout; while one is under way no other is begun, and its late
 answer is thrown away: the mgr gives the same task again.
+
+Now and then, at twenty calls a second on a busy host, an answer is lost on its way and
+librados waits for ever (seen with 18.2.7: the mgr had dispatched the command).  A call
+stuck for `STUCK_S` is therefore left behind with its connection, and a new one is made.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import queue
 import select
 import threading
 import time
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from wcache.core.errors import (
     ConflictError,
@@ -30,6 +34,10 @@ from wcache.core.protocol import REPLY_BYTES_MAX, PollReply
 from .mgr_link import decode_reply, printable
 
 CONNECT_S = 10
+# Well within a lease, and longer than a mgr takes to fail over to a standby that is alive.
+STUCK_S = 12.0
+# Connections left behind hold a few MB and threads each; then only a new process helps.
+LEFT_BEHIND_MAX = 20
 _Answer = Tuple[int, bytes, str]
 
 
@@ -41,27 +49,18 @@ class RadosLink:
     """
 
     def __init__(
-        self, *, hostname: str, conf: str, keyring: str, name: str, interrupt_fd: int
+        self, *, hostname: str, conf: str, keyring: str, name: str, interrupt_fd: int,
+        bindings: Any = None, stuck_s: float = STUCK_S,
     ) -> None:
-        try:
-            import rados
-        except ImportError:
-            raise RefusedError(
-                "the librados bindings are missing", "install the package python3-rados"
-            ) from None
-        self._rados = rados
+        self._rados = bindings or _bindings()
+        self._stuck_s = stuck_s
         self._hostname = hostname
         self._conf = conf
         self._keyring = keyring
         self._name = name
         self._interrupt_fd = interrupt_fd
-        self._cluster: Any = None
-        self._requests: queue.SimpleQueue[Optional[Tuple[str, bytes]]] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._done_r, self._done_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._busy = False
-        self._worker = threading.Thread(target=self._work, name="rados", daemon=True)
-        self._worker.start()
+        self._left_behind = 0
+        self._line = _Line(self._connect)
 
     def poll(self, hello_json: str, timeout_s: float) -> PollReply:
         """`wcache agent poll`."""
@@ -81,23 +80,22 @@ class RadosLink:
 
     def close(self) -> bool:
         """Disconnect; False where a call is stuck, so that only the end of the process will."""
-        if self._busy and not self._collect(0.0):
+        if self._line.busy and not self._collect(0.0):
             return False
-        self._requests.put(None)
-        self._worker.join(timeout=5.0)
-        return not self._worker.is_alive()
+        return self._line.close() and not self._left_behind
 
     # ---- the caller's side
 
     def _call(self, prefix: str, body: str, timeout_s: float) -> str:
         deadline_s = time.monotonic() + timeout_s
-        if self._busy and not self._collect(timeout_s):
+        if self._line.busy and not self._collect(timeout_s):
+            self._leave_if_stuck()
             raise NotReadyError("the mgr does not answer", "it is tried again and again")
-        self._busy = True
         argument = {"prefix": prefix, "hostname": self._hostname, "format": "json"}
-        self._requests.put((json.dumps(argument), body.encode("utf-8")))
+        self._line.send(json.dumps(argument), body.encode("utf-8"))
         answer = self._collect(max(0.0, deadline_s - time.monotonic()))
         if answer is None:
+            self._leave_if_stuck()
             raise NotReadyError("the mgr does not answer", "it is tried again and again")
         if isinstance(answer, WcacheError):
             raise answer
@@ -113,16 +111,85 @@ class RadosLink:
 
     def _collect(self, timeout_s: float) -> Any:
         """The answer of the call under way, or None when it does not come in time."""
-        ready, _, _ = select.select(
-            [self._done_r, self._interrupt_fd], [], [], timeout_s
-        )
-        if self._done_r not in ready:
-            return None
-        os.read(self._done_r, 1)
-        self._busy = False
+        ready, _, _ = select.select([self._line.done_fd, self._interrupt_fd], [], [], timeout_s)
+        return self._line.take() if self._line.done_fd in ready else None
+
+    def _leave_if_stuck(self) -> None:
+        if time.monotonic() - self._line.sent_at_s < self._stuck_s:
+            return
+        if self._left_behind >= LEFT_BEHIND_MAX:
+            raise NotReadyError(
+                "librados hung too often in this process", "restart wcache-probe"
+            )
+        self._left_behind += 1
+        self._line = _Line(self._connect)
+
+    def _make(self) -> Any:
+        conf = {"client_mount_timeout": str(CONNECT_S)}
+        if self._keyring:
+            conf["keyring"] = self._keyring
+        return self._rados.Rados(name=self._name, conffile=self._conf, conf=conf)
+
+    def _connect(self) -> Any:
+        advice = "see `wcache-probe run --help` for --conf, --keyring and --id"
+        try:
+            cluster = self._make()
+        except self._rados.Error as error:
+            raise NotReadyError(f"{self._conf} cannot be used ({error})", advice) from None
+        try:
+            cluster.connect()
+        except (self._rados.PermissionDeniedError, self._rados.PermissionError) as error:
+            cluster.shutdown()
+            raise RefusedError(
+                f"the cluster does not accept the key of {self._name} ({error})", advice
+            ) from None
+        except self._rados.Error as error:
+            cluster.shutdown()
+            raise NotReadyError(f"no way to the cluster as {self._name} ({error})") from None
+        return cluster
+
+
+def _bindings() -> Any:
+    try:
+        import rados
+    except ImportError:
+        raise RefusedError(
+            "the librados bindings are missing", "install the package python3-rados"
+        ) from None
+    return rados
+
+
+class _Line:
+    """One connection and the thread that calls through it, one call at a time."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._cluster: Any = None
+        self._requests: queue.SimpleQueue[Optional[Tuple[str, bytes]]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self.done_fd, self._done_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.busy = False
+        self.sent_at_s = 0.0
+        self._worker = threading.Thread(target=self._work, name="rados", daemon=True)
+        self._worker.start()
+
+    def send(self, argument: str, body: bytes) -> None:
+        """Begin a call; `done_fd` becomes readable when it has ended."""
+        self.busy = True
+        self.sent_at_s = time.monotonic()
+        self._requests.put((argument, body))
+
+    def take(self) -> Any:
+        """The answer of a call that has ended."""
+        os.read(self.done_fd, 1)
+        self.busy = False
         return self._answers.get_nowait()
 
-    # ---- the worker's side
+    def close(self) -> bool:
+        """Disconnect; False where that does not come to an end."""
+        self._requests.put(None)
+        self._worker.join(timeout=5.0)
+        return not self._worker.is_alive()
 
     def _work(self) -> None:
         while True:
@@ -148,30 +215,6 @@ class RadosLink:
         if -code in _BROKEN:
             self._disconnect()
         return int(code), bytes(out or b""), str(said or "")
-
-    def _make(self) -> Any:
-        conf = {"client_mount_timeout": str(CONNECT_S)}
-        if self._keyring:
-            conf["keyring"] = self._keyring
-        return self._rados.Rados(name=self._name, conffile=self._conf, conf=conf)
-
-    def _connect(self) -> Any:
-        advice = "see `wcache-probe run --help` for --conf, --keyring and --id"
-        try:
-            cluster = self._make()
-        except self._rados.Error as error:
-            raise NotReadyError(f"{self._conf} cannot be used ({error})", advice) from None
-        try:
-            cluster.connect()
-        except (self._rados.PermissionDeniedError, self._rados.PermissionError) as error:
-            cluster.shutdown()
-            raise RefusedError(
-                f"the cluster does not accept the key of {self._name} ({error})", advice
-            ) from None
-        except self._rados.Error as error:
-            cluster.shutdown()
-            raise NotReadyError(f"no way to the cluster as {self._name} ({error})") from None
-        return cluster
 
     def _disconnect(self) -> None:
         if self._cluster is not None:
