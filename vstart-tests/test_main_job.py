@@ -163,17 +163,20 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         now = wcache("plan show", plan_id=plan["plan_id"])
         return now if now["status"] not in ("running", "rolling back") else None
 
-    applied = wcache.wait("apply", finished, 180)
-    told = [(c["status"], c["detail"], c["before_us"], c["after_us"]) for c in applied["changes"]]
-    assert applied["status"] == "done", (applied["reason"], told)
-    assert kernel_view(device) == "write through"
-    for change in applied["changes"]:
-        assert change["status"] == "applied"
-        assert change["ratio"] > 1.0
-    assert wcache("apply", plan_id=plan["plan_id"])["changed"] is False
-
-    wcache("rollback", plan_id=plan["plan_id"])
-    rolled = wcache.wait("rollback", finished, 60)
+    try:
+        applied = wcache.wait("apply", finished, 180)
+        told = [
+            (c["status"], c["detail"], c["before_us"], c["after_us"]) for c in applied["changes"]
+        ]
+        assert applied["status"] == "done", (applied["reason"], told)
+        assert kernel_view(device) == "write through"
+        assert {c["status"] for c in applied["changes"]} == {"applied"}
+        (ours,) = [c for c in applied["changes"] if device.name in c["dev_names"]]
+        assert ours["ratio"] > 1.0, told
+        assert wcache("apply", plan_id=plan["plan_id"])["changed"] is False
+    finally:
+        wcache("rollback", plan_id=plan["plan_id"])
+        rolled = wcache.wait("rollback", finished, 60)
     assert rolled["status"] == "rolled back", rolled
     assert all_views(steady) == before
     log = wcache.history_text()
