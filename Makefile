@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench bench-decision check demo lab test test-cluster test-lab test-releases test-statistics wheels zipapps
+.PHONY: bench bench-decision check demo demo-lab lab test test-cluster test-lab test-lab-all test-releases test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -30,8 +30,17 @@ lab:
 	@PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests "$$(qa/venv.sh)/bin/python" -m drive_lab \
 	    "$(DRIVES)" "$(OUT)" --release $(RELEASE) $(LAB_ARGS)
 
-# What each write-cache switch does to drives that really have one, in a QEMU guest.
+# The main job on drives whose caches really toggle: make demo-lab RELEASE=16|20
+demo-lab:
+	@RELEASE=$(RELEASE) PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests \
+	    "$$(qa/venv.sh)/bin/python" -m drive_lab.demo
+
+# What switches, crashes and power cuts do to drives that really have a cache, in a QEMU
+# guest; test-lab-all also does what repeats a proof on another transport or direction.
 test-lab:
+	"$$(qa/venv.sh)/bin/python" -m pytest -m "lab and not long" qa/drive_lab/tests
+
+test-lab-all:
 	"$$(qa/venv.sh)/bin/python" -m pytest -m lab qa/drive_lab/tests
 
 # Figures of this machine, printed and never asserted: make bench RELEASE=20 FORMAT=json
@@ -59,4 +68,4 @@ bench-decision:
 	    $(if $(DRIVES),--drives "$(DRIVES)") $(if $(TRIALS),--trials "$(TRIALS)") \
 	    $(if $(SEED),--seed "$(SEED)") $(if $(FORMAT),--format "$(FORMAT)")
 
-test: check test-statistics test-releases
+test: check test-statistics test-releases test-lab

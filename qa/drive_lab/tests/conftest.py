@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from drive_lab import artefacts, network
+from drive_lab.forked_probe import ProbeForks
 from drive_lab.lab import Lab
 from harness.releases import ensure_release
+from probe_bench import ProbeOf
 
 HERE = Path(__file__).resolve().parent
+OFFSET_BLOCKS = 1024
 FOLLOW_S = 8.0  # for what the kernel is expected to do by itself
 IGNORE_S = 1.0  # for what it is expected not to do: ten times what following takes
 
@@ -74,6 +77,24 @@ class Bench:
     def state(self, name):
         return "on" if self.drive_on(name) else "off", self.disk(name).kernel_view()
 
+    def write(self, path, word, conv="notrunc"):
+        """Taken by the drive, which may still lose it."""
+        self.sh(
+            f"printf %-4096s {word} | dd of={path} bs=4096 count=1 seek={OFFSET_BLOCKS} "
+            f"iflag=fullblock oflag=direct conv={conv} status=none"
+        ).checked()
+
+    def write_and_sync(self, path, word):
+        """Acknowledged, as far as the program that wrote it can tell."""
+        self.write(path, word, "notrunc,fdatasync")
+
+    def on_the_medium(self, path):
+        # O_DIRECT, or the page cache would tell what was written and not what is there
+        shown = self.sh(
+            f"dd if={path} bs=4096 count=1 skip={OFFSET_BLOCKS} iflag=direct status=none"
+        ).checked()
+        return shown.rstrip(" \0")
+
     def follows(self, name, view):
         """Whether the kernel comes to this view by itself."""
         disk = self.disk(name)
@@ -94,3 +115,25 @@ class Bench:
 @pytest.fixture
 def bench(lab):
     return Bench(lab)
+
+
+@pytest.fixture(scope="module")
+def forks(lab):
+    """Where the probes of a module's tests come from."""
+    forks = ProbeForks(lab)
+    forks.start()
+    yield forks
+    forks.stop()
+
+
+@pytest.fixture
+def probe_of(bench, forks):
+    """The probe of a drive, by the drive's name; none is left running."""
+    made = {}
+
+    def one(name):
+        return made.setdefault(name, ProbeOf(bench, forks, name))
+
+    yield one
+    for probe in made.values():
+        probe.end()

@@ -23,7 +23,13 @@ class Ceph:
         self.lab, self.cluster, self.osds = lab, cluster, osds
 
 
-@pytest.fixture(scope="module", params=[Stack.LVM, Stack.LVM_CRYPT], ids=lambda s: s.value)
+STACKS = [
+    pytest.param(Stack.LVM, id="lvm", marks=pytest.mark.long),  # the other one has it below
+    pytest.param(Stack.LVM_CRYPT, id="lvm-crypt"),
+]
+
+
+@pytest.fixture(scope="module", params=STACKS)
 def ceph(request, private_network, release):
     machine = MachineSpec(tap=network.TAP)
     with Lab(HERE / "osd_drives.toml", release=release, machine=machine) as lab:

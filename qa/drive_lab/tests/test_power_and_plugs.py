@@ -4,7 +4,6 @@ import pytest
 
 pytestmark = pytest.mark.lab
 
-OFFSET_BLOCKS = 1024
 ANY = pytest.mark.parametrize("name", ["scsi", "sas", "sata", "nvme"])
 
 SAFE = {
@@ -24,22 +23,6 @@ UNSAFE = {
 }
 
 
-def write_and_sync(bench, path, word):
-    """Acknowledged, as far as the program that wrote it can tell."""
-    bench.sh(
-        f"printf %-4096s {word} | dd of={path} bs=4096 count=1 seek={OFFSET_BLOCKS} "
-        "iflag=fullblock oflag=direct conv=notrunc,fdatasync status=none"
-    ).checked()
-
-
-def on_the_medium(bench, path):
-    # O_DIRECT, or the page cache would tell what was written and not what is there
-    shown = bench.sh(
-        f"dd if={path} bs=4096 count=1 skip={OFFSET_BLOCKS} iflag=direct status=none"
-    ).checked()
-    return shown.rstrip(" \0")
-
-
 def prepare(bench, name, script):
     disk = bench.all_on(name)
     bench.sh(
@@ -52,9 +35,9 @@ def prepare(bench, name, script):
 @pytest.mark.parametrize("state", list(SAFE))
 def test_a_power_cut_after_fdatasync_loses_nothing_in_a_safe_state(bench, name, state):
     disk = prepare(bench, name, SAFE[state])
-    write_and_sync(bench, disk.path, f"kept-{name}-{len(state)}")
+    bench.write_and_sync(disk.path, f"kept-{name}-{len(state)}")
     assert bench.lab.drive(name).power_cut() == 0
-    assert on_the_medium(bench, disk.path) == f"kept-{name}-{len(state)}"
+    assert bench.on_the_medium(disk.path) == f"kept-{name}-{len(state)}"
 
 
 @pytest.mark.parametrize("name", ["scsi", "sas"])
@@ -63,20 +46,17 @@ def test_a_power_cut_after_fdatasync_loses_acknowledged_data_in_an_unsafe_state(
     bench, name, state
 ):
     disk = prepare(bench, name, UNSAFE[state])
-    write_and_sync(bench, disk.path, "acknowledged")
+    bench.write_and_sync(disk.path, "acknowledged")
     assert bench.lab.drive(name).power_cut() > 0
-    assert on_the_medium(bench, disk.path) != "acknowledged"
+    assert bench.on_the_medium(disk.path) != "acknowledged"
 
 
 @ANY
 def test_a_write_that_nobody_synced_is_lost_with_the_cache_on(bench, name):
     disk = bench.all_on(name)
-    bench.sh(
-        f"printf %-4096s unsynced | dd of={disk.path} bs=4096 count=1 seek={OFFSET_BLOCKS} "
-        "iflag=fullblock oflag=direct conv=notrunc status=none"
-    ).checked()
+    bench.write(disk.path, "unsynced")
     assert bench.lab.drive(name).power_cut() == 1
-    assert on_the_medium(bench, disk.path) != "unsynced"
+    assert bench.on_the_medium(disk.path) != "unsynced"
 
 
 @pytest.mark.parametrize("name", ["scsi", "nvme"])
@@ -134,7 +114,7 @@ def test_a_reset_of_the_guest_keeps_the_switches_and_a_power_cycle_does_not(benc
         else:
             disk.set_cache_type("temporary write back")
             bench.sh(f"sdparm --quiet --clear=WCE {disk.path}").checked()
-        write_and_sync(bench, disk.path, f"before-{name}")
+        bench.write_and_sync(disk.path, f"before-{name}")
     bench.lab.guest.sh("echo kept > /root/marker; sync").checked()
 
     bench.lab.reset()
@@ -144,5 +124,5 @@ def test_a_reset_of_the_guest_keeps_the_switches_and_a_power_cycle_does_not(benc
     assert lost == dict.fromkeys(names, 0)
     for name in names:
         assert bench.state(name) == ("on", "write back"), "no pin survives a boot"
-        assert on_the_medium(bench, bench.disk(name).path) == f"before-{name}"
+        assert bench.on_the_medium(bench.disk(name).path) == f"before-{name}"
     assert bench.lab.guest.sh("cat /root/marker").checked() == "kept\n"

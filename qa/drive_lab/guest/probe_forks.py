@@ -1,0 +1,84 @@
+"""In the guest: forks one wcache-probe after another, with its modules loaded once.
+
+Python takes seconds to start here.  Each probe is still a process of its own, that can be
+killed, with its own mgr in a folder (`osd_probe/tests/fake_mgr.py`) and a hook that kills it
+with SIGKILL after a step of a change.  A request is a file ``N.request``; what the probe
+prints goes to ``N.log``, its pid to ``N.pid``, how it ended to ``N.end``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+# loaded here, or every fork would load them again
+from fake_mgr import FolderMgr
+from wcache_probe import agent, host, tasks, views  # noqa: F401
+from wcache_probe.main import main
+
+POLL_S = 0.02
+
+
+def serve(folder: Path) -> None:
+    """Do requests in the order of their numbers, for ever."""
+    number = 1
+    running: dict[int, int] = {}
+    put(folder / "ready", str(os.getpid()))
+    while True:
+        request = folder / f"{number}.request"
+        if request.exists():
+            pid = os.fork()
+            if pid == 0:
+                run(json.loads(request.read_text()), folder / f"{number}.log")
+            put(folder / f"{number}.pid", str(pid))
+            running[pid] = number
+            number += 1
+            continue
+        while running:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            put(folder / f"{running.pop(pid)}.end", str(code))
+        time.sleep(POLL_S)
+
+
+def run(request: dict[str, Any], log: Path) -> None:
+    """Be one probe; does not return."""
+    code = 70
+    try:
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for target in (1, 2):
+            os.dup2(fd, target)
+
+        def crash(number: int, _step: object) -> None:
+            if number == request["crash_after"]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        link = FolderMgr(Path(request["mgr"])) if request["mgr"] else None
+        code = main(request["words"], link=link, after_step=crash)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file whole."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    os.rename(part, path)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))

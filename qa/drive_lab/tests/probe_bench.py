@@ -1,0 +1,161 @@
+"""The project's probe on the lab's drives: OSDs that are stopped, mgrs that are folders.
+
+Each drive is the block device of an OSD of its own, whose data folder is as BlueStore leaves
+it; each has its own probe, with its own journal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+
+from fake_mgr import FolderMgr
+from wcache.core.model import CacheMode
+from wcache.core.protocol import Lease, SetModeRequest
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+OTHER = {BACK: THROUGH, THROUGH: BACK}
+FSID = "11111111-2222-3333-4444-555555555555"
+TTL_S = 600.0
+TIMEOUT_S = 90.0
+POLL_S = 0.1  # a guest without KVM has no time for more
+
+
+class ProbeOf:
+    """The probe of one drive, and what a test does to both."""
+
+    def __init__(self, bench, forks, name):
+        self.bench = bench
+        self.forks = forks
+        self.name = name
+        self.data = f"/var/lib/wcache-lab/{name}"
+        self.folders = ["--state-dir", f"/var/lib/wcache-{name}", "--run-dir",
+                        f"/run/wcache-{name}"]  # fmt: skip
+        self.running = None
+        self.mgr = None
+        self._domain_id = None
+
+    # the drive
+
+    def begin(self, mode=BACK, device=""):
+        """The drive in a mode, safe, with no override; an OSD on it; no journal."""
+        self.end()
+        disk = self.bench.all_on(self.name)
+        if mode is THROUGH:
+            if disk.is_nvme:
+                self.bench.sh(f"nvme set-feature {disk.controller} --feature-id=6 --value=0")
+            else:
+                disk.set_cache_type("write through")
+        assert self.mode() is mode
+        state, run = self.folders[1], self.folders[3]
+        self.bench.sh(f"rm -rf {state} {run} {self.data}").checked()
+        self.make_osd(device)
+        return disk
+
+    def end(self):
+        """kill -9 where it still runs."""
+        if self.running is not None and self.running.ended() is None:
+            self.running.kill()
+        self.running = None
+
+    def make_osd(self, device=""):
+        """The data folder of an OSD, as its activation leaves it for a device."""
+        folder = f"{self.data}/osd.0"
+        device = device or self.bench.disk(self.name).path
+        self.bench.sh(
+            f"mkdir -p {folder}; echo 0 > {folder}/whoami; echo {FSID} > {folder}/ceph_fsid; "
+            f"ln -sfn {device} {folder}/block"
+        ).checked()
+
+    def mode(self):
+        """What the drive really is in, by QEMU's word."""
+        return BACK if self.bench.lab.drive(self.name).qmp_writeback() else THROUGH
+
+    def behind_our_back(self, mode):
+        """Switch the drive as nobody notices: through the sg node, or as a feature."""
+        disk = self.bench.disk(self.name)
+        if disk.is_nvme:
+            value = int(mode is BACK)
+            script = f"nvme set-feature {disk.controller} --feature-id=6 --value={value}"
+        else:
+            script = f"sdparm --quiet --{'set' if mode is BACK else 'clear'}=WCE {disk.generic}"
+        self.bench.sh(script).checked()
+        assert self.mode() is mode
+
+    def check_safe(self, word):
+        """A power cut straight after an acknowledged write loses nothing."""
+        path = self.bench.disk(self.name).path
+        self.bench.write_and_sync(path, word)
+        assert self.bench.lab.drive(self.name).power_cut() == 0
+        assert self.bench.on_the_medium(path) == word
+
+    # the probe
+
+    def words(self, command):
+        drives = [] if command == "status" else ["--osd-data", f"{self.data}/osd.*"]
+        return [command, *self.folders, *drives]
+
+    def look(self):
+        """The one drive, as `look --format json` has it."""
+        done = self.forks.fork([*self.words("look"), "--format", "json"])
+        done.wait(TIMEOUT_S)
+        (drive,) = json.loads(done.output())["drives"]
+        return drive
+
+    def start(self, *, crash_after=0):
+        """Start it with a new mgr that says nothing yet."""
+        folder = self.forks.lab.share / f"mgr-{self.name}-{next(_numbers)}"
+        folder.mkdir()
+        self.mgr = FolderMgr(folder)
+        self.mgr.say(next_poll_s=POLL_S)
+        self.running = self.forks.fork(self.words("run"), crash_after=crash_after, mgr=folder)
+
+    def ask(self, request, *, lease=True):
+        """The outcome of a request; None where the probe died of it."""
+        task_id = f"task {next(_numbers)}"
+        granted = Lease(f"lease-{self.name}", request.domain_id, TTL_S) if lease else None
+        self.mgr.say(request, task_id, granted, next_poll_s=POLL_S)
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            for post in self.mgr.posts():
+                if post["task_id"] == task_id:
+                    return post["outcome"]
+            if self.running.ended() is not None:
+                return None
+            time.sleep(0.02)
+        raise AssertionError(f"no answer to {request}: {self.running.output()}")
+
+    def set_mode(self, mode, *, consent=True, crash_after=0):
+        """Start a probe and have it hold the drive in a mode; None where it died of it."""
+        self.start(crash_after=crash_after)
+        return self.ask(SetModeRequest(self.domain_id, mode, consent_turn_on=consent))
+
+    @property
+    def domain_id(self):
+        if self._domain_id is None:
+            self._domain_id = self.look()["domain_id"]
+        return self._domain_id
+
+    def restore_all(self, *, crash_after=0):
+        """`restore --all`: its exit code and what it said."""
+        done = self.forks.fork([*self.words("restore"), "--all"], crash_after=crash_after)
+        return done.wait(TIMEOUT_S), done.output()
+
+    def restart(self):
+        """Start it anew with a mgr that grants nothing, and stop it when that has answered."""
+        self.start()
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self.mgr.instances():  # it restores before it says its first word
+            assert self.running.ended() is None, self.running.output()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return self.running.kill("TERM"), self.running.output()
+
+    def journal(self):
+        """Names of the files in its journal."""
+        shown = self.bench.sh(f"ls {self.folders[1]}/journal 2>/dev/null || :").checked()
+        return [name for name in shown.split() if name.endswith(".json")]
+
+
+_numbers = itertools.count(1)

@@ -1,0 +1,106 @@
+"""kill -9 of the probe after every step of a change: nothing acknowledged is ever lost.
+
+Each crash is the real program on a drive that really toggles, killed by SIGKILL between two
+steps; what is on the medium is asked of the drive after a power cut.
+"""
+
+from pathlib import Path
+
+import pytest
+from drive_lab.lab import Lab
+from probe_bench import BACK, OTHER, THROUGH
+
+pytestmark = pytest.mark.lab
+
+HERE = Path(__file__).resolve().parent
+SIGKILL = -9
+STEPS_MAX = 20
+# journal, read, pin, read, flush, set, flush, read; an NVMe drive has no pin to set
+STEPS = {"scsi": 8, "sas": 8, "sata": 8, "nvme": 6}
+SHORT = {("scsi", BACK), ("nvme", THROUGH)}  # each way with and without a pin to set
+CASES = pytest.mark.parametrize(
+    ("name", "prior"),
+    [
+        pytest.param(
+            name, prior, id=f"{name} was {prior.value}",
+            marks=[] if (name, prior) in SHORT else [pytest.mark.long],
+        )
+        for name in STEPS
+        for prior in (BACK, THROUGH)
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def lab(release):
+    with Lab(HERE / "probe_drives.toml", release=release) as running:
+        yield running
+
+
+def check_restored(probe, prior):
+    assert probe.mode() is prior
+    assert probe.journal() == []
+    assert probe.bench.sh(f"[ ! -e {probe.folders[3]}/lease ]").returncode == 0
+
+
+@CASES
+def test_kill_9_after_every_step_of_a_change(probe_of, name, prior):
+    probe = probe_of(name)
+    probe.begin(prior)
+    for step in range(1, STEPS_MAX):
+        outcome = probe.set_mode(OTHER[prior], crash_after=step)
+        if outcome is not None:
+            break
+        assert probe.running.wait() == SIGKILL
+        assert len(probe.journal()) == 1, "what was there is written down first"
+        probe.check_safe(f"crashed-{step}")
+        # the two ways back by turns: a new start of the probe, and the command by hand
+        if step % 2:
+            code, said = probe.restart()
+        else:
+            code, said = probe.restore_all()
+        assert code == 0, said
+        check_restored(probe, prior)
+        probe.check_safe(f"restored-{step}")
+    assert outcome["kind"] == "state", outcome
+    assert step == STEPS[name] + 1, "every step was tried"
+    assert probe.mode() is OTHER[prior]
+    assert [s["kernel_view"] for s in outcome["after"]] == ["write back"]
+
+    probe.running.kill()
+    probe.check_safe("killed-while-held")
+    code, said = probe.restore_all()
+    assert (code, probe.mode()) == (0, prior), said
+
+
+@CASES
+def test_kill_9_after_every_step_of_the_way_back(probe_of, name, prior):
+    probe = probe_of(name)
+    probe.begin(prior)
+    for step in range(1, STEPS_MAX):
+        outcome = probe.set_mode(OTHER[prior])
+        assert outcome["kind"] == "state", outcome
+        assert probe.running.kill() == SIGKILL
+        code, said = probe.restore_all(crash_after=step)
+        if code == 0:
+            break
+        assert code == SIGKILL, said
+        probe.check_safe(f"crashed-{step}")
+        code, said = probe.restore_all()
+        assert code == 0, said
+        check_restored(probe, prior)
+        probe.check_safe(f"restored-{step}")
+    assert step == STEPS[name] + 1, "every step was tried"
+    check_restored(probe, prior)
+
+
+@pytest.mark.long
+def test_crash_upon_crash_ends_where_it_began(probe_of):
+    probe = probe_of("scsi")
+    probe.begin(BACK)
+    assert probe.set_mode(THROUGH, crash_after=6) is None
+    for step in (1, 2, 3, 4, 5, 3, 4):  # the fifth turned it on: less is left to do
+        assert probe.restore_all(crash_after=step)[0] == SIGKILL
+        probe.check_safe(f"crashed-again-{step}")
+    assert probe.restore_all()[0] == 0
+    check_restored(probe, BACK)
