@@ -29,8 +29,9 @@ def main(words: list[str]) -> int:
         help="what lies between OSD and drive: %(choices)s",
     )  # fmt: skip
     parser.add_argument(
-        "--loads", default=",".join(campaign.LOADS), help="default: %(default)s; also traffic, 4m"
-    )
+        "--loads", default=",".join(campaign.LOADS),
+        help="default: %(default)s; also batch, 4m, timer, traffic",
+    )  # fmt: skip
     parser.add_argument("--pairs", type=int, default=campaign.LabJob.pairs)
     parser.add_argument("--seed", type=int, default=campaign.LabJob.seed)
     options = parser.parse_args(words)

@@ -7,13 +7,14 @@ the probe in the guest.  The campaign is started and read as an admin would, by
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from harness import Cluster, ClusterPlan, start_cluster
 from harness.releases import ensure_release
@@ -34,7 +35,7 @@ RESULT_VERSION = 1
 HOSTNAME = "wcache-lab"
 POOL = "lab-load"
 TRAFFIC = "traffic"
-LOADS = ("depth1", "batch", "timer")
+LOADS = ("depth1",)
 CLIENTS_PER_OSD = 4
 
 # One replica, so that a client waits for one drive; no consent to lose data is implied, the
@@ -50,7 +51,7 @@ class LabJob:
     release: int = 16
     stack: Stack = Stack.RAW
     loads: Sequence[str] = LOADS
-    pairs: int = 20
+    pairs: int = 12
     seed: int = 1
     campaign_timeout_s: float = 900.0
 
@@ -78,6 +79,16 @@ def run(job: LabJob) -> dict[str, Any]:
     Raises LabError, or HarnessError of the cluster's harness, with one line of what failed.
     """
     stages = Stages()
+    with running(job, stages) as (lab, cluster):
+        return _Campaign(job, lab, cluster, stages).run()
+
+
+@contextlib.contextmanager
+def running(job: LabJob, stages: Stages) -> Iterator[tuple[Lab, Cluster]]:
+    """The lab with a cluster on its drives, all OSDs up; gone again at the end.
+
+    This process goes into a network of its own and stays there.
+    """
     artefacts.ensure(job.release)
     ensure_release(job.release)
     stages.done("guest and release ready to start")
@@ -95,7 +106,7 @@ def run(job: LabJob) -> dict[str, Any]:
             osds.create()
             osds.wait_up()
             stages.done("OSDs up")
-            return _Campaign(job, lab, cluster, stages).run()
+            yield lab, cluster
 
 
 def memory_mib(job: LabJob) -> int:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from harness import Cluster, HarnessError, Result
 from probes import MODULE, Probe, Wcache
@@ -30,8 +30,11 @@ OPTIONS = {
 class Stage:
     """A running cluster with the module in it; everything it starts ends with the cluster."""
 
-    def __init__(self, cluster: Cluster, began_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, began_s: float, options: Mapping[str, str] = OPTIONS
+    ) -> None:
         self.cluster = cluster
+        self._options = options
         self.began_s = began_s
         self.wcache = Wcache(cluster)
         self.hostname = str(cluster.command("osd metadata", id=0)["hostname"])
@@ -79,7 +82,7 @@ class Stage:
         self.cluster.install_module(MODULE)
         say(bold("$ ceph mgr module enable wcache"))
         self.cluster.enable_module("wcache")
-        for name, value in OPTIONS.items():
+        for name, value in self._options.items():
             self.ceph("config", "set", "mgr", f"mgr/wcache/{name}", value)
         self.wait("the module", lambda: self.wcache("status"))
 
