@@ -154,6 +154,7 @@ def test_two_disks_of_one_name_get_no_rule(fake_host, rules, tmp_path):
         'RUN+="/usr/bin/sdparm --clear=WCE /dev/%k"',
         'RUN+="/sbin/hdparm -B 254 -W 0 /dev/%k"',
         'RUN+="/usr/sbin/nvme set-feature /dev/%k -f 6 -v 0"',
+        'RUN+="/usr/sbin/nvme set-feature /dev/%k --feature-id=0x06 --value=0"',
         "RUN+=\"/bin/sh -c 'echo write back > /sys/block/%k/queue/write_cache'\"",
     ],
 )
@@ -170,6 +171,8 @@ def test_a_rule_of_somebody_else_is_named_with_its_line(tmp_path, line):
         '# ATTR{cache_type}="write through"',
         'ATTR{cache_type}=="write back", SYMLINK+="cached"',
         'ATTR{queue/rotational}=="0", ATTR{queue/scheduler}="none"',
+        'RUN+="/usr/sbin/nvme set-feature /dev/%k -f 0x10 -v 1"',
+        'RUN+="/sbin/hdparm -B 254 /dev/%k"',
     ],
 )
 def test_a_rule_that_sets_no_cache_is_no_finding(tmp_path, line):

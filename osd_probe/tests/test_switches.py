@@ -3,7 +3,7 @@
 import pytest
 from model_drives import ModelAta, ModelNvme, ModelScsi
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.model import CacheMode, CachePage, DeviceCache, FindingCode, Transport
+from wcache.core.model import CacheMode, CachePage, DeviceCache, FindingCode, Role, Transport
 from wcache_probe.block.sysfs import by_name
 from wcache_probe.host import LinuxDriveHost
 from wcache_probe.transports.classify import Switches
@@ -277,6 +277,14 @@ def test_a_drive_that_answers_nothing_is_shown_by_name_and_left_alone(fake_host)
     (drive,) = host_with(fake_host, Silent()).look()
     assert (drive.state.device_cache, drive.mode) == (DeviceCache.UNKNOWN, None)
     assert drive.toggle_refusal == "sda was not reached"
+
+
+def test_flushes_that_the_kernel_drops_are_not_timed(fake_host):
+    host = host_with(fake_host, ModelScsi(wce=False))
+    (drive,) = host.look()
+    fake_host.set_view("sda", "write through")
+    with pytest.raises(RefusedError, match="sends no flush to sda"):
+        host.time_flushes(drive, 1, Role.BLOCK, 1, 1.0, 1.0)
 
 
 def test_a_saved_value_that_differs_is_a_finding(fake_host):

@@ -20,6 +20,7 @@ from wcache.core.model import (
     Finding,
     FindingCode,
     FlushCounters,
+    KernelView,
     LoadPoint,
     Role,
     Severity,
@@ -175,6 +176,13 @@ class LinuxDriveHost:
         drive_device, switch = self._find(drive)
         refuse_false_flush(drive_device, switch.transport, self._files)
         top = self._device_of(drive, osd_id, role)
+        if switch.transport is not Transport.LOOP and (
+            top.kernel_view is KernelView.WRITE_THROUGH
+        ):
+            raise RefusedError(
+                f"the kernel sends no flush to {top.name}, so there is none to time",
+                "under a lease the drive is pinned and can be timed",
+            )
         fd = top.open()
         try:
             return time_fdatasync(fd, count, seconds_max, latency_limit_ms)

@@ -18,7 +18,8 @@ FOUND_MAX = 16
 # An assignment ("=", not the comparison "==") of the attribute, or a tool that switches.
 _SETS = re.compile(
     r"ATTRS?\{[^}]*(cache_type|write_cache)\}\s*:?=(?!=)"
-    r"|sdparm\b.*\bWCE\b|hdparm\b.*\s-W\s*[01]|nvme\b.*\bset-feature\b"
+    r"|sdparm\b.*\bWCE\b|hdparm\b.*\s-W\s*[01]"
+    r"|nvme\b.*\bset-feature\b.*-f(eature-id)?[ =]*(0x0?)?6\b"
     r"|smartctl\b.*\bwcache\b|echo\b.*(cache_type|write_cache)"
 )
 _SETTING = re.compile(r"\s*write_cache\s*=")
