@@ -134,8 +134,16 @@ def test_a_mount_anywhere_above_a_drive_is_a_foreign_use(fake_host):
     fake_host.write(
         "proc/self/mountinfo", "29 1 252:0 / /my\\040root rw shared:1 - ext4 /dev/dm-0 rw\n"
     )
-    uses = foreign.find(fake_host.files).of(by_name(fake_host.files, "sda"), frozenset({"8:1"}))
+    uses = foreign.find(fake_host.files).of(by_name(fake_host.files, "sda"))
     assert uses == ("dm-0 mounted on /my root",)
+
+
+def test_a_mount_of_the_osds_own_device_is_a_foreign_use_too(fake_host):
+    fake_host.loop("loop0", "7:0")
+    fake_host.osd(1, block="loop0")
+    fake_host.write("proc/self/mountinfo", "29 1 7:0 / /mnt rw - ext4 /dev/loop0 rw\n")
+    (drive,) = host_of(fake_host).look()
+    assert drive.foreign_uses == ("loop0 mounted on /mnt",)
 
 
 def test_a_mount_in_a_container_and_btrfs_and_swap_are_seen(fake_host):
@@ -150,7 +158,7 @@ def test_a_mount_in_a_container_and_btrfs_and_swap_are_seen(fake_host):
         "proc/swaps", "Filename Type Size Used Priority\n/dev/sdc partition 1 0 -2\n"
     )
     found = foreign.find(fake_host.files)
-    seen = [found.of(by_name(fake_host.files, n), frozenset()) for n in ("sda", "sdb", "sdc")]
+    seen = [found.of(by_name(fake_host.files, n)) for n in ("sda", "sdb", "sdc")]
     assert seen == [("sda mounted on /data",), ("sdb mounted on /pool",), ("sdc used as swap",)]
 
 

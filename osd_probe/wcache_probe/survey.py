@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Dict, FrozenSet, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from wcache.core.errors import NotFoundError, WcacheError
 from wcache.core.model import (
@@ -50,9 +50,6 @@ class Survey:
         self._lost: List[Finding] = []
         for osd in found:
             self._follow(osd, osd in self._ours)
-        self._osd_numbers: FrozenSet[str] = frozenset(
-            number for osd in found for _, number in osd.devices
-        )
         self._foreign = foreign.find(files)
 
     def drives(self) -> Tuple[DriveReport, ...]:
@@ -142,7 +139,7 @@ class Survey:
             text
             for way in ways
             for text in (
-                *self._foreign.of(way[0], self._osd_numbers), *self._strangers[way[0].number]
+                *self._foreign.of(way[0]), *self._strangers[way[0].number]
             )
         )
         odd = _unique(name for number in numbers for name in self._unfollowed[number])

@@ -1,10 +1,10 @@
-"""Who else uses a drive: mounted file systems, swap, OSDs of other clusters."""
+"""Who else uses a drive: mounted file systems and swap."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Set, Tuple
+from typing import Dict, List, Set, Tuple
 
 from .host_files import HostFiles, entries, printable, read_table
 from .stack import standing_on
@@ -19,16 +19,10 @@ class ForeignUses:
 
     by_number: Dict[str, Tuple[str, ...]]
 
-    def of(self, drive: BlockDevice, osd_devices: FrozenSet[str]) -> Tuple[str, ...]:
-        """Uses of a drive, or of anything that stands on it, that are not our OSDs'.
-
-        `osd_devices` are the numbers of the OSDs' own devices: a device that is itself
-        a role of an OSD, or stands below one, is no foreign use by existing.
-        """
+    def of(self, drive: BlockDevice) -> Tuple[str, ...]:
+        """Mounts and swaps of a drive, or of anything that stands on it, OSD devices too."""
         found: List[str] = []
         for device in (drive, *standing_on(drive)):
-            if device.number in osd_devices:
-                continue
             found += [f"{device.name} {use}" for use in self.by_number.get(device.number, ())]
         return tuple(dict.fromkeys(found))[:16]
 
