@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Dict, Optional
 
 import pytest
+from hypothesis import settings
 from wcache_probe.block.host_files import HostFiles
+
+# how long an example takes says more of the machine than of what is tested
+settings.register_profile("wcache", deadline=None)
+settings.load_profile("wcache")
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,15 @@ def test_a_rule_is_written_changed_and_removed_whole(rules, tmp_path):
     assert (rules.mode(WWID), files(tmp_path)) == (None, [])
 
 
+def test_a_queued_event_finds_whether_its_rule_still_asks_for_its_mode(rules):
+    assert not rules.says(WWID, THROUGH)
+    rules.write(WWID, THROUGH)
+    assert rules.says(WWID, THROUGH)
+    assert not rules.says(WWID, BACK)
+    rules.remove(WWID)
+    assert not rules.says(WWID, THROUGH)
+
+
 def test_a_rule_that_an_admin_changed_is_the_admins(rules, tmp_path):
     rules.write(WWID, THROUGH)
     path = tmp_path / "rules.d" / f"85-wcache-{WWID}.rules"

@@ -154,13 +154,16 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
 def _appear(options: argparse.Namespace) -> int:
     """Put a drive that just appeared into its persisted mode, unless a lease holds drives."""
     from .host import LinuxDriveHost
+    from .persistence.rule_folder import RuleFolder
 
     if os.path.lexists(options.run_dir):
         return 0
+    mode = CacheMode(options.mode)
     host = LinuxDriveHost()
-    drive = host.disk(options.device, options.wwid)
-    switcher = Switcher(host, NoJournal())
-    switcher.run(switching.keep(host.domain(drive.domain_id), CacheMode(options.mode)))
+    drives = host.domain(host.disk(options.device, options.wwid).domain_id)
+    # events queue up: by now the rule that sent this one may have been taken back
+    if RuleFolder(marker=options.run_dir).says(options.wwid, mode):
+        Switcher(host, NoJournal()).run(switching.keep(drives, mode))
     return 0
 
 

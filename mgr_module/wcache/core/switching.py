@@ -131,14 +131,11 @@ def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
     """
     prior = {item.drive_id: item for item in entry.drives}
     here = tuple(drive for drive in drives if drive.drive_id in prior)
+    if entry.persisted:
+        # first, or a udev event still on its way would put the persisted mode back after us
+        for drive in here:
+            yield from _forget(drive, prior[drive.drive_id].state.page.saved)
     done = yield from _switch(here, lambda drive: prior[drive.drive_id].mode)
-    for drive, state in zip(here, done.after):
-        if entry.persisted:
-            saved = prior[drive.drive_id].state.page.saved
-            if saved is CacheMode.WRITE_BACK:
-                # saving a mode turns the cache on for a moment, whatever it is now
-                _require_flushing(drive, state, saved)
-            yield SaveCache(drive, None, saved)
     missing = sorted(set(prior) - {drive.drive_id for drive in here})
     if missing:
         raise StorageError(
@@ -147,6 +144,17 @@ def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
         )
     yield RemoveJournal(entry)
     return done
+
+
+def _forget(
+    drive: DriveReport, saved: Optional[CacheMode]
+) -> Generator[Step, Optional[DriveState], None]:
+    """Bring back the saved value that was there before our own."""
+    if saved is CacheMode.WRITE_BACK:
+        # saving a mode turns the cache on for a moment, whatever it is now
+        state = yield from (_pin if pinnable(drive.transport) else _read)(drive)
+        _require_flushing(drive, state, saved)
+    yield SaveCache(drive, None, saved)
 
 
 def apply(

@@ -37,6 +37,14 @@ class RuleFolder:
                 return mode
         return None
 
+    def says(self, wwid: str, mode: CacheMode) -> bool:
+        """Whether the file of a drive still asks for a mode, changed by an admin or not."""
+        try:
+            rule = UdevRule(wwid, mode, "/wcache-probe", self._marker)
+        except RefusedError:
+            return False
+        return rule.request in (read_text(self._path(rule)) or "")
+
     def write(self, wwid: str, mode: CacheMode) -> None:
         """Keep a drive in a mode from its next appearance on.
 

@@ -49,6 +49,11 @@ class UdevRule:
         """One file for each drive."""
         return f"{PREFIX}{self.wwid}.rules"
 
+    @property
+    def request(self) -> str:
+        """What it asks of the probe."""
+        return f"appear --mode {self.mode.value.replace(' ', '-')} --wwid {self.wwid}"
+
     def text(self) -> str:
         """The file.
 
@@ -56,7 +61,6 @@ class UdevRule:
         (drivers/scsi/sd.c, sd_probe()), so the pin is there as early as can be; it is
         safe at any time, so it never yields.
         """
-        word = self.mode.value.replace(" ", "-")
         return (
             f"# Written by wcache-probe: keeps this drive in {self.mode.value}.\n"
             "# `ceph wcache rollback` removes it; changes made here by hand are kept.\n"
@@ -64,6 +68,5 @@ class UdevRule:
             'ATTR{cache_type}="temporary write back"\n'
             f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", '
             f'ATTRS{{wwid}}=="{self.wwid}", TEST!="{self.marker}", '
-            f'RUN+="{self.command} appear --mode {word} --wwid {self.wwid} '
-            f'--run-dir {self.marker} %k"\n'
+            f'RUN+="{self.command} {self.request} --run-dir {self.marker} %k"\n'
         )
