@@ -182,6 +182,22 @@ def test_a_lease_that_runs_out_restores_and_is_told(wcache, probe, steady, views
         wcache.option("lease_ttl_s", 30)
 
 
+def test_a_sample_past_the_latency_limit_ends_the_run_within_a_few_operations(
+    wcache, probe, steady, views
+):
+    wcache.option("latency_limit_ms", 1)
+    try:
+        campaign_id = wcache.start_campaign(scope="osd.0", loads="4m", pairs=80)
+        shown = wcache.wait_over(campaign_id)
+    finally:
+        wcache.option("latency_limit_ms", 2000)
+    (run,) = shown["run_list"]
+    assert run["status"] == "aborted"
+    assert "past the limit of 1 ms" in run["reason"]
+    assert run["restored"] is True
+    assert run["periods_done"] == 0
+
+
 def test_without_numpy_it_measures_and_says_what_to_install(wcache, probe, steady, views):
     fake = steady.folder / "python-without-numpy"
     fake.write_text('#!/bin/sh\nexec /usr/bin/python3 -S "$@"\n')
