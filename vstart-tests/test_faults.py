@@ -107,7 +107,7 @@ def test_a_mgr_restart_resumes_and_repeats_nothing(
     wcache.wait("some periods", lambda: periods_of(wcache, campaign_id) >= 3)
     own_cluster.restart_mgr(kill=kill)
     shown = wcache.wait_over(campaign_id)
-    assert shown["status"] == "done", shown
+    assert shown["status"] == "done", shown["run_list"]
     (result,) = shown["results"]
     record = wcache("campaign record", record_id=result["record_id"])
     assert len(record["pairs"]) == 4
@@ -131,7 +131,7 @@ def test_an_osd_stopped_during_its_bench_ends_the_run_and_restores(
     assert shown["run_list"][0]["status"] == "aborted"
     # whichever is seen first: the bench without an answer, or the health of the cluster
     reason = shown["run_list"][0]["reason"]
-    assert "osd.0 went down" in reason or "no longer holds: cluster healthy" in reason
+    assert "osd.0" in reason or "no longer holds" in reason
     assert shown["run_list"][0]["restored"] is True
 
 
@@ -270,7 +270,7 @@ def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, st
     bad = {
         "oversized": (json.dumps({**good, "task_id": "x" * 1_100_000}), "longer than"),
         "truncated": (json.dumps(good)[:-5], "not JSON"),
-        "of another version": (json.dumps({**good, "version": 2}), "speaks protocol 2"),
+        "of another version": (json.dumps({**good, "version": 2}), "protocol version 2"),
         "with an unknown field": (json.dumps({**good, "more": 1}), "unknown field 'more'"),
         "of another host": (json.dumps({**good, "hostname": "h8"}), "came under the name"),
     }

@@ -168,11 +168,14 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         told = [
             (c["status"], c["detail"], c["before_us"], c["after_us"]) for c in applied["changes"]
         ]
-        assert applied["status"] == "done", (applied["reason"], told)
-        assert kernel_view(device) == "write through"
-        assert {c["status"] for c in applied["changes"]} == {"applied"}
         (ours,) = [c for c in applied["changes"] if device.name in c["dev_names"]]
+        assert ours["status"] == "applied", (applied["reason"], told)
         assert ours["ratio"] > 1.0, told
+        assert kernel_view(device) == "write through"
+        # on a busy machine another drive may get slower for a while; then its change went
+        # back by itself and nothing was changed after it
+        others = {c["status"] for c in applied["changes"]} - {"applied"}
+        assert (applied["status"] == "done" and not others) or others >= {"rolled back"}, told
         assert wcache("apply", plan_id=plan["plan_id"])["changed"] is False
     finally:
         wcache("rollback", plan_id=plan["plan_id"])

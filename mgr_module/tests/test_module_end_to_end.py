@@ -463,6 +463,7 @@ def test_what_cannot_be_read_is_told_and_its_number_is_not_used_again():
 @pytest.mark.parametrize("force", [False, True])
 def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advice(force):
     mgr = a_mgr()
+    mgr.now_s += 60.0
     mgr.view.state = make.cluster(
         mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,)
     )
@@ -478,6 +479,8 @@ def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advi
 
 def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
     mgr = a_mgr()
+    mgr.now_s += 60.0  # a mgr this old has heard from every PG
+    mgr.report_all()
     campaign_id = start(mgr)
     for _ in range(6):
         mgr.step()
@@ -489,6 +492,22 @@ def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
     assert {run["status"] for run in runs} == {"aborted"}
     assert all("PGs active+clean" in run["reason"] for run in runs)
     assert all_modes(mgr) == {WB}
+
+
+def test_a_new_mgr_that_knows_no_pgs_yet_waits_instead_of_giving_up():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(6):
+        mgr.step()
+    healthy = mgr.view.state
+    mgr.view.state = make.cluster(healthy.osds.values(), missed=(Precondition.PGS_CLEAN,))
+    mgr.restart()
+    for _ in range(10):
+        mgr.step()
+    assert said(mgr, "campaign show", campaign_id=campaign_id)["status"] == "running"
+    mgr.view.state = healthy
+    mgr.settle()
+    assert said(mgr, "campaign show", campaign_id=campaign_id)["status"] == "done"
 
 
 def test_a_scrub_somewhere_is_recorded_and_forbids_nothing():

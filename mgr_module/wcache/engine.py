@@ -41,6 +41,8 @@ SILENT_ABORT_S = 30.0
 ANALYSIS_RETRY_S = 10.0
 # How often the cluster is looked at while something is measured.
 CLUSTER_EVERY_S = 5.0
+# A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
+CLUSTER_GRACE_S = 60.0
 
 
 Machine = Union[RunMachine, RolloutMachine]
@@ -112,6 +114,7 @@ class Engine:
         self._retry_at_s = 0.0
         self._retries = 0
         self._cluster_at_s = 0.0
+        self._trusted_from_s = 0.0
         self.storage_error = ""
         self.frozen = False
         self._loads = loads
@@ -132,6 +135,7 @@ class Engine:
         with self.lock:
             self.archive.check_version()
             now_s = self.clock()
+            self._cluster_at_s = self._trusted_from_s = now_s + CLUSTER_GRACE_S
             self.epoch = format(int(now_s * 1000), "x")
             self.frozen = self.archive.frozen
             self.history = self.archive.history()
@@ -310,6 +314,8 @@ class Engine:
                 continue
             missed = () if machine.spec.simulated else cluster_missed
             if missed and not machine.spec.forced:
+                if now_s < self._trusted_from_s:
+                    continue
                 words = ", ".join(item.value for item in missed)
                 self.feed(run_id, act.Halt(f"not measured, since this does not hold: {words}"))
                 continue
