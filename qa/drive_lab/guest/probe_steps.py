@@ -2,8 +2,8 @@
 
     look
     toggle DEV MODE [--die-after N] [--consent]
-    apply DEV MODE [--persist]
-    rollback
+    apply DEV MODE [--persist] [--action ID]
+    rollback [--action ID]
     restore                         `wcache-probe restore --all`
 
 Serves one command at a time, a line of JSON words on one FIFO, its exit code and output
@@ -33,7 +33,6 @@ from wcache_probe.journal_file import StateFolder  # noqa: E402
 from wcache_probe.main import main as probe_main  # noqa: E402
 from wcache_probe.switcher import Switcher  # noqa: E402
 
-ACTION = "lab-action"
 WORDS, ANSWERS = "/run/probe_steps.words", "/run/probe_steps.answers"
 
 
@@ -100,14 +99,14 @@ def _program(
     options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher
 ) -> switching.Program:
     if options.command == "rollback":
-        entry = switcher.entry(EntryKind.ACTION, ACTION)
+        entry = switcher.entry(EntryKind.ACTION, options.action)
         assert entry is not None, "there is nothing to roll back"
         return switching.restore(entry, switcher.drives(entry.domain_id))
     mode = CacheMode(options.mode)
     drives = [drive for drive in host.look() if drive.dev_name == options.device]
     if options.command == "apply":
         return switching.apply(
-            drives, switcher.entry(EntryKind.ACTION, ACTION), action_id=ACTION,
+            drives, switcher.entry(EntryKind.ACTION, options.action), action_id=options.action,
             expected=mode.other, mode=mode, now_s=time.time(), throwaway=False,
             consent_turn_on=True, persist=options.persist,
         )
@@ -124,6 +123,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("mode", nargs="?", default="")
     parser.add_argument("--die-after", type=int, default=0)
     parser.add_argument("--consent", action="store_true")
+    parser.add_argument("--action", default="lab-action")
     parser.add_argument("--persist", action="store_true")
     return parser.parse_args(words)
 

@@ -198,8 +198,8 @@ def test_what_was_persisted_is_there_after_a_power_cycle_and_rollback_takes_it_b
 ):
     """QEMU's drives save nothing and wake with the cache on, so udev rules must do it."""
     for name in NAMES:
-        assert probe.steps("apply", bench.disk(name).name, THROUGH, "--persist")[0] == 0
-        bench.sh(f"mv /var/lib/wcache /var/lib/wcache.{name}").checked()
+        words = (bench.disk(name).name, THROUGH, "--persist", "--action", name)
+        assert probe.steps("apply", *words)[0] == 0
     bench.lab.reboot()
     bench.settle()
     probe = Probe(bench)
@@ -209,9 +209,7 @@ def test_what_was_persisted_is_there_after_a_power_cycle_and_rollback_takes_it_b
         assert not bench.true_state(name).unsafe
         assert probe.look(name)["state"]["page"]["saved"] == THROUGH
     for name in NAMES:
-        bench.sh(f"mv /var/lib/wcache.{name} /var/lib/wcache").checked()
-        assert probe.steps("rollback")[0] == 0
-        bench.sh("rm -r /var/lib/wcache").checked()
+        assert probe.steps("rollback", "--action", name)[0] == 0
         assert bench.drive_on(name)
     assert bench.sh("ls /etc/udev/rules.d").checked().count("85-wcache") == 0
     bench.lab.reboot()
