@@ -15,7 +15,7 @@ from .core.findings import ADVICE, mixed_modes, of_agents
 from .core.manual import commands
 from .core.model import DriveReport, Finding, FindingCode, Severity
 from .core.rollout import ChangeStatus
-from .core.run import RunStatus
+from .core.run import RunMachine, RunStatus
 from .core.safety import judge
 from .engine import Engine
 from .host_views import HostView, HostViews, ModelKey
@@ -234,13 +234,20 @@ class Views:
                 "campaigns": [self._campaign_head(campaign_id) for campaign_id in ids],
             }
 
+    def _periods(self, machine: RunMachine) -> Tuple[int, int]:
+        """(periods measured, periods at most): what ended early needs no more."""
+        results = self._engine.results
+        ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
+        done, most = machine.open_periods
+        return ended + done, ended + most
+
     def _campaign_head(self, campaign_id: str) -> Dict[str, Any]:
         engine = self._engine
         campaign = engine.campaigns[campaign_id]
         machines = [engine.runs[run_id] for run_id in campaign.run_ids if run_id in engine.runs]
         open_runs = [m for m in machines if not m.over]
         aborted = [m for m in machines if m.state.status is RunStatus.ABORTED]
-        progress = [m.progress() for m in machines]
+        progress = [self._periods(machine) for machine in machines]
         status = "running" if open_runs else "aborted" if aborted else "done"
         results = [
             r for r in engine.results.values() if r.campaign_id == campaign_id
@@ -269,7 +276,7 @@ class Views:
             for run_id in campaign.run_ids:
                 machine = engine.runs.get(run_id)
                 if machine is not None:
-                    done, most = machine.progress()
+                    done, most = self._periods(machine)
                     runs.append({
                         "run_id": run_id, "hostname": machine.spec.hostname,
                         "domain_id": machine.spec.domain_id,

@@ -169,13 +169,16 @@ class RunMachine:
         """Measured periods of experiments that are not finished yet."""
         return [p for periods in self.periods[self.experiment_index :] for p in periods.values()]
 
-    def progress(self) -> Tuple[int, int]:
-        """(periods done, periods at most), for progress bars."""
-        most = sum(2 * setup.pairs_max for setup in self.spec.experiments)
-        done = sum(len(periods) for periods in self.periods)
-        ended = sum(2 * s.pairs_max for s in self.spec.experiments[: self.experiment_index])
-        open_done = sum(len(p) for p in self.periods[self.experiment_index :])
-        return (most, most) if self.over else (max(done, ended + open_done), most)
+    @property
+    def open_periods(self) -> Tuple[int, int]:
+        """(periods done, periods at most) of the experiments that have not ended."""
+        if self.over:
+            return 0, 0
+        index = self.experiment_index
+        return (
+            sum(len(periods) for periods in self.periods[index:]),
+            sum(2 * setup.pairs_max for setup in self.spec.experiments[index:]),
+        )
 
     # ---- the machine
 
