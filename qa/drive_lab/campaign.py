@@ -51,7 +51,7 @@ class LabJob:
     release: int = 16
     stack: Stack = Stack.RAW
     loads: Sequence[str] = LOADS
-    pairs: int = 12
+    pairs: int = 20
     seed: int = 1
     campaign_timeout_s: float = 900.0
 

@@ -27,7 +27,7 @@ from .processes import LabError
 from .witness import look
 
 DRIVE_FILE = Path(__file__).resolve().parents[1] / "drive_models" / "lab.toml"
-PAIRS_MAX = 10
+PAIRS_MAX = 20
 OPTIONS = {"poll_idle_s": "0.5", "settle_s": "0.2", "period_s": "2", "canary_wait_s": "3"}
 PLAN_TIMEOUT_S = 300.0
 ROLLBACK_TIMEOUT_S = 120.0
