@@ -36,7 +36,8 @@ demo-lab:
 	    "$$(qa/venv.sh)/bin/python" -m drive_lab.demo
 
 # What switches, crashes and power cuts do to drives that really have a cache, in a QEMU
-# guest; test-lab-all also does what repeats a proof on another transport or direction.
+# guest.  test-lab-all also does what takes longer: OSDs on LVM and dm-crypt, unplugging,
+# persistence over power cycles, and every proof on every transport and in both directions.
 test-lab:
 	"$$(qa/venv.sh)/bin/python" -m pytest -m "lab and not long" qa/drive_lab/tests
 

@@ -11,7 +11,7 @@ from drive_lab.osds import GuestOsds, Stack
 from harness import ClusterPlan, start_cluster
 from wcache.core.model import Role
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 HERE = Path(__file__).resolve().parent
 DRIVES = ["disk-0", "disk-1", "flash"]

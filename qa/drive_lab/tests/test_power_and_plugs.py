@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 ANY = pytest.mark.parametrize("name", ["scsi", "sas", "sata", "nvme"])
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 NAMES = ("scsi", "sas", "sata", "nvme")
 ANY = pytest.mark.parametrize("name", NAMES)
