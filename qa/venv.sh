@@ -6,6 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/wcache
 command -v "$python" >/dev/null 2>&1 || {
+    apt-get update >&2
     apt-get install -y --no-install-recommends python3 python3-venv >&2
 }
 version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.prefix)')
