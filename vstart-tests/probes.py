@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from harness import ClusterAccess, HarnessError
+from harness import ClusterAccess, CommandError, HarnessError
 
 MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05
@@ -122,9 +122,16 @@ class Wcache:
         raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n" + "\n".join(lines))
 
     def start_campaign(self, **arguments: Any) -> str:
-        """Start a campaign; returns its id."""
+        """Start a campaign, once the mgr knows all PGs to be clean; returns its id."""
         arguments.setdefault("accept_cost", True)
-        return str(self("campaign start", **arguments)["campaign_id"])
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return str(self("campaign start", **arguments)["campaign_id"])
+            except CommandError as refusal:
+                if "this does not hold" not in str(refusal) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.5)
 
     def campaign(self, campaign_id: str) -> Dict[str, Any]:
         """`campaign show`."""
