@@ -39,7 +39,13 @@ def _begin_start(folder: Path, release: int) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=_heed_interrupts,
     )
+
+
+def _heed_interrupts() -> None:
+    """A job that a shell runs in the background, as CI may, is begun with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _stop(folder: Path) -> subprocess.CompletedProcess[str]:
