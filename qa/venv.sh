@@ -4,7 +4,8 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/wcache
+home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+cache=${XDG_CACHE_HOME:-$home/.cache}/wcache
 command -v "$python" >/dev/null 2>&1 || {
     apt-get update >&2
     apt-get install -y --no-install-recommends python3 python3-venv >&2

@@ -33,19 +33,15 @@ def _traces(folder: Path) -> List[str]:
 
 
 def _begin_start(folder: Path, release: int) -> subprocess.Popen[bytes]:
+    # a job that a shell runs in the background, as CI may, is begun with SIGINT ignored
+    heeding = ["env", "--default-signal=INT"]
     return subprocess.Popen(
-        [str(COMMAND), "start", "--release", str(release), "--dir", str(folder)],
+        [*heeding, str(COMMAND), "start", "--release", str(release), "--dir", str(folder)],
         env={**os.environ, "PYTHON": sys.executable},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=_heed_interrupts,
     )
-
-
-def _heed_interrupts() -> None:
-    """A job that a shell runs in the background, as CI may, is begun with SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _stop(folder: Path) -> subprocess.CompletedProcess[str]:
