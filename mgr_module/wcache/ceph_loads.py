@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from .ceph_command import CommandFailed, SendsCommands, ask_osd
 from .core.actions import LoadRequest, LoadSamples
 from .core.load_profile import WorkCounters, work_counters
 from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES
@@ -19,7 +20,6 @@ from .core.model import LoadPoint
 from .core.proof import COMMIT_COUNTERS
 from .core.record import CounterDelta
 
-COMMAND_TIMEOUT_S = 30.0
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
 # (bytes in all, bytes per write, writes) of one bench call at each load point
@@ -33,43 +33,12 @@ Done = Callable[[LoadSamples, str], None]
 Counters = Dict[str, Tuple[float, int]]
 
 
-class OsdCommands(Protocol):
-    """Sends a command to an OSD; calls `complete(r, outb, outs)` of `result` once."""
-
-    def send_command(
-        self, result: Any, svc_type: str, svc_id: str, command: str, tag: str
-    ) -> None:
-        """As MgrModule.send_command."""
-
-
-class _Reply:
-    """A completion with a time-out, which CommandResult lacks."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._out = ""
-        self._error = ""
-
-    def complete(self, r: int, outb: str, outs: str) -> None:
-        """Called by the mgr from a thread of its own."""
-        self._out, self._error = outb, outs if r == 0 else f"{outs} (error {r})"
-        self._event.set()
-
-    def wait(self, timeout_s: float) -> Optional[Tuple[str, str]]:
-        """(output, error text), or None when time ran out."""
-        return (self._out, self._error) if self._event.wait(timeout_s) else None
-
-
-class _Stopped(Exception):
-    """A measurement that cannot go on; its text is the one line for the admin."""
-
-
 class CephLoads:
     """The `LoadRunner` port over a mgr module."""
 
     def __init__(
         self,
-        mgr: OsdCommands,
+        mgr: SendsCommands,
         *,
         bench_seconds: Callable[[str], Optional[Tuple[float, int]]],
         commit_counters: Callable[[Mapping[str, Any]], Counters],
@@ -111,31 +80,14 @@ class CephLoads:
             if request.load_point is LoadPoint.OSD_TRAFFIC:
                 return self._traffic(request, cancel), ""
             return self._bench(request, cancel), ""
-        except _Stopped as error:
+        except CommandFailed as error:
             return LoadSamples(0.0), str(error)
         except Exception as error:
             # a thread's exception would go nowhere, and the campaign wait for ever
             return LoadSamples(0.0), f"measuring osd.{request.osd_id} failed: {error!r}"[:300]
 
     def _command(self, osd_id: int, command: Mapping[str, Any]) -> str:
-        reply = _Reply()
-        text = json.dumps({**command, "format": "json"})
-        self._mgr.send_command(reply, "osd", str(osd_id), text, "")
-        deadline = time.monotonic() + COMMAND_TIMEOUT_S
-        while True:
-            answer = reply.wait(0.5)
-            if answer is not None:
-                out, error = answer
-                if not out:
-                    raise _Stopped(f"osd.{osd_id} did not answer `{command['prefix']}`: {error}")
-                return out
-            if not self._is_up(osd_id):
-                raise _Stopped(f"osd.{osd_id} went down during `{command['prefix']}`")
-            if time.monotonic() > deadline:
-                raise _Stopped(
-                    f"osd.{osd_id} gave no answer to `{command['prefix']}` within "
-                    f"{COMMAND_TIMEOUT_S:.0f} s"
-                )
+        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up)
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         total_bytes, write_bytes, writes = _CALLS[request.load_point]
@@ -145,13 +97,13 @@ class CephLoads:
         aborted = ""
         while len(samples) < request.count and not aborted:
             if cancel.is_set():
-                raise _Stopped("stopped")
+                raise CommandFailed("stopped")
             text = self._command(
                 request.osd_id, {"prefix": "bench", "count": total_bytes, "size": write_bytes}
             )
             parsed = self._bench_seconds(text)
             if parsed is None:
-                raise _Stopped(f"osd.{request.osd_id} refused to bench: {text.strip()[:200]}")
+                raise CommandFailed(f"osd.{request.osd_id} refused to bench: {text.strip()[:200]}")
             seconds, done_bytes = parsed
             written += done_bytes
             samples.append(int(1e9 * seconds / writes))
@@ -166,7 +118,7 @@ class CephLoads:
         try:
             plain = json.loads(text)
         except ValueError:
-            raise _Stopped(f"osd.{osd_id} gave counters that are not JSON") from None
+            raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON") from None
         return self._commit_counters(plain if isinstance(plain, dict) else {})
 
     def work(self, osd_id: int) -> Optional[WorkCounters]:
@@ -175,7 +127,7 @@ class CephLoads:
             return None
         try:
             plain = json.loads(self._command(osd_id, {"prefix": "perf dump"}))
-        except (_Stopped, ValueError):
+        except (CommandFailed, ValueError):
             return None
         return work_counters(plain, time.time()) if isinstance(plain, dict) else None
 
@@ -189,7 +141,7 @@ class CephLoads:
             if left_s <= 0:
                 break
             if cancel.wait(min(left_s, CHECK_EVERY_S)):
-                raise _Stopped("stopped")
+                raise CommandFailed("stopped")
             now = self._dump(request.osd_id)
             slow_ms = _mean_ms(last, now)
             if slow_ms is not None and slow_ms > request.latency_limit_ms:

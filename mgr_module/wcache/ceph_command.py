@@ -1,0 +1,86 @@
+"""Sends commands to OSDs and mons from the mgr and waits for the answer, with a time-out."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any, Callable, Mapping, Protocol
+
+COMMAND_TIMEOUT_S = 30.0
+_LOOK_EVERY_S = 0.5
+
+
+class SendsCommands(Protocol):
+    """Sends a command; calls `complete(r, outb, outs)` of `result` once."""
+
+    def send_command(
+        self, result: Any, svc_type: str, svc_id: str, command: str, tag: str
+    ) -> None:
+        """As MgrModule.send_command."""
+
+
+class CommandFailed(Exception):
+    """A command that went wrong; its text is the one line for the admin."""
+
+
+class _Reply:
+    """A completion with a time-out, which CommandResult lacks."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.code = 0
+        self.out = ""
+        self.error = ""
+
+    def complete(self, r: int, outb: str, outs: str) -> None:
+        """Called by the mgr from a thread of its own."""
+        self.code, self.out, self.error = r, outb, outs
+        self._event.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the answer has come."""
+        return self._event.wait(timeout_s)
+
+
+def ask_osd(
+    mgr: SendsCommands, osd_id: int, command: Mapping[str, Any], *,
+    is_up: Callable[[int], bool], timeout_s: float = COMMAND_TIMEOUT_S,
+) -> str:
+    """The output of an OSD's command; raises CommandFailed.
+
+    The error code of an OSD is lost on its way to a module, so no output is a failure.
+    """
+    reply, name = _Reply(), command["prefix"]
+    mgr.send_command(reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}), "")
+    deadline = time.monotonic() + timeout_s
+    while not reply.wait(_LOOK_EVERY_S):
+        if not is_up(osd_id):
+            raise CommandFailed(f"osd.{osd_id} went down during `{name}`")
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"osd.{osd_id} gave no answer to `{name}` within {timeout_s:.0f} s")
+    if not reply.out:
+        code = "" if reply.code == 0 else f" (error {reply.code})"
+        raise CommandFailed(f"osd.{osd_id} did not answer `{name}`: {reply.error}{code}")
+    return reply.out
+
+
+def ask_mon(
+    mgr: SendsCommands, command: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
+) -> str:
+    """The output of a mon's command; raises CommandFailed."""
+    reply, name = _Reply(), command["prefix"]
+    mgr.send_command(reply, "mon", "", json.dumps({**command, "format": "json"}), "")
+    if not reply.wait(timeout_s):
+        raise CommandFailed(f"the mons gave no answer to `{name}` within {timeout_s:.0f} s")
+    if reply.code != 0:
+        raise CommandFailed(f"the mons refused `{name}`: {reply.error} (error {reply.code})")
+    return reply.out
+
+
+def parse(text: str, what: str) -> Any:
+    """The JSON of an answer; raises CommandFailed."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise CommandFailed(f"{what} is not JSON") from None
