@@ -1,63 +1,297 @@
-"""A capacity for mClock has an interval, and a stored one that no longer fits is found."""
+"""A capacity for mClock has an interval, and what is set and removed follows from it."""
 
+import math
 import random
+from dataclasses import replace
 
 import pytest
-from wcache.core.mclock import CALLS_MIN, Capacity, StoredCapacity, advise, capacity
-from wcache.core.model import CacheMode, FindingCode
+from mgr_fakes import builders as make
+from wcache.core.mclock import (
+    CALLS_MIN,
+    Measurement,
+    models,
+    of_model,
+    of_one,
+    settings,
+    t95,
+)
+from wcache.core.mclock_advice import ConfigChange, Facts, advise
+from wcache.core.mclock_config import Config, Entry, Known, parse_dump, see
+from wcache.core.mclock_stale import stale
+from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
-MEASURED = Capacity(THROUGH, 310.0, 280.0, 340.0, 8)
+HDD = "osd_mclock_max_capacity_iops_hdd"
+OTHER = DriveModel("ACME", "HD2", "2.0")
 
 
-def asked(*stored, measured=MEASURED, rotational=True):
-    return advise(measured, device_class="hdd", rotational=rotational, stored=stored)
-
-
-def test_fewer_calls_than_hold_the_median_give_no_capacity():
-    assert capacity(BACK, [3_000_000] * (CALLS_MIN - 1)) is None
-
-
-def test_six_calls_give_the_lowest_and_the_highest_around_the_median():
-    found = capacity(BACK, [1_000_000, 2_000_000, 4_000_000, 5_000_000, 8_000_000, 10_000_000])
-    assert (found.low, found.high) == (100.0, 1000.0)
-    assert found.iops == pytest.approx((200 + 250) / 2)
-
-
-@pytest.mark.parametrize("calls", [6, 9, 15, 40])
-def test_the_interval_holds_the_median_in_at_least_95_percent(calls):
-    rng = random.Random(calls)
-    covered, trials = 0, 2000
-    for _ in range(trials):
-        # skewed on purpose: nothing is assumed of the distribution
-        found = capacity(BACK, [round(3e6 * rng.lognormvariate(0, 0.8)) for _ in range(calls)])
-        covered += found.low <= 1e9 / 3e6 <= found.high
-    assert covered / trials >= 0.94  # 95% less two standard errors of the simulation
-
-
-def test_the_class_is_set_and_what_shadows_it_is_removed():
-    found = asked(StoredCapacity("osd.3", 300.0), StoredCapacity("osd", 315.0))
-    assert found.shadowing == ("osd.3",)
-    assert found.commands == (
-        "ceph config rm osd.3 osd_mclock_max_capacity_iops_hdd",
-        "ceph config set osd/class:hdd osd_mclock_max_capacity_iops_hdd 310",
+def measured(osd_id, *iops, setting="write through", model=make.MODEL, **changes):
+    found = Measurement(
+        osd_id, f"h{osd_id}", "hdd", True, model, setting, iops or (295.0, 305.0, 300.0, 310.0),
+        60.0, 1, 1000.0,
     )
-    assert found.findings == ()
+    return replace(found, **changes)
 
 
-def test_a_value_outside_of_what_was_measured_is_a_finding():
-    (found,) = asked(StoredCapacity("osd.3", 900.0)).findings
-    assert (found.code, found.subject) == (FindingCode.MCLOCK_STALE, "osd.3")
-    assert "280 to 340" in found.detail
+def facts(*measurements, osds=4, entries=(), settings_=None, models_=None, **more):
+    """Four hdd OSDs, one on each host, all in write through unless said otherwise."""
+    return Facts(
+        {i: make.osd(i, f"h{i}") for i in range(osds)},
+        {**dict.fromkeys(range(osds), "write through"), **(settings_ or {})},
+        {**dict.fromkeys(range(osds), make.MODEL), **(models_ or {})},
+        Config([Entry(*entry) for entry in entries]), measurements, **more,
+    )
 
 
-def test_a_value_measured_in_the_other_mode_is_a_finding_even_where_it_fits():
-    (found,) = asked(StoredCapacity("osd.3", 310.0, BACK)).findings
-    assert "was measured in write back" in found.detail
+def commands(found):
+    return [change.command for change in found.changes]
 
 
-def test_flash_has_its_own_option_and_its_own_limit_of_belief():
-    fast = Capacity(THROUGH, 90_000.0, 80_000.0, 99_000.0, 8)
-    found = asked(measured=fast, rotational=False)
-    assert found.option == "osd_mclock_max_capacity_iops_ssd"
-    assert "above 80000" in found.warnings[0]
+# ---- the interval
+
+
+def test_too_few_calls_give_no_capacity():
+    assert of_one([300.0] * (CALLS_MIN - 1)) is None
+    assert of_model([measured(1, 300.0)]) is None
+
+
+def test_students_t_is_that_of_the_tables_and_goes_on_beyond():
+    assert (t95(1), t95(4), t95(30)) == (12.706, 2.776, 2.042)
+    assert t95(31) == pytest.approx(2.0395, abs=5e-3)
+    assert t95(10**6) == pytest.approx(1.96, abs=1e-3)
+
+
+@pytest.mark.parametrize(("calls", "drives"), [(3, 1), (6, 1), (4, 3), (4, 6)])
+def test_the_interval_holds_the_truth_in_95_of_100(calls, drives):
+    rng = random.Random(calls * 100 + drives)
+    inside = beyond = 0
+    trials = 2000
+    for _ in range(trials):
+        items = []
+        for _drive in range(drives + 1):
+            level = 300 * math.exp(rng.gauss(0, 0.2 if drives > 1 else 0))
+            items.append([level * math.exp(rng.gauss(0, 0.1)) for _ in range(calls)])
+        found = of_model([measured(i, *iops) for i, iops in enumerate(items[:drives])])
+        inside += found.low <= 300 <= found.high
+        # one call on another OSD of the drive model
+        beyond += found.next_low <= items[drives][0] <= found.next_high
+    # 95% less three standard errors of the simulation
+    assert inside / trials >= 0.935
+    assert beyond / trials >= 0.935
+
+
+def test_more_calls_on_one_drive_say_no_more_of_the_drive_model():
+    few = of_model([measured(1, 200.0, 201.0, 202.0), measured(2, 400.0, 401.0, 402.0)])
+    many = of_model([measured(1, *[201.0] * 20), measured(2, *[401.0] * 20)])
+    assert many.high / many.low == pytest.approx(few.high / few.low, rel=0.05)
+    assert few.high / few.low > 10
+
+
+def test_calls_that_agree_by_chance_do_not_make_an_interval_of_nothing():
+    found = of_one([300.0, 300.0, 300.0])
+    assert found.low < 295
+    assert found.high > 305
+
+
+# ---- settings
+
+
+def test_an_osds_setting_names_each_role_only_where_they_differ():
+    block = make.drive("sda", 1, mode=THROUGH)
+    db = make.drive("nvme0", 1, 2, mode=BACK, roles=(Role.DB,))
+    plain = make.drive("sdb", 2, mode=BACK)
+    found = settings([make.report("h1", block, db, plain)])
+    assert found == {1: "block write through, db write back", 2: "write back"}
+    held = settings([make.report("h1", block, db, plain)], [("h1", "domain-nvme0")])
+    assert held == {1: "", 2: ""}
+
+
+def test_a_drive_without_a_cache_has_a_setting_and_an_unknown_one_has_none():
+    none = make.drive("sda", 1)
+    none = replace(none, state=replace(none.state, device_cache=DeviceCache.NONE))
+    odd = make.drive("sdb", 2)
+    odd = replace(odd, state=replace(odd.state, device_cache=DeviceCache.UNKNOWN,
+                                     kernel_view=KernelView.UNKNOWN))
+    report = make.report("h1", none, odd)
+    assert settings([report]) == {1: "no volatile cache", 2: ""}
+    assert settings([replace(report, simulated=True)]) == {}
+    assert models([report]) == {1: make.MODEL, 2: make.MODEL}
+
+
+# ---- the config database
+
+
+def test_a_dump_is_read_row_by_row_and_odd_rows_are_left_out():
+    good = {"section": "osd", "name": HDD, "value": "310.000000", "mask": "class:hdd"}
+    odd = [{**good, "value": 3}, {**good, "section": "x" * 500}, {"name": HDD}, 7, None]
+    others = [{"section": "osd", "name": "osd_memory_target", "value": "1", "mask": ""}]
+    assert parse_dump([good, *odd, *others]) == (Entry("osd/class:hdd", HDD, "310.000000"),)
+    assert parse_dump({"section": "osd"}) == ()
+
+
+@pytest.mark.parametrize(("sections", "taken"), [
+    (("global", "osd"), "osd"),
+    (("osd/class:hdd", "osd"), "osd/class:hdd"),
+    (("osd/host:h1", "osd/class:hdd"), "osd/host:h1"),
+    (("osd.1", "osd/host:h1", "global"), "osd.1"),
+    (("osd.2", "osd/class:ssd", "osd/host:h2"), None),
+])
+def test_the_most_specific_section_wins(sections, taken):
+    config = Config([Entry(who, HDD, "300") for who in sections])
+    entry = config.of_osd(make.osd(1, "h1"), HDD)
+    assert (entry.who if entry else None) == taken
+
+
+def test_a_value_keeps_the_setting_in_which_it_was_first_seen():
+    osds = {1: make.osd(1, "h1")}
+    config = Config([Entry("osd.1", HDD, "300.5")])
+    first = see({}, config, osds, {1: ""})
+    second = see(first, config, osds, {1: "write back"})
+    third = see(second, config, osds, {1: "write through"})
+    assert [k.setting for f in (first, second, third) for k in f.values()] == [
+        "", "write back", "write back"]
+    new = see(third, Config([Entry("osd.1", HDD, "400")]), osds, {1: "write through"})
+    assert new[("osd.1", HDD)] == Known("osd.1", HDD, "400", "write through")
+    assert see(new, Config(()), osds, {}) == {}
+
+
+# ---- what to set
+
+
+def test_the_class_is_set_first_and_what_shadows_it_is_removed_then():
+    entries = [("osd.3", HDD, "120.1"), ("osd.9", HDD, "120.1"), ("osd", HDD, "315")]
+    (found,) = advise(facts(*(measured(i) for i in (0, 1, 2)), entries=entries))
+    assert found.shadowing == ("osd.3",)
+    assert commands(found) == [
+        f"ceph config set osd/class:hdd {HDD} 302", f"ceph config rm osd.3 {HDD}",
+    ]
+    assert [change.prior for change in found.changes] == [None, "120.1"]
+    assert found.warnings == ()
+
+
+def test_what_is_set_already_is_not_set_again():
+    entries = [("osd/class:hdd", HDD, "302.000000")]
+    (found,) = advise(facts(*(measured(i) for i in (0, 1, 2)), entries=entries))
+    assert found.changes == ()
+
+
+def test_the_compiled_default_is_never_recommended_since_osds_then_bench_themselves():
+    (found,) = advise(facts(measured(0, 315.0, 315.0, 315.0)))
+    assert found.iops == 316
+
+
+def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
+    one, two = measured(0, 300.0, 300.0, 300.0), measured(3, 330.0, 330.0, 330.0, model=OTHER)
+    (close,) = advise(facts(one, two, models_={3: OTHER}))
+    assert commands(close) == [f"ceph config set osd/class:hdd {HDD} 307"]
+    far = measured(3, 150.0, 150.0, 150.0, model=OTHER)
+    (apart,) = advise(facts(one, far, models_={3: OTHER}, entries=[("osd.1", HDD, "9")]))
+    assert commands(apart) == [
+        f"ceph config set osd/class:hdd {HDD} 300", f"ceph config rm osd.1 {HDD}",
+        f"ceph config set osd.3 {HDD} 150",
+    ]
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"compiled_queue": "wpq"}, "do not schedule by mClock"),
+    ({"settings_": {0: "write back"}}, "nothing that was measured still holds"),
+    ({"models_": {0: OTHER}}, "nothing that was measured still holds"),
+])
+def test_nothing_is_changed_where_the_number_would_mean_nothing(changes, said):
+    (found,) = advise(facts(measured(0), **changes))
+    assert found.changes == ()
+    assert any(said in line for line in found.warnings)
+
+
+def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
+    (found,) = advise(facts(measured(0, 900.0, 901.0, 902.0)))
+    assert found.iops == 901
+    assert found.changes == ()
+    assert "outside of 50 to 500" in found.warnings[0]
+    (own,) = advise(facts(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0)))
+    assert own.changes
+
+
+def test_forced_measurements_and_osds_that_are_gone_are_never_recommended():
+    (forced,) = advise(facts(measured(0, forced=True)))
+    assert forced.iops is None
+    assert advise(facts(measured(9))) == ()
+
+
+def test_osds_of_one_drive_model_in_two_modes_have_no_common_capacity():
+    (found,) = advise(facts(
+        measured(0), measured(1, setting="write back"), settings_={1: "write back"}
+    ))
+    assert found.iops is None
+    assert "different modes" in " ".join(found.warnings)
+
+
+def test_a_mode_that_is_still_to_be_applied_is_named():
+    (found,) = advise(facts(measured(0), wanted={("hdd", str(make.MODEL)): BACK}))
+    assert "write back is recommended" in " ".join(found.warnings)
+
+
+def test_host_masks_and_forced_benches_are_named_since_they_undo_the_change():
+    entries = [("osd/host:h1", HDD, "5"),
+               ("osd", "osd_mclock_force_run_benchmark_on_init", "true")]
+    (found,) = advise(facts(measured(0), entries=entries))
+    text = " ".join(found.warnings)
+    assert "osd/host:h1 outrank" in text
+    assert "bench themselves at every start" in text
+
+
+# ---- what is stale
+
+
+def test_a_value_older_than_a_change_of_mode_is_found_and_named():
+    known = {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")}
+    (found,) = stale(facts(entries=[("osd.1", HDD, "300")], known=known))
+    assert (found.code, found.subject) == (FindingCode.MCLOCK_STALE, "class hdd")
+    assert "osd.1 was stored while the drives were in write back" in found.detail
+
+
+@pytest.mark.parametrize("changes", [
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write through")}},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "")}},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "200", "write back")}},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")},
+     "compiled_queue": "wpq"},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")},
+     "settings_": {1: ""}},
+])
+def test_what_is_not_known_to_be_older_is_no_finding(changes):
+    assert stale(facts(entries=[("osd.1", HDD, "300")], **changes)) == ()
+
+
+def test_a_value_outside_of_what_one_call_gives_is_found():
+    three = [measured(i) for i in (0, 1, 2)]
+    (found,) = stale(facts(*three, entries=[("osd.3", HDD, "900"), ("osd.0", HDD, "305")]))
+    assert "osd.3 is outside of what was measured in write through" in found.detail
+    assert "osd.0" not in found.detail
+
+
+def test_an_osd_that_was_not_measured_is_judged_from_three_of_its_model_on():
+    two = [measured(i) for i in (0, 1)]
+    assert stale(facts(*two, entries=[("osd.3", HDD, "900")])) == ()
+
+
+def test_a_value_is_judged_only_where_an_osd_takes_it():
+    entries = [("osd/class:hdd", HDD, "900"), *((f"osd.{i}", HDD, "300") for i in range(4))]
+    three = [measured(i) for i in (0, 1, 2)]
+    assert stale(facts(*three, entries=entries)) == ()
+    (found,) = stale(facts(*three, entries=entries[:4]))
+    assert "osd/class:hdd for osd.3" in found.detail
+
+
+def test_ten_thousand_stale_keys_are_one_finding():
+    count = 10_000
+    known = {(f"osd.{i}", HDD): Known(f"osd.{i}", HDD, "300", "write back") for i in range(count)}
+    found = stale(facts(
+        osds=count, entries=[(f"osd.{i}", HDD, "300") for i in range(count)], known=known
+    ))
+    assert len(found) == 1
+    assert "and 9992 more" in found[0].detail
+
+
+def test_a_change_is_told_as_its_command():
+    assert ConfigChange("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"

@@ -7,7 +7,7 @@ is, listed in `unreadable`, and never guessed at.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Type, TypeVar
+from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar
 
 from .core import codec
 from .core.agents import Agent
@@ -15,6 +15,10 @@ from .core.campaign import Campaign
 from .core.errors import WcacheError
 from .core.experiment import Slot
 from .core.load_profile import LoadProfile
+from .core.mclock import Measurement
+from .core.mclock_config import Known, Knowns
+from .core.mclock_job import Job
+from .core.mclock_rollout import ConfigRollout
 from .core.model import HostReport
 from .core.policy import Result
 from .core.ports import Store
@@ -172,6 +176,49 @@ class Archive:
     def put_profile(self, osd_id: int, profile: LoadProfile) -> None:
         """Store an OSD's load profile."""
         self._put(f"profile/{osd_id}", profile)
+
+    def capacities(self) -> Dict[int, Measurement]:
+        """The newest measured mClock capacity of each OSD."""
+        found = self._load(Measurement, "capacity")
+        return {int(name): item for name, item in found.items() if name.isdecimal()}
+
+    def put_capacity(self, measurement: Measurement) -> None:
+        """Store an OSD's measured capacity."""
+        self._put(f"capacity/{measurement.osd_id}", measurement)
+
+    def drop_capacity(self, osd_id: int) -> None:
+        """Remove the capacity of an OSD that is gone."""
+        self._store.delete(f"capacity/{osd_id}")
+
+    def mclock_job(self) -> Optional[Job]:
+        """The last measurement of capacities, over or not."""
+        return self._load_one(Job, "mclock/job")
+
+    def put_mclock_job(self, job: Job) -> None:
+        """Store how far a measurement of capacities is."""
+        self._put("mclock/job", job)
+
+    def mclock_known(self) -> Tuple[Known, ...]:
+        """The stored values of mClock as they were first seen."""
+        found = self._load_one(Knowns, "mclock/known")
+        return found.items if found is not None else ()
+
+    def put_mclock_known(self, known: Tuple[Known, ...]) -> None:
+        """Store when the values of mClock were first seen."""
+        self._put("mclock/known", Knowns(known))
+
+    def config_rollouts(self) -> Dict[str, ConfigRollout]:
+        """Changes of mClock's values by id, oldest first."""
+        found = self._load(ConfigRollout, "mclock-change")
+        return dict(sorted(found.items(), key=lambda item: item[1].created_at_s))
+
+    def put_config_rollout(self, rollout: ConfigRollout) -> None:
+        """Store changes of mClock's values and what stood there before."""
+        self._put(f"mclock-change/{rollout.change_id}", rollout)
+
+    def drop_config_rollout(self, change_id: str) -> None:
+        """Remove changes that are too old to be rolled back."""
+        self._store.delete(f"mclock-change/{change_id}")
 
     def rollouts(self) -> Dict[str, Rollout]:
         """All plans by id."""

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
-from . import tables
+from . import mclock_tables, tables
 from .core import codec
 from .core.errors import MalformedError, NotReadyError, WcacheError
 from .service import Service
@@ -34,10 +34,18 @@ _MEASURE = (
     "name=consent_turn_on,type=CephBool,req=false",
     "name=force,type=CephBool,req=false",
 )
+_CLASS = "name=device_class,type=CephString,req=false"
 _PLAN = (
-    "name=device_class,type=CephString,req=false",
+    _CLASS,
     "name=consent_turn_on,type=CephBool,req=false",
     "name=persist,type=CephBool,req=false",
+)
+
+_CAPACITY = (
+    "name=scope,type=CephString,req=false",
+    "name=calls,type=CephInt,req=false",
+    "name=drives_per_model,type=CephInt,req=false",
+    "name=force,type=CephBool,req=false",
 )
 
 Answer = Tuple[int, str, str]
@@ -150,7 +158,7 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.stop(a["campaign_id"]),
     ),
     Command(
-        "wcache recommend", ("name=device_class,type=CephString,req=false",), "r",
+        "wcache recommend", (_CLASS,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.recommendations(a.get("device_class")), tables.recommendations,
     ),
@@ -174,6 +182,41 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
         "Bring back what was there before a plan (default: the last one applied)",
         lambda s, v, a: s.rollback(a.get("plan_id")),
+    ),
+    Command(
+        "wcache mclock forecast", _CAPACITY, "r",
+        "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs",
+        lambda s, v, a: s.mclock.forecast(**a), mclock_tables.forecast,
+    ),
+    Command(
+        "wcache mclock measure", (*_CAPACITY, "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Measure capacities (IOPS at 4 KiB) by the OSDs' own recipe, on sampled OSDs of scope "
+        "cluster, class:NAME, host:NAME or osd.N, in the cache mode they are in",
+        lambda s, v, a: s.mclock.measure(**a), mclock_tables.forecast,
+    ),
+    Command(
+        "wcache mclock stop", (), "rw", "End a measurement after the bench call under way",
+        lambda s, v, a: s.mclock.stop(),
+    ),
+    Command(
+        "wcache mclock show", (), "r",
+        "Show measured capacities with their intervals, and what was set",
+        lambda s, v, a: s.mclock.show(), mclock_tables.show,
+    ),
+    Command(
+        "wcache mclock recommend", (_CLASS,), "r",
+        "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
+        lambda s, v, a: s.mclock.recommend(a.get("device_class")), mclock_tables.recommend,
+    ),
+    Command(
+        "wcache mclock apply", (_CLASS,), "rw",
+        "Make the changes that `mclock recommend` shows in the config database",
+        lambda s, v, a: s.mclock.apply(a.get("device_class")), mclock_tables.applied,
+    ),
+    Command(
+        "wcache mclock rollback", ("name=change_id,type=CephString,req=false",), "rw",
+        "Bring back the capacities from before an apply (default: the last one)",
+        lambda s, v, a: s.mclock.rollback(a.get("change_id")),
     ),
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false",), "rw",

@@ -30,7 +30,7 @@ from .options import Options
 from .results import not_analysed, of_record
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
-# measurement: 16 benches of 30 s each (`ceph_loads.COMMAND_TIMEOUT_S`).
+# measurement: 16 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
 STALL_S = 900.0
 # Notices remembered, so that one that is sent twice is told once.
 NOTICES_MAX = 2000
@@ -117,6 +117,8 @@ class Engine:
         self._trusted_from_s = 0.0
         self.storage_error = ""
         self.frozen = False
+        # what else measures OSDs now, in words: no drive may be toggled meanwhile
+        self.reserved = ""
         self._loads = loads
         self._analysis = analysis
         self.wake = wake
@@ -258,6 +260,8 @@ class Engine:
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
+        if self.reserved:
+            return True
         return any(not m.over for m in self.runs.values()) or any(
             not m.over for m in self.rollouts.values()
         )

@@ -10,6 +10,7 @@ from mgr_module import MgrModule
 from . import ceph_compat, commands
 from .analysis_child import AnalysisChild
 from .archive import Archive
+from .ceph_capacity import CephCapacity, CephConfig
 from .ceph_loads import CephLoads
 from .ceph_progress import CephProgress
 from .ceph_store import KvStore
@@ -19,6 +20,9 @@ from .core.policy import Result
 from .engine import Engine
 from .health import health_checks
 from .load_watch import LoadWatch
+from .mclock_service import MclockService, moving_domains
+from .mclock_settings import MclockSettings
+from .mclock_work import MclockWork
 from .options import Options, module_options, read_options
 from .service import Service
 from .views import Views
@@ -66,8 +70,22 @@ class Module(MgrModule):
             options=lambda: self._options, profiles=self._load_watch.profiles,
             wake=self._wake.set,
         )
-        self._service = Service(self._engine)
-        self._views = Views(self._engine)
+        capacity = CephCapacity(
+            self, is_up=lambda osd_id: _is_up(view, osd_id),
+            bench_seconds=ceph_compat.bench_seconds,
+        )
+        self._mclock = MclockService(
+            engine=self._engine,
+            work=MclockWork(engine=self._engine, archive=archive, bench=capacity),
+            settings_=MclockSettings(
+                engine=self._engine, archive=archive, database=CephConfig(self),
+                moving=lambda: moving_domains(self._engine),
+            ),
+            # what the mgr sees is the compiled default, unless it is set for all daemons
+            compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
+        )
+        self._service = Service(self._engine, self._mclock)
+        self._views = Views(self._engine, self._mclock)
         self._progress = CephProgress(self)
 
     def _results(self) -> List[Result]:
@@ -92,7 +110,9 @@ class Module(MgrModule):
         try:
             self._engine.load()
             self._load_watch.load()
+            self._mclock.load()
             self._load_watch.start()
+            self._mclock.settings.start()
             self._ready = True
         except WcacheError as error:
             self._start_error = error.line()
@@ -102,6 +122,7 @@ class Module(MgrModule):
             try:
                 if self._ready:
                     wait_s = self._engine.tick()
+                    self._mclock.tick()
                     self._publish()
             except Exception:
                 # the loop must go on: a campaign under way holds leases
@@ -120,6 +141,8 @@ class Module(MgrModule):
         self._run = False
         self._wake.set()
         self._engine.cancel_loads()
+        self._mclock.work.close()
+        self._mclock.settings.close()
         self._load_watch.close()
         self._analysis.close()
 

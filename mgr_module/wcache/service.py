@@ -44,6 +44,7 @@ from .core.protocol import (
 from .core.rollout import Rollout, RolloutStatus
 from .core.run import RunMachine, RunSpec, RunState, RunStatus
 from .engine import Engine
+from .mclock_service import MclockService
 
 HELLO_BYTES_MAX = 4096
 T = TypeVar("T")
@@ -53,8 +54,9 @@ _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 class Service:
     """Use cases over the engine; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, mclock: MclockService) -> None:
         self._engine = engine
+        self.mclock = mclock
 
     # ---- probes
 
@@ -172,7 +174,7 @@ class Service:
         next_s = options.poll_idle_s
         if engine.busy(hostname):
             next_s = options.poll_busy_s
-        elif any(not m.over for m in engine.runs.values()):
+        elif engine.reserved or any(not m.over for m in engine.runs.values()):
             next_s = min(1.0, options.poll_idle_s)
         return PollReply(
             PROTOCOL_VERSION, next_s, engine.task_for(hostname, engine.clock()),
@@ -249,6 +251,7 @@ class Service:
         engine = self._engine
         with engine.lock:
             self._require_thawed()
+            self._require_unreserved()
             open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
             if open_ids:
                 raise ConflictError(
@@ -367,7 +370,8 @@ class Service:
             engine.add_rollout(rollout)
             engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
             return {"plan_id": plan_id, "changes": codec.to_plain(changes),
-                    "left_alone": list(left)}
+                    "left_alone": list(left),
+                    "stale_keys": list(self.mclock.keys_of(c.osd_id for c in changes))}
 
     def apply(self, plan_id: str) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change."""
@@ -437,8 +441,15 @@ class Service:
         if self._engine.frozen:
             raise RefusedError("the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`")
 
+    def _require_unreserved(self) -> None:
+        if self._engine.reserved:
+            raise ConflictError(
+                f"{self._engine.reserved} is under way", "wait, or `ceph wcache mclock stop`"
+            )
+
     def _require_idle(self) -> None:
         engine = self._engine
+        self._require_unreserved()
         for machine in engine.runs.values():
             if not machine.over:
                 raise ConflictError(

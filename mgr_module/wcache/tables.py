@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, List, Mapping
 
 from .core.model import Verdict
 from .core.wording import amount, cell, duration, latency, ratio, table, when
@@ -179,6 +179,7 @@ def recommendations(data: Mapping[str, Any]) -> str:
             f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
         ]
         lines += [f"  note: {line}" for line in r["warnings"]]
+        lines += [f"  note: {line}" for line in stale_keys(r)]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n\nnext: ceph wcache plan"
 
@@ -213,12 +214,25 @@ def plan(data: Mapping[str, Any]) -> str:
     for c in data["changes"] if planned else ():
         lines += [f"{c['action_id']} by hand on {c['hostname']}: {line}" for line in c["manual"]]
     lines += left
+    lines += [f"note: {line}" for line in stale_keys(data)]
     if planned:
         lines.append(f"next: ceph wcache apply {data['plan_id']}")
     else:
         reason = f" ({data['reason']})" if data.get("reason") else ""
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
     return "\n".join(lines)
+
+
+def stale_keys(data: Mapping[str, Any]) -> List[str]:
+    """What a change of the cache mode makes of mClock's values."""
+    keys = data.get("stale_keys", [])
+    if not keys:
+        return []
+    more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
+    return [
+        f"another cache mode makes mClock's stored capacities stale ({', '.join(keys[:8])}{more}): "
+        "then run `ceph wcache mclock measure` and `ceph wcache mclock recommend`"
+    ]
 
 
 def history(data: Mapping[str, Any]) -> str:

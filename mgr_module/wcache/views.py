@@ -14,11 +14,13 @@ from .core.errors import MalformedError, NotFoundError
 from .core.findings import ADVICE, mixed_modes, of_agents
 from .core.manual import commands
 from .core.model import DriveReport, Finding, FindingCode, Severity
+from .core.policy import Recommendation
 from .core.rollout import ChangeStatus
 from .core.run import RunMachine, RunStatus
 from .core.safety import judge
 from .engine import Engine
 from .host_views import HostView, HostViews, ModelKey
+from .mclock_service import MclockService
 
 FORMAT_VERSION = 1
 Leased = Set[Tuple[str, str]]
@@ -27,8 +29,9 @@ Leased = Set[Tuple[str, str]]
 class Views:
     """Read-only use cases over the engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, mclock: MclockService) -> None:
         self._engine = engine
+        self._mclock = mclock
         self._host_views = HostViews()
 
     # ---- findings
@@ -54,6 +57,7 @@ class Views:
             found += self._drift(leased)
             found += of_agents(engine.agents.all(), engine.clock())
             found += self._unrestored()
+            found += self._mclock.findings()
             if engine.storage_error:
                 found.append(
                     Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.storage_error)
@@ -330,8 +334,22 @@ class Views:
                 if measured is not None and item.mode is not None:
                     plain["manual_on"], drive = measured
                     plain["manual"] = list(commands(drive, item.mode))
+                plain["stale_keys"] = self._stale_keys(item)
                 rows.append(plain)
         return {"format_version": FORMAT_VERSION, "recommendations": rows}
+
+    def _stale_keys(self, item: Recommendation) -> List[str]:
+        """mClock's values of OSDs that are not in the recommended mode yet."""
+        if item.mode is None or item.simulated:
+            return []
+        osd_ids = {
+            use.osd_id
+            for report in self._engine.reports.values() if not report.simulated
+            for drive in report.drives
+            if drive.drive_model == item.drive_model and drive.mode is item.mode.other
+            for use in drive.uses
+        }
+        return list(self._mclock.keys_of(osd_ids))
 
     def _measured_drive(self, record_ids: Iterable[str]) -> Optional[Tuple[str, DriveReport]]:
         """(hostname, drive) of the first record whose drive is still there."""
@@ -370,6 +388,7 @@ class Views:
         plain: Dict[str, Any] = codec.to_plain(machine.rollout)
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio
+        plain["stale_keys"] = list(self._mclock.keys_of(c.osd_id for c in machine.rollout.changes))
         return {"format_version": FORMAT_VERSION, **plain}
 
     def history(self, limit: Optional[int] = None) -> Dict[str, Any]:

@@ -14,11 +14,15 @@ from wcache.core.osds import ClusterState
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.engine import Engine
+from wcache.mclock_service import MclockService, moving_domains
+from wcache.mclock_settings import MclockSettings
+from wcache.mclock_work import MclockWork
 from wcache.options import Options
 from wcache.service import Service
 from wcache.views import Views
 
 from .builders import cluster, osd
+from .mclock import FakeBench, FakeConfig
 from .probe import FakeProbe
 from .store import MemoryStore
 
@@ -135,6 +139,9 @@ class FakeMgr:
         ]
         self.view = FakeView(cluster(osds))
         self.exceptions: List[str] = []
+        self.config = FakeConfig()
+        self.compiled_queue = "mclock_scheduler"
+        self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self.restart()
         self.probes = {
             hostname: FakeProbe(self.send, hostname, drives, simulated=simulated)
@@ -146,13 +153,25 @@ class FakeMgr:
         self.now_s += 1.0
         self.loads = FakeLoads(self.latency_ns)
         self.analysis = FakeAnalysis()
+        archive = Archive(self.store)
         self.engine = Engine(
-            archive=Archive(self.store), view=self.view, loads=self.loads,
+            archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, options=lambda: self.options, clock=lambda: self.now_s,
         )
-        self.service = Service(self.engine)
-        self.views = Views(self.engine)
+        self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
+        self.mclock = MclockService(
+            engine=self.engine,
+            work=MclockWork(engine=self.engine, archive=archive, bench=self.bench),
+            settings_=MclockSettings(
+                engine=self.engine, archive=archive, database=self.config,
+                moving=lambda: moving_domains(self.engine),
+            ),
+            compiled_queue=lambda: self.compiled_queue,
+        )
+        self.service = Service(self.engine, self.mclock)
+        self.views = Views(self.engine, self.mclock)
         self.engine.load()
+        self.mclock.load()
 
     def latency_ns(self, osd_id: int) -> int:
         """What a write to the OSD takes, in the mode its drive is in."""
@@ -178,12 +197,16 @@ class FakeMgr:
         for probe in self.probes.values():
             probe.turn()
         self.loads.run()
+        self.bench.run()
         self.engine.tick()
+        self.mclock.tick()
+        self.mclock.settings.turn()
 
     def settle(self, steps: int = 3000) -> None:
         """Go on until nothing is under way."""
         for _ in range(steps):
-            if not self.engine.active:
+            waiting = any(not r.over for r in self.mclock.settings.rollouts.values())
+            if not self.engine.active and not waiting:
                 return
             self.step()
         raise AssertionError("still under way")

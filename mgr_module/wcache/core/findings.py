@@ -101,8 +101,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "check `ceph health` and the free space of the mons; what was under way is restored",
     ),
     FindingCode.MCLOCK_STALE: (
-        "osd_mclock_max_capacity_iops_* does not match the cache mode",
-        "see `ceph wcache recommend`",
+        "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
+        "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
     ),
 }
 

@@ -1,82 +1,82 @@
-"""mClock's idea of an OSD's capacity, and what a toggle makes of it.
+"""An OSD's capacity as mClock counts it, measured by the OSD's own recipe.
 
-An OSD measures itself when it first starts and stores the result under its own name
-(`osd.N`), where it outranks any value set for a class: after the cache mode changed it is
-a number about the past.  What counts is the OSD's own recipe, a bench of 12,288,000 bytes
-in 4 KiB writes over 100 objects of 4 MiB (src/osd/OSD.cc,
-`maybe_override_max_osd_capacity_for_qos`), in the mode that the drive is in now.
+An OSD benches itself when it starts with the compiled default in force: 12,288,000 bytes
+in random 4 KiB writes over 100 objects of 4 MiB, written beforehand, and stores the result
+of this single call under its own name (src/osd/OSD.cc,
+`maybe_override_max_osd_capacity_for_qos`).  The same call made several times gives the
+capacity with an interval.  Capacities are positive and spread by factors, so everything
+is computed on logarithms, and the drive is the unit where several were measured.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from .model import CacheMode, Finding, FindingCode, Severity
+from .model import DeviceCache, DriveModel, DriveReport, HostReport, Role
 
-# `ceph tell osd.N bench` with these is what the OSD does by itself.
-RECIPE = (12_288_000, 4096, 4_194_304, 100)  # count, size, object size, objects
-# With fewer calls the lowest and highest do not hold the median with 95%.
-CALLS_MIN = 6
-CONFIDENCE = 0.95
-# osd_mclock_iops_capacity_threshold_{hdd,ssd}: results above these the OSD itself discards.
-IMPLAUSIBLE_HDD, IMPLAUSIBLE_SSD = 500.0, 80_000.0
+# The arguments of `ceph tell osd.N bench` that make it what the OSD does by itself.
+COUNT_BYTES, WRITE_BYTES, OBJECT_BYTES, OBJECTS = 12_288_000, 4096, 4_194_304, 100
+# One call writes the objects first, outside of what it times.
+CALL_BYTES = COUNT_BYTES + OBJECT_BYTES * OBJECTS
+# Two calls give an interval of a factor of thousands; four are worth their bytes.
+CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, 20, 4
+# What a call is assumed to take until one was measured (3,000 writes and 400 MiB before).
+ASSUMED_CALL_S = {True: 15.0, False: 3.0}  # by rotational
+# The compiled defaults: with one of them in force an OSD benches itself at every start.
+DEFAULT_IOPS = {True: 315.0, False: 21500.0}
+# osd_mclock_iops_capacity_{low_,}threshold_*: an OSD discards its own result outside.
+PLAUSIBLE_IOPS = {True: (50.0, 500.0), False: (1000.0, 80_000.0)}
+SCHEDULER = "mclock_scheduler"
+# Two calls are taken to differ by at least this for no reason (sd of the logarithm).
+SD_MIN = 0.02
+
+# Student's t, two-sided 95%, for 1 to 30 degrees of freedom.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Bench calls on one OSD with its drives in one setting; the newest of an OSD is kept.
+
+    `setting` is what `setting_of` said before and after.
+    """
+
+    osd_id: int
+    hostname: str
+    device_class: str
+    rotational: bool
+    drive_model: DriveModel
+    setting: str
+    iops: Tuple[float, ...] = field(metadata={"max_items": CALLS_MAX})
+    seconds: float
+    bytes_written: int
+    ended_at_s: float
+    scheduler: str = SCHEDULER
+    iops_min: float = 0.0  # the OSD's own thresholds
+    iops_max: float = 0.0
+    forced: bool = False
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Median IOPS at 4 KiB over bench calls, with its 95% interval, in one cache mode."""
+    """IOPS at 4 KiB: geometric mean, its 95% interval, and where one more OSD's call falls.
 
-    mode: CacheMode
+    `drives` is the number of OSDs, `calls` that of all bench calls behind it.
+    """
+
     iops: float
     low: float
     high: float
+    next_low: float
+    next_high: float
+    drives: int
     calls: int
-
-
-@dataclass(frozen=True)
-class StoredCapacity:
-    """A value in the config database; `mode` is the cache mode it was measured in."""
-
-    section: str  # "osd.3", "osd/class:hdd", "osd"
-    iops: float
-    mode: Optional[CacheMode] = None
-
-
-@dataclass(frozen=True)
-class CapacityAdvice:
-    """What to set for a device class, which keys would shadow it, and the commands."""
-
-    option: str
-    iops: int
-    low: int
-    high: int
-    shadowing: Tuple[str, ...]
-    commands: Tuple[str, ...]
-    warnings: Tuple[str, ...]
-    findings: Tuple[Finding, ...]
-
-
-def capacity(mode: CacheMode, ns_per_write: Sequence[int]) -> Optional[Capacity]:
-    """The capacity that bench calls show; None for fewer than CALLS_MIN.
-
-    The interval of the median is that of order statistics, which holds for any
-    distribution: the r-th lowest and highest of n with
-    1 - 2 P(Binomial(n, 1/2) < r) >= 95% (David and Nagaraja, Order Statistics, 7.1).
-    """
-    iops = sorted(1e9 / value for value in ns_per_write if value > 0)
-    n = len(iops)
-    if n < CALLS_MIN:
-        return None
-    rank, outside = 0, 0.0
-    while True:
-        outside += 2 * math.comb(n, rank) * 0.5**n
-        if 1 - outside < CONFIDENCE:
-            break
-        rank += 1
-    middle = (iops[(n - 1) // 2] + iops[n // 2]) / 2
-    return Capacity(mode, middle, iops[rank - 1], iops[n - rank], n)
 
 
 def option(rotational: bool) -> str:
@@ -84,51 +84,107 @@ def option(rotational: bool) -> str:
     return f"osd_mclock_max_capacity_iops_{'hdd' if rotational else 'ssd'}"
 
 
-def advise(
-    measured: Capacity, *, device_class: str, rotational: bool,
-    stored: Sequence[StoredCapacity],
-) -> CapacityAdvice:
-    """What to make of a measured capacity where `stored` is what the database holds now."""
-    name = option(rotational)
-    shadowing = tuple(item.section for item in stored if _is_one_osd(item.section))
-    value = round(measured.iops)
-    commands = [f"ceph config rm {section} {name}" for section in shadowing]
-    commands.append(f"ceph config set osd/class:{device_class} {name} {value}")
-    warnings = []
-    limit = IMPLAUSIBLE_HDD if rotational else IMPLAUSIBLE_SSD
-    if measured.iops > limit:
-        warnings.append(
-            f"{value} IOPS is above {limit:.0f}, which an OSD takes for a bench that met only "
-            "caches; check it with a longer fio run before you set it"
-        )
-    if shadowing:
-        warnings.append(
-            f"{', '.join(shadowing[:8])}{' and others' if len(shadowing) > 8 else ''} hold a "
-            "value of their own, which outranks the class: remove it"
-        )
-    found = tuple(
-        finding for finding in (_stale(item, measured, name) for item in stored) if finding
-    )
-    return CapacityAdvice(
-        name, value, round(measured.low), round(measured.high), shadowing, tuple(commands),
-        tuple(warnings), found,
-    )
+def t95(freedom: int) -> float:
+    """Student's t for a two-sided 95% interval; Cornish-Fisher beyond the table."""
+    if freedom <= len(_T95):
+        return _T95[freedom - 1]
+    z = 1.959964
+    return z + (z**3 + z) / (4 * freedom)
 
 
-def _is_one_osd(section: str) -> bool:
-    return section.startswith("osd.") and section[4:].isdecimal()
+def of_one(iops: Sequence[float]) -> Optional[Capacity]:
+    """The capacity of one OSD from its calls; None for fewer than CALLS_MIN.
 
-
-def _stale(item: StoredCapacity, measured: Capacity, name: str) -> Optional[Finding]:
-    if item.mode is not None and item.mode is not measured.mode:
-        why = f"was measured in {item.mode.value}, the drive is in {measured.mode.value} now"
-    elif not measured.low <= item.iops <= measured.high:
-        why = (
-            f"is outside of what was measured in {measured.mode.value}: "
-            f"{measured.low:.0f} to {measured.high:.0f}"
-        )
-    else:
+    mean +- t s / sqrt(n) of the logarithms, and mean +- t s sqrt(1 + 1/n) for one more call.
+    """
+    n = len(iops)
+    if n < CALLS_MIN:
         return None
-    return Finding(
-        FindingCode.MCLOCK_STALE, Severity.WARNING, item.section, f"{name} {item.iops:.0f} {why}"
+    mean, sd = _mean_sd([math.log(value) for value in iops])
+    t = t95(n - 1)
+    return _capacity(mean, t * sd / math.sqrt(n), t * sd * math.sqrt(1 + 1 / n), 1, n)
+
+
+def of_model(measured: Sequence[Measurement]) -> Optional[Capacity]:
+    """The capacity of OSDs on drives of one drive model, with the OSD as the unit.
+
+    The interval is that of the mean over OSDs, t with k - 1 degrees of freedom; forty calls
+    on one drive are one drive.  The spread of one more OSD's single call adds the spread
+    between drives and that within one.
+    """
+    usable = [item for item in measured if len(item.iops) >= CALLS_MIN]
+    k = len(usable)
+    if k < 2:
+        return of_one(usable[0].iops) if usable else None
+    logs = [[math.log(value) for value in item.iops] for item in usable]
+    each = [_mean_sd(values) for values in logs]
+    mean, between = _mean_sd([drive_mean for drive_mean, _ in each])
+    calls = sum(len(values) for values in logs)
+    within = math.sqrt(sum(sd**2 for _, sd in each) / k)
+    t = t95(k - 1)
+    one_call = math.sqrt(between**2 * (1 + 1 / k) + within**2 * max(0.0, 1 - k / calls))
+    return _capacity(mean, t * between / math.sqrt(k), t * one_call, k, calls)
+
+
+def _mean_sd(logs: Sequence[float]) -> Tuple[float, float]:
+    mean = math.fsum(logs) / len(logs)
+    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
+    return mean, max(SD_MIN, math.sqrt(variance))
+
+
+def _capacity(mean: float, half: float, half_next: float, drives: int, calls: int) -> Capacity:
+    return Capacity(
+        math.exp(mean), math.exp(mean - half), math.exp(mean + half),
+        math.exp(mean - half_next), math.exp(mean + half_next), drives, calls,
     )
+
+
+# ---- what an OSD's drives are set to
+
+
+def setting_of(uses: Iterable[Tuple[Role, str]]) -> str:
+    """The cache modes of all drives of an OSD in words; empty where one is not known.
+
+    "write back", or "block write through, db write back" where they differ.
+    """
+    by_role = dict(uses)
+    said = set(by_role.values())
+    if "" in said:
+        return ""
+    if len(said) == 1:
+        return said.pop()
+    return ", ".join(f"{role.value} {by_role[role]}" for role in Role if role in by_role)
+
+
+def settings(
+    reports: Iterable[HostReport], without: Iterable[Tuple[str, str]] = ()
+) -> Dict[int, str]:
+    """The setting of every OSD of real hosts; those with a domain in `without` are unknown.
+
+    `without` are (hostname, domain id) pairs that are being toggled.
+    """
+    moving = set(without)
+    uses: Dict[int, List[Tuple[Role, str]]] = {}
+    for report in reports:
+        for drive in () if report.simulated else report.drives:
+            known = (report.hostname, drive.domain_id) not in moving
+            words = _words(drive) if known else ""
+            for use in drive.uses:
+                uses.setdefault(use.osd_id, []).append((use.role, words))
+    return {osd_id: setting_of(found) for osd_id, found in uses.items()}
+
+
+def _words(drive: DriveReport) -> str:
+    if drive.mode is not None:
+        return drive.mode.value
+    return "no volatile cache" if drive.state.device_cache is DeviceCache.NONE else ""
+
+
+def models(reports: Iterable[HostReport]) -> Dict[int, DriveModel]:
+    """The drive model of every OSD's block drive, on real hosts."""
+    return {
+        use.osd_id: drive.drive_model
+        for report in reports if not report.simulated
+        for drive in report.drives
+        for use in drive.uses if use.role is Role.BLOCK
+    }

@@ -1,0 +1,312 @@
+"""`ceph wcache mclock ...` from forecast to rollback, over failovers and failures."""
+
+import json
+import math
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from wcache.core.mclock import CALL_BYTES
+from wcache.core.model import CacheMode, FindingCode
+from wcache.core.record import Precondition
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+HDD = "osd_mclock_max_capacity_iops_hdd"
+
+
+@pytest.fixture
+def mgr():
+    """Four hosts with one OSD each, in write back, reported, the config database read."""
+    found = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)))
+    found.report_all()
+    found.config.kept[("osd.0", HDD)] = "120.500000"
+    found.step()
+    return found
+
+
+def asked(mgr, prefix, **arguments):
+    code, out, error = mgr.command(f"mclock {prefix}", format="json", **arguments)
+    assert code == 0, error
+    assert mgr.exceptions == []
+    return json.loads(out)
+
+
+def refused(mgr, prefix, **arguments):
+    code, out, error = mgr.command(f"mclock {prefix}", **arguments)
+    assert code != 0, out
+    assert "\n" not in error
+    return error
+
+
+def measure(mgr, **arguments):
+    asked(mgr, "measure", accept_cost=True, **arguments)
+    mgr.settle()
+
+
+def switch(mgr, mode, *hostnames):
+    """Somebody puts drives into another mode, and the probes report it."""
+    for hostname in hostnames:
+        probe = mgr.probes[hostname]
+        probe.drives = {
+            d.domain_id: make.drive(d.dev_name, *(u.osd_id for u in d.uses), mode=mode)
+            for d in probe.drives.values()
+        }
+        mgr.engine.reported_at_s.pop(hostname, None)
+    mgr.report_all()
+
+
+def codes(mgr):
+    return [f["code"] for f in json.loads(mgr.command("status", format="json")[1])["findings"]]
+
+
+def test_the_cost_is_forecast_and_needs_consent(mgr):
+    cost = asked(mgr, "forecast", calls=5)["forecast"]
+    assert (cost["osds"], cost["bench_calls"]) == (3, 15)
+    assert cost["bytes_written"] == 15 * CALL_BYTES
+    said = refused(mgr, "measure", calls=5)
+    assert str(cost["bytes_written"]) in said
+    assert "--accept-cost" in said
+    assert mgr.bench.calls == []
+
+
+def test_measure_recommend_apply_and_roll_back(mgr):
+    mgr.osd_iops = lambda osd_id, call: 300.0 + osd_id + call
+    measure(mgr)
+    shown = asked(mgr, "show")
+    assert [row["osd_id"] for row in shown["measured"]] == [0, 1, 2]
+    assert all(row["setting"] == "write back" for row in shown["measured"])
+    assert all(row["iops_low"] < row["iops"] < row["iops_high"] for row in shown["measured"])
+    assert shown["job"]["bytes_written"] == 12 * CALL_BYTES
+    (advice,) = asked(mgr, "recommend")["classes"]
+    value = round(math.exp(sum(
+        math.log(300.0 + o + c) for o in range(3) for c in range(4)) / 12))
+    assert advice["shadowing"] == ["osd.0"]
+    assert advice["commands"] == [
+        f"ceph config set osd/class:hdd {HDD} {value}", f"ceph config rm osd.0 {HDD}"]
+    assert mgr.config.writes == []
+
+    applied = asked(mgr, "apply")
+    assert applied["changes"] == advice["commands"]
+    mgr.step()
+    assert mgr.config.writes == advice["commands"]
+    assert mgr.config.kept == {("osd/class:hdd", HDD): f"{value}.000000"}
+    assert [c["status"] for c in asked(mgr, "show")["changes"]] == ["done"]
+    assert asked(mgr, "apply")["changed"] is False
+    assert asked(mgr, "recommend")["classes"][0]["commands"] == []
+
+    assert asked(mgr, "rollback")["changed"] is True
+    mgr.step()
+    assert mgr.config.kept == {("osd.0", HDD): "120.500000"}
+    assert [c["status"] for c in asked(mgr, "show")["changes"]] == ["rolled back"]
+    assert "nothing is applied" in refused(mgr, "rollback")
+    log = mgr.command("history", format="plain")[1]
+    assert f"ceph config rm osd.0 {HDD} (was 120.500000)" in log
+
+
+def test_a_change_of_mode_makes_a_stored_value_stale_until_it_is_measured_again(mgr):
+    assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+    switch(mgr, THROUGH, "h0")
+    mgr.step(31.0)
+    assert FindingCode.MCLOCK_STALE.value in codes(mgr)
+    assert "osd.0 was stored while the drives were in write back" in mgr.command("status")[1]
+    switch(mgr, BACK, "h0")
+    mgr.step(31.0)
+    assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+
+
+def test_what_was_seen_of_a_value_outlives_the_mgr(mgr):
+    mgr.restart()
+    mgr.report_all()
+    mgr.step()
+    switch(mgr, THROUGH, "h0")
+    mgr.step(31.0)
+    assert FindingCode.MCLOCK_STALE.value in codes(mgr)
+
+
+def test_a_measurement_in_a_mode_that_is_gone_is_not_recommended(mgr):
+    measure(mgr)
+    switch(mgr, THROUGH, "h0", "h1", "h2", "h3")
+    (advice,) = asked(mgr, "recommend")["classes"]
+    assert advice["commands"] == []
+    assert "osd.0 was measured in write back" in " ".join(advice["warnings"])
+    assert "nothing that was measured still holds" in asked(mgr, "apply")["why"]
+
+
+def test_a_mode_that_changes_during_the_calls_ends_the_measurement(mgr):
+    asked(mgr, "measure", accept_cost=True)
+    mgr.step()
+    mgr.bench.iops = lambda osd_id, call: switch(mgr, THROUGH, "h0") or 300.0
+    mgr.settle()
+    shown = asked(mgr, "show")
+    assert shown["job"]["status"] == "stopped"
+    assert "went from write back to write through meanwhile" in shown["job"]["reason"]
+    assert shown["measured"] == []
+
+
+def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
+    asked(mgr, "measure", accept_cost=True)
+    while not mgr.mclock.work.measured:
+        mgr.step()
+    made = list(mgr.bench.calls)
+    mgr.restart()
+    assert mgr.command("campaign start", accept_cost=True)[0] != 0
+    mgr.settle()
+    assert sorted({*made, *mgr.bench.calls}) == [0, 1, 2]
+    assert 0 not in mgr.bench.calls
+    assert asked(mgr, "show")["job"]["status"] == "done"
+
+
+def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
+    asked(mgr, "measure", accept_cost=True)
+    code, _, error = mgr.command("campaign start", accept_cost=True)
+    assert code != 0
+    assert "mclock measurement m1 is under way" in error
+    mgr.settle()
+    assert mgr.command("campaign start", accept_cost=True)[0] == 0
+    assert "a campaign or a plan is under way" in refused(mgr, "measure", accept_cost=True)
+
+
+def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
+    def frozen():
+        mgr.command("freeze")
+
+    def sick():
+        mgr.view.state = make.cluster(
+            mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,))
+        mgr.now_s += 10.0
+
+    def stopped():
+        assert asked(mgr, "stop")["changed"] is True
+
+    for number, (trouble, said) in enumerate(
+        [(frozen, "frozen"), (sick, "no longer holds"), (stopped, "stopped by an admin")], 1
+    ):
+        mgr.command("freeze", thaw=True)
+        mgr.view.state = make.cluster(mgr.view.state.osds.values())
+        assert asked(mgr, "measure", accept_cost=True)["job_id"] == f"m{number}"
+        mgr.step()
+        trouble()
+        mgr.engine.tick()
+        mgr.mclock.tick()
+        shown = asked(mgr, "show")["job"]
+        assert shown["status"] == "stopped"
+        assert said in shown["reason"]
+        assert mgr.engine.reserved == ""
+        assert mgr.bench.waiting == {}
+
+
+def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):
+    mgr.bench.error = "osd.0 went down during `bench`"
+    measure(mgr)
+    assert asked(mgr, "show")["job"]["reason"] == mgr.bench.error
+    mgr.probes.clear()
+    asked(mgr, "measure", accept_cost=True)
+    mgr.step()
+    mgr.step(121.0)
+    assert "did not report" in asked(mgr, "show")["job"]["reason"]
+
+
+def test_where_mclock_does_not_schedule_nothing_is_benched_and_it_says_so(mgr):
+    mgr.compiled_queue = "wpq"
+    assert "schedules by wpq, not by mClock" in refused(mgr, "measure", accept_cost=True)
+    assert asked(mgr, "recommend")["other_schedulers"] == ["wpq"]
+    assert "schedule by wpq" in mgr.command("mclock recommend")[1]
+    mgr.config.kept[("osd", "osd_op_queue")] = "mclock_scheduler"
+    mgr.step()
+    mgr.step()
+    assert asked(mgr, "forecast")["forecast"]["osds"] == 3
+
+
+def test_a_value_that_somebody_changed_since_is_not_overwritten(mgr):
+    measure(mgr)
+    mgr.config.kept[("osd.0", HDD)] = "200.000000"  # not read yet
+    asked(mgr, "apply")
+    mgr.step()
+    (change,) = asked(mgr, "show")["changes"]
+    assert change["status"] == "stopped"
+    assert "osd.0 was changed since" in change["reason"]
+    assert mgr.config.writes == []
+
+
+def test_a_rollback_leaves_alone_what_others_changed_meanwhile(mgr):
+    measure(mgr)
+    asked(mgr, "apply")
+    mgr.step()
+    mgr.config.kept[("osd/class:hdd", HDD)] = "250.000000"
+    asked(mgr, "rollback")
+    mgr.step()
+    assert mgr.config.kept == {
+        ("osd/class:hdd", HDD): "250.000000", ("osd.0", HDD): "120.500000"}
+    assert "osd/class:hdd" in asked(mgr, "show")["changes"][0]["reason"]
+
+
+def test_mons_that_refuse_halfway_stop_it_and_what_was_done_can_be_taken_back(mgr):
+    measure(mgr)
+    mgr.config.fails = lambda who: who == "osd.0"
+    asked(mgr, "apply")
+    mgr.step()
+    assert asked(mgr, "show")["changes"][0]["status"] == "stopped"
+    assert ("osd/class:hdd", HDD) in mgr.config.kept
+    mgr.config.fails = lambda who: False
+    asked(mgr, "rollback")
+    mgr.step()
+    assert mgr.config.kept == {("osd.0", HDD): "120.500000"}
+
+
+def test_a_failover_between_two_changes_makes_the_rest_and_keeps_the_way_back(mgr):
+    measure(mgr)
+    asked(mgr, "apply")
+    mgr.config.down = True
+    mgr.step()
+    mgr.config.down = False
+    mgr.restart()
+    mgr.report_all()
+    mgr.step()
+    assert [c["status"] for c in asked(mgr, "show")["changes"]] == ["done"]
+    asked(mgr, "rollback")
+    mgr.step()
+    assert mgr.config.kept == {("osd.0", HDD): "120.500000"}
+
+
+def test_a_frozen_cluster_changes_no_settings(mgr):
+    measure(mgr)
+    mgr.command("freeze")
+    assert "frozen" in refused(mgr, "apply")
+    assert "frozen" in refused(mgr, "measure", accept_cost=True)
+
+
+def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
+    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    mgr.settle()
+    (row,) = json.loads(mgr.command("recommend", format="json")[1])["recommendations"]
+    assert row["mode"] == "write through"
+    assert row["stale_keys"] == [f"osd.0 {HDD}"]
+    assert "mclock measure" in mgr.command("recommend")[1]
+    plan = json.loads(mgr.command("plan", format="json")[1])
+    assert plan["stale_keys"] == [f"osd.0 {HDD}"]
+    assert f"osd.0 {HDD}" in mgr.command("plan show", plan_id=plan["plan_id"])[1]
+
+
+@pytest.mark.parametrize(("prefix", "arguments", "said"), [
+    ("forecast", {"scope": "moon"}, "scope 'moon' is not known"),
+    ("forecast", {"scope": "class:nvme"}, "no OSD is in scope class:nvme"),
+    ("forecast", {"calls": 2}, "calls must be a whole number from 3 to 20"),
+    ("measure", {"drives_per_model": 0}, "drives_per_model must be"),
+    ("rollback", {"change_id": "k9"}, "there is no change 'k9'"),
+    ("rollback", {}, "nothing is applied"),
+])
+def test_a_bad_argument_gets_one_clear_line(mgr, prefix, arguments, said):
+    assert said in refused(mgr, prefix, **arguments)
+
+
+@pytest.mark.parametrize("prefix", ["show", "recommend", "forecast"])
+def test_every_look_has_text_with_and_without_measurements(mgr, prefix):
+    before = mgr.command(f"mclock {prefix}")
+    measure(mgr)
+    asked(mgr, "apply")
+    mgr.step()
+    after = mgr.command(f"mclock {prefix}")
+    assert before[0] == after[0] == 0
+    assert "next: ceph wcache mclock" in before[1]
+    assert "None" not in before[1] + after[1]
+    assert mgr.exceptions == []

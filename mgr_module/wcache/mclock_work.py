@@ -1,0 +1,151 @@
+"""Runs the measurement of mClock capacities: the job's actions, in order, one OSD at a time."""
+
+from __future__ import annotations
+
+import queue
+from typing import Dict, List, Optional
+
+from .archive import Archive
+from .ceph_capacity import CapacityBench
+from .core import mclock_job as job
+from .core.errors import StorageError
+from .core.mclock import Measurement, settings
+from .engine import Engine
+
+# How often the cluster's health is looked at while OSDs are benched.
+CLUSTER_EVERY_S = 5.0
+
+
+class MclockWork:
+    """The job under way and what was measured; guarded by the engine's lock."""
+
+    def __init__(self, *, engine: Engine, archive: Archive, bench: CapacityBench) -> None:
+        self._engine = engine
+        self._archive = archive
+        self._bench = bench
+        self._events: queue.Queue[job.Event] = queue.Queue()
+        self._cluster_at_s = 0.0
+        self._benching = ""
+        self.machine: Optional[job.JobMachine] = None
+        self.measured: Dict[int, Measurement] = {}
+        self.kept = 0  # counts measurements, so that others see when there is a new one
+
+    def load(self) -> None:
+        """Take up what was stored; a job that was under way goes on."""
+        engine = self._engine
+        with engine.lock:
+            self.measured = self._archive.capacities()
+            stored = self._archive.mclock_job()
+            self.machine = None
+            if stored is not None:
+                self.machine = job.JobMachine(stored, engine.epoch)
+                if not self.machine.over:
+                    engine.reserved = f"mclock measurement {stored.job_id}"
+                    engine.note("mgr", stored.job_id, "resumed after a restart of the mgr")
+                    self._do(self.machine.begin(engine.clock()))
+
+    def start(self, new: job.Job) -> None:
+        """Store a new job and begin."""
+        with self._engine.lock:
+            self._archive.put_mclock_job(new)
+            self.machine = job.JobMachine(new, self._engine.epoch)
+            self._engine.reserved = f"mclock measurement {new.job_id}"
+            self._cluster_at_s = self._engine.clock() + CLUSTER_EVERY_S
+            self._do(self.machine.begin(self._engine.clock()))
+
+    def halt(self, reason: str) -> bool:
+        """Stop what is under way; whether there was something."""
+        with self._engine.lock:
+            if self.machine is None or self.machine.over:
+                return False
+            self._do(self.machine.halt(reason))
+            return True
+
+    def tick(self) -> None:
+        """Take what benches said, and look whether the host has reported."""
+        engine = self._engine
+        with engine.lock:
+            now_s = engine.clock()
+            while not self._events.empty():
+                self._feed(self._events.get_nowait())
+            target = self.machine.target if self.machine is not None else None
+            if target is None:
+                return
+            if engine.frozen:
+                self.halt("frozen by an admin")
+                return
+            self._watch_cluster(now_s)
+            reported_at_s = engine.reported_at_s.get(target.hostname, float("-inf"))
+            setting = ""
+            report = engine.reports.get(target.hostname)
+            if report is not None:
+                setting = settings([report]).get(target.osd_id, "")
+            self._feed(job.Seen(reported_at_s, setting))
+
+    def close(self) -> None:
+        """The mgr stops: the next one goes on with this OSD."""
+        with self._engine.lock:
+            self._cancel()
+
+    def _watch_cluster(self, now_s: float) -> None:
+        machine = self.machine
+        if machine is None or machine.job.forced or now_s < self._cluster_at_s:
+            return
+        self._cluster_at_s = now_s + CLUSTER_EVERY_S
+        broken = self._engine.view.cluster().blocking
+        if broken:
+            words = ", ".join(item.value for item in broken)
+            self.halt(f"this no longer holds: {words}")
+
+    def _feed(self, event: job.Event) -> None:
+        if self.machine is not None:
+            self._do(self.machine.handle(event, self._engine.clock()))
+
+    def _do(self, actions: List[job.Action]) -> None:
+        engine, machine = self._engine, self.machine
+        if machine is None:
+            return
+        try:
+            for action in actions:
+                self._do_one(machine, action)
+        except StorageError as error:
+            engine.storage_error = error.line()
+            machine.halt(f"stopped: {error.message}")
+        if machine.over:
+            self._cancel()
+            engine.reserved = ""
+
+    def _do_one(self, machine: job.JobMachine, action: job.Action) -> None:
+        engine = self._engine
+        if isinstance(action, job.Look):
+            engine.reported_at_s.pop(action.hostname, None)
+        elif isinstance(action, job.Bench):
+            self._start_bench(machine, action)
+        elif isinstance(action, job.Keep):
+            self._archive.put_capacity(action.measurement)
+            self.measured[action.measurement.osd_id] = action.measurement
+            self.kept += 1
+        elif isinstance(action, job.SaveJob):
+            self._archive.put_mclock_job(machine.job)
+            engine.storage_error = ""
+        else:
+            engine.note("mgr", machine.job.job_id, action.text)
+
+    def _start_bench(self, machine: job.JobMachine, action: job.Bench) -> None:
+        def done(samples: Optional[job.BenchSamples], error: str) -> None:
+            event: job.Event = (
+                job.Failed(action.token, error or "the bench gave nothing")
+                if samples is None else job.Benched(action.token, samples)
+            )
+            self._events.put(event)
+            self._engine.wake()
+
+        self._benching = action.token
+        said = f"osd.{action.target.osd_id}: {action.calls} bench calls"
+        self._engine.note("mgr", machine.job.job_id, said)
+        self._bench.start(action, machine.job.forced, done)
+
+    def _cancel(self) -> None:
+        if self._benching:
+            self._bench.cancel(self._benching)
+            self._benching = ""

@@ -1,0 +1,74 @@
+"""OSDs that bench as fast as a test says, and a config database that is a dict."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Tuple
+
+from wcache.ceph_command import CommandFailed
+from wcache.core.mclock_advice import ConfigChange
+from wcache.core.mclock_config import Entry
+from wcache.core.mclock_job import Bench, BenchSamples
+
+Done = Callable[[Optional[BenchSamples], str], None]
+
+
+class FakeBench:
+    """The `CapacityBench` port: benches when `run` is called, at `iops` by OSD and call."""
+
+    def __init__(self, iops: Callable[[int, int], float]) -> None:
+        self.iops = iops
+        self.waiting: Dict[str, Tuple[Bench, Done]] = {}
+        self.calls: List[int] = []  # the OSD of each call that was made
+        self.error = ""
+
+    def start(self, bench: Bench, forced: bool, done: Done) -> None:
+        """Wait for `run`."""
+        assert bench.token not in self.waiting
+        self.waiting[bench.token] = (bench, done)
+
+    def cancel(self, token: str) -> None:
+        """Answer late, as the real one does."""
+        if token in self.waiting:
+            _, done = self.waiting.pop(token)
+            done(None, "stopped")
+
+    def run(self) -> None:
+        """Finish what is waiting."""
+        for token in list(self.waiting):
+            bench, done = self.waiting.pop(token)
+            if self.error:
+                done(None, self.error)
+                continue
+            osd_id = bench.target.osd_id
+            iops = tuple(self.iops(osd_id, call) for call in range(bench.calls))
+            self.calls += [osd_id] * bench.calls
+            done(BenchSamples(iops, float(bench.calls)), "")
+
+
+class FakeConfig:
+    """The `ConfigDatabase` port as a dict; it prints numbers as the mons do.
+
+    `fails(who)` says which writes are refused.
+    """
+
+    def __init__(self) -> None:
+        self.kept: Dict[Tuple[str, str], str] = {}
+        self.writes: List[str] = []
+        self.down = False
+        self.fails: Callable[[str], bool] = lambda who: False
+
+    def read(self) -> Tuple[Entry, ...]:
+        """Everything, or no quorum."""
+        if self.down:
+            raise CommandFailed("the mons gave no answer to `config dump` within 30 s")
+        return tuple(Entry(who, name, value) for (who, name), value in self.kept.items())
+
+    def write(self, change: ConfigChange) -> None:
+        """Set or remove one."""
+        if self.down or self.fails(change.who):
+            raise CommandFailed(f"the mons refused `config set` of {change.who}")
+        self.writes.append(change.command)
+        if change.value is None:
+            self.kept.pop((change.who, change.name), None)
+        else:
+            self.kept[(change.who, change.name)] = f"{float(change.value):.6f}"

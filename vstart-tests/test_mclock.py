@@ -1,0 +1,105 @@
+"""mClock's capacities on a real cluster: measured, recommended, set, and taken back."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator
+
+import pytest
+from harness import ClusterAccess, CommandError
+from probes import Probe, Wcache
+from wcache.core.mclock import CALL_BYTES
+
+pytestmark = pytest.mark.cluster
+
+OSD = 2  # the harness's flash OSD: its capacity is one that an OSD believes
+NAME = "osd_mclock_max_capacity_iops_ssd"
+
+
+def stored(cluster: ClusterAccess) -> Dict[str, float]:
+    """The capacities for flash in the config database, by section."""
+    rows = cluster.command("config dump")
+    return {
+        row["section"] + (f"/{row['mask']}" if row["mask"] else ""): float(row["value"])
+        for row in rows if row["name"] == NAME
+    }
+
+
+def schedules_by(cluster: ClusterAccess) -> str:
+    """What the OSD itself says."""
+    return str(cluster.ceph_json("tell", f"osd.{OSD}", "config", "get", "osd_op_queue")[
+        "osd_op_queue"])
+
+
+@pytest.fixture
+def read_again(wcache: Wcache) -> Iterator[Any]:
+    """Has the module read the config database anew."""
+    def read() -> Dict[str, Any]:
+        wcache("mclock recommend")
+        wcache.wait(
+            "a new reading",
+            lambda: (wcache("mclock show")["read_s_ago"] or 99) < 0.5, 30,
+        )
+        shown: Dict[str, Any] = wcache("mclock recommend")
+        return shown
+
+    return read
+
+
+def test_a_capacity_is_measured_recommended_set_and_taken_back(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess, read_again: Any
+):
+    scope = f"osd.{OSD}"
+    if schedules_by(steady) != "mclock_scheduler":
+        assert "wpq" in read_again()["other_schedulers"]
+        with pytest.raises(CommandError, match="not by mClock"):
+            wcache("mclock forecast", scope=scope)
+        return
+    steady.ceph("config", "set", scope, NAME, "123")
+    try:
+        read_again()
+        cost = wcache("mclock forecast", scope=scope, calls=3)["forecast"]
+        assert cost["bytes_written"] == 3 * CALL_BYTES
+        with pytest.raises(CommandError, match="--accept-cost"):
+            wcache("mclock measure", scope=scope, calls=3)
+        wcache.wait("clean PGs", lambda: wcache(
+            "mclock measure", scope=scope, calls=3, accept_cost=True))
+        with pytest.raises(CommandError, match="mclock measurement"):
+            wcache("campaign start", scope="osd.0", accept_cost=True)
+        wcache.wait(
+            "the measurement", lambda: wcache("mclock show")["job"]["status"] != "running", 120
+        )
+        shown = wcache("mclock show")
+        assert shown["job"]["status"] == "done", shown["job"]
+        (row,) = [r for r in shown["measured"] if r["osd_id"] == OSD]
+        assert len(row["each_iops"]) == 3
+        assert row["iops_low"] < row["iops"] < row["iops_high"]
+        assert row["setting"] == "write back"
+
+        wcache.wait("the finding", lambda: "WCACHE_MCLOCK_STALE" in steady.health_checks(), 30)
+        told = read_again()
+        (advice,) = [c for c in told["classes"] if c["option"] == NAME]
+        assert scope in advice["shadowing"]
+        assert advice["commands"][-1] == f"ceph config rm {scope} {NAME}", advice
+        before = stored(steady)
+        assert before[scope] == 123
+        wcache("mclock apply")
+
+        def last() -> Any:
+            change = wcache("mclock show")["changes"][-1]
+            return change if change["status"] not in ("running", "rolling back") else None
+
+        assert wcache.wait("apply", last, 30)["status"] == "done"
+        after = stored(steady)
+        assert scope not in after
+        assert after[f"osd/class:{row['device_class']}"] == advice["iops"]
+        # the OSD has taken it, without a restart
+        assert wcache.wait("the OSD", lambda: float(steady.ceph_json(
+            "tell", scope, "config", "get", NAME)[NAME]) == advice["iops"], 20)
+        wcache("mclock rollback")
+        assert wcache.wait("rollback", last, 30)["status"] == "rolled back"
+        assert stored(steady) == before
+        assert f"ceph config rm {scope} {NAME}" in wcache.history_text()
+    finally:
+        steady.ceph("config", "rm", scope, NAME)
+        read_again()
+        wcache.wait("no finding", lambda: "WCACHE_MCLOCK_STALE" not in steady.health_checks(), 30)
