@@ -81,5 +81,5 @@ def _folders(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--run-dir", default=RUN_DIR, type=os.path.abspath,
-        help="where the lease marker for udev rules is; default: %(default)s",
+        help="where lease marker and lock are; default: %(default)s",
     )

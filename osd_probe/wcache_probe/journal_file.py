@@ -5,8 +5,9 @@
     <state>/journal/*.json  one file per entry, the key percent-encoded in its name
 
 An entry is written to a temporary file, fsynced, renamed, and the folder fsynced: after
-a crash it is there whole or not at all.  While an entry of a lease exists, so does the
-*lease marker*, which udev rules of ours look for before they touch a drive.
+a crash it is there whole or not at all.  While an entry of a lease exists, the *lease
+marker* names its cache domain: what our udev rules start looks there before it touches a
+drive.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 import stat
 import struct
 import uuid
-from typing import Dict, Optional
+from typing import Dict, Iterable, Optional
 from urllib.parse import quote, unquote
 
 from wcache.core.errors import ConflictError, StorageError
@@ -31,28 +32,39 @@ _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
 
 
 class LeaseMarker:
-    """A file that exists while a lease may have changed a drive."""
+    """A file that names the journal files of leases: a drive under one may be changed."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, run_dir: str) -> None:
+        self._path = os.path.join(run_dir, "lease")
 
-    def set(self) -> None:
-        """Make it."""
+    def show(self, names: Iterable[str]) -> None:
+        """Name these; no file where there are none."""
+        lines = "".join(f"{name}\n" for name in sorted(names))
+        if not lines:
+            self._remove()
+            return
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
-            with open(self._path, "w", encoding="ascii") as file:
-                file.write("wcache holds drives under a lease; udev rules yield to it\n")
+            with open(self._path + ".new", "w", encoding="ascii") as file:
+                file.write(lines)
+            os.rename(self._path + ".new", self._path)
         except OSError as error:
             raise _failed("write", self._path, error) from None
 
-    def clear(self) -> None:
-        """Remove it."""
+    def _remove(self) -> None:
         try:
             os.unlink(self._path)
         except FileNotFoundError:
-            pass
+            return
         except OSError as error:
             raise _failed("remove", self._path, error) from None
+
+    def covers(self, domain_id: str) -> bool:
+        """Whether a lease holds a domain; where the file cannot be read, one may."""
+        if not os.path.lexists(self._path):
+            return False
+        lines = _text_of(self._path).splitlines()
+        return not lines or _name_of(f"{EntryKind.LEASE.value}/{domain_id}") in lines
 
 
 class JournalFolder:
@@ -72,8 +84,8 @@ class JournalFolder:
     def write(self, key: str, text: str) -> None:
         """Add or replace an entry; on return it is on stable storage."""
         path = self._path(key)
-        if key.startswith(EntryKind.LEASE.value + "/"):
-            self._marker.set()
+        if _is_lease(_name_of(key)):
+            self._marker.show({*self._leases(), _name_of(key)})
         temporary = path + ".new"
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -103,11 +115,10 @@ class JournalFolder:
 
     def sync_marker(self) -> None:
         """Make the marker say what the entries say (a boot empties /run, a crash does not)."""
-        lease = quote(EntryKind.LEASE.value + "/", safe="")
-        if any(name.startswith(lease) for name in self._names()):
-            self._marker.set()
-        else:
-            self._marker.clear()
+        self._marker.show(self._leases())
+
+    def _leases(self) -> list[str]:
+        return [name for name in self._names() if _is_lease(name)]
 
     def _names(self) -> list[str]:
         try:
@@ -119,10 +130,10 @@ class JournalFolder:
         return names
 
     def _path(self, key: str) -> str:
-        name = quote(key, safe="")
-        if len(name) > NAME_BYTES_MAX:
+        name = _name_of(key)
+        if len(name) > NAME_BYTES_MAX + len(SUFFIX):
             raise StorageError(f"the journal key {key[:60]}... is too long for a file name")
-        return os.path.join(self._folder, name + SUFFIX)
+        return os.path.join(self._folder, name)
 
     def _sync(self) -> None:
         try:
@@ -158,8 +169,7 @@ class StateFolder:
         self._lock_fd: Optional[int] = None
         self._make(path)
         self._make(os.path.join(path, "journal"))
-        marker = LeaseMarker(os.path.join(run_dir, "lease"))
-        self.journal = JournalFolder(os.path.join(path, "journal"), marker)
+        self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(run_dir))
 
     @staticmethod
     def _make(path: str) -> None:
@@ -233,6 +243,15 @@ class StateFolder:
         except OSError as error:
             raise _failed("write", path, error) from None
         return new
+
+
+def _name_of(key: str) -> str:
+    """The name of an entry's file."""
+    return quote(key, safe="") + SUFFIX
+
+
+def _is_lease(name: str) -> bool:
+    return name.startswith(quote(EntryKind.LEASE.value + "/", safe=""))
 
 
 def _text_of(path: str) -> str:

@@ -12,7 +12,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
 
-from wcache.core import switching
 from wcache.core.errors import ConflictError, NotFoundError, WcacheError
 from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.lease import LeaseKeeper
@@ -20,7 +19,8 @@ from wcache.core.model import CacheMode
 from wcache.core.ports import DriveHost, MgrLink
 
 from .arguments import parse
-from .journal_file import NoJournal, StateFolder
+from .host_lock import HostLock
+from .journal_file import LeaseMarker, NoJournal, StateFolder
 from .stop_signal import StopSignal
 from .switcher import AfterStep, Switcher, nothing
 
@@ -92,7 +92,7 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
 
     return LinuxDriveHost(
         osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
-        rules=RuleFolder(marker=options.run_dir),
+        rules=RuleFolder(run_dir=options.run_dir),
     )
 
 
@@ -111,7 +111,7 @@ def _run(
     state.lock()
     rados = None if link is not None else _rados_link(options, stop)
     host = _make_host(options, rados.fsid() if rados else None)
-    switcher = Switcher(host, state.journal, after_step)
+    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     state.journal.sync_marker()
     sound, damaged = switcher.read_journal()
     for line in damaged.values():
@@ -152,18 +152,17 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
 
 
 def _appear(options: argparse.Namespace) -> int:
-    """Put a drive that just appeared into its persisted mode, unless a lease holds drives."""
+    """Put a drive that just appeared into its persisted mode, unless a lease holds it."""
     from .host import LinuxDriveHost
+    from .persistence.appearance import appear
     from .persistence.rule_folder import RuleFolder
 
-    if os.path.lexists(options.run_dir):
-        return 0
-    mode = CacheMode(options.mode)
     host = LinuxDriveHost()
-    drives = host.domain(host.disk(options.device, options.wwid).domain_id)
-    # events queue up: by now the rule that sent this one may have been taken back
-    if RuleFolder(marker=options.run_dir).says(options.wwid, mode):
-        Switcher(host, NoJournal()).run(switching.keep(drives, mode))
+    program = appear(
+        host, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
+        dev_name=options.device, wwid=options.wwid, mode=CacheMode(options.mode),
+    )
+    Switcher(host, NoJournal(), lock=HostLock(options.run_dir).held).run(program)
     return 0
 
 
@@ -173,7 +172,8 @@ def _appear(options: argparse.Namespace) -> int:
 def _restore(options: argparse.Namespace, after_step: AfterStep) -> int:
     state = StateFolder(options.state_dir, options.run_dir)
     _lock(state, stop=options.stop)
-    switcher = Switcher(_make_host(options, None), state.journal, after_step)
+    lock = HostLock(options.run_dir).held
+    switcher = Switcher(_make_host(options, None), state.journal, after_step, lock)
     sound, damaged = switcher.read_journal()
     chosen: List[JournalEntry]
     if options.action:

@@ -3,11 +3,15 @@
 A program says one step at a time; here each is carried out, and what fails is thrown
 back into it, so that it can restore.  `after_step` is called after every step with its
 number from 1 and the step: it is where tests kill the process.
+
+A program begins when it is first asked for a step, and by then every other program of
+this host is kept out: what it finds out before its first step still holds at its last.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Optional, Tuple
+from contextlib import contextmanager, nullcontext
+from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from wcache.core import journal as entries
 from wcache.core import switching
@@ -45,12 +49,23 @@ def read_journal(journal: Journal) -> Tuple[Dict[str, JournalEntry], Dict[str, s
 
 
 class Switcher:
-    """Changes cache modes on `host`, with `journal` to find the way back."""
+    """Changes cache modes on `host`, with `journal` to find the way back.
 
-    def __init__(self, host: DriveHost, journal: Journal, after_step: AfterStep = nothing) -> None:
+    `lock` is entered around each program; it keeps every other program of this host out.
+    """
+
+    def __init__(
+        self,
+        host: DriveHost,
+        journal: Journal,
+        after_step: AfterStep = nothing,
+        lock: Callable[[], ContextManager[None]] = nullcontext,
+    ) -> None:
         self._host = host
         self._journal = journal
         self._after_step = after_step
+        self._lock = lock
+        self._alone = False
 
     # ---- the journal
 
@@ -70,7 +85,8 @@ class Switcher:
 
     def restore(self, entry: JournalEntry) -> Switched:
         """Bring back what the entry says and drop it; raises WcacheError where it stays."""
-        return self.run(switching.restore(entry, self.drives(entry.domain_id)))
+        with self.alone():
+            return self.run(switching.restore(entry, self.drives(entry.domain_id)))
 
     def drives(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a domain, none where it is gone."""
@@ -80,7 +96,27 @@ class Switcher:
             return ()
 
     def run(self, program: Program) -> Switched:
-        """Carry out a program to its end; raises the WcacheError it ends with."""
+        """Carry out a program to its end; raises the WcacheError it ends with.
+
+        NotReadyError where another program of this host goes on for too long.
+        """
+        with self.alone():
+            return self._run(program)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep others out over reading drives and running the program that is made of that."""
+        if self._alone:
+            yield
+            return
+        with self._lock():
+            self._alone = True
+            try:
+                yield
+            finally:
+                self._alone = False
+
+    def _run(self, program: Program) -> Switched:
         number = 0
         result: Optional[DriveState] = None
         failure: Optional[WcacheError] = None

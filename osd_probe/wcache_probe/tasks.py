@@ -34,6 +34,8 @@ from .mgr_link import printable
 from .switcher import Switcher
 
 TIMER_SECONDS_MAX = 30.0
+# what these find before their first step must still hold then
+CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ class TaskRunner:
     def perform(self, task: Task) -> Outcome:
         """Do it; a FailureOutcome says truthfully whether the prior state is in place."""
         try:
+            if isinstance(task.request, CHANGES):
+                with self._switcher.alone():
+                    return self._perform(task)
             return self._perform(task)
         except WcacheError as error:
             failure, refused = error, isinstance(error, RefusedError)

@@ -13,17 +13,17 @@ from ..block.host_files import read_text
 from .udev_rule import UdevRule
 
 RULES_FOLDER = "/etc/udev/rules.d"
-MARKER = "/run/wcache"
+RUN_DIR = "/run/wcache"
 
 
 class RuleFolder:
     """The folder of the host's own udev rules."""
 
     def __init__(
-        self, folder: str = RULES_FOLDER, marker: str = MARKER, command: Optional[str] = None
+        self, folder: str = RULES_FOLDER, run_dir: str = RUN_DIR, command: Optional[str] = None
     ) -> None:
         self._folder = folder
-        self._marker = marker
+        self._run_dir = run_dir
         self._command = shutil.which("wcache-probe") or "" if command is None else command
 
     def mode(self, wwid: str) -> Optional[CacheMode]:
@@ -40,7 +40,7 @@ class RuleFolder:
     def says(self, wwid: str, mode: CacheMode) -> bool:
         """Whether the file of a drive still asks for a mode, changed by an admin or not."""
         try:
-            rule = UdevRule(wwid, mode, "/wcache-probe", self._marker)
+            rule = UdevRule(wwid, mode, "/wcache-probe", self._run_dir)
         except RefusedError:
             return False
         return rule.request in (read_text(self._path(rule)) or "")
@@ -85,7 +85,7 @@ class RuleFolder:
             raise StorageError(f"{path} cannot be removed ({error.strerror})") from None
 
     def _rule(self, wwid: str, mode: CacheMode) -> UdevRule:
-        return UdevRule(wwid, mode, self._command, self._marker)
+        return UdevRule(wwid, mode, self._command, self._run_dir)
 
     def _path(self, rule: UdevRule) -> str:
         return os.path.join(self._folder, rule.file_name)

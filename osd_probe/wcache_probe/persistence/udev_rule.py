@@ -24,20 +24,19 @@ PREFIX = "85-wcache-"
 class UdevRule:
     """Keep one drive, by its `wwid`, in a mode; raises RefusedError for unsafe fields.
 
-    `command` is the probe on the host, `marker` the file that exists while a lease is
-    held: closing a device that was open for writing runs rules again, and a drive under
-    an experiment is not theirs.
+    `command` is the probe on the host, `run_dir` where that finds out whether a lease
+    holds the drive: one that returns under an experiment is not the rule's to change.
     """
 
     wwid: str
     mode: CacheMode
     command: str
-    marker: str
+    run_dir: str
 
     def __post_init__(self) -> None:
         if not _WWID.fullmatch(self.wwid):
             raise RefusedError("the drive has no wwid that a udev rule can match")
-        for path in (self.command, self.marker):
+        for path in (self.command, self.run_dir):
             if not _PATH.fullmatch(path):
                 raise RefusedError(
                     "a udev rule needs the path of wcache-probe on this host",
@@ -67,6 +66,6 @@ class UdevRule:
             f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{self.wwid}", '
             'ATTR{cache_type}="temporary write back"\n'
             f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", '
-            f'ATTRS{{wwid}}=="{self.wwid}", TEST!="{self.marker}", '
-            f'RUN+="{self.command} {self.request} --run-dir {self.marker} %k"\n'
+            f'ATTRS{{wwid}}=="{self.wwid}", '
+            f'RUN+="{self.command} {self.request} --run-dir {self.run_dir} %k"\n'
         )

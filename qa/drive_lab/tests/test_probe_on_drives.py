@@ -219,13 +219,13 @@ def test_what_was_persisted_is_there_after_a_power_cycle_and_rollback_takes_it_b
 
 def test_a_rule_yields_to_a_lease(probe, bench):
     assert probe.steps("apply", bench.disk("scsi").name, THROUGH, "--persist")[0] == 0
-    bench.sh("touch /run/wcache").checked()
+    bench.sh("mkdir -p /run/wcache; touch /run/wcache/lease").checked()
     switched_behind_our_back(bench, "scsi", True)
     trigger = f"udevadm trigger --action=add --name-match={bench.disk('scsi').path}"
     bench.sh(trigger).checked()
     bench.settle()
     assert bench.drive_on("scsi")
-    bench.sh("rm /run/wcache").checked()
+    bench.sh("rm /run/wcache/lease").checked()
     bench.sh(trigger).checked()
     bench.settle()
     assert not bench.drive_on("scsi")
