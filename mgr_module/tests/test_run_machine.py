@@ -219,7 +219,11 @@ def happens(mgr, what, data):  # noqa: C901
     elif what == "lost mgr":
         mgr.answer(lost_after=data.draw(st.integers(0, 4)))
     elif what == "lease":
+        releasing = isinstance(mgr.task and mgr.task.request, ReleaseRequest)
         mgr.give(act.LeaseLost("the probe was restarted"))
+        if releasing and mgr.machine.over:
+            mgr.ended_by = "no release that lasted"
+            assert not mgr.machine.state.restored
     elif what == "fail" and mgr.task:
         if isinstance(mgr.task.request, ReleaseRequest):
             mgr.ended_by = "failed release"
