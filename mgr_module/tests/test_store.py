@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.store import MemoryStore, MgrLikeKv
 from wcache.archive import HISTORY_MAX, Archive, HistoryEntry
-from wcache.ceph_store import PART_CHARS, KvStore
+from wcache.ceph_store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.experiment import Slot, compose
 from wcache.core.model import CacheMode
+from wcache.core.retention import Bounds
 from wcache.core.run import RunState, RunStatus
+from wcache.record_keeper import RecordKeeper
 
 WB = CacheMode.WRITE_BACK
 
@@ -142,13 +144,70 @@ def test_the_audit_log_is_bounded_and_goes_on_after_a_restart_and_damage():
     assert again.history()[-1].text == "after"
 
 
-def test_records_are_bounded_and_the_oldest_makes_room():
+@pytest.mark.parametrize("size", [PACKED_FROM_CHARS, PART_CHARS, 2 * PART_CHARS])
+def test_what_repeats_itself_is_kept_small(size):
+    kv = MgrLikeKv()
+    KvStore(kv).put("a", "a drive and " * (size // 12))
+    assert sum(len(text) for text in kv.kept.values()) < size / 4
+
+
+def test_sizes_count_all_parts_of_a_value():
+    kv = MgrLikeKv()
+    store = KvStore(kv)
+    store.put("a/1", noise(4 * 10**5))
+    store.put("a/2", "x")
+    store.put("b", "x")
+    sizes = store.sizes("a/")
+    assert sizes["a/1"] == sum(len(k) + len(v) for k, v in kv.kept.items() if "a/1" in k)
+    assert sizes == {"a/1": sizes["a/1"], "a/2": 4}
+
+
+def test_a_damaged_packed_value_is_named():
+    kv = MgrLikeKv()
+    store = KvStore(kv)
+    store.put("a", "x" * 2000)
+    for damaged in ("wcache-packed:AAAA", "wcache-packed:?", "wcache-packed:"):
+        kv.kept["a"] = damaged
+        with pytest.raises(StorageError, match="a is damaged"):
+            store.get("a")
+
+
+# ---- records
+
+
+def a_record(name, pairs=0):
+    """A record; with pairs, of a size that counts."""
+    setup, rng = make.setup(pairs_max=80, seed=1), random.Random(name)
+    periods = {
+        slot: make.period(
+            slot.mode(setup.seed), samples_ns=tuple(rng.randrange(10**9) for _ in range(100)))
+        for pair in range(pairs) for slot in (Slot(pair, False), Slot(pair, True))
+    }
+    return compose(
+        setup, periods, record_id=name, campaign_id="c1", ended="x", ended_at_s=1.0
+    )
+
+
+def test_records_beyond_the_number_of_them_go_oldest_first():
     kept, _ = archive()
-    for number in range(3):
-        record = compose(
-            make.setup(), {}, record_id=f"r{number}", campaign_id="c1", ended="x", ended_at_s=1.0
-        )
-        kept.put_record(record, "r0")
-    assert kept.record_ids() == ["r0", "r1", "r2"]
-    assert kept.record("r1").record_id == "r1"
-    assert kept.record("r9") is None
+    keeper = RecordKeeper(kept, Bounds(records=10))
+    ended = {f"c1.0.{number}": float(number) for number in range(12)}
+    for name in sorted(ended, key=ended.get):
+        keeper.save(a_record(name), ended)
+    assert len(kept.record_ids()) == 10
+    assert kept.record("c1.0.1") is None
+    assert kept.record("c1.0.2").record_id == "c1.0.2"
+    assert Archive(kept._store).record_ids() == sorted(kept.record_ids())
+
+
+def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest():
+    kept, kv = archive()
+    bounds = Bounds(records_bytes=100_000)
+    keeper = RecordKeeper(kept, bounds)
+    ended = {f"c1.0.{number}": float(number) for number in range(12)}
+    for name in sorted(ended, key=ended.get):
+        keeper.save(a_record(name, 20), ended)
+    used = sum(len(k) + len(v) for k, v in kv.kept.items() if k.startswith("record/"))
+    assert bounds.records_bytes / 2 < used <= bounds.records_bytes
+    assert "c1.0.11" in kept.record_ids()
+    assert "c1.0.0" not in kept.record_ids()

@@ -29,8 +29,6 @@ from .core.run import Periods, RunState
 T = TypeVar("T")
 
 HISTORY_MAX = 1000
-# Raw samples beside their results: what the mon store can carry (a mon is no archive).
-RECORDS_MAX = 400
 STATE_VERSION = 1
 
 
@@ -51,7 +49,7 @@ class Archive:
         self._store = store
         self.unreadable: Dict[str, str] = {}
         self._history_next = 0
-        self._record_ids: Optional[List[str]] = None
+        self._record_sizes: Optional[Dict[str, int]] = None
 
     def check_version(self) -> None:
         """Refuse to touch the state of a newer module; mark a fresh store as ours."""
@@ -108,6 +106,15 @@ class Archive:
         """Store a campaign's header."""
         self._put(f"campaign/{campaign.campaign_id}", campaign)
 
+    def drop_campaign(self, campaign_id: str) -> None:
+        """Remove a campaign's header."""
+        self._store.delete(f"campaign/{campaign_id}")
+
+    def drop_run(self, run_id: str) -> None:
+        """Remove a run with what is left of its periods."""
+        self.drop_periods(run_id)
+        self._store.delete(f"run/{run_id}")
+
     def runs(self) -> Dict[str, RunState]:
         """All runs by id."""
         return self._load(RunState, "run")
@@ -145,20 +152,27 @@ class Archive:
 
     def record_ids(self) -> List[str]:
         """Ids of all records that are kept."""
-        if self._record_ids is None:  # a listing reads every value, so it is done once
-            self._record_ids = self.names("record")
-        return list(self._record_ids)
+        return list(self.record_sizes())
 
-    def put_record(self, record: Record, oldest: Optional[str]) -> None:
-        """Store a record; `oldest` makes room for it where the archive is full."""
-        ids = self.record_ids()
-        self._put(f"record/{record.record_id}", record)
-        if record.record_id not in ids:
-            ids.append(record.record_id)
-        if oldest and oldest != record.record_id and len(ids) > RECORDS_MAX:
-            self._store.delete(f"record/{oldest}")
-            ids.remove(oldest)
-        self._record_ids = ids
+    def record_sizes(self) -> Dict[str, int]:
+        """Bytes that each record takes, by id."""
+        if self._record_sizes is None:  # a listing reads every value, so it is done once
+            found = self._store.sizes("record/")
+            self._record_sizes = {key[len("record/") :]: size for key, size in found.items()}
+        return dict(self._record_sizes)
+
+    def put_record(self, record: Record) -> None:
+        """Store a record."""
+        key = f"record/{record.record_id}"
+        sizes = self.record_sizes()
+        self._put(key, record)
+        self._record_sizes = {**sizes, record.record_id: self._store.sizes(key).get(key, 0)}
+
+    def drop_record(self, record_id: str) -> None:
+        """Remove a record; its result stays."""
+        self._store.delete(f"record/{record_id}")
+        if self._record_sizes is not None:
+            self._record_sizes.pop(record_id, None)
 
     def results(self) -> Dict[str, Result]:
         """All results by record id."""
@@ -167,6 +181,11 @@ class Archive:
     def put_result(self, result: Result) -> None:
         """Store a result."""
         self._put(f"result/{result.record_id}", result)
+
+    def drop_result(self, record_id: str) -> None:
+        """Remove a result and its record, from which it would be made again."""
+        self.drop_record(record_id)
+        self._store.delete(f"result/{record_id}")
 
     def profiles(self) -> Dict[int, LoadProfile]:
         """Load profiles by OSD."""
@@ -187,7 +206,7 @@ class Archive:
         self._put(f"capacity/{measurement.osd_id}", measurement)
 
     def drop_capacity(self, osd_id: int) -> None:
-        """Remove the capacity of an OSD that is gone."""
+        """Remove a capacity."""
         self._store.delete(f"capacity/{osd_id}")
 
     def mclock_job(self) -> Optional[Job]:
@@ -227,6 +246,10 @@ class Archive:
     def put_rollout(self, rollout: Rollout) -> None:
         """Store a plan and how far it has come."""
         self._put(f"rollout/{rollout.plan_id}", rollout)
+
+    def drop_rollout(self, plan_id: str) -> None:
+        """Remove a plan."""
+        self._store.delete(f"rollout/{plan_id}")
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""

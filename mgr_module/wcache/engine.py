@@ -24,9 +24,11 @@ from .core.osds import ClusterView
 from .core.policy import Profiles, Recommendation, Result, recommend
 from .core.protocol import Lease, ReleaseRequest, ReportRequest, RollbackRequest, Task
 from .core.record import Record
+from .core.retention import Bounds, surplus
 from .core.rollout import Rollout, RolloutMachine
 from .core.run import RunMachine, RunStatus
 from .options import Options
+from .record_keeper import RecordKeeper
 from .results import not_analysed, of_record
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
@@ -39,6 +41,8 @@ REPORT_EVERY_S = 600.0
 SILENT_ABORT_S = 30.0
 # How often a record that could not be analysed is tried again.
 ANALYSIS_RETRY_S = 10.0
+# How often what the mons did not store is stored again.
+SAVE_RETRY_S = 10.0
 # How often the cluster is looked at while something is measured.
 CLUSTER_EVERY_S = 5.0
 # A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
@@ -94,6 +98,7 @@ class Engine:
         profiles: Callable[[], Profiles] = dict,
         wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
+        bounds: Bounds = Bounds(),  # noqa: B008  frozen
     ) -> None:
         self.lock = threading.RLock()
         self.archive = archive
@@ -116,6 +121,11 @@ class Engine:
         self._cluster_at_s = 0.0
         self._trusted_from_s = 0.0
         self.storage_error = ""
+        self.records = RecordKeeper(archive, bounds)
+        self._bounds = bounds
+        self._unsaved_owners: Set[str] = set()
+        self._save_at_s = 0.0
+        self._prune_due = False
         self.frozen = False
         # what else measures OSDs now, in words: no drive may be toggled meanwhile
         self.reserved = ""
@@ -164,9 +174,11 @@ class Engine:
                 if self.frozen:
                     self.feed(owner, act.Halt("frozen by an admin"))
                 self.feed(owner, act.Begin())
+            self.records.recover({run_id: m.state for run_id, m in self.runs.items()})
             for record_id in self.archive.record_ids():
                 if record_id not in self.results or not self.results[record_id].analysed:
                     self._analyse_again(record_id)
+            self.prune()
 
     def _analyse_again(self, record_id: str) -> None:
         record = self.archive.record(record_id)
@@ -204,6 +216,9 @@ class Engine:
             self._start_waiting(now_s)
             self._watch_cluster(now_s)
             self._retry_analysis(now_s)
+            self._retry_saves(now_s)
+            if self._prune_due:
+                self.prune()
             return self._next_wake_s(now_s)
 
     def _watch_cluster(self, now_s: float) -> None:
@@ -237,6 +252,50 @@ class Engine:
                 self._final(record)
                 return
         self.analysis_error = ""  # nothing waits for it any more
+
+    def _retry_saves(self, now_s: float) -> None:
+        """Store what the mons did not take before."""
+        if now_s < self._save_at_s:
+            return
+        self._save_at_s = now_s + SAVE_RETRY_S
+        for owner in sorted(self._unsaved_owners):
+            if owner not in self.runs and owner not in self.rollouts:
+                self._unsaved_owners.discard(owner)  # forgotten meanwhile
+                continue
+            with contextlib.suppress(StorageError):
+                self._save_owner(owner)
+        if self.records.unsaved:
+            for record in self.records.retry(self._ended_at_s()):
+                self._final(record)
+            self._stored()
+
+    def _stored(self) -> None:
+        """The store takes values: nothing is wrong with it, once nothing waits for it."""
+        if not self._unsaved_owners and not self.records.unsaved:
+            self.storage_error = ""
+
+    def prune(self) -> None:
+        """Forget what is beyond the bounds of `core/retention.py`."""
+        with self.lock:
+            self._prune_due = False
+            gone = surplus(
+                self.campaigns, {run_id: m.state for run_id, m in self.runs.items()},
+                self.results, {plan_id: m.rollout for plan_id, m in self.rollouts.items()},
+                self._bounds,
+            )
+            for result_id in gone.result_ids:
+                del self.results[result_id]
+                self.archive.drop_result(result_id)
+            for run_id in gone.run_ids:
+                del self.runs[run_id]
+                self.archive.drop_run(run_id)
+            # the header goes last: a mgr lost in between prunes its campaign again
+            for campaign_id in gone.campaign_ids:
+                del self.campaigns[campaign_id]
+                self.archive.drop_campaign(campaign_id)
+            for plan_id in gone.plan_ids:
+                del self.rollouts[plan_id]
+                self.archive.drop_rollout(plan_id)
 
     def _next_wake_s(self, now_s: float) -> Optional[float]:
         due = [m.wake_at_s for m in self.runs.values() if m.wake_at_s is not None]
@@ -376,22 +435,24 @@ class Engine:
         return change.hostname if change else ""
 
     def _save_owner(self, owner: str) -> None:
+        self._unsaved_owners.add(owner)
         if owner in self.runs:
             machine = self.runs[owner]
             if machine.over:
                 self._let_go(owner, {machine.spec.hostname})
             self.archive.put_run(machine.state)
             # only now: a crash before this line must find the periods again
-            if machine.over:
-                self.archive.drop_periods(owner)
-            elif machine.experiment_index:
-                self.archive.drop_periods(owner, machine.experiment_index - 1)
+            ended = len(machine.spec.experiments) if machine.over else machine.experiment_index
+            for index in range(ended) if machine.over else range(max(0, ended - 1), ended):
+                self.records.drop_periods(owner, index)
+            self._prune_due = self._prune_due or machine.over
         else:
             rollout = self.rollouts[owner]
             if rollout.over:
                 self._let_go(owner, {change.hostname for change in rollout.rollout.changes})
             self.archive.put_rollout(rollout.rollout)
-        self.storage_error = ""
+        self._unsaved_owners.discard(owner)
+        self._stored()
 
     def _let_go(self, owner: str, hostnames: Set[str]) -> None:
         """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
@@ -434,14 +495,11 @@ class Engine:
         self._analysis.start(action.record, done)
 
     def _save_record(self, record: Record) -> None:
-        ids = self.archive.record_ids()
-        oldest = min(ids, key=lambda i: self._ended_at_s(i)) if ids else None
-        self.archive.put_record(record, oldest)
+        self.records.save(record, self._ended_at_s())
         self._final(record)
 
-    def _ended_at_s(self, record_id: str) -> float:
-        result = self.results.get(record_id)
-        return result.ended_at_s if result else float("inf")
+    def _ended_at_s(self) -> Dict[str, float]:
+        return {record_id: result.ended_at_s for record_id, result in self.results.items()}
 
     def _final(self, record: Record) -> None:
         """Have a finished record analysed, or take the look that saw the same pairs."""
@@ -548,8 +606,9 @@ class Engine:
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:
         """Store a new plan and return its machine, not started."""
         machine = RolloutMachine(rollout, self.epoch)
-        self.rollouts[rollout.plan_id] = machine
         self.archive.put_rollout(rollout)
+        self.rollouts[rollout.plan_id] = machine
+        self.prune()
         return machine
 
 

@@ -14,6 +14,8 @@ from .engine import Engine
 
 # How often the cluster's health is looked at while OSDs are benched.
 CLUSTER_EVERY_S = 5.0
+# Capacities kept, the newest of each OSD: three stand for a drive model.
+MEASURED_MAX = 300
 
 
 class MclockWork:
@@ -122,14 +124,21 @@ class MclockWork:
         elif isinstance(action, job.Bench):
             self._start_bench(machine, action)
         elif isinstance(action, job.Keep):
-            self._archive.put_capacity(action.measurement)
-            self.measured[action.measurement.osd_id] = action.measurement
-            self.kept += 1
+            self._keep(action.measurement)
         elif isinstance(action, job.SaveJob):
             self._archive.put_mclock_job(machine.job)
             engine.storage_error = ""
         else:
             engine.note("mgr", machine.job.job_id, action.text)
+
+    def _keep(self, measurement: Measurement) -> None:
+        self._archive.put_capacity(measurement)
+        self.measured[measurement.osd_id] = measurement
+        self.kept += 1
+        by_age = sorted(self.measured.values(), key=lambda m: m.ended_at_s)
+        for old in by_age[:-MEASURED_MAX]:
+            del self.measured[old.osd_id]
+            self._archive.drop_capacity(old.osd_id)
 
     def _start_bench(self, machine: job.JobMachine, action: job.Bench) -> None:
         def done(samples: Optional[job.BenchSamples], error: str) -> None:

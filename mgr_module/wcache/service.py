@@ -293,6 +293,7 @@ class Service:
                 engine.runs[state.spec.run_id] = RunMachine(state, periods, engine.epoch)
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             engine.note("admin", campaign_id, text)
+            engine.prune()
         engine.wake()
         return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
 

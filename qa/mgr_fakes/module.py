@@ -13,6 +13,7 @@ from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.osds import ClusterState
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
+from wcache.core.retention import Bounds
 from wcache.engine import Engine
 from wcache.mclock_service import MclockService, moving_domains
 from wcache.mclock_settings import MclockSettings
@@ -126,7 +127,7 @@ class FakeMgr:
 
     def __init__(
         self, *hosts: Tuple[str, Tuple[DriveReport, ...]], store: Optional[Store] = None,
-        simulated: bool = False, **options: Any,
+        simulated: bool = False, bounds: Bounds = Bounds(), **options: Any,  # noqa: B008  frozen
     ) -> None:
         self.now_s = 1_000_000.0
         self.options = replace(
@@ -138,6 +139,7 @@ class FakeMgr:
             for use in d.uses
         ]
         self.view = FakeView(cluster(osds))
+        self.bounds = bounds
         self.exceptions: List[str] = []
         self.config = FakeConfig()
         self.compiled_queue = "mclock_scheduler"
@@ -157,6 +159,7 @@ class FakeMgr:
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, options=lambda: self.options, clock=lambda: self.now_s,
+            bounds=self.bounds,
         )
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(

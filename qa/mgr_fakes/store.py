@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from wcache.core.errors import StorageError
 
@@ -70,3 +70,7 @@ class MemoryStore:
     def keys(self, prefix: str) -> Sequence[str]:
         """All keys with the prefix, sorted."""
         return sorted(key for key in self.kept if key.startswith(prefix))
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Bytes of each key with the prefix."""
+        return {k: len(k) + len(v.encode()) for k, v in self.kept.items() if k.startswith(prefix)}

@@ -6,7 +6,7 @@ product, in tests and behind `wcache-probe --sim`.
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Protocol, Sequence, Tuple
+from typing import Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from .model import (
     CacheMode,
@@ -115,6 +115,9 @@ class Store(Protocol):
 
     def keys(self, prefix: str) -> Sequence[str]:
         """All keys that start with `prefix`, sorted."""
+
+    def sizes(self, prefix: str) -> Mapping[str, int]:
+        """Bytes kept for each key that starts with `prefix`."""
 
 
 class Reports(Protocol):

@@ -1,0 +1,246 @@
+"""The store stays small whatever happens, and nothing is forgotten that is still needed."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.store import MgrLikeKv
+from wcache.archive import HISTORY_MAX, Archive, HistoryEntry
+from wcache.ceph_store import KvStore
+from wcache.core.agents import Agent
+from wcache.core.campaign import Campaign, CampaignOptions
+from wcache.core.load_profile import HOURS_MAX, HourLoad, LoadProfile
+from wcache.core.mclock_config import Known
+from wcache.core.model import DriveModel, LoadPoint, Transport, Verdict
+from wcache.core.policy import ModeSummary, Result, recommend
+from wcache.core.retention import Bounds
+from wcache.core.retention import surplus as beyond
+from wcache.core.rollout import Change, ChangeStatus, Rollout, RolloutStatus
+from wcache.core.run import RunState, RunStatus
+from wcache.load_watch import OSDS_MAX
+from wcache.record_keeper import RECOVERED
+
+OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
+STORE_BYTES_MAX = 5_000_000
+BOUNDS = Bounds()
+
+
+def surplus(campaigns, runs, results, plans):
+    return beyond(campaigns, runs, results, plans, BOUNDS)
+
+
+def campaign(number, runs=1):
+    name = f"c{number}"
+    ids = tuple(f"{name}.{i}" for i in range(runs))
+    return Campaign(name, OPTIONS, float(number), 1, ids)
+
+
+def run(name, status=RunStatus.DONE, restored=True):
+    spec = replace(
+        make.run_spec(make.setup()), run_id=name, campaign_id=name.partition(".")[0],
+        lease_id=f"lease.{name}",
+    )
+    return RunState(spec, status, restored=restored)
+
+
+def result(number, drive=0, **changes):
+    summary = ModeSummary(100, *(1234.5678 + i for i in range(8)))
+    found = Result(
+        f"r{number}", "c1", f"h{drive}", drive, "hdd", f"domain-{drive}", f"wwn-{drive}",
+        make.MODEL, LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 12, 12.3, 4096, "decided",
+        4.9, 4.8, 5.0, "medians", summary, summary, ended_at_s=float(number),
+    )
+    return replace(found, **changes)
+
+
+def plan(number, *touched, status=RolloutStatus.DONE, change_status=ChangeStatus.APPLIED):
+    changes = tuple(
+        Change(
+            f"p{number}.{i}", "h1", domain, ("sda",), 1, "hdd", Transport.SCSI,
+            make.CacheMode.WRITE_BACK, make.CacheMode.WRITE_THROUGH, "why", ("by hand",),
+            LoadPoint.OSD_BENCH_DEPTH1, status=change_status,
+        )
+        for i, domain in enumerate(touched)
+    )
+    return Rollout(f"p{number}", float(number), changes, status)
+
+
+def named(*items):
+    keys = {Campaign: "campaign_id", Rollout: "plan_id", Result: "record_id"}
+    return {getattr(item, keys[type(item)]): item for item in items}
+
+
+# ---- what goes
+
+
+def test_old_campaigns_go_with_their_runs_and_the_newest_never_does():
+    many = named(*(campaign(n) for n in range(BOUNDS.campaigns + 5)))
+    runs = {f"c{n}.0": run(f"c{n}.0") for n in range(BOUNDS.campaigns + 5)}
+    gone = surplus(many, runs, {}, {})
+    assert gone.campaign_ids == ("c0", "c1", "c2", "c3", "c4")
+    assert gone.run_ids == ("c0.0", "c1.0", "c2.0", "c3.0", "c4.0")
+    huge = {f"c9.{i}": run(f"c9.{i}") for i in range(BOUNDS.runs + 1)}
+    assert surplus(named(campaign(9)), huge, {}, {}).campaign_ids == ()
+    assert surplus(named(campaign(9), campaign(8)), {**huge, "c8.0": run("c8.0")}, {}, {}
+                   ).campaign_ids == ("c8",)
+
+
+@pytest.mark.parametrize("state", [
+    run("c0.0", RunStatus.RUNNING), run("c0.0", RunStatus.WAITING),
+    run("c0.0", RunStatus.RELEASING), run("c0.0", RunStatus.ABORTED, restored=False),
+])
+def test_a_campaign_with_a_run_that_is_open_or_not_known_to_be_restored_stays(state):
+    many = named(*(campaign(n) for n in range(BOUNDS.campaigns + 5)))
+    assert "c0" not in surplus(many, {"c0.0": state}, {}, {}).campaign_ids
+
+
+def test_results_that_recommendations_stand_on_go_last_and_never_all_of_a_model():
+    rare = [
+        result(n, drive=5000 + n, drive_model=DriveModel("ACME", "RARE", "1"))
+        for n in range(BOUNDS.standing_min)
+    ]
+    common = [result(100 + n, drive=n) for n in range(BOUNDS.standing + 50)]
+    results = named(*rare, *common)
+    gone = set(surplus({}, {}, results, {}).result_ids)
+    assert len(results) - len(gone) == BOUNDS.standing
+    assert not gone & {item.record_id for item in rare}
+    kept = [item for item in results.values() if item.record_id not in gone]
+    before, after = recommend(list(results.values())), recommend(kept)
+    assert [(r.drive_model, r.verdict) for r in before] == [
+        (r.drive_model, r.verdict) for r in after]
+
+
+def test_results_that_newer_ones_replaced_go_beyond_a_bound():
+    same_drive = named(*(result(n) for n in range(BOUNDS.others + 10)))
+    gone = surplus({}, {}, same_drive, {}).result_ids
+    assert len(gone) == 9
+    assert "r0" in gone
+    assert f"r{BOUNDS.others + 9}" not in gone
+
+
+def test_plans_that_were_never_carried_out_go_and_those_a_drive_stands_on_never_do():
+    idle = [plan(n, status=RolloutStatus.PLANNED) for n in range(BOUNDS.plans + 3)]
+    stands = [plan(100 + n, f"domain-{n}") for n in range(3 * BOUNDS.plans)]
+    gone = surplus({}, {}, {}, named(*idle, *stands)).plan_ids
+    assert gone == ("p0", "p1", "p2")
+
+
+def test_a_plan_goes_once_later_ones_changed_all_that_it_changed():
+    again = [plan(n, "domain-a") for n in range(2, BOUNDS.plans + 5)]
+    partly, wholly = plan(0, "domain-a", "domain-b"), plan(1, "domain-a")
+    gone = surplus({}, {}, {}, named(partly, wholly, *again)).plan_ids
+    assert "p0" not in gone
+    assert gone[0] == "p1"
+    failed = plan(1, "domain-a", status=RolloutStatus.ROLLING_BACK)
+    assert "p1" not in surplus({}, {}, {}, named(partly, failed, *again)).plan_ids
+
+
+# ---- the module
+
+
+def kept_bytes(kv):
+    return sum(len(key) + len(text.encode()) for key, text in kv.kept.items())
+
+
+def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works():
+    kv, bounds = MgrLikeKv(), Bounds(campaigns=3, records=4, others=2, plans=2)
+    hosts = [(f"h{i}", (make.drive("sda", i),)) for i in range(3)]
+    mgr = FakeMgr(*hosts, store=KvStore(kv), bounds=bounds)
+    mgr.report_all()
+    counts = []
+    for number in range(10):
+        code, _, error = mgr.command("campaign start", loads="depth1", pairs=4, accept_cost=True)
+        assert code == 0, error
+        mgr.settle()
+        mgr.command("plan")
+        mgr.step()
+        if number > 3:  # but the audit log, which has a bound of its own
+            counts.append(sum(not key.startswith("history/") for key in kv.kept))
+    assert len(set(counts)) == 1
+    shown = json.loads(mgr.command("campaign ls", format="json")[1])["campaigns"]
+    assert [c["campaign_id"] for c in shown] == ["c8", "c9", "c10"]
+    before = mgr.command("recommend")[1]
+    assert "write through" in before
+    mgr.restart()
+    assert mgr.command("recommend")[1] == before
+    assert json.loads(mgr.command("campaign ls", format="json")[1])["campaigns"] == shown
+    assert len(json.loads(mgr.command("plan ls", format="json")[1])["plans"]) == 2
+    assert not [key for key in kv.kept if key.startswith("period/")]
+    assert mgr.exceptions == []
+
+
+def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
+    """Every bound reached at once: reports, agents, runs, results, plans and known values."""
+    kv = MgrLikeKv()
+    archive = Archive(KvStore(kv))
+    for h in range(1000):
+        names = [f"wwn-0x5000c500{h:04d}{i:04d}" for i in range(10)]
+        archive.put_report(make.report(f"host{h:04d}", *(
+            make.drive(f"sd{chr(97 + i)}", 10 * h + i, drive_id=name, domain_id=name,
+                       serial=f"ZA1{h:04d}{i:02d}", wwn=name) for i, name in enumerate(names))))
+        archive.put_agent(Agent(f"host{h:04d}", f"{h:032x}", f"{h:032x}", 1e9))
+    three = (make.setup(), make.setup(LoadPoint.OSD_TRAFFIC), make.setup(LoadPoint.OSD_BENCH_BATCH))
+    for number in range(BOUNDS.campaigns):
+        archive.put_campaign(campaign(number))
+    for number in range(BOUNDS.runs):
+        state = run(f"c{number % BOUNDS.campaigns}.{number}")
+        archive.put_run(replace(state, spec=replace(state.spec, experiments=three)))
+    for number in range(BOUNDS.standing + BOUNDS.others):
+        archive.put_result(result(number, drive=number, warnings=("a warning " * 8,) * 3))
+    for number in range(2 * BOUNDS.plans):
+        archive.put_rollout(plan(number, *(f"domain-{number}-{i}" for i in range(250))))
+    archive.put_mclock_known(tuple(
+        Known(f"osd.{i}", "osd_mclock_max_capacity_iops_hdd", f"{300 + i / 7:.6f}", "write back")
+        for i in range(10_000)
+    ))
+    for number in range(HISTORY_MAX):
+        text = f"started on host{number:04d} wwn-0x5000c500{number:08d}"
+        archive.add_history(HistoryEntry(1e9 + number, "mgr", f"c{number}.0", text))
+    rng = random.Random(1)
+    for osd_id in range(OSDS_MAX):
+        archive.put_profile(osd_id, LoadProfile(tuple(
+            HourLoad(490_000 + hour, *(rng.randrange(10**size) for size in (7, 6, 7, 10, 5, 4)))
+            for hour in range(HOURS_MAX))))
+    assert kept_bytes(kv) + BOUNDS.records_bytes < STORE_BYTES_MAX
+    assert len(archive.reports()) == 1000
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(lost):
+    mgr = FakeMgr(("h1", (make.drive("sda", 0),)))
+    mgr.report_all()
+    mgr.store.fails = lambda key: key.startswith("record/")
+    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    mgr.settle()
+    assert mgr.engine.archive.record_ids() == []
+    assert "c1.0.0" in mgr.engine.runs["c1.0"].state.finished
+    assert [key for key in mgr.store.kept if key.startswith("period/c1.0/0/")]
+    assert "WCACHE_STORE_FAILED" in mgr.command("status")[1]
+    mgr.store.fails = lambda key: False
+    if lost:
+        mgr.restart()
+    mgr.step(11.0)
+    mgr.step()
+    record = mgr.engine.archive.record("c1.0.0")
+    assert len(record.pairs) >= 4
+    assert (record.ended == RECOVERED) is lost
+    assert not [key for key in mgr.store.kept if key.startswith("period/")]
+    assert mgr.engine.results["c1.0.0"].verdict is Verdict.WRITE_THROUGH
+    assert "WCACHE_STORE_FAILED" not in mgr.command("status")[1]
+
+
+def test_a_run_that_could_not_be_stored_is_stored_later():
+    mgr = FakeMgr(("h1", (make.drive("sda", 0),)))
+    mgr.report_all()
+    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    mgr.step()
+    mgr.store.fails = lambda key: key.startswith("run/")
+    mgr.settle()
+    mgr.store.fails = lambda key: False
+    mgr.step(11.0)
+    mgr.restart()
+    assert mgr.engine.runs["c1.0"].over
+    assert not mgr.engine.active

@@ -1,0 +1,133 @@
+"""What may be forgotten: the mons carry all of the module's state, so it is bounded.
+
+Kept whatever the bounds: what is under way, what is not known to be restored, plans that
+a rollback needs, and the newest results that recommendations stand on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Set, Tuple
+
+from .campaign import Campaign
+from .policy import Result, latest
+from .rollout import Rollout, RolloutStatus
+from .run import RunState, RunStatus
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much is kept; together with the reports of 10,000 drives below 5 MB.
+
+    `standing` results are what recommendations stand on, `standing_min` of each device
+    class, drive model and load whatever there is of others; `others` are superseded, forced
+    or not analysed.  `records` hold the raw samples.
+    """
+
+    campaigns: int = 50
+    runs: int = 600
+    standing: int = 800
+    standing_min: int = 6
+    others: int = 200
+    plans: int = 20
+    records: int = 400
+    records_bytes: int = 1_250_000
+
+
+_OPEN_PLANS = (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+
+
+@dataclass(frozen=True)
+class Surplus:
+    """What can go, by id."""
+
+    campaign_ids: Tuple[str, ...] = ()
+    run_ids: Tuple[str, ...] = ()
+    result_ids: Tuple[str, ...] = ()
+    plan_ids: Tuple[str, ...] = ()
+
+
+def surplus(
+    campaigns: Mapping[str, Campaign], runs: Mapping[str, RunState],
+    results: Mapping[str, Result], plans: Mapping[str, Rollout], bounds: Bounds,
+) -> Surplus:
+    """What is beyond the bounds."""
+    gone = _campaigns(campaigns, runs, bounds)
+    return Surplus(
+        tuple(gone),
+        tuple(run_id for run_id, state in runs.items() if state.spec.campaign_id in set(gone)),
+        tuple(_results(results, bounds)), tuple(_plans(plans, bounds.plans)),
+    )
+
+
+def _campaigns(
+    campaigns: Mapping[str, Campaign], runs: Mapping[str, RunState], bounds: Bounds
+) -> List[str]:
+    """Old campaigns, oldest first; never the newest, nor one with a run that matters still."""
+    counts: Dict[str, int] = defaultdict(int)
+    held: Set[str] = set()
+    for state in runs.values():
+        counts[state.spec.campaign_id] += 1
+        over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
+        if not over or not state.restored:
+            held.add(state.spec.campaign_id)
+    newest_first = sorted(campaigns.values(), key=lambda c: c.created_at_s, reverse=True)
+    gone, kept, kept_runs = [], 0, 0
+    for campaign in newest_first:
+        own = counts[campaign.campaign_id]
+        fits = kept < bounds.campaigns and kept_runs + own <= bounds.runs
+        if kept == 0 or fits or campaign.campaign_id in held:
+            kept, kept_runs = kept + 1, kept_runs + own
+        else:
+            gone.append(campaign.campaign_id)
+    return gone[::-1]
+
+
+def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
+    """Results beyond the bounds.
+
+    Standing ones go by their rank (newest first) within their device class, drive model and
+    load, so that a recommendation loses drives evenly and never all of them.
+    """
+    standing = {result.record_id for result in latest(list(results.values()))}
+    groups: Dict[Tuple[str, str, str, bool], List[Result]] = defaultdict(list)
+    for record_id in standing:
+        item = results[record_id]
+        key = (item.device_class, str(item.drive_model), item.load_point.value, item.simulated)
+        groups[key].append(item)
+    ranked: List[Tuple[int, str]] = []
+    for items in groups.values():
+        items.sort(key=lambda r: (-r.ended_at_s, r.record_id))
+        ranked += [(rank, item.record_id) for rank, item in enumerate(items)]
+    ranked.sort()
+    gone = [name for rank, name in ranked[bounds.standing :] if rank >= bounds.standing_min]
+    others = [item for item in results.values() if item.record_id not in standing]
+    others.sort(key=lambda r: (-r.ended_at_s, r.record_id))
+    return gone + [item.record_id for item in others[bounds.others :]]
+
+
+def _plans(plans: Mapping[str, Rollout], plans_max: int) -> List[str]:
+    """Old plans that were never carried out, or that later ones have replaced wholly.
+
+    A plan that some drive still stands on is kept, however old it is: a rollback and the
+    look for drift need it.
+    """
+    newest_first = sorted(plans.values(), key=lambda p: p.created_at_s, reverse=True)
+    replaced: Set[Tuple[str, str]] = set()
+    gone: List[str] = []
+    idle = carried_out = 0
+    for plan in newest_first:
+        mine = {(change.hostname, change.domain_id) for change in plan.touched}
+        if plan.status in _OPEN_PLANS:
+            pass
+        elif not mine:
+            idle += 1
+            if idle > plans_max:
+                gone.append(plan.plan_id)
+        else:
+            carried_out += 1
+            if carried_out > plans_max and mine <= replaced:
+                gone.append(plan.plan_id)
+        replaced |= mine
+    return gone[::-1]
