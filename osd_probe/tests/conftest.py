@@ -11,6 +11,7 @@ from typing import Dict, Optional
 import pytest
 from hypothesis import settings
 from wcache_probe.block.host_files import HostFiles
+from wcache_probe.block.writers import INITIAL_PID_NAMESPACE
 
 # how long an example takes says more of the machine than of what is tested
 settings.register_profile("wcache", deadline=None)
@@ -40,8 +41,10 @@ class FakeHost:
         (root / "proc/self/mountinfo").write_text("")
         (root / "proc/swaps").write_text("Filename Type Size Used Priority\n")
         self.files = FakeFiles(
-            str(root / "sys"), str(root / "dev"), str(root / "proc"), numbers={}
+            str(root / "sys"), str(root / "dev"), str(root / "proc"), str(root / "run"),
+            numbers={},
         )
+        self.link("proc/self/ns/pid", Path(INITIAL_PID_NAMESPACE))
 
     def write(self, path: str, text: str) -> Path:
         """A file below the root, with its folders."""
@@ -152,13 +155,18 @@ class FakeHost:
 
     def running(self, pid, folder, held, comm="ceph-osd"):
         """A process that holds an OSD's folder and block devices open."""
+        self.process(pid, comm, held)
+        (self.root / f"proc/{pid}/fd/3").symlink_to(folder / "fsid")
+
+    def process(self, pid, comm, held, flags="0100002"):
+        """A process that holds block devices open, for writing unless the flags differ."""
         self.write(f"proc/{pid}/comm", f"{comm}\n")
         fds = self.root / f"proc/{pid}/fd"
         fds.mkdir(parents=True)
         (self.root / f"proc/{pid}/root").symlink_to("/")
-        (fds / "3").symlink_to(folder / "fsid")
-        for i, device in enumerate(held):
-            (fds / str(4 + i)).symlink_to(self.root / "dev" / device)
+        for fd, device in enumerate(held, 4):
+            (fds / str(fd)).symlink_to(self.root / "dev" / device)
+            self.write(f"proc/{pid}/fdinfo/{fd}", f"pos:\t0\nflags:\t{flags}\nmnt_id:\t5\n")
 
     @property
     def osd_glob(self) -> str:

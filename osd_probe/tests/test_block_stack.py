@@ -87,7 +87,7 @@ def test_a_running_osd_is_found_by_what_it_holds_open_wherever_its_folder_is(fak
     folder = fake_host.osd(3, block="loop0")
     fake_host.running(77, folder, ["loop0"])
     (osd,) = osds.discover(fake_host.files, ())
-    assert (osd.osd_id, osd.running, osd.devices) == (3, True, ((Role.BLOCK, "7:0"),))
+    assert (osd.osd_id, osd.pid, osd.devices) == (3, 77, ((Role.BLOCK, "7:0"),))
 
 
 def test_a_link_to_a_device_that_the_running_osd_does_not_hold_is_not_believed(fake_host):
@@ -134,7 +134,7 @@ def test_a_mount_anywhere_above_a_drive_is_a_foreign_use(fake_host):
     fake_host.write(
         "proc/self/mountinfo", "29 1 252:0 / /my\\040root rw shared:1 - ext4 /dev/dm-0 rw\n"
     )
-    uses = foreign.find(fake_host.files).of(by_name(fake_host.files, "sda"))
+    uses = foreign.find(fake_host.files, {}).of(by_name(fake_host.files, "sda"))
     assert uses == ("dm-0 mounted on /my root",)
 
 
@@ -157,7 +157,7 @@ def test_a_mount_in_a_container_and_btrfs_and_swap_are_seen(fake_host):
     fake_host.write(
         "proc/swaps", "Filename Type Size Used Priority\n/dev/sdc partition 1 0 -2\n"
     )
-    found = foreign.find(fake_host.files)
+    found = foreign.find(fake_host.files, {})
     seen = [found.of(by_name(fake_host.files, n)) for n in ("sda", "sdb", "sdc")]
     assert seen == [("sda mounted on /data",), ("sdb mounted on /pool",), ("sdc used as swap",)]
 

@@ -31,6 +31,7 @@ from wcache.core.protocol import SamplesOutcome
 from .block import osds, sysfs
 from .block.host_files import HostFiles, printable, read_table
 from .block.sysfs import BlockDevice
+from .block.writers import WriterSearch
 from .persistence import foreign_rules
 from .persistence.rule_folder import RuleFolder
 from .survey import Survey, state_of, with_rule
@@ -57,6 +58,7 @@ class LinuxDriveHost:
         rules: Optional[RuleFolder] = None,
         find_foreign_rules: Callable[[], Tuple[Finding, ...]] = foreign_rules.find,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._files = files or HostFiles()
         self._globs = tuple(osd_data_globs)
@@ -65,10 +67,13 @@ class LinuxDriveHost:
         self._rules = rules or RuleFolder()
         self._find_foreign_rules = find_foreign_rules
         self._clock_ns = clock_ns
+        self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
 
     def _survey(self) -> Survey:
-        return Survey(self._files, self._switches, self._rules, self._globs, self._fsid)
+        return Survey(
+            self._files, self._switches, self._rules, self._writers, self._globs, self._fsid
+        )
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
@@ -84,8 +89,8 @@ class LinuxDriveHost:
         return replace(drive, findings=(*drive.findings, found))
 
     def host_findings(self) -> Tuple[Finding, ...]:
-        """OSDs that could not be followed to any drive, and who else sets write caches."""
-        return (*self._survey().osd_findings(), *self._find_foreign_rules())
+        """What could not be followed or seen, and who else sets write caches."""
+        return (*self._survey().host_findings(), *self._find_foreign_rules())
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, also where no OSD uses them any more."""

@@ -24,6 +24,7 @@ from .block.host_files import HostFiles
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
+from .block.writers import WriterSearch
 from .persistence.rule_folder import RuleFolder
 from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
 from .transports.classify import Switches
@@ -35,7 +36,7 @@ class Survey:
     """Everything of one look; made anew for each, since hosts change."""
 
     def __init__(
-        self, files: HostFiles, switches: Switches, rules: RuleFolder,
+        self, files: HostFiles, switches: Switches, rules: RuleFolder, writers: WriterSearch,
         data_globs: Sequence[str], cluster_fsid: Optional[str],
     ) -> None:
         self._files = files
@@ -50,7 +51,9 @@ class Survey:
         self._lost: List[Finding] = []
         for osd in found:
             self._follow(osd, osd in self._ours)
-        self._foreign = foreign.find(files)
+        seen = writers.find(frozenset(osd.pid for osd in found if osd.pid))
+        self._blind = seen.unknown
+        self._foreign = foreign.find(files, seen.by_number)
 
     def drives(self) -> Tuple[DriveReport, ...]:
         """Drives under our OSDs and every drive that shares a switch with one of them."""
@@ -87,9 +90,15 @@ class Survey:
         except WcacheError as error:
             return switch, ReadOnlySwitch().identify(device), error.message
 
-    def osd_findings(self) -> Tuple[Finding, ...]:
-        """OSDs whose roles lead to no block device of this host."""
-        return tuple(self._lost)
+    def host_findings(self) -> Tuple[Finding, ...]:
+        """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
+        return (*self._lost, *self._blind_finding())
+
+    def _blind_finding(self) -> Tuple[Finding, ...]:
+        if not self._blind:
+            return ()
+        text = f"whether other programs use the drives is unknown: {self._blind}"
+        return (Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", text),)
 
     def _follow(self, osd: OsdDevices, ours: bool) -> None:
         name = f"osd.{osd.osd_id}"
@@ -144,6 +153,8 @@ class Survey:
         )
         odd = _unique(name for number in numbers for name in self._unfollowed[number])
         refusal = switch.refusal or silent or reading.refusal
+        if self._blind and switch.transport is not Transport.LOOP:
+            refusal = refusal or f"other programs may use it: {self._blind}"
         if odd:
             refusal = f"{', '.join(odd[:4])} between it and its OSD cannot be followed"
         elif len(ways) > 1:

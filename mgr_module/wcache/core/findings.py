@@ -57,8 +57,9 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "check by hand that every layer passes flushes on",
     ),
     FindingCode.SHARED_DRIVE: (
-        "OSD drives are shared with something that is not an OSD",
-        "wcache leaves them alone; move the OSD or the other user",
+        "OSD drives are, or may be, shared with something that is not an OSD",
+        "wcache leaves them alone: move the OSD or the other user; a probe in a container "
+        "needs the host's pid namespace to see who else is there",
     ),
     FindingCode.NO_VOLATILE_CACHE: (
         "drives have no volatile cache",

@@ -1,11 +1,12 @@
-"""Who else uses a drive: mounted file systems and swap."""
+"""Who else uses a drive: file systems, swap, exports of the kernel, other programs."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Mapping, Set, Tuple
 
+from . import exports
 from .host_files import HostFiles, entries, printable, read_table
 from .stack import standing_on
 from .sysfs import BlockDevice
@@ -17,22 +18,27 @@ NAMESPACES_MAX = 256
 class ForeignUses:
     """What holds each block device of the host, by number ("8:1")."""
 
+    files: HostFiles
     by_number: Dict[str, Tuple[str, ...]]
 
     def of(self, drive: BlockDevice) -> Tuple[str, ...]:
-        """Mounts and swaps of a drive, or of anything that stands on it, OSD devices too."""
+        """All users of a drive, or of anything that stands on it, OSD devices too."""
         found: List[str] = []
         for device in (drive, *standing_on(drive)):
-            found += [f"{device.name} {use}" for use in self.by_number.get(device.number, ())]
+            label = exports.label_of(self.files, device)
+            uses = (*self.by_number.get(device.number, ()), *([label] if label else ()))
+            found += [f"{device.name} {use}" for use in uses]
         return tuple(dict.fromkeys(found))[:16]
 
 
-def find(files: HostFiles) -> ForeignUses:
-    """Mounts in every mount namespace of the host, and swaps."""
+def find(files: HostFiles, writers: Mapping[str, Tuple[str, ...]]) -> ForeignUses:
+    """Mounts in every mount namespace of the host, swaps, exports, and the given writers."""
     uses: Dict[str, List[str]] = {}
-    for number, text in _mounts(files) | _swaps(files):
+    for number, text in _mounts(files) | _swaps(files) | exports.find(files):
         uses.setdefault(number, []).append(text)
-    return ForeignUses({number: tuple(sorted(texts)) for number, texts in uses.items()})
+    for number, texts in writers.items():
+        uses.setdefault(number, []).extend(texts)
+    return ForeignUses(files, {n: tuple(sorted(texts)) for n, texts in uses.items()})
 
 
 def _mounts(files: HostFiles) -> Set[Tuple[str, str]]:

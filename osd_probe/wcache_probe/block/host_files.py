@@ -1,4 +1,4 @@
-"""The host's /sys, /dev and /proc: bounded reads, and device nodes that are what they say.
+"""The host's /sys, /dev, /proc and /run: bounded reads, and device nodes that are what they say.
 
 A device is opened read-only and never exclusively (its OSD holds it), and only used
 when the file descriptor is the device number that sysfs gave: a name such as sda can
@@ -30,6 +30,7 @@ class HostFiles:
     sys: str = "/sys"
     dev: str = "/dev"
     proc: str = "/proc"
+    run: str = "/run"
 
     def number_of_fd(self, fd: int) -> Optional[str]:
         """"MAJ:MIN" of the block device that an open file is, else None."""
@@ -125,10 +126,10 @@ def write_attribute(path: str, value: str) -> None:
         ) from None
 
 
-def entries(path: str) -> List[str]:
+def entries(path: str, count_max: int = ENTRIES_MAX) -> List[str]:
     """Sorted names in a folder, bounded; none where it cannot be read."""
     try:
-        return sorted(os.listdir(path))[:ENTRIES_MAX]
+        return sorted(os.listdir(path))[:count_max]
     except (OSError, ValueError):
         return []
 

@@ -24,6 +24,7 @@ DEFAULT_DATA_GLOBS = (
     "/var/lib/rook/*/*",
 )
 OSD_ID_MAX = 2**31 - 1
+PROCESSES_MAX = 65536
 FDS_MAX = 65536
 
 # BlueStore.cc, BlueStore::_minimal_open_bluefs: the names of the links in the data folder
@@ -35,8 +36,8 @@ class OsdDevices:
     """One OSD: its cluster, its data folder (as this process reaches it), its devices.
 
     `devices` are role and number ("8:1").  `held` are the block devices that the running
-    daemon has open; empty where it does not run.  `unresolved` are the links of roles
-    that lead to no block device here (a file as backing, or a stale link).
+    daemon, process `pid`, has open; empty and 0 where it does not run.  `unresolved` are the
+    links of roles that lead to no block device here (a file as backing, or a stale link).
     """
 
     osd_id: int
@@ -44,7 +45,7 @@ class OsdDevices:
     folder: str
     devices: Tuple[Tuple[Role, str], ...]
     held: FrozenSet[str] = frozenset()
-    running: bool = False
+    pid: int = 0
     unresolved: Tuple[str, ...] = ()
 
 
@@ -65,18 +66,19 @@ def discover(
 
 def _running(files: HostFiles) -> List[OsdDevices]:
     found = []
-    for name in entries(files.proc):
+    for name in entries(files.proc, PROCESSES_MAX):
         if name.isdigit() and read_text(os.path.join(files.proc, name, "comm")) == "ceph-osd":
-            osd = _from_process(files, os.path.join(files.proc, name))
+            osd = _from_process(files, name)
             found += [osd] if osd else []
     return found
 
 
-def _from_process(files: HostFiles, process: str) -> Optional[OsdDevices]:
+def _from_process(files: HostFiles, pid: str) -> Optional[OsdDevices]:
     """The OSD of a ceph-osd process; None where it is still starting or has gone."""
+    process = os.path.join(files.proc, pid)
     held = set()
     folders: List[Tuple[str, str]] = []
-    for name in entries(os.path.join(process, "fd"))[:FDS_MAX]:
+    for name in entries(os.path.join(process, "fd"), FDS_MAX):
         link = os.path.join(process, "fd", name)
         try:
             target = os.readlink(link)
@@ -89,7 +91,7 @@ def _from_process(files: HostFiles, process: str) -> Optional[OsdDevices]:
             root = "/" if _same_file(link, target) else os.path.join(process, "root")
             folders.append((root, os.path.dirname(target)))
     for root, folder in folders:
-        osd = _from_folder(files, root, folder, frozenset(held))
+        osd = _from_folder(files, root, folder, frozenset(held), int(pid))
         if osd is not None:
             return osd
     return None
@@ -104,7 +106,8 @@ def _same_file(link: str, target: str) -> bool:
 
 
 def _from_folder(
-    files: HostFiles, root: str, folder: str, held: Optional[FrozenSet[str]] = None
+    files: HostFiles, root: str, folder: str, held: Optional[FrozenSet[str]] = None,
+    pid: int = 0,
 ) -> Optional[OsdDevices]:
     here = f"{root.rstrip('/')}{folder}"
     osd_id = _osd_id(os.path.join(here, "whoami"))
@@ -129,7 +132,7 @@ def _from_folder(
         here,
         tuple(devices),
         held or frozenset(),
-        held is not None,
+        pid,
         tuple(unresolved),
     )
 
