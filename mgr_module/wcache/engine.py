@@ -143,8 +143,13 @@ class Engine:
     # ---- start
 
     def load(self) -> None:
-        """Take up the stored state and go on where the last mgr stopped."""
+        """Take up the stored state and go on where the last mgr stopped.
+
+        Raises a WcacheError where it cannot be read; then nothing has begun, and it can be
+        called again.
+        """
         with self.lock:
+            self.runs, self.rollouts = {}, {}
             self.archive.check_version()
             now_s = self.clock()
             self._cluster_at_s = self._trusted_from_s = now_s + CLUSTER_GRACE_S

@@ -15,7 +15,6 @@ from .ceph_loads import CephLoads
 from .ceph_progress import CephProgress
 from .ceph_store import KvStore
 from .ceph_view import CephView
-from .core.errors import WcacheError
 from .core.policy import Result
 from .engine import Engine
 from .health import health_checks
@@ -25,6 +24,7 @@ from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork
 from .options import Options, module_options, read_options
 from .service import Service
+from .starting import Starter
 from .views import Views
 
 # Health and the loads of a quiet cluster are looked at this often, in seconds.
@@ -46,8 +46,6 @@ class Module(MgrModule):
         self._wake = threading.Event()
         self._run = True
         self._options = Options()
-        self._start_error = ""
-        self._ready = False
         self.config_notify()
         view = CephView(self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES)
         self._analysis = AnalysisChild(
@@ -87,6 +85,11 @@ class Module(MgrModule):
         self._service = Service(self._engine, self._mclock)
         self._views = Views(self._engine, self._mclock)
         self._progress = CephProgress(self)
+        # what may fail comes first, and what it resumes only once
+        self._starter = Starter((
+            self._load_watch.load, self._engine.load, self._mclock.load, self._views.warm,
+            self._load_watch.start, self._mclock.settings.start,
+        ))
 
     def _results(self) -> List[Result]:
         with self._engine.lock:
@@ -99,37 +102,42 @@ class Module(MgrModule):
 
     def handle_command(self, inbuf: str, cmd: Dict[str, Any]) -> Tuple[int, str, str]:
         """Answer one `ceph wcache` command; never slow, never an exception."""
-        if not self._ready:
-            return commands.not_ready(self._start_error)
+        if not self._starter.ready:
+            return commands.not_ready(self._starter.error)
         return commands.answer(
             self._service, self._views, cmd, inbuf or "", self.log.exception
         )
 
     def serve(self) -> None:
-        """Load the stored state, then do what is due until the mgr stops."""
-        try:
-            self._engine.load()
-            self._load_watch.load()
-            self._mclock.load()
-            self._load_watch.start()
-            self._mclock.settings.start()
-            self._ready = True
-        except WcacheError as error:
-            self._start_error = error.line()
-            self.log.error("cannot start: %s", error.line())
+        """Take up the stored state, then do what is due until the mgr stops."""
         while self._run:
             wait_s: Optional[float] = None
             try:
-                if self._ready:
+                if self._starter.ready:
                     wait_s = self._engine.tick()
                     self._mclock.tick()
                     self._publish()
+                else:
+                    wait_s = self._start()
             except Exception:
                 # the loop must go on: a campaign under way holds leases
                 self.log.exception("tick failed")
             idle_s = BUSY_TICK_S if self._engine.active else IDLE_TICK_S
-            self._wake.wait(min(idle_s, wait_s) if wait_s is not None else idle_s)
+            # not `min`: a start that keeps failing is tried ever more seldom
+            if wait_s is None or (self._starter.ready and wait_s > idle_s):
+                wait_s = idle_s
+            self._wake.wait(wait_s)
             self._wake.clear()
+
+    def _start(self) -> float:
+        """Try to start; returns the seconds until the next try, or the first tick."""
+        before = self._starter.error
+        if self._starter.go_on():
+            return 0.0
+        if self._starter.error != before:
+            self.log.error("cannot start: %s", self._starter.error)
+        self.set_health_checks(health_checks(self._starter.findings()))
+        return self._starter.retry_s
 
     def _publish(self) -> None:
         """Health checks and progress are lost at a mgr restart, so set them every time."""

@@ -34,6 +34,11 @@ class Views:
         self._mclock = mclock
         self._host_views = HostViews()
 
+    def warm(self) -> None:
+        """Look at all stored reports once, so that the first `status` need not."""
+        with self._engine.lock:
+            self._hosts()
+
     # ---- findings
 
     def leased(self) -> Leased:
