@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench bench-decision check demo demo-lab lab test test-cluster test-lab test-lab-all test-releases test-statistics wheels zipapps
+.PHONY: bench bench-decision bench-fleet check demo demo-lab lab test test-cluster test-lab test-lab-all test-releases test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -48,6 +48,11 @@ test-lab-all:
 bench:
 	@RELEASE=$(RELEASE) FORMAT=$(FORMAT) PYTHONDONTWRITEBYTECODE=1 \
 	PYTHONPATH=qa:vstart-tests:mgr_module /usr/bin/python3 -m bench
+
+# What a fleet costs the mgr, without Ceph: make bench-fleet [HOSTS=1000] [FORMAT=json]
+bench-fleet:
+	@HOSTS=$(HOSTS) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
+	    -m bench.fleet
 
 zipapps:
 	@/usr/bin/python3 qa/zipapps.py out

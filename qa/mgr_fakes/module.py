@@ -175,6 +175,7 @@ class FakeMgr:
         self.views = Views(self.engine, self.mclock)
         self.engine.load()
         self.mclock.load()
+        self.views.warm()
 
     def latency_ns(self, osd_id: int) -> int:
         """What a write to the OSD takes, in the mode its drive is in."""

@@ -1,0 +1,123 @@
+"""What a large fleet costs the mgr, on the module's real code over fake ports.
+
+    make bench-fleet [HOSTS=1000] [FORMAT=json]
+
+Ten drives on each host.  The commands are asked as a mgr asks them, from the arguments to the
+text; between two calls of `status` one host reports something new, as probes do all the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from dataclasses import asdict, replace
+from typing import Any, Callable, Dict, List
+
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.store import MgrLikeKv
+from wcache.ceph_store import KvStore
+from wcache.core.model import CacheMode
+from wcache.core.wording import amount, latency, table
+
+from bench.figures import latencies
+
+DRIVES = 10
+STATUS_CALLS, LS_CALLS = 300, 5
+Figures = Dict[str, Any]
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    hosts = int(os.environ.get("HOSTS") or 1000)
+    figures = measure(hosts)
+    as_json = os.environ.get("FORMAT") == "json"
+    print(json.dumps(figures, indent=2) if as_json else plain(figures))
+    return 0
+
+
+def measure(hosts: int) -> Figures:
+    """The figures for this many hosts."""
+    kv = MgrLikeKv()
+    before = _resident_bytes()
+    mgr = FakeMgr(
+        *((f"host{h:04d}", tuple(_drive(h, i) for i in range(DRIVES))) for h in range(hosts)),
+        store=KvStore(kv),
+    )
+    mgr.report_all()
+    took: Dict[str, List[float]] = {
+        "start": [_us(mgr.restart)], "first status": [_us(lambda: _ask(mgr, "status"))],
+        "status": [], "health tick": [], "drive ls HOST": [], "drive ls (all)": [],
+    }
+    for number in range(STATUS_CALLS):
+        _change(mgr, f"host{number % hosts:04d}")
+        took["status"].append(_us(lambda: _ask(mgr, "status")))
+        took["health tick"].append(_us(mgr.views.findings))
+        took["drive ls HOST"].append(_us(lambda: _ask(mgr, "drive ls", hostname="host0000")))
+    for _ in range(LS_CALLS):
+        took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
+    return {
+        "hosts": hosts, "drives": hosts * DRIVES,
+        "load_average_1min": round(os.getloadavg()[0], 2),
+        "commands": {name: asdict(latencies(values)) for name, values in took.items()},
+        "store_bytes": sum(len(key) + len(text) for key, text in kv.kept.items()),
+        "resident_bytes_with_fakes": _resident_bytes() - before,
+    }
+
+
+def _drive(host: int, index: int) -> Any:
+    name = f"wwn-0x5000c500{host:04d}{index:04d}"
+    # one host in a hundred is in the other mode, so that there is something to find
+    mode = CacheMode.WRITE_BACK if host % 100 else CacheMode.WRITE_THROUGH
+    return make.drive(
+        f"sd{chr(97 + index)}", host * DRIVES + index, mode=mode, drive_id=name, domain_id=name,
+        wwn=name, serial=f"ZA{host:04d}{index:02d}",
+    )
+
+
+def _change(mgr: FakeMgr, hostname: str) -> None:
+    """A host's probe reports a state that differs from the one before."""
+    report = mgr.engine.reports[hostname]
+    first, *rest = report.drives
+    state = replace(first.state, pinned=not first.state.pinned)
+    mgr.engine.reports[hostname] = replace(
+        report, drives=(replace(first, state=state), *rest)
+    )
+
+
+def _ask(mgr: FakeMgr, prefix: str, **arguments: Any) -> None:
+    code, _, error = mgr.command(prefix, format="json", **arguments)
+    if code != 0:
+        raise SystemExit(f"bench: {prefix}: {error}")
+
+
+def _us(what: Callable[[], Any]) -> float:
+    began_ns = time.perf_counter_ns()
+    what()
+    return (time.perf_counter_ns() - began_ns) / 1e3
+
+
+def _resident_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def plain(figures: Figures) -> str:
+    """The figures as a table."""
+    rows = [
+        (name, row["n"], latency(row["p50_us"]), latency(row["p99_us"]), latency(row["max_us"]))
+        for name, row in figures["commands"].items()
+    ]
+    return "\n".join([
+        f"{figures['drives']} drives on {figures['hosts']} hosts, load average "
+        f"{figures['load_average_1min']}", "",
+        table(("COMMAND", "N", "P50", "P99", "MAX"), rows), "",
+        f"kept by the mons: {amount(figures['store_bytes'])}; memory, fake probes included: "
+        f"{amount(figures['resident_bytes_with_fakes'])}",
+    ])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
