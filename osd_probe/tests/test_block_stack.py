@@ -173,7 +173,8 @@ def test_a_drive_reached_twice_is_shown_once_and_left_alone(fake_host):
     assert "several paths (loop0, loop1)" in drive.toggle_refusal
 
 
-def test_a_containers_links_are_followed_below_its_root(fake_host):
+@pytest.mark.parametrize("chroot", [False, True])
+def test_links_of_a_container_or_chroot_are_followed_below_its_root(fake_host, chroot):
     fake_host.loop("loop0", "7:0")
     inside = fake_host.root / "container"
     (inside / "dev").mkdir(parents=True)
@@ -183,16 +184,16 @@ def test_a_containers_links_are_followed_below_its_root(fake_host):
     (inside / "dev/vg").mkdir()
     (inside / "dev/vg/lv").symlink_to("../loop0")
     (inside / "var/osd/whoami").write_text("6")
-    (inside / "var/osd/fsid").write_text("x")
     (inside / "var/osd/block").symlink_to("/dev/vg/lv")
     fake_host.write("proc/5/comm", "ceph-osd\n")
     fds = fake_host.root / "proc/5/fd"
     fds.mkdir()
     (fake_host.root / "proc/5/root").symlink_to(inside)
-    (fds / "3").symlink_to("/var/osd/fsid")
+    # the kernel shows the paths of a chroot with its root in front; neither is a path here
+    (fds / "3").symlink_to(f"{inside if chroot else ''}/var/osd/fsid")
     (fds / "4").symlink_to(inside / "dev/loop0")
     (osd,) = osds.discover(fake_host.files, ())
-    assert (osd.osd_id, osd.devices) == (6, ((Role.BLOCK, "7:0"),))
+    assert (osd.osd_id, osd.devices, osd.pid) == (6, ((Role.BLOCK, "7:0"),), 5)
 
 
 def test_hostile_files_of_an_osd_folder_are_no_osd(fake_host):

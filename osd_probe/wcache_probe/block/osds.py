@@ -89,12 +89,27 @@ def _from_process(files: HostFiles, pid: str) -> Optional[OsdDevices]:
             held.update([number] if number else [])
         elif target.endswith("/fsid"):
             root = "/" if _same_file(link, target) else os.path.join(process, "root")
-            folders.append((root, os.path.dirname(target)))
+            folders.append((root, _below(root, os.path.dirname(target))))
     for root, folder in folders:
         osd = _from_folder(files, root, folder, frozenset(held), int(pid))
         if osd is not None:
             return osd
     return None
+
+
+def _below(root: str, folder: str) -> str:
+    """A folder as a process with that root names it.
+
+    /proc shows paths from the root of the mount namespace: for a container that is its own
+    root, for a process that chroot() has moved there is more in front.
+    """
+    try:
+        prefix = os.readlink(root)
+    except OSError:  # "/" is no link
+        return folder
+    if prefix != "/" and folder.startswith(prefix + "/"):
+        return folder[len(prefix) :]
+    return folder
 
 
 def _same_file(link: str, target: str) -> bool:
