@@ -9,10 +9,10 @@ from mgr_fakes import builders as make
 from wcache.core.mclock import (
     CALLS_MIN,
     Measurement,
-    models,
     of_model,
     of_one,
     settings,
+    stacks,
     t95,
 )
 from wcache.core.mclock_advice import ConfigChange, Facts, advise
@@ -22,10 +22,10 @@ from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, K
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HDD = "osd_mclock_max_capacity_iops_hdd"
-OTHER = DriveModel("ACME", "HD2", "2.0")
+MODEL, OTHER = str(make.MODEL), "ACME HD2 2.0"
 
 
-def measured(osd_id, *iops, setting="write through", model=make.MODEL, **changes):
+def measured(osd_id, *iops, setting="write through", model=MODEL, **changes):
     found = Measurement(
         osd_id, f"h{osd_id}", "hdd", True, model, setting, iops or (295.0, 305.0, 300.0, 310.0),
         60.0, 1, 1000.0,
@@ -38,7 +38,7 @@ def facts(*measurements, osds=4, entries=(), settings_=None, models_=None, **mor
     return Facts(
         {i: make.osd(i, f"h{i}") for i in range(osds)},
         {**dict.fromkeys(range(osds), "write through"), **(settings_ or {})},
-        {**dict.fromkeys(range(osds), make.MODEL), **(models_ or {})},
+        {**dict.fromkeys(range(osds), MODEL), **(models_ or {})},
         Config([Entry(*entry) for entry in entries]), measurements, **more,
     )
 
@@ -115,7 +115,16 @@ def test_a_drive_without_a_cache_has_a_setting_and_an_unknown_one_has_none():
     report = make.report("h1", none, odd)
     assert settings([report]) == {1: "no volatile cache", 2: ""}
     assert settings([replace(report, simulated=True)]) == {}
-    assert models([report]) == {1: make.MODEL, 2: make.MODEL}
+    assert stacks([report]) == {1: MODEL, 2: MODEL}
+
+
+def test_an_osd_with_a_separate_db_is_not_pooled_with_one_without():
+    nvme = DriveModel("ACME", "N1", "2.0")
+    fast = make.drive("nvme0", 1, roles=(Role.DB, Role.WAL), drive_model=nvme)
+    report = make.report("h1", make.drive("sda", 1), make.drive("sdb", 2), fast)
+    assert stacks([report]) == {1: f"{MODEL} with db, wal on ACME N1 2.0", 2: MODEL}
+    whole = make.drive("sda", 1, roles=(Role.BLOCK, Role.DB))
+    assert stacks([make.report("h1", whole)]) == {1: MODEL}
 
 
 # ---- the config database
@@ -227,7 +236,7 @@ def test_osds_of_one_drive_model_in_two_modes_have_no_common_capacity():
 
 
 def test_a_mode_that_is_still_to_be_applied_is_named():
-    (found,) = advise(facts(measured(0), wanted={("hdd", str(make.MODEL)): BACK}))
+    (found,) = advise(facts(measured(0), wanted={("hdd", MODEL): BACK}))
     assert "write back is recommended" in " ".join(found.warnings)
 
 

@@ -161,6 +161,8 @@ def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
     code, _, error = mgr.command("campaign start", accept_cost=True)
     assert code != 0
     assert "mclock measurement m1 is under way" in error
+    assert "measuring: mclock measurement m1" in mgr.command("status")[1]
+    assert mgr.views.under_way() == {"wcache.m1": ("wcache mclock measurement m1", 0.0)}
     mgr.settle()
     assert mgr.command("campaign start", accept_cost=True)[0] == 0
     assert "a campaign or a plan is under way" in refused(mgr, "measure", accept_cost=True)

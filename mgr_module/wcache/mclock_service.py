@@ -17,10 +17,10 @@ from .core.mclock import (
     CALLS_MAX,
     CALLS_MIN,
     Capacity,
-    models,
     of_one,
     option,
     settings,
+    stacks,
 )
 from .core.mclock_advice import Advice, Facts, advise, named
 from .core.mclock_job import TARGETS_MAX, Job, Target
@@ -183,7 +183,7 @@ class MclockService:
                 capacity = of_one(item.iops)
                 rows.append({
                     "osd_id": item.osd_id, "hostname": item.hostname,
-                    "device_class": item.device_class, "drive_model": str(item.drive_model),
+                    "device_class": item.device_class, "drive_models": item.stack,
                     "option": option(item.rotational), "setting": item.setting,
                     "calls": len(item.iops), **_interval(capacity), "each_iops": list(item.iops),
                     "seconds": round(item.seconds, 3), "bytes_written": item.bytes_written,
@@ -216,8 +216,6 @@ class MclockService:
             if device_class in (None, "", advice.device_class):
                 plain = codec.to_plain(advice)
                 plain["commands"] = [change.command for change in advice.changes]
-                for row, item in zip(plain["models"], advice.models):
-                    row["drive_model"] = str(item.drive_model)
                 rows.append(plain)
         found = stale(facts)
         others = sorted({
@@ -322,7 +320,7 @@ class MclockService:
                 if r.mode is not None and not r.simulated
             }
         return Facts(
-            osds, settings(reports, moving_domains(engine)), models(reports),
+            osds, settings(reports, moving_domains(engine)), stacks(reports),
             self.settings.config, measured, self.settings.known, wanted, self._compiled_queue(),
         )
 

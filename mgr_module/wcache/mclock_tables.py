@@ -55,11 +55,12 @@ def show(data: Mapping[str, Any]) -> str:
         )
     if data["measured"]:
         rows = [
-            (f"osd.{r['osd_id']}", r["device_class"], r["drive_model"], r["setting"], r["calls"],
+            (f"osd.{r['osd_id']}", r["device_class"], r["drive_models"], r["setting"], r["calls"],
              _iops(r), when(r["ended_at_s"]), "forced" if r["forced"] else "")
             for r in data["measured"]
         ]
-        heads = ("OSD", "CLASS", "MODEL", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)", "NOTE")
+        heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
+                 "NOTE")
         lines += ["", table(heads, rows)]
     else:
         lines.append("no capacity is measured yet")
@@ -101,7 +102,7 @@ def _advice(row: Mapping[str, Any]) -> str:
             else "95% interval of one OSD's calls"
         )
         lines.append(
-            f"  {item['drive_model'] or '(unnamed)'} in {item['setting']}: "
+            f"  {item['stack'] or '(unnamed)'} in {item['setting']}: "
             f"{_iops(_flat(measured))} IOPS, {over}, {measured['calls']} calls"
         )
     if row["shadowing"]:

@@ -17,6 +17,8 @@ def status(data: Mapping[str, Any]) -> str:
         f"campaign:  {data['campaign'] or 'none under way'}",
         f"rollout:   {data['rollout'] or 'none under way'}",
     ]
+    if data["measuring"]:
+        lines.append(f"measuring: {data['measuring']}; see `ceph wcache mclock show`")
     if data["frozen"]:
         lines.append("frozen:    yes; thaw with `ceph wcache freeze --thaw`")
     if data["throwaway_cluster"]:

@@ -175,6 +175,7 @@ class Views:
                     for (model, cache, view, safety), count in sorted(models.items())
                 ],
                 "campaign": running[0].spec.campaign_id if running else "",
+                "measuring": engine.reserved,
                 "rollout": next((p for p, m in engine.rollouts.items() if not m.over), ""),
                 "findings": [_finding(item) for item in findings],
                 "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
@@ -209,6 +210,10 @@ class Views:
                 head = self._campaign_head(campaign_id)
                 fraction = head["periods_done"] / max(1, head["periods_max"])
                 found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
+            job = self._mclock.work.machine
+            if job is not None and not job.over:
+                fraction = job.job.done / len(job.job.targets)
+                found[f"wcache.{job.job.job_id}"] = (f"wcache {self._engine.reserved}", fraction)
             for plan_id, machine in self._engine.rollouts.items():
                 if not machine.over:
                     changes = machine.rollout.changes

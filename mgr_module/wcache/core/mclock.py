@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .model import DeviceCache, DriveModel, DriveReport, HostReport, Role
+from .model import DeviceCache, DriveReport, HostReport, Role
 
 # The arguments of `ceph tell osd.N bench` that make it what the OSD does by itself.
 COUNT_BYTES, WRITE_BYTES, OBJECT_BYTES, OBJECTS = 12_288_000, 4096, 4_194_304, 100
@@ -44,14 +44,14 @@ _T95 = (
 class Measurement:
     """Bench calls on one OSD with its drives in one setting; the newest of an OSD is kept.
 
-    `setting` is what `setting_of` said before and after.
+    `stack` is what `stacks` says of the OSD, `setting` what `settings` said before and after.
     """
 
     osd_id: int
     hostname: str
     device_class: str
     rotational: bool
-    drive_model: DriveModel
+    stack: str
     setting: str
     iops: Tuple[float, ...] = field(metadata={"max_items": CALLS_MAX})
     seconds: float
@@ -106,7 +106,7 @@ def of_one(iops: Sequence[float]) -> Optional[Capacity]:
 
 
 def of_model(measured: Sequence[Measurement]) -> Optional[Capacity]:
-    """The capacity of OSDs on drives of one drive model, with the OSD as the unit.
+    """The capacity of OSDs on the same drive models, with the OSD as the unit.
 
     The interval is that of the mean over OSDs, t with k - 1 degrees of freedom; forty calls
     on one drive are one drive.  The spread of one more OSD's single call adds the spread
@@ -180,11 +180,26 @@ def _words(drive: DriveReport) -> str:
     return "no volatile cache" if drive.state.device_cache is DeviceCache.NONE else ""
 
 
-def models(reports: Iterable[HostReport]) -> Dict[int, DriveModel]:
-    """The drive model of every OSD's block drive, on real hosts."""
-    return {
-        use.osd_id: drive.drive_model
-        for report in reports if not report.simulated
-        for drive in report.drives
-        for use in drive.uses if use.role is Role.BLOCK
-    }
+def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
+    """The drive models under every OSD of real hosts, in words.
+
+    "ACME HD1 1.0", or "ACME HD1 1.0 with db, wal on ACME N1 2.0": an OSD with a separate DB
+    has another capacity than one without, on the same drive model.
+    """
+    roles: Dict[int, Dict[Role, DriveReport]] = {}
+    for report in reports:
+        for drive in () if report.simulated else report.drives:
+            for use in drive.uses:
+                roles.setdefault(use.osd_id, {})[use.role] = drive
+    return {osd_id: _stack(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}
+
+
+def _stack(drives: Mapping[Role, DriveReport]) -> str:
+    block = drives[Role.BLOCK]
+    on: Dict[str, List[str]] = {}
+    for role in (Role.DB, Role.WAL):
+        drive = drives.get(role)
+        if drive is not None and drive.drive_id != block.drive_id:
+            on.setdefault(str(drive.drive_model), []).append(role.value)
+    others = [f"{', '.join(names)} on {model}" for model, names in on.items()]
+    return " with ".join([str(block.drive_model), *([" and ".join(others)] if others else [])])

@@ -23,7 +23,7 @@ from .mclock import (
     option,
 )
 from .mclock_config import FORCED_BENCH, Config, Entry, Known
-from .model import CacheMode, DriveModel
+from .model import CacheMode
 from .osds import OsdInfo
 
 # Values this close are the same (the margin of all verdicts), and drive models whose
@@ -52,9 +52,9 @@ class ConfigChange:
 
 @dataclass(frozen=True)
 class ModelCapacity:
-    """What was measured on drives of one drive model, all in one setting."""
+    """What was measured on OSDs of one stack of drive models, all in one setting."""
 
-    drive_model: DriveModel
+    stack: str
     setting: str
     capacity: Capacity
     osds: int  # in the device class, measured or not
@@ -79,7 +79,7 @@ class Facts:
 
     osds: Mapping[int, OsdInfo]
     settings: Mapping[int, str]
-    models: Mapping[int, DriveModel]
+    stacks: Mapping[int, str]
     config: Config
     measured: Sequence[Measurement] = ()
     known: Mapping[Tuple[str, str], Known] = field(default_factory=dict)
@@ -87,12 +87,12 @@ class Facts:
     compiled_queue: str = SCHEDULER
 
     def current(self) -> List[Measurement]:
-        """Measurements that still hold: same OSD, same drive model, same setting."""
+        """Measurements that still hold: same OSD, same drive models, same setting."""
         return [
             item for item in self.measured
             if not item.forced and item.osd_id in self.osds
             and self.settings.get(item.osd_id) == item.setting
-            and self.models.get(item.osd_id) == item.drive_model
+            and self.stacks.get(item.osd_id) == item.stack
         ]
 
 
@@ -112,9 +112,9 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
         if osd.device_class == device_class and osd.rotational == rotational
     ]
     ids = {osd.osd_id for osd in members}
-    counts: Dict[DriveModel, int] = defaultdict(int)
-    for osd_id in ids & set(facts.models):
-        counts[facts.models[osd_id]] += 1
+    counts: Dict[str, int] = defaultdict(int)
+    for osd_id in ids & set(facts.stacks):
+        counts[facts.stacks[osd_id]] += 1
     current = [item for item in facts.current() if item.osd_id in ids]
     capacities, warnings = _of_models(current, counts)
     warnings += _doubts(facts, members, current, capacities)
@@ -124,16 +124,16 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
     blocked = _blocked(facts, members, current, found)
     if found:
         value = _class_value(found, rotational)
-        held = {(model.drive_model, model.setting) for model in found}
+        held = {(model.stack, model.setting) for model in found}
         mine = [
             osd for osd in members
-            if (facts.models.get(osd.osd_id), facts.settings.get(osd.osd_id)) in held
+            if (facts.stacks.get(osd.osd_id), facts.settings.get(osd.osd_id)) in held
         ]
         shadowing = tuple(
             f"osd.{osd.osd_id}" for osd in mine if facts.config.at(f"osd.{osd.osd_id}", name)
         )
         if not blocked:
-            changes = _changes(facts.config, name, device_class, value, found, mine, facts.models)
+            changes = _changes(facts.config, name, device_class, value, found, mine, facts.stacks)
     if len(changes) > CHANGES_MAX:
         del changes[CHANGES_MAX:]
         blocked.append(f"these are the first {CHANGES_MAX} changes; look again after them")
@@ -144,13 +144,13 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
 
 
 def _of_models(
-    current: Sequence[Measurement], counts: Mapping[DriveModel, int]
+    current: Sequence[Measurement], counts: Mapping[str, int]
 ) -> Tuple[List[ModelCapacity], List[str]]:
-    by_model: Dict[DriveModel, List[Measurement]] = defaultdict(list)
+    by_model: Dict[str, List[Measurement]] = defaultdict(list)
     for item in current:
-        by_model[item.drive_model].append(item)
+        by_model[item.stack].append(item)
     found, warnings = [], []
-    for model, items in sorted(by_model.items(), key=lambda pair: str(pair[0])):
+    for model, items in sorted(by_model.items()):
         modes = sorted({item.setting for item in items})
         if len(modes) > 1:
             warnings.append(
@@ -165,7 +165,7 @@ def _of_models(
 
 
 def _class_value(found: Sequence[ModelCapacity], rotational: bool) -> int:
-    """One value where the drive models are close, else that of the most common model."""
+    """One value where the stacks are close, else that of the most common one."""
     low = min(item.capacity.iops for item in found)
     high = max(item.capacity.iops for item in found)
     if high / low <= ONE_CLASS:
@@ -184,16 +184,16 @@ def _not_default(iops: float, rotational: bool) -> int:
 
 def _changes(
     config: Config, name: str, device_class: str, value: int, found: Sequence[ModelCapacity],
-    mine: Sequence[OsdInfo], models: Mapping[int, DriveModel],
+    mine: Sequence[OsdInfo], stacks: Mapping[int, str],
 ) -> List[ConfigChange]:
     own = {
-        item.drive_model: round(item.capacity.iops) for item in found
+        item.stack: round(item.capacity.iops) for item in found
         if not 1 / ONE_CLASS <= item.capacity.iops / value <= ONE_CLASS
     }
     changes = [_set(config, f"osd/class:{device_class}", name, value)]
     for osd in mine:
         who = f"osd.{osd.osd_id}"
-        wanted = own.get(models[osd.osd_id])
+        wanted = own.get(stacks[osd.osd_id])
         if wanted is not None:
             changes.append(_set(config, who, name, wanted))
         elif config.at(who, name) is not None:
@@ -236,7 +236,7 @@ def _blocked(
         low, high = _plausible(item, current)
         if not low <= item.capacity.iops <= high:
             lines.append(
-                f"{item.drive_model}: {item.capacity.iops:.0f} IOPS is outside of {low:.0f} to "
+                f"{item.stack}: {item.capacity.iops:.0f} IOPS is outside of {low:.0f} to "
                 f"{high:.0f}, where an OSD takes its bench for wrong; check it with fio and set "
                 "it by hand, or change osd_mclock_iops_capacity_threshold_* if it is true"
             )
@@ -250,7 +250,7 @@ def _runs_another(osd: OsdInfo, current: Sequence[Measurement]) -> bool:
 
 
 def _plausible(item: ModelCapacity, current: Sequence[Measurement]) -> Tuple[float, float]:
-    mine = [m for m in current if m.drive_model == item.drive_model]
+    mine = [m for m in current if m.stack == item.stack]
     low, high = PLAUSIBLE_IOPS[mine[0].rotational]
     return mine[0].iops_min or low, mine[0].iops_max or high
 
@@ -270,25 +270,25 @@ def _doubts(
     ]
     device_class = members[0].device_class
     for item in found:
-        mode = facts.wanted.get((device_class, str(item.drive_model)))
+        mode = facts.wanted.get((device_class, item.stack))
         if mode is not None and mode.value != item.setting:
             lines.append(
-                f"{item.drive_model}: {mode.value} is recommended and {item.setting} was "
+                f"{item.stack}: {mode.value} is recommended and {item.setting} was "
                 "measured; apply the mode first, then measure again"
             )
         if item.capacity.drives < 3:
             lines.append(
-                f"{item.drive_model}: {item.capacity.drives} OSD(s) measured; 3 or more are better"
+                f"{item.stack}: {item.capacity.drives} OSD(s) measured; 3 or more are better"
             )
         others = [
             osd for osd in members
-            if facts.models.get(osd.osd_id) == item.drive_model
+            if facts.stacks.get(osd.osd_id) == item.stack
             and facts.settings.get(osd.osd_id, "") != item.setting
         ]
         if others:
             lines.append(f"{_osds(others)} are not in {item.setting}, in which it was measured")
-    measured = {item.drive_model for item in found}
-    others = [osd for osd in members if facts.models.get(osd.osd_id) not in measured]
+    measured = {item.stack for item in found}
+    others = [osd for osd in members if facts.stacks.get(osd.osd_id) not in measured]
     if found and others:
         lines.append(f"{_osds(others)} are on drive models that were not measured")
     hosts = sorted({

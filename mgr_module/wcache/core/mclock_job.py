@@ -14,7 +14,6 @@ from typing import List, Optional, Tuple, Union
 
 from .codec import one_line
 from .mclock import CALL_BYTES, CALLS_MAX, CALLS_MIN, SCHEDULER, Measurement
-from .model import DriveModel
 
 TARGETS_MAX = 2000
 # A probe polls within a second while this runs, else about every 30 s.
@@ -37,7 +36,7 @@ class Target:
     hostname: str
     device_class: str
     rotational: bool
-    drive_model: DriveModel
+    stack: str
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ class JobMachine:
         written = len(samples.iops) * CALL_BYTES
         kept = Measurement(
             target.osd_id, target.hostname, target.device_class, target.rotational,
-            target.drive_model, self._setting, samples.iops, samples.seconds, written, now_s,
+            target.stack, self._setting, samples.iops, samples.seconds, written, now_s,
             samples.scheduler, samples.iops_min, samples.iops_max, self.job.forced,
         )
         self.job = replace(

@@ -1,4 +1,4 @@
-"""Which OSDs stand for their drive model when capacities are measured."""
+"""Which OSDs stand for their drive models when capacities are measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def choose(
     scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Facts, *,
     forced: bool, most: int,
 ) -> Tuple[List[Target], List[str]]:
-    """At most `most` OSDs of each device class and drive model, and why others are left out."""
+    """At most `most` OSDs of each device class and stack, and why others are left out."""
     found: Dict[Tuple[str, bool, str], List[Target]] = defaultdict(list)
     skipped: List[str] = []
     # the name that the probe goes by: an OSD's metadata may have another one
@@ -30,9 +30,9 @@ def choose(
         if reason:
             skipped.append(f"osd.{osd.osd_id}: {reason}")
             continue
-        model = facts.models[osd.osd_id]
-        found[(osd.device_class, osd.rotational, str(model))].append(
-            Target(osd.osd_id, hosts[osd.osd_id], osd.device_class, osd.rotational, model)
+        stack = facts.stacks[osd.osd_id]
+        found[(osd.device_class, osd.rotational, stack)].append(
+            Target(osd.osd_id, hosts[osd.osd_id], osd.device_class, osd.rotational, stack)
         )
     return [t for key in sorted(found) for t in _spread(found[key])[:most]], skipped
 
@@ -62,7 +62,7 @@ def _in_scope(
 def _why_not(osd: OsdInfo, facts: Facts, forced: bool) -> str:
     if not osd.up:
         return "not up"
-    if osd.osd_id not in facts.models:
+    if osd.osd_id not in facts.stacks:
         return "no probe has reported its drive"
     if not facts.settings.get(osd.osd_id):
         return "the cache mode of its drives is not known"

@@ -8,11 +8,11 @@ from typing import Dict, Iterable, List, Tuple, Union
 from .mclock import Capacity, Measurement, of_model, of_one
 from .mclock_advice import MATERIAL, Facts, named
 from .mclock_config import Entry, covered
-from .model import DriveModel, Finding, FindingCode, Severity
+from .model import Finding, FindingCode, Severity
 from .osds import OsdInfo
 
-# An OSD's id, or a drive model in a setting.
-Key = Union[int, Tuple[DriveModel, str]]
+# An OSD's id, or a stack of drive models in a setting.
+Key = Union[int, Tuple[str, str]]
 Spreads = Dict[Key, Tuple[Capacity, str]]
 
 
@@ -62,14 +62,14 @@ def _older(facts: Facts, entry: Entry, osd: OsdInfo) -> str:
 
 
 def _spreads(current: Iterable[Measurement]) -> Spreads:
-    """Where one more call would fall: by OSD measured, and by (model, setting) from 3 OSDs."""
+    """Where one more call would fall: by OSD measured, and by (stack, setting) from 3 OSDs."""
     found: Spreads = {}
-    by_model: Dict[Tuple[DriveModel, str], List[Measurement]] = defaultdict(list)
+    by_model: Dict[Tuple[str, str], List[Measurement]] = defaultdict(list)
     for item in current:
         one = of_one(item.iops)
         if one is not None:
             found[item.osd_id] = (one, item.setting)
-            by_model[(item.drive_model, item.setting)].append(item)
+            by_model[(item.stack, item.setting)].append(item)
     for key, items in by_model.items():
         capacity = of_model(items)
         if capacity is not None and capacity.drives >= 3:
@@ -80,8 +80,8 @@ def _spreads(current: Iterable[Measurement]) -> Spreads:
 def _outside(facts: Facts, entry: Entry, osd: OsdInfo, spreads: Spreads) -> str:
     setting = facts.settings.get(osd.osd_id, "")
     # a value for many OSDs is judged by what many of them showed
-    model = facts.models.get(osd.osd_id)
-    keys: List[Key] = [osd.osd_id] if model is None else [(model, setting), osd.osd_id]
+    stack = facts.stacks.get(osd.osd_id)
+    keys: List[Key] = [osd.osd_id] if stack is None else [(stack, setting), osd.osd_id]
     if entry.who == f"osd.{osd.osd_id}":
         keys.reverse()
     for key in keys:
