@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Mapping, Optional, Tuple
 
 from .core.codec import one_line
-from .core.model import CacheMode, Verdict
+from .core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from .core.policy import ModeSummary, Result
 from .core.record import Record
 
@@ -30,8 +30,28 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         _summary(per_mode.get(CacheMode.WRITE_BACK.value)),
         _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
-        record.ended_at_s,
+        record.ended_at_s, findings=_findings(answer.get("findings"), record),
     )
+
+
+def _findings(value: Any, record: Record) -> Tuple[Finding, ...]:
+    """What the analysis found wrong with the drive, for `status`."""
+    setup = record.setup
+    found = []
+    for item in value if isinstance(value, list) else ():
+        code = item.get("code") if isinstance(item, dict) else None
+        for known in (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER):
+            if code == known.value:
+                # a longer period cures the one; a loop device has no medium to be slow
+                grave = known is FindingCode.FLUSH_TOO_FAST and not setup.throwaway
+                found.append(
+                    Finding(
+                        known, Severity.WARNING if grave else Severity.INFO,
+                        f"{setup.hostname} {setup.drive_id}",
+                        one_line(str(item.get("detail", "")), 300),
+                    )
+                )
+    return tuple(found[:8])
 
 
 def not_analysed(record: Record, why: str) -> Result:

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from .core import codec
 from .core.errors import MalformedError, NotFoundError
-from .core.findings import ADVICE, mixed_modes, of_agents
+from .core.findings import ADVICE, mixed_modes, of_agents, of_results
 from .core.manual import commands
 from .core.model import DriveReport, Finding, FindingCode, Severity
 from .core.policy import Recommendation
@@ -62,6 +62,7 @@ class Views:
             found += self._drift(leased)
             found += of_agents(engine.agents.all(), engine.clock())
             found += self._unrestored()
+            found += of_results(engine.results.values())
             found += self._mclock.findings()
             if engine.storage_error:
                 found.append(

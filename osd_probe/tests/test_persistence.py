@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelScsi
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.model import CacheMode, FindingCode
+from wcache.core.model import CacheMode
 from wcache_probe.host import LinuxDriveHost
-from wcache_probe.persistence import foreign_rules
 from wcache_probe.persistence.rule_folder import RuleFolder
 from wcache_probe.persistence.udev_rule import UdevRule
 from wcache_probe.transports.classify import Switches
@@ -151,53 +150,3 @@ def test_two_disks_of_one_name_get_no_rule(fake_host, rules, tmp_path):
     with pytest.raises(RefusedError):
         host.save_cache(drive, THROUGH, None)
     assert files(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTR{cache_type}:="write through"',
-        'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTR{cache_type}="write through"',
-        'KERNEL=="sd*", ATTR{queue/write_cache}="write through"',
-        'RUN+="/usr/bin/sdparm --clear=WCE /dev/%k"',
-        'RUN+="/sbin/hdparm -B 254 -W 0 /dev/%k"',
-        'RUN+="/usr/sbin/nvme set-feature /dev/%k -f 6 -v 0"',
-        'RUN+="/usr/sbin/nvme set-feature /dev/%k --feature-id=0x06 --value=0"',
-        "RUN+=\"/bin/sh -c 'echo write back > /sys/block/%k/queue/write_cache'\"",
-    ],
-)
-def test_a_rule_of_somebody_else_is_named_with_its_line(tmp_path, line):
-    (tmp_path / "99-tuning.rules").write_text(f"# tuning\n{line}\n")
-    (finding,) = foreign_rules.find([str(tmp_path)], [])
-    assert (finding.code, finding.subject) == (FindingCode.FOREIGN_RULE, "99-tuning.rules")
-    assert "99-tuning.rules:2: " in finding.detail
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        '# ATTR{cache_type}="write through"',
-        'ATTR{cache_type}=="write back", SYMLINK+="cached"',
-        'ATTR{queue/rotational}=="0", ATTR{queue/scheduler}="none"',
-        'RUN+="/usr/sbin/nvme set-feature /dev/%k -f 0x10 -v 1"',
-        'RUN+="/sbin/hdparm -B 254 /dev/%k"',
-    ],
-)
-def test_a_rule_that_sets_no_cache_is_no_finding(tmp_path, line):
-    (tmp_path / "60-other.rules").write_text(line + "\n")
-    assert foreign_rules.find([str(tmp_path)], []) == ()
-
-
-def test_our_own_rules_and_hidden_ones_are_no_findings(rules, tmp_path):
-    rules.write(WWID, THROUGH)
-    vendor = tmp_path / "vendor"
-    vendor.mkdir()
-    (vendor / "99-x.rules").write_text('ATTR{cache_type}="write through"\n')
-    (tmp_path / "rules.d" / "99-x.rules").write_text("# masked by the admin\n")
-    assert foreign_rules.find([str(tmp_path / "rules.d"), str(vendor)], []) == ()
-
-
-def test_a_setting_of_hdparm_is_named(tmp_path):
-    (tmp_path / "hdparm.conf").write_text("/dev/sda {\n  write_cache = off\n}\n")
-    (finding,) = foreign_rules.find([], [str(tmp_path / "hdparm.conf")])
-    assert "hdparm.conf:2: write_cache = off" in finding.detail

@@ -56,7 +56,7 @@ class LinuxDriveHost:
         cluster_fsid: Optional[str] = None,
         switches: Optional[Switches] = None,
         rules: Optional[RuleFolder] = None,
-        find_foreign_rules: Callable[[], Tuple[Finding, ...]] = foreign_rules.find,
+        find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

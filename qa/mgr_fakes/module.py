@@ -87,6 +87,7 @@ class FakeAnalysis:
     def __init__(self) -> None:
         self.error = ""
         self.asked = 0
+        self.findings: List[Dict[str, str]] = []
 
     def start(
         self, record: Record, done: Callable[[Optional[Dict[str, object]], str], None]
@@ -110,6 +111,7 @@ class FakeAnalysis:
         return {
             "verdict": verdict, "stop": True, "why": "medians", "ratio": ratio,
             "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
+            "findings": self.findings,
             "per_mode": {"write back": mode, "write through": mode},
         }
 

@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from wcache.core import codec
-from wcache.core.model import CacheMode, DeviceCache, DriveReport, FlushCounters, HostReport
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveReport,
+    Finding,
+    FlushCounters,
+    HostReport,
+)
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     ApplyRequest,
@@ -52,6 +59,7 @@ class FakeProbe:
         self.drives = {drive.domain_id: drive for drive in drives}
         self.latency_ns: Dict[CacheMode, int] = dict(LATENCY_NS)
         self.fails: Callable[[Task], Optional[FailureOutcome]] = lambda task: None
+        self.findings: Tuple[Finding, ...] = ()
         self.starts = 0
         self.lease: Optional[str] = None
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
@@ -113,11 +121,12 @@ class FakeProbe:
 
     def _restore_all(self) -> None:
         for domain_id, mode in self.leased.items():
-            self._switch(domain_id, mode)
+            self.switch(domain_id, mode)
         self.leased.clear()
         self.lease = None
 
-    def _switch(self, domain_id: str, mode: CacheMode) -> StateOutcome:
+    def switch(self, domain_id: str, mode: CacheMode) -> StateOutcome:
+        """Put a drive into a mode, as a task would or as somebody else might."""
         before = self.drives[domain_id]
         state = replace(before.state, device_cache=DeviceCache(mode.value))
         self.drives[domain_id] = replace(before, state=state)
@@ -128,7 +137,7 @@ class FakeProbe:
         """What the probe sees now."""
         return HostReport(
             self.hostname, self.probe_id, self._instance, "0.1.0", tuple(self.drives.values()),
-            (), self.lease or "", self.simulated,
+            self.findings, self.lease or "", self.simulated,
         )
 
     def do(self, task: Task) -> Outcome:
@@ -140,16 +149,16 @@ class FakeProbe:
         if isinstance(request, SetModeRequest):
             self.leased.setdefault(request.domain_id, mode)
             self.set_count += 1
-            return self._switch(request.domain_id, request.mode)
+            return self.switch(request.domain_id, request.mode)
         if isinstance(request, CountersRequest):
-            return self._switch(request.domain_id, mode)
+            return self.switch(request.domain_id, mode)
         if isinstance(request, ReleaseRequest):
-            return self._switch(request.domain_id, self.leased.pop(request.domain_id, mode))
+            return self.switch(request.domain_id, self.leased.pop(request.domain_id, mode))
         if isinstance(request, ApplyRequest):
             self.actions.setdefault(request.action_id, (request.domain_id, mode))
-            return self._switch(request.domain_id, request.mode)
+            return self.switch(request.domain_id, request.mode)
         if isinstance(request, RollbackRequest):
             prior = self.actions.pop(request.action_id, (request.domain_id, mode))
-            return self._switch(*prior)
+            return self.switch(*prior)
         assert isinstance(request, (TimerRequest, MeasureRequest))
         return SamplesOutcome((self.latency_ns[mode],) * request.count, 0.1, 0)

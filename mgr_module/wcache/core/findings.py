@@ -11,6 +11,7 @@ from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .agents import Agent
 from .model import (
+    DeviceCache,
     DriveReport,
     Finding,
     FindingCode,
@@ -18,7 +19,8 @@ from .model import (
     Severity,
     Transport,
 )
-from .safety import Safety, judge, not_flushing
+from .policy import Result
+from .safety import Safety, dropping_above, judge, not_flushing
 
 # code: (summary for `ceph health`, what to do)
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {
@@ -55,6 +57,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.UNKNOWN_LAYER: (
         "there are layers between OSD and drive that wcache cannot follow",
         "check by hand that every layer passes flushes on",
+    ),
+    FindingCode.LAYER_DROPS_FLUSHES: (
+        "layers on drives whose cache is off would drop flushes if it came on",
+        "safe as it is; to measure write back, stop the OSD, deactivate and activate its LV "
+        "with the disk pinned, and start it again",
     ),
     FindingCode.SHARED_DRIVE: (
         "OSD drives are, or may be, shared with something that is not an OSD",
@@ -128,6 +135,13 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
             )
         else:
             found.append(Finding(FindingCode.UNSAFE, Severity.ERROR, drive.dev_name, detail))
+    elif drive.state.device_cache is DeviceCache.WRITE_THROUGH and dropping_above(drive):
+        found.append(
+            Finding(
+                FindingCode.LAYER_DROPS_FLUSHES, Severity.INFO, drive.dev_name,
+                f"{', '.join(dropping_above(drive))} drops flushes, so the cache must stay off",
+            )
+        )
     return found
 
 
@@ -155,6 +169,18 @@ def mixed_modes(hosts: Iterable[Mapping[Tuple[str, str], int]]) -> List[Finding]
         for model, counts in sorted(modes.items())
         if len(counts) > 1
     ]
+
+
+def of_results(results: Iterable[Result]) -> List[Finding]:
+    """What the last experiment of each drive and load point found wrong with the drive."""
+    latest: Dict[Tuple[str, str, str], Result] = {}
+    for result in results:
+        if result.analysed:
+            key = (result.hostname, result.drive_id, result.load_point.value)
+            known = latest.get(key)
+            if known is None or known.ended_at_s <= result.ended_at_s:
+                latest[key] = result
+    return list(dict.fromkeys(item for one in latest.values() for item in one.findings))
 
 
 def of_agents(agents: Sequence[Agent], now_s: float) -> List[Finding]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .load_profile import LoadProfile
-from .model import CacheMode, DriveModel, LoadPoint, Verdict
+from .model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
 from .weighing import VETO_RATIO, Proven, may_veto, weigh
 
 # The bare timer is a component of a commit, not a load that an OSD carries.
@@ -66,6 +66,7 @@ class Result:
     forced: bool = False
     ended_at_s: float = 0.0
     analysed: bool = True
+    findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 8})
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def _may_toggle_one(
         layers = ", ".join(not_flushing(drive.state))
         return f"its cache is volatile and {layers} does not flush; cure that first"
     turns_on = CacheMode.WRITE_BACK in (mode, current)
-    dropping = _layers_after_pin(drive)
+    dropping = dropping_above(drive)
     if turns_on and dropping:
         return f"{', '.join(dropping)} does not flush, so the device cache must stay off"
     if not_known(drive.state):
@@ -109,8 +109,8 @@ def _may_toggle_one(
     return None
 
 
-def _layers_after_pin(drive: DriveReport) -> Tuple[str, ...]:
-    """Layers that would still drop flushes with the disk's own view pinned at write back.
+def dropping_above(drive: DriveReport) -> Tuple[str, ...]:
+    """Names of the layers that drop flushes also with the disk's own view at write back.
 
     A partition shares its disk's queue, so pinning the disk cures it too.
     """

@@ -1,0 +1,178 @@
+"""Everything that `status` can find wrong with a drive is there, with its health code.
+
+What a probe says of a drive by itself is made by the probe's own tests; here it is followed
+from a report to what an admin sees.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from wcache.core.findings import of_drive
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    Finding,
+    FindingCode,
+    KernelView,
+    Layer,
+    LayerKind,
+    Severity,
+    Transport,
+)
+from wcache.core.safety import may_toggle
+from wcache.health import health_checks
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+OFF_LAYER = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)
+
+
+def a_mgr(*drives):
+    mgr = FakeMgr(("h1", drives or (make.drive("sda", 0), make.drive("sdb", 1))))
+    mgr.report_all()
+    return mgr
+
+
+def said(mgr, prefix, **arguments):
+    code, out, error = mgr.command(prefix, format="json", **arguments)
+    assert (code, error) == (0, "")
+    return json.loads(out)
+
+
+def found(mgr):
+    return {
+        (f["code"], f["severity"]): f["subject"] for f in said(mgr, "status")["findings"]
+    }
+
+
+def health(mgr):
+    return {code: check["severity"] for code, check in health_checks(mgr.views.findings()).items()}
+
+
+def report_anew(mgr):
+    """When the next report of every host is due."""
+    mgr.now_s += 700.0
+    mgr.report_all()
+
+
+def measure(mgr):
+    said(mgr, "campaign start", loads="depth1", accept_cost=True)
+    mgr.settle()
+    mgr.report_all()
+
+
+def test_a_state_that_loses_data_is_an_error():
+    state = make.state(WB, kernel_view=KernelView.WRITE_THROUGH)
+    mgr = a_mgr(make.drive("sda", 0, state=state))
+    assert found(mgr) == {("WCACHE_UNSAFE", "error"): "h1 sda"}
+    assert health(mgr) == {"WCACHE_UNSAFE": "error"}
+
+
+def test_a_layer_that_drops_flushes_makes_the_drive_unsafe_too():
+    mgr = a_mgr(make.drive("sda", 0, state=make.state(WB, layers=OFF_LAYER)))
+    assert health(mgr) == {"WCACHE_UNSAFE": "error"}
+
+
+def test_drives_of_one_model_in_different_modes_are_mixed():
+    mgr = a_mgr(make.drive("sda", 0), make.drive("sdb", 1, mode=WT))
+    assert found(mgr) == {("WCACHE_MIXED_MODES", "warning"): str(make.MODEL)}
+    assert health(mgr) == {"WCACHE_MIXED_MODES": "warning"}
+
+
+def test_a_drive_that_left_the_mode_that_was_applied_drifted():
+    mgr = a_mgr()
+    measure(mgr)
+    said(mgr, "apply", plan_id=said(mgr, "plan")["plan_id"])
+    mgr.settle()
+    mgr.report_all()
+    assert found(mgr) == {}
+    mgr.probes["h1"].switch("domain-sdb", WB)
+    report_anew(mgr)
+    assert found(mgr)[("WCACHE_DRIFT", "warning")] == "h1 sdb"
+    assert health(mgr)["WCACHE_DRIFT"] == "warning"
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"),
+    [
+        (FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING),
+        (FindingCode.SAVED_DIFFERS, Severity.WARNING),
+        (FindingCode.RAID_POLICY, Severity.WARNING),
+        (FindingCode.UNKNOWN_LAYER, Severity.WARNING),
+        (FindingCode.SHARED_DRIVE, Severity.WARNING),
+        (FindingCode.NO_VOLATILE_CACHE, Severity.INFO),
+    ],
+)
+def test_what_a_probe_finds_at_a_drive_is_shown_with_its_host(code, severity):
+    finding = Finding(code, severity, "sda", "as the probe has it")
+    mgr = a_mgr(make.drive("sda", 0, findings=(finding,)))
+    assert found(mgr) == {(code.value, severity.value): "h1 sda"}
+    warned = {} if severity is Severity.INFO else {code.value: severity.value}
+    assert health(mgr) == warned
+
+
+def test_what_a_probe_finds_on_a_host_is_shown_with_its_host():
+    mgr = a_mgr()
+    mgr.probes["h1"].findings = (
+        Finding(FindingCode.FOREIGN_RULE, Severity.WARNING, "99-x.rules", "line 3"),
+    )
+    report_anew(mgr)
+    assert found(mgr) == {("WCACHE_FOREIGN_RULE", "warning"): "h1 99-x.rules"}
+    assert health(mgr) == {"WCACHE_FOREIGN_RULE": "warning"}
+
+
+def test_a_flush_too_fast_to_be_true_stays_until_it_is_measured_otherwise():
+    mgr = a_mgr(make.drive("sda", 0))
+    mgr.analysis.findings = [
+        {"code": "WCACHE_FLUSH_TOO_FAST", "detail": "0.1 ms\nfor a disk"},
+        {"code": "WCACHE_UNSAFE", "detail": "not the analysis' business"},
+        {"code": 7},
+        "nonsense",
+    ]
+    measure(mgr)
+    assert found(mgr) == {("WCACHE_FLUSH_TOO_FAST", "warning"): "h1 wwn-sda"}
+    assert health(mgr) == {"WCACHE_FLUSH_TOO_FAST": "warning"}
+    mgr.restart()
+    mgr.report_all()
+    assert ("WCACHE_FLUSH_TOO_FAST", "warning") in found(mgr)
+    mgr.analysis.findings = []
+    mgr.now_s += 10.0
+    measure(mgr)
+    assert found(mgr) == {}
+
+
+def test_carryover_is_told_and_is_no_health_warning():
+    mgr = a_mgr(make.drive("sda", 0))
+    mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "still fading"}]
+    measure(mgr)
+    assert found(mgr) == {("WCACHE_CARRYOVER", "info"): "h1 wwn-sda"}
+    assert health(mgr) == {}
+
+
+def test_a_layer_that_holds_a_cache_off_is_told_and_refused_but_no_warning():
+    state = make.state(WT, layers=OFF_LAYER)
+    drive = make.drive("sda", 0, state=state)
+    (finding,) = of_drive(drive, throwaway=False, leased=False)
+    assert (finding.code, finding.severity) == (
+        FindingCode.LAYER_DROPS_FLUSHES, Severity.INFO
+    )
+    assert "dm-0" in finding.detail
+    refused = may_toggle([drive], WB, throwaway=False, consent_turn_on=True)
+    assert refused is not None
+    assert "dm-0" in refused
+    safe = replace(drive, state=replace(state, device_cache=DeviceCache.NONE))
+    assert of_drive(safe, throwaway=False, leased=False) == []
+
+
+def test_a_disk_that_is_off_and_known_to_be_off_is_no_finding():
+    state = make.state(WT, kernel_view=KernelView.WRITE_THROUGH)
+    assert of_drive(
+        make.drive("sda", 0, state=state), throwaway=False, leased=False
+    ) == []
+    loop = make.drive("loop0", 0, state=make.state(WT, layers=OFF_LAYER),
+                      transport=Transport.LOOP)
+    assert all(
+        f.code is not FindingCode.UNSAFE for f in of_drive(loop, throwaway=True, leased=False)
+    )
