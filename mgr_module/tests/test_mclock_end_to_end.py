@@ -288,6 +288,20 @@ def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
     assert plan["stale_keys"] == [f"osd.0 {HDD}"]
     assert f"osd.0 {HDD}" in mgr.command("plan show", plan_id=plan["plan_id"])[1]
 
+    def keys():
+        shown = json.loads(mgr.command("plan show", plan_id=plan["plan_id"], format="json")[1])
+        (row,) = json.loads(mgr.command("recommend", format="json")[1])["recommendations"]
+        return [shown["stale_keys"], row["stale_keys"]]
+
+    mgr.command("apply", plan_id=plan["plan_id"])
+    mgr.settle()
+    mgr.report_all()
+    assert keys() == [[f"osd.0 {HDD}"]] * 2
+    mgr.config.kept[("osd.0", HDD)] = "299.000000"  # measured anew, by whomever
+    mgr.step(61.0)
+    mgr.step()
+    assert keys() == [[], []]
+
 
 @pytest.mark.parametrize(("prefix", "arguments", "said"), [
     ("forecast", {"scope": "moon"}, "scope 'moon' is not known"),

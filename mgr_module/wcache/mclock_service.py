@@ -5,7 +5,7 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from .core import codec
 from .core.campaign import parse_scope
@@ -28,6 +28,7 @@ from .core.mclock_rollout import ConfigRollout, ConfigStatus
 from .core.mclock_select import choose
 from .core.mclock_stale import stale
 from .core.model import Finding
+from .core.rollout import Change, ChangeStatus
 from .engine import Engine
 from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork
@@ -236,14 +237,43 @@ class MclockService:
             "read_error": self.settings.error,
         }
 
-    def keys_of(self, osd_ids: Iterable[int]) -> Tuple[str, ...]:
-        """Stored capacities of OSDs' own that a change of their cache mode makes stale."""
-        config, found = self.settings.config, []
-        for osd_id in sorted(set(osd_ids)):
+    def stale_keys(self, changing: Iterable[int], changed: Iterable[int] = ()) -> List[str]:
+        """OSDs' own stored capacities that a change of the cache mode makes stale.
+
+        Of OSDs whose drives are still to be changed that is every one, of others those that
+        are older than a change.
+        """
+        if not self.settings.config.entries:
+            return []
+        changing = set(changing)
+        now = settings(list(self._engine.reports.values()))
+        found = []
+        for osd_id in sorted({*changing, *changed}):
             for rotational in (True, False):
-                if config.at(f"osd.{osd_id}", option(rotational)):
-                    found.append(f"osd.{osd_id} {option(rotational)}")
-        return tuple(found)
+                who, name = f"osd.{osd_id}", option(rotational)
+                entry, known = (
+                    self.settings.config.at(who, name), self.settings.known.get((who, name))
+                )
+                older = known is not None and known.setting and known.setting != now.get(osd_id)
+                if entry is not None and (osd_id in changing or older):
+                    found.append(f"{who} {name}")
+        return found
+
+    def stale_keys_of(self, changes: Iterable[Change]) -> List[str]:
+        """The same for the OSDs on the cache domains of a plan."""
+        changing: Set[int] = set()
+        changed: Set[int] = set()
+        for change in changes:
+            if change.simulated:
+                continue
+            report = self._engine.reports.get(change.hostname)
+            ids = {
+                use.osd_id for drive in (report.drives if report else ())
+                if drive.domain_id == change.domain_id for use in drive.uses
+            }
+            open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
+            (changing if open_ else changed).update(ids)
+        return self.stale_keys(changing, changed)
 
     # ---- set
 

@@ -350,17 +350,17 @@ class Views:
         return {"format_version": FORMAT_VERSION, "recommendations": rows}
 
     def _stale_keys(self, item: Recommendation) -> List[str]:
-        """mClock's values of OSDs that are not in the recommended mode yet."""
+        """mClock's values that the recommended mode makes stale, or has made so."""
         if item.mode is None or item.simulated:
             return []
-        osd_ids = {
-            use.osd_id
-            for report in self._engine.reports.values() if not report.simulated
-            for drive in report.drives
-            if drive.drive_model == item.drive_model and drive.mode is item.mode.other
-            for use in drive.uses
-        }
-        return list(self._mclock.keys_of(osd_ids))
+        drives = [
+            drive for report in self._engine.reports.values() if not report.simulated
+            for drive in report.drives if drive.drive_model == item.drive_model
+        ]
+        return self._mclock.stale_keys(
+            {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
+            {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
+        )
 
     def _measured_drive(self, record_ids: Iterable[str]) -> Optional[Tuple[str, DriveReport]]:
         """(hostname, drive) of the first record whose drive is still there."""
@@ -399,7 +399,7 @@ class Views:
         plain: Dict[str, Any] = codec.to_plain(machine.rollout)
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio
-        plain["stale_keys"] = list(self._mclock.keys_of(c.osd_id for c in machine.rollout.changes))
+        plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.changes)
         return {"format_version": FORMAT_VERSION, **plain}
 
     def history(self, limit: Optional[int] = None) -> Dict[str, Any]:
