@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench bench-decision bench-fleet check demo demo-lab lab test test-cluster test-lab test-lab-all test-releases test-statistics wheels zipapps
+.PHONY: bench bench-decision bench-fleet check demo lab test test-cluster test-lab test-lab-all test-releases test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -19,21 +19,17 @@ test-releases:
 	$(MAKE) test-cluster RELEASE=18
 	$(MAKE) test-cluster RELEASE=20
 
-# The main job on a real cluster: make demo RELEASE=16|18|20, KEEP=1 leaves it running.
+# The main job on drives whose caches really toggle: make demo RELEASE=16|18|20; KEEP=1 leaves
+# all of it running.
 demo:
-	@RELEASE=$(RELEASE) PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=vstart-tests:mgr_module \
-	/usr/bin/python3 -m demo
+	@RELEASE=$(RELEASE) KEEP=$(KEEP) PYTHONDONTWRITEBYTECODE=1 \
+	PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests /usr/bin/python3 -m drive_lab.demo
 
 # A campaign over modelled drives: make lab DRIVES=qa/drive_models/lab.toml OUT=/tmp/out
 LAB_ARGS ?=
 lab:
 	@PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests "$$(qa/venv.sh)/bin/python" -m drive_lab \
 	    "$(DRIVES)" "$(OUT)" --release $(RELEASE) $(LAB_ARGS)
-
-# The main job on drives whose caches really toggle: make demo-lab RELEASE=16|20
-demo-lab:
-	@RELEASE=$(RELEASE) PYTHONPATH=qa:osd_probe:mgr_module:vstart-tests \
-	    "$$(qa/venv.sh)/bin/python" -m drive_lab.demo
 
 # What switches, crashes and power cuts do to drives that really have a cache, in a QEMU
 # guest.  test-lab-all also does what takes longer: OSDs on LVM and dm-crypt, unplugging,

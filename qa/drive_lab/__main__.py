@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="drive_lab", description=__doc__)
     parser.add_argument("drives", type=Path, help="TOML file of drive models")
     parser.add_argument("out", type=Path, help="folder for result.json")
-    parser.add_argument("--release", type=int, choices=(16, 20), default=20)
+    parser.add_argument("--release", type=int, choices=(16, 18, 20), default=20)
     parser.add_argument(
         "--stack", type=Stack, choices=list(Stack), default=Stack.RAW,
         help="what lies between OSD and drive: %(choices)s",
@@ -35,7 +35,9 @@ def main(words: list[str]) -> int:
     parser.add_argument("--pairs", type=int, default=campaign.LabJob.pairs)
     parser.add_argument("--seed", type=int, default=campaign.LabJob.seed)
     options = parser.parse_args(words)
-    # a terminated lab takes the same way out as a finished one
+    # a lab that is stopped takes the same way out as a finished one, and a shell begins its
+    # background jobs with SIGINT ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         options.out.mkdir(parents=True, exist_ok=True)

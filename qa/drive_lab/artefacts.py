@@ -69,9 +69,10 @@ GUEST_PACKAGES = (
     "util-linux",
 )
 
-# ceph-volume is part of ceph-osd in 16 and a package of its own in 20.
+# ceph-volume is part of ceph-osd in 16 and a package of its own after that.
 FLAVOURS = {
     16: ("bookworm", GUEST_PACKAGES),
+    18: ("trixie", (*GUEST_PACKAGES, "ceph-volume")),
     20: ("forky", (*GUEST_PACKAGES, "ceph-volume")),
 }
 

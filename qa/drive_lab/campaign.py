@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import re
-import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
 from harness import Cluster, ClusterPlan, start_cluster
+from harness.processes import MARKER
 from harness.releases import ensure_release
 from probes import MODULE, Wcache, probe_caps
 from wcache.core.model import LoadPoint
-from wcache_probe.sim.placement import PlacedDrive
+from wcache_probe.sim.drive_schema import load_drive_file
+from wcache_probe.sim.placement import PlacedDrive, osd_roles, place
 
 from . import artefacts, network
+from .clients import Clients
 from .lab import Lab
 from .machine import MachineSpec
 from .osds import GuestOsds, Stack
@@ -33,14 +36,19 @@ from .witness import BENCH_BYTES, Witness, look
 RESULT_FORMAT = "wcache.lab-result"
 RESULT_VERSION = 1
 HOSTNAME = "wcache-lab"
-POOL = "lab-load"
 TRAFFIC = "traffic"
 LOADS = ("depth1",)
-CLIENTS_PER_OSD = 4
 
-# One replica, so that a client waits for one drive; no consent to lose data is implied, the
-# data is the lab's own.
-CONF = {"osd pool default size": "1", "mon allow pool size one": "true"}
+# What daemons gather for a log that nobody asks for, which costs a guest without KVM dearly.
+QUIET = ("auth", "bdev", "bluefs", "bluestore", "monc", "ms", "objecter", "osd", "rocksdb")
+
+CONF = {
+    # One replica, so that a client waits for one drive; no consent to lose data is implied,
+    # the data is the lab's own.
+    "osd pool default size": "1",
+    "mon allow pool size one": "true",
+    **{f"debug {name}": "0/0" for name in QUIET},
+}
 
 
 @dataclass(frozen=True)
@@ -79,54 +87,84 @@ def run(job: LabJob) -> dict[str, Any]:
     Raises LabError, or HarnessError of the cluster's harness, with one line of what failed.
     """
     stages = Stages()
-    with running(job, stages) as (lab, cluster):
-        return _Campaign(job, lab, cluster, stages).run()
+    with running(job, stages) as up:
+        return _Campaign(job, up, stages).run()
+
+
+@dataclass
+class Running:
+    """A lab and the cluster on its drives, all OSDs up."""
+
+    lab: Lab
+    cluster: Cluster
+    clients: Clients
+    _owner: contextlib.ExitStack
+
+    def leave_running(self) -> None:
+        """Let all of it live on; see ``running``."""
+        self._owner.pop_all()
+        self.cluster.leave_running()
+        self.lab.leave_running()
 
 
 @contextlib.contextmanager
-def running(job: LabJob, stages: Stages) -> Iterator[tuple[Lab, Cluster]]:
-    """The lab with a cluster on its drives, all OSDs up; gone again at the end.
+def running(job: LabJob, stages: Stages, *, keepable: bool = False) -> Iterator[Running]:
+    """The lab with a cluster on its drives; gone again at the end.
 
-    This process goes into a network of its own and stays there.
+    This process goes into a network of its own and stays there.  A ``keepable`` one can
+    ``leave_running``, and ends by ``vstart-tests/cluster stop``: everything is in the
+    cluster's folder and carries its mark.
     """
     artefacts.ensure(job.release)
     ensure_release(job.release)
     stages.done("guest and release ready to start")
+    drive_file = load_drive_file(str(job.drive_file))
+    osd_count = len(osd_roles(place(drive_file)))
+    if not osd_count:
+        raise LabError(f"{job.drive_file.name} has no block drive, so there is no OSD to ask")
     network.enter_private_network()
-    machine = MachineSpec(tap=network.TAP, hostname=HOSTNAME, memory_mib=memory_mib(job))
-    with Lab(job.drive_file, release=job.release, machine=machine, seed=job.seed) as lab:
-        stages.done("guest up")
-        osd_count = len({osd_id for drive in lab.drives for osd_id, _ in drive.placed.uses})
-        plan = ClusterPlan(
-            release=job.release, osds=(), remote_osds=osd_count, address=network.HOST,
-            own_modules=[MODULE], conf=CONF,
+    plan = ClusterPlan(
+        release=job.release, folder=Path(tempfile.mkdtemp(prefix="wc.")), osds=(),
+        remote_osds=osd_count, address=network.HOST, own_modules=[MODULE], conf=CONF,
+    )  # fmt: skip
+    with contextlib.ExitStack() as owner:
+        cluster = owner.enter_context(start_cluster(plan))
+        stages.done("mon and mgr up")
+        lab = owner.enter_context(
+            Lab(
+                job.drive_file,
+                release=job.release,
+                # 1 GiB, and 512 MiB for each OSD and what it caches in a short life
+                machine=MachineSpec(
+                    tap=network.TAP, hostname=HOSTNAME,
+                    memory_mib=1024 + 512 * max(2, osd_count),
+                ),
+                seed=job.seed,
+                home=cluster.folder / "lab" if keepable else None,
+                environment={MARKER: str(cluster.folder)} if keepable else None,
+            )
         )  # fmt: skip
-        with start_cluster(plan) as cluster:
-            osds = GuestOsds(lab, cluster, address=network.GUEST, stack=job.stack)
-            osds.create()
-            osds.wait_up()
-            stages.done("OSDs up")
-            yield lab, cluster
-
-
-def memory_mib(job: LabJob) -> int:
-    """1 GiB for the guest, and 512 MiB for each OSD and what it caches in a short life."""
-    from wcache_probe.sim.drive_schema import load_drive_file
-    from wcache_probe.sim.placement import osd_roles, place
-
-    return 1024 + 512 * max(2, len(osd_roles(place(load_drive_file(str(job.drive_file))))))
+        stages.done("guest up")
+        osds = GuestOsds(lab, cluster, address=network.GUEST, stack=job.stack)
+        osds.create()
+        osds.wait_up()
+        stages.done("OSDs up")
+        placed = [fitted.placed for fitted in lab.drives]
+        clients = Clients(cluster, placed, drive_file.osd.client_depth)
+        yield Running(lab, cluster, clients, owner)
 
 
 class _Campaign:
     """The part that needs everything up."""
 
-    def __init__(self, job: LabJob, lab: Lab, cluster: Cluster, stages: Stages) -> None:
+    def __init__(self, job: LabJob, up: Running, stages: Stages) -> None:
         self._job = job
-        self._lab = lab
-        self._cluster = cluster
+        self._lab = up.lab
+        self._cluster = up.cluster
+        self._clients = up.clients
         self._stages = stages
-        self._wcache = Wcache(cluster)
-        self._placed = [fitted.placed for fitted in lab.drives]
+        self._wcache = Wcache(up.cluster)
+        self._placed = [fitted.placed for fitted in up.lab.drives]
 
     def run(self) -> dict[str, Any]:
         wcache, stages = self._wcache, self._stages
@@ -142,7 +180,7 @@ class _Campaign:
         except AssertionError as error:
             raise LabError(f"{error}\nthe probe said:\n{probe.log()[-2000:]}") from error
         if TRAFFIC in self._job.loads:
-            self._cluster.ceph("osd", "pool", "create", POOL, "32")
+            self._clients.make_pools()
         self._cluster.wait_healthy(60, ignoring=("WCACHE_",))
         stages.done("module and probe at work")
         reported = wcache("drive ls")["drives"]
@@ -176,33 +214,23 @@ class _Campaign:
         shown = []
         quiet = [load for load in self._job.loads if load != TRAFFIC]
         if quiet:
-            shown.append(self._measure(quiet))
+            shown.append(self._measure(quiet, "cluster"))
             self._stages.done(f"campaign: {', '.join(quiet)}")
         if TRAFFIC in self._job.loads:
-            clients = self._start_clients()
-            try:
-                shown.append(self._measure([TRAFFIC]))
-            finally:
-                clients.kill()
-                clients.wait()
-            self._stages.done("campaign: traffic")
+            for name in self._clients.device_classes:
+                self._clients.start(name)
+                try:
+                    shown.append(self._measure([TRAFFIC], f"class:{name}"))
+                finally:
+                    self._clients.stop()
+                self._stages.done(f"campaign: traffic of class {name}")
         return shown
 
-    def _measure(self, loads: Sequence[str]) -> dict[str, Any]:
+    def _measure(self, loads: Sequence[str], scope: str) -> dict[str, Any]:
         campaign_id = self._wcache.start_campaign(
-            loads=",".join(loads), pairs=self._job.pairs, seed=self._job.seed
+            scope=scope, loads=",".join(loads), pairs=self._job.pairs, seed=self._job.seed
         )
         return self._wcache.wait_over(campaign_id, self._job.campaign_timeout_s)
-
-    def _start_clients(self) -> subprocess.Popen[bytes]:
-        depth = CLIENTS_PER_OSD * len(self._cluster.osd_ids())
-        return self._cluster.popen_inside(
-            [
-                "rados", "-p", POOL, "bench", "3600", "write", "-b", "4096", "-t", str(depth),
-                "--no-cleanup",
-            ],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
 
     def _look_at_all(self) -> dict[str, Witness]:
         seen = {}

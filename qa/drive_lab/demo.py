@@ -1,181 +1,226 @@
-"""``make demo-lab``: the main job on drives whose caches really toggle, step by step.
+"""``make demo``: the main job on drives whose caches really toggle, step by step.
 
 Three OSDs in a guest, on a drive where write through wins, one where write back wins and one
-without a difference; everything is done by the commands that an admin would type.
+without a difference; everything is done by the commands that an admin would type.  RELEASE
+chooses the Ceph in it; KEEP=1 leaves all of it running.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from demo.stage import Stage, bold, say
-from harness import Cluster, HarnessError
-from probes import probe_caps
-from wcache.core.wording import duration, table
+from harness import HarnessError
+from wcache.core.model import LoadPoint
+from wcache.core.wording import amount, duration, latency, table
+from wcache.core.wording import ratio as ratio_words
 from wcache_probe.sim.toml_table import DriveFileError
 
 from . import campaign
 from .artefacts import BuildError
-from .lab import Lab
-from .machine import LabDrive
-from .probe import GuestProbe
 from .processes import LabError
-from .witness import look
+from .stage import Stage, bold, say
 
 DRIVE_FILE = Path(__file__).resolve().parents[1] / "drive_models" / "lab.toml"
+OUT = Path(__file__).resolve().parents[2] / "out"
 PAIRS_MAX = 20
-OPTIONS = {"poll_idle_s": "0.5", "settle_s": "0.2", "period_s": "2", "canary_wait_s": "3"}
+# where it makes a difference; to show that there is none takes clients half a minute longer
+TRAFFIC_CLASSES = ("hdd", "nvme")
+# looked at fast: the defaults are for clusters with more to lose
+OPTIONS = {"poll_idle_s": "0.5", "settle_s": "0.2", "period_s": "1.5", "canary_wait_s": "3"}
 PLAN_TIMEOUT_S = 300.0
 ROLLBACK_TIMEOUT_S = 120.0
 
 
-class LabStage(Stage):
-    """The demo's stage with its probe in the guest, and the lab's witnesses beside it."""
-
-    def __init__(self, lab: Lab, cluster: Cluster, began_s: float) -> None:
-        super().__init__(cluster, began_s, OPTIONS)
-        self._lab = lab
-        self._guest_probe: GuestProbe | None = None
-
-    @property
-    def drives(self) -> list[LabDrive]:
-        """The drives of the lab, with what they are modelled as."""
-        return self._lab.drives
-
-    def start_probe(self) -> None:
-        """Make the probe's key and start it in the guest, as its systemd unit would."""
-        keyring = self.cluster.auth_key(
-            f"client.wcache.{self.hostname}", **probe_caps(self.hostname)
-        )
-        self._guest_probe = GuestProbe(self._lab, self.hostname, keyring)
-        self._guest_probe.start()
-        say(bold(f"{self.hostname}$ wcache-probe run --id wcache.{self.hostname} --keyring ..."))
-        try:
-            self.wait("the probe's first report", lambda: self.wcache("drive ls")["drives"], 60)
-        except HarnessError as error:
-            raise LabError(f"{error}\n{self._guest_probe.log()[-800:]}") from error
-
-    def stop_probe(self) -> None:
-        """End the probe, which restores what it holds."""
-        if self._guest_probe is not None:
-            self._guest_probe.stop()
-            self._guest_probe = None
-
-    def witnesses(self) -> None:
-        """What can be seen of the drives without asking wcache."""
-        rows = []
-        for fitted in self._lab.drives:
-            seen = look(self._lab.drive(fitted.name), None)
-            mode = {True: "write back", False: "write through"}
-            rows.append([
-                fitted.name, mode[seen.by_drive_on], mode[seen.by_qmp_on],
-                ", ".join(f"{name} {view}" for name, view in seen.by_kernel.items()),
-            ])
-        say(bold("the same drives as their own tools, QEMU and the kernel have them"))
-        for line in table(("DRIVE", "DRIVE SAYS", "QEMU SAYS", "KERNEL SAYS"), rows).splitlines():
-            say("  " + line)
-
-
 def main() -> int:
-    """Run the demo; returns its exit code.  RELEASE chooses the Ceph in the lab."""
-    stages = campaign.Stages()
+    """Run the demo; returns its exit code."""
     began_s = time.monotonic()
+    # a terminated demo takes the same way out as a finished one
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         release = int(os.environ.get("RELEASE", "20"))
-        say(bold(f"wcache demo on Ceph {release}, in the drive lab"))
-        say("three OSDs in a QEMU guest, on modelled drives whose write caches really toggle")
+        keep = os.environ.get("KEEP") == "1"
+        say(bold(f"wcache demo on Ceph {release}"))
+        say("a real cluster: three BlueStore OSDs in a QEMU guest, on modelled drives whose write")
+        say("caches really toggle (virtio-scsi, NVMe, SATA); mon, mgr and clients beside it")
+        say("the first run downloads packages and builds the guest; later ones start at once")
         job = campaign.LabJob(drive_file=DRIVE_FILE, release=release)
-        with campaign.running(job, stages) as (lab, cluster):
-            stage = LabStage(lab, cluster, began_s)
+        with campaign.running(job, campaign.Stages(), keepable=keep) as up:
+            stage = Stage(up, began_s)
             try:
                 _steps(stage)
             finally:
                 stage.stop_clients()
+            if keep:
+                up.leave_running()
+                _tell_how_to_go_on(stage)
+            else:
                 stage.stop_probe()
-        say("guest, drives and cluster are stopped and removed")
-    except (BuildError, DriveFileError, HarnessError, LabError, OSError) as error:
+        if not keep:
+            say("guest, drives and cluster are stopped and removed")
+    except (BuildError, DriveFileError, HarnessError, LabError, ValueError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ndemo: interrupted", file=sys.stderr)
+        print("\ndemo: interrupted; nothing is left behind", file=sys.stderr)
         return 130
     return 0
 
 
-def _steps(stage: LabStage) -> None:
+def _steps(stage: Stage) -> None:
     ceph = stage.ceph
-    stage.step("Set up: module and probe")
-    stage.enable()
+    stage.step("Set up: module, probe, clients")
+    stage.enable(OPTIONS)
     stage.start_probe()
-    stage.make_pool()
+    stage.up.clients.make_pools()
 
     stage.step("Look: what every drive is, on both sides of its cache")
     ceph("wcache", "status")
     ceph("wcache", "drive", "ls")
     stage.witnesses()
 
-    stage.step("Measure: one write at a time, each drive in both modes, at a forecast cost")
-    asked = ("--loads=depth1", f"--pairs={PAIRS_MAX}")
-    stage.wait_clean()
-    ceph("wcache", "campaign", "forecast", *asked)
-    ceph("wcache", "campaign", "start", *asked, "--accept-cost")
-    campaign_id = stage.wcache("campaign ls")["campaigns"][-1]["campaign_id"]
-    stage.tool("watch", campaign_id)
-    ceph("wcache", "campaign", "show", campaign_id)
+    stage.step(
+        "Measure without clients: one write at a time, by osd bench, at a forecast cost",
+        "Each drive in both modes, in pairs of periods ordered by a coin, until it is decided.",
+    )
+    _campaign(stage, "--loads=depth1", f"--pairs={PAIRS_MAX}", "--accept-cost")
+
+    stage.step(
+        "Measure while clients write: the OSDs' own traffic, in both modes; nothing is written"
+    )
+    for name in TRAFFIC_CLASSES:
+        stage.start_clients(name)
+        _campaign(stage, f"--scope=class:{name}", "--loads=traffic", f"--pairs={PAIRS_MAX}")
+        stage.stop_clients()
 
     stage.step("Decide: one recommendation per device class and drive model, with its evidence")
     ceph("wcache", "recommend")
 
-    stage.step("Plan and apply, under the traffic of clients: each change is measured")
-    stage.start_clients()
+    stage.step("Plan and apply under the clients' writes: each change is measured and read back")
     ceph("wcache", "plan")
     plans = stage.wcache("plan ls")["plans"]
+    applied: dict[str, Any] = {"changes": [], "reason": ""}
     if not plans:
-        say("No verdict is strong enough to act on, so nothing is changed: a quiet machine "
-            "decides within a few pairs.")
+        say("No verdict is strong enough to act on, so nothing is changed: that is what "
+            "`insufficient data` is for.")
+        say("A busy machine does that to a demo; a quiet one decides within a few pairs.")
     else:
-        _apply_and_roll_back(stage, plans[-1]["plan_id"])
+        applied = _apply_and_roll_back(stage, plans[-1]["plan_id"])
     stage.stop_clients()
 
-    stage.step("The audit log")
+    stage.step("The audit log, and a report to keep")
     ceph("wcache", "history")
-    _summary(stage)
+    stage.tool("report", "--out", str(stage.cluster.folder / "report.html"))
+    stage.copy_out(["report.html"], OUT)
+
+    _summary(stage, applied)
 
 
-def _apply_and_roll_back(stage: LabStage, plan_id: str) -> None:
+def _campaign(stage: Stage, *arguments: str) -> None:
+    """Forecast a campaign, start it, follow it to its end."""
+    stage.wait_clean()
+    asked = [word for word in arguments if word != "--accept-cost"]
+    stage.ceph("wcache", "campaign", "forecast", *asked)
+    stage.ceph("wcache", "campaign", "start", *arguments)
+    campaign_id = stage.wcache("campaign ls")["campaigns"][-1]["campaign_id"]
+    stage.tool("watch", campaign_id)
+    stage.ceph("wcache", "campaign", "show", campaign_id)
+
+
+def _apply_and_roll_back(stage: Stage, plan_id: str) -> dict[str, Any]:
+    shown = stage.wcache("plan show", plan_id=plan_id)
+    for name in sorted({change["device_class"] for change in shown["changes"]}):
+        stage.start_clients(name)
     stage.ceph("wcache", "apply", plan_id)
-    stage.wait_plan(plan_id, PLAN_TIMEOUT_S)
+    applied: dict[str, Any] = stage.wait_plan(plan_id, PLAN_TIMEOUT_S)
     stage.ceph("wcache", "plan", "show", plan_id)
+    changed = [c for c in applied["changes"] if c["status"] == "applied"]
+    # a command shows what the probe reported last, which trails by one survey
+    stage.wait_shown({name: c["mode"] for c in changed for name in c["dev_names"]})
     stage.ceph("wcache", "status")
     stage.witnesses()
+    stage.ceph("health")
 
     stage.step("Roll back: what was there before is there again")
     stage.ceph("wcache", "rollback", plan_id)
     stage.wait_plan(plan_id, ROLLBACK_TIMEOUT_S)
     stage.ceph("wcache", "plan", "show", plan_id)
     stage.witnesses()
+    return applied
 
 
-def _summary(stage: LabStage) -> None:
+def _summary(stage: Stage, applied: dict[str, Any]) -> None:
     stage.step("Summary")
-    expected = {
-        drive.placed.uses[0][0]: (drive.name, drive.spec) for drive in stage.drives
-    }
-    rows: list[list[Any]] = []
-    for listed in stage.wcache("campaign ls")["campaigns"]:
-        for r in stage.wcache("campaign show", campaign_id=listed["campaign_id"])["results"]:
-            name, spec = expected[r["osd_id"]]
-            truth = next(t for p, t in spec.truth.items() if p.value == r["load_point"])
+    drives = {drive.placed.uses[0][0]: drive for drive in stage.up.lab.drives}
+    campaigns = stage.wcache("campaign ls")["campaigns"]
+    rows: list[list[str]] = []
+    for each in campaigns:
+        for r in stage.wcache("campaign show", campaign_id=each["campaign_id"])["results"]:
+            drive = drives[r["osd_id"]]
+            truth = drive.spec.truth[LoadPoint(r["load_point"])].verdict.value
             rows.append([
-                name, r["load_point"], f"{r['ratio']:.2f}" if r["ratio"] is not None else "-",
-                r["verdict"], truth.verdict.value, r["pairs"], duration(r["seconds"]),
-            ])
-    say(table(("DRIVE", "LOAD", "RATIO", "VERDICT", "IT IS MODELLED AS", "PAIRS", "TIME"), rows))
+                drive.name, r["device_class"], r["load_point"],
+                latency(r["write_back"]["p50_us"]), latency(r["write_through"]["p50_us"]),
+                ratio_words(r), r["verdict"], "yes" if r["verdict"] == truth else f"no: {truth}",
+                duration(r["seconds"]), amount(r["bytes_written"]),
+            ])  # fmt: skip
+    say(bold("measured"))
+    say(table(("DRIVE", "CLASS", "LOAD", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)", "VERDICT",
+               "AS MODELLED", "TIME", "WRITTEN"), rows))
+    _summary_of_advice(stage)
+    changed = [
+        [f"osd.{c['osd_id']}", c["device_class"], ", ".join(c["dev_names"]), c["mode"],
+         c["status"], latency(c["before_us"]), latency(c["after_us"]),
+         f"{c['ratio']:.2f}" if c["ratio"] is not None else "-",
+         duration(c["seconds"]), amount(c["bytes_written"])]
+        for c in applied["changes"]
+    ]  # fmt: skip
+    if changed:
+        say("")
+        say(bold("changed, measured before and after, then rolled back"))
+        say(table(("OSD", "CLASS", "DRIVE", "TO", "APPLY", "BEFORE", "AFTER", "RATIO", "TIME",
+                   "WRITTEN"), changed))
+        if applied["reason"]:
+            say(f"plan {applied['plan_id']}: {applied['reason']}")
+    say("")
+    say(f"measuring cost {duration(sum(c['seconds'] for c in campaigns))} of drive time and wrote "
+        f"{amount(sum(c['bytes_written'] for c in campaigns))}")
+    say(f"report: {OUT / 'report.html'}")
     say(f"whole demo: {duration(time.monotonic() - stage.began_s)}")
+
+
+def _summary_of_advice(stage: Stage) -> None:
+    """What is recommended, beside what each drive model was made to be."""
+    made: dict[str, str] = {}
+    for drive in stage.up.lab.drives:
+        made[drive.placed.device_class] = " and ".join(
+            dict.fromkeys(
+                truth.verdict.value
+                for load, truth in drive.spec.truth.items()
+                if load is not LoadPoint.FDATASYNC_TIMER  # evidence, not a load of OSDs
+            )
+        )
+    rows = [
+        [row["device_class"], row["drive_model"]["model"], row["verdict"],
+         made[row["device_class"]]]
+        for row in stage.wcache("recommend")["recommendations"]
+    ]  # fmt: skip
+    say("")
+    say(bold("recommended"))
+    say(table(("CLASS", "DRIVE MODEL", "RECOMMENDED", "MODELLED AS"), rows))
+
+
+def _tell_how_to_go_on(stage: Stage) -> None:
+    folder = stage.cluster.folder
+    say("")
+    say("KEEP=1: cluster, guest and probe go on running, whatever becomes of this shell")
+    say(f"talk  vstart-tests/cluster exec --dir {folder} -- ceph wcache status")
+    say(f"shell vstart-tests/cluster shell --dir {folder}")
+    say(f"stop  vstart-tests/cluster stop --dir {folder}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Mapping
 
 from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.placement import place
@@ -83,7 +84,13 @@ class Lab:
         release: int = 16,
         machine: MachineSpec | None = None,
         seed: int = SEED,
+        home: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """``home`` is a new folder to be in instead of a temporary one.
+
+        ``environment``: see ``Children``; with it the lab can ``leave_running``.
+        """
         self.drive_file = drive_file.resolve()
         self.drives = fit_slots(place(load_drive_file(str(self.drive_file))))
         check_drives(self.drives)
@@ -91,6 +98,8 @@ class Lab:
         self.machine = machine or MachineSpec()
         self.artefacts = artefacts.ensure(release)
         self._seed = seed
+        self._home = home
+        self._environment = environment
         self._handles = {drive.name: DriveHandle(self, drive) for drive in self.drives}
         self.folder = Path()
         self._qmp: Qmp | None = None
@@ -98,10 +107,14 @@ class Lab:
 
     def __enter__(self) -> Lab:
         sweep()
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        if self._home is None:
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        else:
+            self.folder = self._home
+            self.folder.mkdir()
         self._alive = (self.folder / "alive").open("w")
         fcntl.flock(self._alive, fcntl.LOCK_EX)
-        self._children = Children(self.folder)
+        self._children = Children(self.folder, self._environment)
         self.share.mkdir()
         try:
             for drive in self.drives:
@@ -127,6 +140,12 @@ class Lab:
         self._children.stop_all()
         self._alive.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def leave_running(self) -> None:
+        """Let guest and drives live on; this object is done with them."""
+        self._disconnect()
+        self._children.leave_running()
+        self._alive.close()
 
     # what tests ask for
 

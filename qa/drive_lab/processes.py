@@ -9,7 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Mapping, Sequence
 
 
 class LabError(Exception):
@@ -26,21 +26,28 @@ class Child:
 
 
 class Children:
-    """Starts daemons whose every trace (pid file, log) is inside one folder."""
+    """Starts daemons whose every trace (pid file, log) is inside one folder.
 
-    def __init__(self, folder: Path) -> None:
+    The kernel kills them when this process dies, even by SIGKILL.  With ``environment``,
+    which is added to theirs, it does not: whoever finds them by that ends them.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._environment = environment
         self._children: dict[str, Child] = {}
 
-    def start(
-        self, name: str, argv: Sequence[str], *, env: dict[str, str] | None = None
-    ) -> Child:
-        """Start a program that the kernel kills when this process dies, even by SIGKILL."""
+    def start(self, name: str, argv: Sequence[str]) -> Child:
+        """Start a program in a session of its own."""
         log = self._folder / f"{name}.log"
+        environment = None
+        if self._environment is None:
+            argv = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
+        else:
+            environment = {**os.environ, **self._environment}
         with log.open("ab") as out:
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", "--", *argv],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env,
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment,
                 # a Ctrl-C at the terminal is for us: we stop the children in order
                 start_new_session=True,
             )  # fmt: skip
@@ -62,6 +69,10 @@ class Children:
     def stop_all(self) -> None:
         for name in reversed(list(self._children)):
             self.stop(name)
+
+    def leave_running(self) -> None:
+        """Forget them all."""
+        self._children.clear()
 
 
 def wait_for(what: str, ready: Path, child: Child, timeout_s: float) -> None:

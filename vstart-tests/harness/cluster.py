@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import shutil
 import signal
@@ -38,6 +39,7 @@ class Cluster(ClusterAccess):
         self.mgr_names = list(mgr_names)
         self.conf = folder / "ceph.conf"
         self.module_folder = folder / "modules"
+        self._network: Sequence[str] = ()  # what leads into the cluster's network
         self._children: List[subprocess.Popen[bytes]] = []
         self._old_handlers: Dict[signal.Signals, Any] = {}
 
@@ -75,9 +77,12 @@ class Cluster(ClusterAccess):
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
             path = state["root"]
             root = Root(int(state["release"]), None if path is None else Path(path))
-            return cls(folder, root, [str(each) for each in state["mgrs"]])
+            cluster = cls(folder, root, [str(each) for each in state["mgrs"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HarnessError(f"{folder} holds no cluster of ours: {error}") from error
+        with contextlib.suppress(HarnessError, OSError):  # one without a mon can still be stopped
+            cluster._network = processes.network_entry(cluster.daemon_pid("mon.a"))
+        return cluster
 
     def __enter__(self) -> Cluster:
         return self
@@ -105,6 +110,7 @@ class Cluster(ClusterAccess):
     ) -> subprocess.Popen[bytes]:
         """See ClusterAccess."""
         wrapped = self.root.wrap(argv, project=PROJECT, folder=self.folder)
+        wrapped = [*self._network, *wrapped]
         return subprocess.Popen(wrapped, env={**self.environment(), **(env or {})}, **options)
 
     # Daemons

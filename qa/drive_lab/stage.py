@@ -1,4 +1,4 @@
-"""What the demo runs on: a cluster, its probe, its clients; and commands shown as typed."""
+"""What the demo runs on: the lab, its probe, its clients; and commands shown as typed."""
 
 from __future__ import annotations
 
@@ -8,38 +8,30 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
-from harness import Cluster, HarnessError, Result
-from probes import MODULE, Probe, Wcache
+from harness import HarnessError, Result
+from probes import Wcache, probe_caps
+from wcache.core.wording import table
 
-POOL = "demo"
-CLIENT_SECONDS_MAX = 900
-CLIENT_DEPTH = 2  # more would only measure the processors
+from .campaign import HOSTNAME, Running
+from .probe import GuestProbe
+from .processes import LabError
+from .witness import look
+
 WAIT_S = 0.3
-# A cluster worth nothing, looked at fast: the defaults are for real ones.
-OPTIONS = {
-    "throwaway_cluster": "true",
-    "poll_idle_s": "1",
-    "settle_s": "0.1",
-    "period_s": "1",
-    "canary_wait_s": "3",
-}
+MODES = {True: "write back", False: "write through"}
 
 
 class Stage:
-    """A running cluster with the module in it; everything it starts ends with the cluster."""
+    """A running lab with the module in it; everything it starts ends with the lab."""
 
-    def __init__(
-        self, cluster: Cluster, began_s: float, options: Mapping[str, str] = OPTIONS
-    ) -> None:
-        self.cluster = cluster
-        self._options = options
+    def __init__(self, up: Running, began_s: float) -> None:
+        self.up = up
+        self.cluster = up.cluster
         self.began_s = began_s
-        self.wcache = Wcache(cluster)
-        self.hostname = str(cluster.command("osd metadata", id=0)["hostname"])
-        self._probe: Optional[Probe] = None
-        self._clients: Optional[subprocess.Popen[bytes]] = None
+        self.wcache = Wcache(up.cluster)
+        self._probe: GuestProbe | None = None
         self._steps = 0
 
     # ---- showing
@@ -53,10 +45,10 @@ class Stage:
         for line in lines:
             say(textwrap.fill(line, 96))
 
-    def ceph(self, *words: str, check: bool = True) -> Result:
+    def ceph(self, *words: str) -> Result:
         """Run `ceph WORDS`, shown as an admin would type it, with its real output."""
         say(bold("$ " + shlex.join(["ceph", *words])))
-        result = self.cluster.ceph(*words, check=check, timeout_s=60)
+        result = self.cluster.ceph(*words, timeout_s=60)
         for line in (result.stdout + result.stderr).rstrip().splitlines():
             say("  " + line)
         return result
@@ -69,63 +61,64 @@ class Stage:
             [self.cluster.python_inside, "-m", "wcache_cli.main", *words],
             env={"PYTHONPATH": f"{project}/cli:{project}/mgr_module", "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
+        )  # fmt: skip
         assert process.stdout is not None
         with process:
             for raw in process.stdout:
                 say("  " + raw.decode("utf-8", "replace").rstrip())
 
+    def witnesses(self) -> None:
+        """What can be seen of the drives without asking wcache."""
+        rows = []
+        for fitted in self.up.lab.drives:
+            seen = look(self.up.lab.drive(fitted.name), None)
+            rows.append([
+                fitted.name, MODES[seen.by_drive_on], MODES[seen.by_qmp_on],
+                ", ".join(f"{name} {view}" for name, view in seen.by_kernel.items()),
+            ])  # fmt: skip
+        say(bold("the same drives as their own tools, QEMU and the kernel have them"))
+        for line in table(("DRIVE", "DRIVE SAYS", "QEMU SAYS", "KERNEL SAYS"), rows).splitlines():
+            say("  " + line)
+
     # ---- setting up
 
-    def enable(self) -> None:
+    def enable(self, options: Mapping[str, str]) -> None:
         """Turn the module on and set its options."""
-        self.cluster.install_module(MODULE)
         say(bold("$ ceph mgr module enable wcache"))
         self.cluster.enable_module("wcache")
-        for name, value in self._options.items():
+        for name, value in options.items():
             self.ceph("config", "set", "mgr", f"mgr/wcache/{name}", value)
         self.wait("the module", lambda: self.wcache("status"))
 
     def start_probe(self) -> None:
-        """Make the probe's key and start it, as its systemd unit would."""
-        self._probe = Probe(self.cluster, self.hostname)
-        caps = self.cluster.ceph_json("auth", "get", self._probe.entity)[0]["caps"]
-        flat = [word for service in sorted(caps) for word in (service, caps[service])]
-        say(bold("$ " + shlex.join(["ceph", "auth", "get-or-create", self._probe.entity, *flat])))
+        """Make the probe's key and start it in the guest, as its systemd unit would."""
+        entity = f"client.wcache.{HOSTNAME}"
+        caps = probe_caps(HOSTNAME)
+        keyring = self.cluster.auth_key(entity, **caps)
+        flat = [word for service, cap in caps.items() for word in (service, cap)]
+        say(bold("$ " + shlex.join(["ceph", "auth", "get-or-create", entity, *flat])))
+        self._probe = GuestProbe(self.up.lab, HOSTNAME, keyring)
         self._probe.start()
-        say(bold(f"$ wcache-probe run --id {self._probe.entity[len('client.'):]} "
-                 f"--hostname {self.hostname} --keyring ... --state-dir ..."))
-        self.wait("the probe's first report", lambda: self.wcache("drive ls")["drives"], 60)
-
-    def make_pool(self) -> None:
-        """A pool over all OSDs for the clients."""
-        self.ceph("osd", "pool", "create", POOL, "8")
-        # one copy: with more, three OSDs share what processors there are for every write
-        self.ceph("osd", "pool", "set", POOL, "size", "1", "--yes-i-really-mean-it")
-        self.cluster.ceph("osd", "pool", "application", "enable", POOL, "rados")
-        self.cluster.wait_healthy(60)
-
-    def start_clients(self) -> None:
-        """4 KiB writes by `rados bench`, until `stop_clients`."""
-        argv = ["rados", "-p", POOL, "bench", str(CLIENT_SECONDS_MAX), "write", "-b", "4096",
-                "-t", str(CLIENT_DEPTH), "--no-cleanup"]
-        say(bold("$ " + shlex.join(argv) + " &"))
-        self._clients = self.cluster.popen_inside(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-
-    def stop_clients(self) -> None:
-        """End the client traffic."""
-        if self._clients is not None:
-            self._clients.kill()
-            self._clients.wait(timeout=20)
-            self._clients = None
+        say(bold(f"{HOSTNAME}$ wcache-probe run --id wcache.{HOSTNAME} --keyring ..."))
+        try:
+            self.wait("the probe's first report", lambda: self.wcache("drive ls")["drives"])
+        except HarnessError as error:
+            raise LabError(f"{error}\n{self._probe.log()[-800:]}") from error
 
     def stop_probe(self) -> None:
         """End the probe, which restores what it holds."""
         if self._probe is not None:
             self._probe.stop()
             self._probe = None
+
+    def start_clients(self, device_class: str) -> None:
+        """4 KiB writes to the OSDs of a device class, until `stop_clients`."""
+        say(bold("$ " + shlex.join(self.up.clients.command(device_class)) + " &"))
+        self.up.clients.start(device_class)
+
+    def stop_clients(self) -> None:
+        """End the client traffic."""
+        self.up.clients.stop()
 
     # ---- waiting
 
@@ -140,10 +133,6 @@ class Stage:
                 value, last = None, f": {error}"
             if value:
                 return value
-            if self._probe is not None and self._probe.process is not None:
-                code = self._probe.process.poll()
-                if code is not None:
-                    raise HarnessError(f"the probe ended with {code}: {self._probe.text()[-800:]}")
             time.sleep(WAIT_S)
         raise HarnessError(f"{what}: not within {timeout_s:.0f} s{last}")
 
@@ -165,6 +154,16 @@ class Stage:
             return shown if shown["status"] not in ("running", "rolling back") else None
 
         return self.wait(f"plan {plan_id}", over, timeout_s)
+
+    def wait_shown(self, modes: Mapping[str, str], timeout_s: float = 30.0) -> None:
+        """Wait until a report of the probe has these drives, by name, in these modes."""
+
+        def shown() -> bool:
+            rows = self.wcache("drive ls")["drives"]
+            seen = {row["dev_name"]: row["state"]["device_cache"] for row in rows}
+            return all(seen.get(name) == mode for name, mode in modes.items())
+
+        self.wait("a report of the drives as they are now", shown, timeout_s)
 
     def copy_out(self, names: Sequence[str], folder: Path) -> None:
         """Copy files of the cluster's folder, which goes with it, to one that stays."""

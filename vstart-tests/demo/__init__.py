@@ -1,1 +1,0 @@
-"""`make demo`: the main job, step by step, on a real cluster that is started for it."""
