@@ -5,8 +5,10 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .archive import Archive
+from .ceph_capacity import CapacityBench, ConfigDatabase
 from .core import codec
 from .core.campaign import parse_scope
 from .core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
@@ -19,17 +21,14 @@ from .core.mclock import (
     Capacity,
     of_one,
     option,
-    settings,
-    stacks,
 )
-from .core.mclock_advice import Advice, Facts, advise, named
+from .core.mclock_advice import Advice, advise, named
 from .core.mclock_job import TARGETS_MAX, Job, Target
 from .core.mclock_rollout import ConfigRollout, ConfigStatus
 from .core.mclock_select import choose
 from .core.mclock_stale import stale
-from .core.model import Finding
-from .core.rollout import Change, ChangeStatus
 from .engine import Engine
+from .mclock_facts import MclockFacts
 from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork
 
@@ -37,26 +36,21 @@ FORMAT_VERSION = 1
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 # Looking before and after, by a probe that polls every second meanwhile.
 LOOK_S = 3.0
-# Findings are worked out anew this often; at 10,000 OSDs it takes a moment.
-FINDINGS_EVERY_S = 30.0
-# How old a reading may be while something is found to be wrong.
-STALE_READ_S = 60.0
 
 
 class MclockService:
     """Use cases over the job that measures and the settings in the config database."""
 
     def __init__(
-        self, *, engine: Engine, work: MclockWork, settings_: MclockSettings,
-        compiled_queue: Callable[[], str],
+        self, *, engine: Engine, archive: Archive, bench: CapacityBench,
+        database: ConfigDatabase, compiled_queue: Callable[[], str],
     ) -> None:
         self._engine = engine
-        self.work = work
-        self.settings = settings_
-        self._compiled_queue = compiled_queue
-        self._findings: Tuple[Finding, ...] = ()
-        self._findings_of: Tuple[object, ...] = ()
-        self._findings_due_s = 0.0
+        self.work = MclockWork(engine=engine, archive=archive, bench=bench)
+        self.settings = MclockSettings(engine=engine, archive=archive, database=database)
+        self.facts = MclockFacts(
+            engine=engine, work=self.work, settings_=self.settings, compiled_queue=compiled_queue
+        )
 
     def load(self) -> None:
         """Take up the stored state."""
@@ -66,17 +60,7 @@ class MclockService:
     def tick(self) -> None:
         """What is due, from the serve loop: the job, and what findings follow."""
         self.work.tick()
-        now_s, of = self._engine.clock(), (self.settings.config, self.work.kept)
-        if of != self._findings_of or now_s >= self._findings_due_s:
-            self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
-            self._findings = stale(self._facts()) if self.settings.config.entries else ()
-        read_at_s = self.settings.read_at_s
-        if self._findings and read_at_s is not None and now_s - read_at_s > STALE_READ_S:
-            self.settings.read_soon()  # a cure by hand is to be seen soon
-
-    def findings(self) -> Tuple[Finding, ...]:
-        """Stored values that do not fit the mode of the drives, as last worked out."""
-        return self._findings
+        self.facts.tick()
 
     # ---- measure
 
@@ -140,7 +124,8 @@ class MclockService:
         with engine.lock:
             reports = [report for report in engine.reports.values() if not report.simulated]
         targets, skipped = choose(
-            scope, reports, cluster, self._facts(), forced=bool(arguments.get("force")), most=most
+            scope, reports, cluster, self.facts.gather(),
+            forced=bool(arguments.get("force")), most=most,
         )
         if not targets:
             why = skipped[0] if skipped else f"no OSD is in scope {scope.text}"
@@ -211,7 +196,7 @@ class MclockService:
 
     def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`mclock recommend`: what to set, what shadows it, and the commands by hand."""
-        facts = self._facts(with_wanted=True)
+        facts = self.facts.gather(with_wanted=True)
         rows = []
         for advice in advise(facts):
             if device_class in (None, "", advice.device_class):
@@ -237,44 +222,6 @@ class MclockService:
             "read_error": self.settings.error,
         }
 
-    def stale_keys(self, changing: Iterable[int], changed: Iterable[int] = ()) -> List[str]:
-        """OSDs' own stored capacities that a change of the cache mode makes stale.
-
-        Of OSDs whose drives are still to be changed that is every one, of others those that
-        are older than a change.
-        """
-        if not self.settings.config.entries:
-            return []
-        changing = set(changing)
-        now = settings(list(self._engine.reports.values()))
-        found = []
-        for osd_id in sorted({*changing, *changed}):
-            for rotational in (True, False):
-                who, name = f"osd.{osd_id}", option(rotational)
-                entry, known = (
-                    self.settings.config.at(who, name), self.settings.known.get((who, name))
-                )
-                older = known is not None and known.setting and known.setting != now.get(osd_id)
-                if entry is not None and (osd_id in changing or older):
-                    found.append(f"{who} {name}")
-        return found
-
-    def stale_keys_of(self, changes: Iterable[Change]) -> List[str]:
-        """The same for the OSDs on the cache domains of a plan."""
-        changing: Set[int] = set()
-        changed: Set[int] = set()
-        for change in changes:
-            if change.simulated:
-                continue
-            report = self._engine.reports.get(change.hostname)
-            ids = {
-                use.osd_id for drive in (report.drives if report else ())
-                if drive.domain_id == change.domain_id for use in drive.uses
-            }
-            open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
-            (changing if open_ else changed).update(ids)
-        return self.stale_keys(changing, changed)
-
     # ---- set
 
     def apply(self, device_class: Optional[str] = None) -> Dict[str, Any]:
@@ -285,7 +232,7 @@ class MclockService:
                 "the config database was not read yet", self.settings.error or "try again"
             )
         chosen = [
-            advice for advice in advise(self._facts())
+            advice for advice in advise(self.facts.gather())
             if device_class in (None, "", advice.device_class)
         ]
         changes = tuple(change for advice in chosen for change in advice.changes)
@@ -335,39 +282,6 @@ class MclockService:
         for change_id, rollout in self.settings.rollouts.items():
             if not rollout.over:
                 raise ConflictError(f"{change_id} is {rollout.status.value}", "wait for it")
-
-    # ---- facts
-
-    def _facts(self, with_wanted: bool = False) -> Facts:
-        engine = self._engine
-        osds = engine.view.cluster().osds
-        with engine.lock:
-            reports = list(engine.reports.values())
-            measured = tuple(self.work.measured.values())
-            wanted = {
-                (r.device_class, str(r.drive_model)): r.mode
-                for r in (engine.recommendations() if with_wanted else ())
-                if r.mode is not None and not r.simulated
-            }
-        return Facts(
-            osds, settings(reports, moving_domains(engine)), stacks(reports),
-            self.settings.config, measured, self.settings.known, wanted, self._compiled_queue(),
-        )
-
-
-def moving_domains(engine: Engine) -> List[Tuple[str, str]]:
-    """(hostname, domain id) of what experiments and plans are toggling now."""
-    with engine.lock:
-        held = [
-            (m.spec.hostname, m.spec.domain_id) for m in engine.runs.values() if m.holds_lease
-        ]
-        held += [
-            (change.hostname, change.domain_id)
-            for machine in engine.rollouts.values() if not machine.over
-            for change in machine.rollout.changes
-        ]
-    return held
-
 
 def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:
     if capacity is None:

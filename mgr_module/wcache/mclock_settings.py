@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from .archive import Archive
 from .ceph_capacity import ConfigDatabase
@@ -20,6 +20,7 @@ from .core.mclock_advice import ConfigChange
 from .core.mclock_config import Config, Known, see
 from .core.mclock_rollout import ConfigRollout, ConfigStatus, backwards, forwards
 from .engine import Engine
+from .mclock_work import moving_domains
 
 EVERY_S = 600.0
 # A reading that fails (mons without a quorum) is made again after this long.
@@ -28,19 +29,14 @@ RETRY_S = 30.0
 TOLD_MAX = 20
 ROLLOUTS_MAX = 10
 
-Moving = Callable[[], List[Tuple[str, str]]]
-
 
 class MclockSettings:
     """Stored values, and the setting of the caches in which each was first seen."""
 
-    def __init__(
-        self, *, engine: Engine, archive: Archive, database: ConfigDatabase, moving: Moving
-    ) -> None:
+    def __init__(self, *, engine: Engine, archive: Archive, database: ConfigDatabase) -> None:
         self._engine = engine
         self._archive = archive
         self._database = database
-        self._moving = moving
         self._wake = threading.Event()
         self._stop = False
         self._due_at_s = float("-inf")
@@ -115,7 +111,7 @@ class MclockSettings:
             return False
         osds = engine.view.cluster().osds
         with engine.lock:
-            reports, moving = list(engine.reports.values()), self._moving()
+            reports, moving = list(engine.reports.values()), moving_domains(engine)
         known = see(self.known, config, osds, settings(reports, moving))
         with engine.lock:
             self.error = ""

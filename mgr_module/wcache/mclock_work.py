@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from .archive import Archive
 from .ceph_capacity import CapacityBench
@@ -158,3 +158,17 @@ class MclockWork:
         if self._benching:
             self._bench.cancel(self._benching)
             self._benching = ""
+
+
+def moving_domains(engine: Engine) -> List[Tuple[str, str]]:
+    """(hostname, domain id) of what experiments and plans are toggling now."""
+    with engine.lock:
+        held = [
+            (m.spec.hostname, m.spec.domain_id) for m in engine.runs.values() if m.holds_lease
+        ]
+        held += [
+            (change.hostname, change.domain_id)
+            for machine in engine.rollouts.values() if not machine.over
+            for change in machine.rollout.changes
+        ]
+    return held

@@ -19,9 +19,7 @@ from .core.policy import Result
 from .engine import Engine
 from .health import health_checks
 from .load_watch import LoadWatch
-from .mclock_service import MclockService, moving_domains
-from .mclock_settings import MclockSettings
-from .mclock_work import MclockWork
+from .mclock_service import MclockService
 from .options import Options, module_options, read_options
 from .service import Service
 from .starting import Starter
@@ -73,12 +71,7 @@ class Module(MgrModule):
             bench_seconds=ceph_compat.bench_seconds,
         )
         self._mclock = MclockService(
-            engine=self._engine,
-            work=MclockWork(engine=self._engine, archive=archive, bench=capacity),
-            settings_=MclockSettings(
-                engine=self._engine, archive=archive, database=CephConfig(self),
-                moving=lambda: moving_domains(self._engine),
-            ),
+            engine=self._engine, archive=archive, bench=capacity, database=CephConfig(self),
             # what the mgr sees is the compiled default, unless it is set for all daemons
             compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
         )

@@ -372,7 +372,7 @@ class Service:
             engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
             return {"plan_id": plan_id, "changes": codec.to_plain(changes),
                     "left_alone": list(left),
-                    "stale_keys": self.mclock.stale_keys_of(changes)}
+                    "stale_keys": self.mclock.facts.stale_keys_of(changes)}
 
     def apply(self, plan_id: str) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change."""

@@ -63,7 +63,7 @@ class Views:
             found += of_agents(engine.agents.all(), engine.clock())
             found += self._unrestored()
             found += of_results(engine.results.values())
-            found += self._mclock.findings()
+            found += self._mclock.facts.findings()
             if engine.storage_error:
                 found.append(
                     Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.storage_error)
@@ -357,7 +357,7 @@ class Views:
             drive for report in self._engine.reports.values() if not report.simulated
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
-        return self._mclock.stale_keys(
+        return self._mclock.facts.stale_keys(
             {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
             {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
         )
@@ -399,7 +399,7 @@ class Views:
         plain: Dict[str, Any] = codec.to_plain(machine.rollout)
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio
-        plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.changes)
+        plain["stale_keys"] = self._mclock.facts.stale_keys_of(machine.rollout.changes)
         return {"format_version": FORMAT_VERSION, **plain}
 
     def history(self, limit: Optional[int] = None) -> Dict[str, Any]:

@@ -20,6 +20,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MgrLikeKv
 from wcache.ceph_store import KvStore
+from wcache.core.mclock import option
 from wcache.core.model import CacheMode
 from wcache.core.wording import amount, latency, table
 
@@ -51,13 +52,24 @@ def measure(hosts: int) -> Figures:
     took: Dict[str, List[float]] = {
         "start": [_us(mgr.restart)], "first status": [_us(lambda: _ask(mgr, "status"))],
         "status": [], "health tick": [], "drive ls HOST": [], "drive ls (all)": [],
+        "mclock findings": [], "mclock recommend": [],
     }
     for number in range(STATUS_CALLS):
         _change(mgr, f"host{number % hosts:04d}")
         took["status"].append(_us(lambda: _ask(mgr, "status")))
         took["health tick"].append(_us(mgr.views.findings))
         took["drive ls HOST"].append(_us(lambda: _ask(mgr, "drive ls", hostname="host0000")))
+    # every OSD has benched itself and holds a key of its own, as Ceph leaves them
+    mgr.config.kept.update({
+        (f"osd.{osd_id}", option(rotational=True)): f"{300 + osd_id % 97}.000000"
+        for osd_id in mgr.view.state.osds
+    })
+    mgr.mclock.settings.read_soon()
+    took["reading of mClock's keys"] = [_us(mgr.mclock.settings.turn)]
     for _ in range(LS_CALLS):
+        _change(mgr, "host0000")
+        took["mclock findings"].append(_us(mgr.mclock.tick))
+        took["mclock recommend"].append(_us(lambda: _ask(mgr, "mclock recommend")))
         took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
     return {
         "hosts": hosts, "drives": hosts * DRIVES,

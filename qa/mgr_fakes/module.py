@@ -15,9 +15,7 @@ from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.retention import Bounds
 from wcache.engine import Engine
-from wcache.mclock_service import MclockService, moving_domains
-from wcache.mclock_settings import MclockSettings
-from wcache.mclock_work import MclockWork
+from wcache.mclock_service import MclockService
 from wcache.options import Options
 from wcache.service import Service
 from wcache.views import Views
@@ -165,12 +163,7 @@ class FakeMgr:
         )
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(
-            engine=self.engine,
-            work=MclockWork(engine=self.engine, archive=archive, bench=self.bench),
-            settings_=MclockSettings(
-                engine=self.engine, archive=archive, database=self.config,
-                moving=lambda: moving_domains(self.engine),
-            ),
+            engine=self.engine, archive=archive, bench=self.bench, database=self.config,
             compiled_queue=lambda: self.compiled_queue,
         )
         self.service = Service(self.engine, self.mclock)
