@@ -190,11 +190,30 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
         trouble()
         mgr.engine.tick()
         mgr.mclock.tick()
+        mgr.mclock.tick()  # the bench has ended too
         shown = asked(mgr, "show")["job"]
         assert shown["status"] == "stopped"
         assert said in shown["reason"]
         assert mgr.engine.reserved == ""
         assert mgr.bench.waiting == {}
+
+
+def test_nothing_else_begins_before_the_bench_call_that_was_stopped_has_ended(mgr):
+    asked(mgr, "measure", accept_cost=True)
+    while not mgr.bench.waiting:
+        mgr.now_s += 0.3
+        for probe in mgr.probes.values():
+            probe.turn()
+        mgr.mclock.tick()
+    ends = mgr.bench.ends_late()
+    asked(mgr, "stop")
+    mgr.mclock.tick()
+    assert asked(mgr, "show")["job"]["status"] == "stopped"
+    assert "the last bench call" in refused(mgr, "measure", accept_cost=True)
+    assert "the last bench call" in mgr.command("campaign start", accept_cost=True)[2]
+    ends()
+    mgr.mclock.tick()
+    assert mgr.command("campaign start", loads="timer")[0] == 0
 
 
 def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):

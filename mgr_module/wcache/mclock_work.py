@@ -25,7 +25,7 @@ class MclockWork:
         self._engine = engine
         self._archive = archive
         self._bench = bench
-        self._events: queue.Queue[job.Event] = queue.Queue()
+        self._events: queue.Queue[Tuple[str, job.Event]] = queue.Queue()
         self._cluster_at_s = 0.0
         self._benching = ""
         self.machine: Optional[job.JobMachine] = None
@@ -42,7 +42,6 @@ class MclockWork:
             if stored is not None:
                 self.machine = job.JobMachine(stored, engine.epoch)
                 if not self.machine.over:
-                    engine.reserved = f"mclock measurement {stored.job_id}"
                     engine.note("mgr", stored.job_id, "resumed after a restart of the mgr")
                     self._do(self.machine.begin(engine.clock()))
 
@@ -51,7 +50,6 @@ class MclockWork:
         with self._engine.lock:
             self._archive.put_mclock_job(new)
             self.machine = job.JobMachine(new, self._engine.epoch)
-            self._engine.reserved = f"mclock measurement {new.job_id}"
             self._cluster_at_s = self._engine.clock() + CLUSTER_EVERY_S
             self._do(self.machine.begin(self._engine.clock()))
 
@@ -69,7 +67,11 @@ class MclockWork:
         with engine.lock:
             now_s = engine.clock()
             while not self._events.empty():
-                self._feed(self._events.get_nowait())
+                token, event = self._events.get_nowait()
+                if token == self._benching:
+                    self._benching = ""
+                self._feed(event)
+            self._reserve()
             target = self.machine.target if self.machine is not None else None
             if target is None:
                 return
@@ -115,7 +117,16 @@ class MclockWork:
             machine.halt(f"stopped: {error.message}")
         if machine.over:
             self._cancel()
-            engine.reserved = ""
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """Nothing else may measure or toggle: a bench call cannot be interrupted."""
+        if self.machine is not None and not self.machine.over:
+            self._engine.reserved = f"mclock measurement {self.machine.job.job_id}"
+        elif self._benching:
+            self._engine.reserved = "the last bench call of an mclock measurement"
+        else:
+            self._engine.reserved = ""
 
     def _do_one(self, machine: job.JobMachine, action: job.Action) -> None:
         engine = self._engine
@@ -146,7 +157,7 @@ class MclockWork:
                 job.Failed(action.token, error or "the bench gave nothing")
                 if samples is None else job.Benched(action.token, samples)
             )
-            self._events.put(event)
+            self._events.put((action.token, event))
             self._engine.wake()
 
         self._benching = action.token
@@ -157,7 +168,6 @@ class MclockWork:
     def _cancel(self) -> None:
         if self._benching:
             self._bench.cancel(self._benching)
-            self._benching = ""
 
 
 def moving_domains(engine: Engine) -> List[Tuple[str, str]]:

@@ -32,6 +32,12 @@ class FakeBench:
             _, done = self.waiting.pop(token)
             done(None, "stopped")
 
+    def ends_late(self) -> Callable[[], None]:
+        """The call under way goes on after a cancel, until what is returned is called."""
+        ((_, done),) = self.waiting.values()
+        self.waiting.clear()
+        return lambda: done(None, "stopped")
+
     def run(self) -> None:
         """Finish what is waiting."""
         for token in list(self.waiting):
