@@ -45,11 +45,12 @@ def test_a_mirror_leads_to_each_of_its_drives(fake_host):
 
 
 def test_bcache_leads_to_its_backing_and_its_cache_device(fake_host):
-    fake_host.disk("sda", "8:0")
-    fake_host.disk("nvme0n1", "259:0")
+    fake_host.disk("sda", "8:0", marker="bcache")
+    fake_host.disk("nvme0n1", "259:0", marker="bcache")
     fake_host.device("bcache0", "251:0", below=["sda", "nvme0n1"], marker="bcache")
     found = paths_down(by_name(fake_host.files, "bcache0"))
-    assert [kinds(path)[0] for path in found] == [LayerKind.BCACHE] * 2
+    assert [kinds(path) for path in found] == [[LayerKind.BCACHE, LayerKind.DISK]] * 2
+    assert all(is_followed(path) for path in found)
 
 
 def test_a_device_of_no_known_kind_is_never_taken_for_a_drive(fake_host):

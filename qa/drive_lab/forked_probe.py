@@ -97,6 +97,13 @@ class ProbeForks:
                 raise LabError(f"the guest's Python is not ready after {START_TIMEOUT_S:g} s")
             time.sleep(POLL_S)
 
+    def ensure(self) -> None:
+        """Start the server where it does not run: a reset of the guest ends it."""
+        try:
+            self.check()
+        except LabError:
+            self.start()
+
     def stop(self) -> None:
         """End the server; probes that it forked live on."""
         if self._server is not None:

@@ -52,9 +52,11 @@ class BlockDevice:
             return LayerKind.PARTITION
         if os.path.isdir(os.path.join(self.folder, "dm")):
             return self._dm_kind()
-        for child, kind in (("md", LayerKind.MD), ("bcache", LayerKind.BCACHE)):
-            if os.path.isdir(os.path.join(self.folder, child)):
-                return kind
+        if os.path.isdir(os.path.join(self.folder, "md")):
+            return LayerKind.MD
+        # its members have a folder of that name too (drivers/md/bcache/super.c)
+        if self.name.startswith("bcache"):
+            return LayerKind.BCACHE
         if self.name.startswith("loop"):
             return LayerKind.LOOP
         if os.path.isdir(os.path.join(self.folder, "device")):

@@ -12,7 +12,7 @@ import time
 
 from fake_mgr import FolderMgr
 from wcache.core.model import CacheMode
-from wcache.core.protocol import Lease, SetModeRequest
+from wcache.core.protocol import ApplyRequest, Lease, SetModeRequest
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER = {BACK: THROUGH, THROUGH: BACK}
@@ -83,24 +83,50 @@ class ProbeOf:
         self.bench.sh(script).checked()
         assert self.mode() is mode
 
-    def check_safe(self, word):
-        """A power cut straight after an acknowledged write loses nothing."""
-        path = self.bench.disk(self.name).path
+    def check_safe(self, word, path=""):
+        """A power cut straight after an acknowledged write, to the drive or what is on it."""
+        path = path or self.bench.disk(self.name).path
         self.bench.write_and_sync(path, word)
         assert self.bench.lab.drive(self.name).power_cut() == 0
         assert self.bench.on_the_medium(path) == word
 
+    def reset(self, kind):
+        """What the kernel does to a drive that does not answer: "device", "bus" or "host".
+
+        Of an NVMe drive it is the controller, whatever the kind.
+        """
+        disk = self.bench.disk(self.name)
+        if disk.is_nvme:
+            self.bench.sh(f"nvme reset {disk.controller}").checked()
+        else:
+            self.bench.sh(f"sg_reset --{kind} {disk.generic}", timeout_s=120).checked()
+
+    def adapter_driven_anew(self):
+        """Take the host adapter from its driver and give it back: all its disks are new."""
+        disk = self.bench.disk(self.name)
+        self.bench.sh(
+            f"path=$(readlink -f /sys/block/{disk.name}/device)\n"
+            "adapter=$(echo $path | grep -o '0000:[0-9a-f:.]*' | tail -n 1)\n"
+            "cd /sys/bus/pci/devices/$adapter/driver\n"
+            "echo $adapter > unbind; echo $adapter > bind",
+            timeout_s=120,
+        ).checked()
+        self.bench.settle()
+        assert self.bench.disk(self.name).kernel_view()
+
     # the probe
 
     def words(self, command):
-        drives = [] if command == "status" else ["--osd-data", f"{self.data}/osd.*"]
+        # beside the data folders of running OSDs are sockets and logs
+        drives = [] if command == "status" else ["--osd-data", f"{self.data}/osd.*[0-9]"]
         return [command, *self.folders, *drives]
 
     def look(self):
-        """The one drive, as `look --format json` has it."""
+        """The drive as `look --format json` has it."""
         done = self.forks.fork([*self.words("look"), "--format", "json"])
         done.wait(TIMEOUT_S)
-        (drive,) = json.loads(done.output())["drives"]
+        name = self.bench.disk(self.name).name
+        (drive,) = [d for d in json.loads(done.output())["drives"] if d["dev_name"] == name]
         return drive
 
     def start(self, *, crash_after=0):
@@ -129,7 +155,19 @@ class ProbeOf:
     def set_mode(self, mode, *, consent=True, crash_after=0):
         """Start a probe and have it hold the drive in a mode; None where it died of it."""
         self.start(crash_after=crash_after)
+        return self.ask_mode(mode, consent=consent)
+
+    def ask_mode(self, mode, *, consent=True):
+        """Have the probe that runs hold the drive in a mode."""
         return self.ask(SetModeRequest(self.domain_id, mode, consent_turn_on=consent))
+
+    def apply(self, action_id, expected, mode, *, persist=False):
+        """Start a probe and have it apply a change; None where it died of it."""
+        self.start()
+        request = ApplyRequest(
+            self.domain_id, action_id, expected, mode, consent_persist=persist
+        )
+        return self.ask(request, lease=False)
 
     @property
     def domain_id(self):
@@ -140,6 +178,11 @@ class ProbeOf:
     def restore_all(self, *, crash_after=0):
         """`restore --all`: its exit code and what it said."""
         done = self.forks.fork([*self.words("restore"), "--all"], crash_after=crash_after)
+        return done.wait(TIMEOUT_S), done.output()
+
+    def restore_action(self, action_id):
+        """`restore --action`: its exit code and what it said."""
+        done = self.forks.fork([*self.words("restore"), "--action", action_id])
         return done.wait(TIMEOUT_S), done.output()
 
     def restart(self):

@@ -5,11 +5,15 @@ from pathlib import Path
 import pytest
 from drive_lab import network
 from drive_lab.disk import kernel_view
+from drive_lab.forked_probe import ProbeForks
 from drive_lab.lab import Lab
 from drive_lab.machine import MachineSpec
-from drive_lab.osds import GuestOsds, Stack
+from drive_lab.osds import HOME, GuestOsds, Stack
 from harness import ClusterPlan, start_cluster
+from lab_bench import Bench
+from probe_bench import BACK, THROUGH, ProbeOf
 from wcache.core.model import Role
+from wcache.core.protocol import ReleaseRequest
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -102,6 +106,56 @@ def test_acknowledged_objects_survive_a_power_cut(ceph, state):
     ceph.osds.wait_up()
 
     assert [get(ceph, name) for name in names] == [name * 300 for name in names]
+
+
+def restart_from_below(ceph, osd_id):
+    """Stop an OSD, take the volumes of its own drive down, and activate it anew."""
+    disk = ceph.lab.drive(f"disk-{osd_id}").disk()
+    ceph.osds.stop(osd_id)
+    ceph.cluster.wait_osd_up(osd_id, up=False)
+    ceph.lab.guest.sh(
+        f"for crypt in $(lsblk -nrpo NAME,TYPE {disk.path} | awk '$2 == \"crypt\" {{print $1}}')\n"
+        "do cryptsetup close $crypt; done\n"
+        f"vgchange -qq -an $(pvs --noheadings -o vg_name {disk.path})"
+    ).checked()
+    ceph.osds.start(osd_id)
+    ceph.osds.wait_up()
+
+
+def test_an_osd_restarted_under_a_lease_loses_nothing(ceph):
+    """Its volumes are made anew while the drive is off and pinned, then the cache comes on."""
+    lab = ceph.lab
+    forks = ProbeForks(lab)
+    forks.start()
+    probe = ProbeOf(Bench(lab), forks, "disk-0")
+    probe.data = str(HOME)
+    disk = lab.drive("disk-0").disk()
+    assert probe.set_mode(THROUGH)["kind"] == "state"
+    restart_from_below(ceph, 0)
+    assert set(disk.layers().values()) == {"write back"}
+    put(ceph, "while-off", "a" * 3000)
+    probe.behind_our_back(BACK)
+    put(ceph, "on-behind-our-back", "b" * 3000)
+    assert probe.ask_mode(THROUGH)["kind"] == "state"
+    assert probe.ask(ReleaseRequest(probe.domain_id))["kind"] == "state"
+    assert probe.mode() is BACK
+    put(ceph, "given-back", "c" * 3000)
+    assert probe.set_mode(THROUGH)["kind"] == "state"
+    put(ceph, "held-again", "d" * 3000)
+
+    lab.reboot()
+    forks.start()
+    for osd_id in ceph.osds.ids:
+        ceph.osds.start(osd_id)
+    ceph.osds.wait_up()
+    for name, letter in (
+        ("while-off", "a"), ("on-behind-our-back", "b"), ("given-back", "c"), ("held-again", "d"),
+    ):
+        assert get(ceph, name) == letter * 3000
+    code, said = probe.restore_all()
+    assert (code, probe.journal()) == (0, []), said
+    assert probe.mode() is BACK
+    forks.stop()
 
 
 def test_a_killed_osd_comes_back(ceph):

@@ -1,16 +1,12 @@
 """The probe at work under leases, on drives that really toggle, through resets and plugs."""
 
-from pathlib import Path
-
 import pytest
-from drive_lab.lab import Lab
 from probe_bench import BACK, OTHER, THROUGH
 from wcache.core.model import CacheMode
 from wcache.core.protocol import ApplyRequest, ReleaseRequest, RollbackRequest, SetModeRequest
 
 pytestmark = pytest.mark.lab
 
-HERE = Path(__file__).resolve().parent
 HOST_DRIVERS = {"scsi": "virtio_scsi", "sas": "mptsas", "sata": "ahci", "nvme": "nvme"}
 LONG = pytest.mark.long
 ALL = pytest.mark.parametrize(
@@ -27,12 +23,6 @@ CASES = pytest.mark.parametrize(
         )
     ],
 )
-
-
-@pytest.fixture(scope="module")
-def lab(release):
-    with Lab(HERE / "probe_drives.toml", release=release) as running:
-        yield running
 
 
 # ---- reading
@@ -142,23 +132,69 @@ def test_a_drive_switched_behind_our_back_is_safe_and_is_given_back(probe_of, na
     probe.check_safe("given-back")
 
 
+# virtio-scsi resets a LUN and nothing else; libata lets nobody ask for a reset
 @pytest.mark.parametrize(
-    "name", ["scsi", pytest.param("sas", marks=LONG), pytest.param("nvme", marks=LONG)]
+    ("name", "kind"),
+    [
+        ("scsi", "device"),
+        pytest.param("sas", "device", marks=LONG),
+        pytest.param("sas", "bus", marks=LONG),
+        pytest.param("sas", "host", marks=LONG),
+        ("nvme", "controller"),
+    ],
 )
-def test_a_reset_of_a_drive_under_a_lease_is_safe(probe_of, name):
+def test_a_reset_of_a_drive_under_a_lease_is_safe(probe_of, name, kind):
     probe = probe_of(name)
-    disk = probe.begin(BACK)
+    probe.begin(BACK)
     assert probe.set_mode(THROUGH)["kind"] == "state"
-    if disk.is_nvme:
-        probe.bench.sh(f"nvme reset {disk.controller}").checked()
-    else:
-        probe.bench.sh(f"sg_reset --device {disk.generic}").checked()
+    probe.reset(kind)
     probe.check_safe("reset")
     # a drive that came back from it with its cache on
     probe.behind_our_back(BACK)
     probe.check_safe("reset-and-on")
     assert probe.ask(ReleaseRequest(probe.domain_id))["kind"] == "state"
     assert probe.mode() is BACK
+
+
+@pytest.mark.parametrize("name", ["sata", pytest.param("sas", marks=LONG)])
+def test_a_drive_that_comes_anew_under_a_lease_is_pinned_before_it_is_given_back(
+    probe_of, name
+):
+    """The nearest thing to a hot plug that QEMU has for SATA; the drive keeps its mode."""
+    probe = probe_of(name)
+    probe.begin(BACK)
+    assert probe.set_mode(THROUGH)["kind"] == "state"
+    probe.adapter_driven_anew()
+    assert probe.mode() is THROUGH
+    probe.make_osd()
+    probe.check_safe("anew")
+    outcome = probe.ask(ReleaseRequest(probe.domain_id))
+    assert outcome["kind"] == "state", outcome
+    assert probe.mode() is BACK
+    probe.check_safe("given-back")
+    probe.behind_our_back(THROUGH)
+    probe.behind_our_back(BACK)
+    probe.check_safe("still-pinned")
+
+
+@pytest.mark.parametrize("name", ["scsi", *(pytest.param(n, marks=LONG) for n in ("sas", "sata"))])
+def test_without_udev_nobody_follows_and_the_pin_holds_all_the_same(bench, probe_of, name):
+    probe = probe_of(name)
+    probe.begin(BACK)
+    bench.sh("udevadm control --exit").checked()
+    try:
+        assert probe.set_mode(THROUGH)["kind"] == "state"
+        probe.check_safe("no-udev")
+        probe.behind_our_back(BACK)
+        probe.check_safe("no-udev-on")
+        probe.running.kill()
+        probe.behind_our_back(THROUGH)
+        code, said = probe.restore_all()
+        assert code == 0, said
+        assert probe.mode() is BACK
+        probe.check_safe("no-udev-restored")
+    finally:
+        bench.sh("/usr/lib/systemd/systemd-udevd --daemon; udevadm settle").checked()
 
 
 @pytest.mark.parametrize("name", ["scsi", pytest.param("nvme", marks=LONG)])
@@ -233,6 +269,37 @@ def test_turning_on_a_cache_needs_its_own_consent(probe_of):
     assert (outcome["kind"], outcome["refused"]) == ("failure", True)
     assert "consent" in outcome["message"]
     assert (probe.mode(), probe.journal()) == (THROUGH, [])
+
+
+def test_a_drive_with_a_file_system_is_left_alone(bench, probe_of):
+    probe = probe_of("sata")
+    disk = probe.begin(BACK)
+    bench.sh(f"mke2fs -q -F {disk.path} 64M && mount {disk.path} /mnt").checked()
+    try:
+        outcome = probe.set_mode(THROUGH)
+        assert (outcome["kind"], outcome["refused"]) == ("failure", True)
+        assert "mounted on /mnt" in outcome["message"]
+        assert (probe.mode(), probe.journal()) == (BACK, [])
+    finally:
+        bench.sh("umount /mnt").checked()
+
+
+def test_a_drive_that_another_program_writes_is_left_alone(bench, probe_of):
+    probe = probe_of("scsi")
+    disk = probe.begin(BACK)
+    holder = bench.lab.guest.spawn(["/bin/sh", "-c", f"exec 3<>{disk.path}; exec sleep 600"])
+    try:
+        outcome = probe.set_mode(THROUGH)
+        assert (outcome["kind"], outcome["refused"]) == ("failure", True)
+        assert "sleep (pid" in outcome["message"]
+        codes = [found["code"] for found in probe.look()["findings"]]
+        assert codes == ["WCACHE_SHARED_DRIVE"]
+        assert (probe.mode(), probe.journal()) == (BACK, [])
+    finally:
+        holder.kill()
+    bench.settle()
+    probe.end()
+    assert probe.set_mode(THROUGH)["kind"] == "state"
 
 
 def test_a_transport_that_is_not_proven_is_shown_and_left_alone(bench, probe_of):

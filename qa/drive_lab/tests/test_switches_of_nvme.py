@@ -1,5 +1,7 @@
 """What each switch of an NVMe drive does: the kernel's view never follows the feature."""
 
+import re
+
 import pytest
 
 pytestmark = pytest.mark.lab
@@ -53,3 +55,14 @@ def test_a_controller_reset_keeps_qemus_feature_and_the_kernel_flushing(bench):
     bench.sh(f"nvme reset {disk.controller}").checked()
     assert bench.state("nvme") == ("off", "write back")
     assert not bench.true_state("nvme").unsafe
+
+
+def test_the_short_option_of_the_value_means_verbose_to_newer_tools(bench):
+    """nvme-cli made -v mean --verbose: it prints its usage and changes nothing."""
+    disk = bench.all_on("nvme")
+    usage = bench.sh("nvme set-feature --help 2>&1 || :").stdout
+    assert "--value=" in usage
+    verbose = re.search(r"--value=<\w+>, -v ", usage) is None
+    changed = bench.sh(f"nvme set-feature {disk.controller} -f 6 -v 0")
+    assert bench.state("nvme") == ("on" if verbose else "off", "write back")
+    assert (changed.returncode == 0) is not verbose, changed

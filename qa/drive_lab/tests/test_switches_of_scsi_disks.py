@@ -109,6 +109,10 @@ def test_without_udev_nobody_tells_the_kernel(bench, name):
         bench.sh(f"sdparm --quiet --clear=WCE {disk.path}").checked()
         assert bench.stays(name, "write back")
         assert not bench.drive_on(name)
+        disk.set_cache_type("write through")
+        bench.sh(f"sdparm --quiet --set=WCE {disk.path}").checked()
+        assert bench.stays(name, "write through")
+        assert bench.true_state(name).unsafe
     finally:
         bench.sh("/usr/lib/systemd/systemd-udevd --daemon; udevadm settle").checked()
 
