@@ -11,7 +11,19 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, List, Optional, Protocol, Set, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 from .archive import HISTORY_MAX, Archive, HistoryEntry
 from .core import actions as act
@@ -28,6 +40,7 @@ from .core.retention import Bounds, surplus
 from .core.rollout import Rollout, RolloutMachine
 from .core.run import RunMachine, RunStatus
 from .options import Options
+from .pools import Pools
 from .record_keeper import RecordKeeper
 from .results import not_analysed, of_record
 
@@ -43,6 +56,8 @@ SILENT_ABORT_S = 30.0
 ANALYSIS_RETRY_S = 10.0
 # How often what the mons did not store is stored again.
 SAVE_RETRY_S = 10.0
+# How often a pool that failed is tried again.
+POOLS_EVERY_S = 60.0
 # How often the cluster is looked at while something is measured.
 CLUSTER_EVERY_S = 5.0
 # A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
@@ -74,6 +89,12 @@ class Analysis(Protocol):
         self, record: Record, done: Callable[[Optional[Dict[str, object]], str], None]
     ) -> None:
         """Analyse; calls `done(result, error)` once, from another thread."""
+
+    def pool(
+        self, items: Sequence[Mapping[str, Any]],
+        done: Callable[[Optional[Dict[str, object]], str], None],
+    ) -> None:
+        """Pool results of like drives; calls `done(answer, error)` once, from any thread."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +152,8 @@ class Engine:
         self.reserved = ""
         self._loads = loads
         self._analysis = analysis
+        self._pools = Pools(analysis)
+        self._pools_at_s = 0.0
         self.wake = wake
         self._events: queue.Queue[Tuple[str, act.Event]] = queue.Queue()
         self._loading: Dict[str, str] = {}
@@ -221,6 +244,7 @@ class Engine:
             self._start_waiting(now_s)
             self._watch_cluster(now_s)
             self._retry_analysis(now_s)
+            self._refresh_pools(now_s)
             self._retry_saves(now_s)
             if self._prune_due:
                 self.prune()
@@ -257,6 +281,12 @@ class Engine:
                 self._final(record)
                 return
         self.analysis_error = ""  # nothing waits for it any more
+
+    def _refresh_pools(self, now_s: float) -> None:
+        """Pool what has changed; a pool that failed is tried again."""
+        if now_s >= self._pools_at_s:
+            self._pools_at_s = now_s + POOLS_EVERY_S
+            self._pools.refresh(tuple(self.results.values()))
 
     def _retry_saves(self, now_s: float) -> None:
         """Store what the mons did not take before."""
@@ -525,6 +555,8 @@ class Engine:
         """Store a result; one that is lost is analysed again from its record."""
         with self.lock:
             self.results[result.record_id] = result
+            self._pools_at_s = 0.0
+            self.wake()
             try:
                 self.archive.put_result(result)
             except StorageError as error:
@@ -593,7 +625,9 @@ class Engine:
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
         with self.lock:
-            return recommend(tuple(self.results.values()), self._profiles())
+            return recommend(
+                tuple(self.results.values()), self._profiles(), self._pools.known()
+            )
 
     def note(self, who: str, what: str, text: str) -> None:
         """Add a line to the audit log, printable and bounded."""

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, Mapping, Optional, Tuple
 
 from .core.codec import one_line
+from .core.joining import PoolTerm
 from .core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from .core.policy import ModeSummary, Result
 from .core.record import Record
@@ -31,7 +32,18 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
+        pool_term=_pool_term(answer, record),
     )
+
+
+def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
+    """What pooling takes of it; None where the figures are not there."""
+    mean, sd = _number(answer.get("log_ratio")), _number(answer.get("pair_sd"))
+    if mean is None or sd is None or sd < 0:
+        return None
+    setup = record.setup
+    release = setup.ceph_version.split(".")[0]
+    return PoolTerm(mean, sd, setup.transport, setup.role, release, setup.rotational)
 
 
 def _findings(value: Any, record: Record) -> Tuple[Finding, ...]:

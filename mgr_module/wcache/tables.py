@@ -172,11 +172,16 @@ def recommendations(data: Mapping[str, Any]) -> str:
             f"{r['verdict']}" + (" (simulated)" if r["simulated"] else ""),
             f"  why: {r['why']}",
         ]
-        lines += [
-            f"  {load['load_point']}: {load['verdict']}, {load['drives']} drive(s), "
-            f"ratio {ratio(load)}"
-            for load in r["loads"]
-        ]
+        for load in r["loads"]:
+            lines.append(
+                f"  {load['load_point']}: {load['verdict']}, {load['drives']} drive(s), "
+                f"ratio {ratio(load)}, {load['interval']}"
+            )
+            if load["next_low"] is not None and load["next_high"] is not None:
+                lines.append(
+                    f"    the next drive of this drive model: {load['next_low']:.2f} to "
+                    f"{load['next_high']:.2f}, with 95%"
+                )
         lines += [
             f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wcache import commands
 from wcache.archive import Archive
@@ -96,6 +96,13 @@ class FakeAnalysis:
             done(None, self.error)
         else:
             done(self._answer(record), "")
+
+    def pool(
+        self, items: Sequence[Mapping[str, Any]],
+        done: Callable[[Optional[Dict[str, object]], str], None],
+    ) -> None:
+        """Pool nothing: what is not pooled is joined by agreement."""
+        done(None, self.error or "this analysis does not pool")
 
     def _answer(self, record: Record) -> Dict[str, object]:
         if len(record.pairs) < 4:

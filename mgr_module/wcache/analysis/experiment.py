@@ -9,16 +9,13 @@ from typing import Any, Dict, List
 
 from ..core.errors import MalformedError
 from ..core.model import Verdict
-from ..core.record import RECORD_FORMAT, RECORD_VERSION, Record
+from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import pairs as pairing
 from . import sequential, summary
 from .decision import Options, decide
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
-
-RESULT_FORMAT = "wcache.result"
-RESULT_VERSION = 1
 
 
 def analyse(record: Record, options: Options) -> Dict[str, Any]:

@@ -14,9 +14,9 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..core.errors import MalformedError
 from ..core.model import Verdict
+from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from . import sequential, summary
 from .decision import Options
-from .experiment import RESULT_FORMAT, RESULT_VERSION
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
 from .wording import verdict_text

@@ -7,9 +7,11 @@ points then; what points both ways is said and not averaged away.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from . import multiplicity
+from .joining import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
 from .load_profile import LoadProfile
 from .model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
 from .weighing import VETO_RATIO, Proven, may_veto, weigh
@@ -67,18 +69,7 @@ class Result:
     ended_at_s: float = 0.0
     analysed: bool = True
     findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 8})
-
-
-@dataclass(frozen=True)
-class LoadVerdict:
-    """What the sampled drives of a drive model say together at one load point."""
-
-    load_point: LoadPoint
-    verdict: Verdict
-    drives: int
-    ratio: Optional[float]
-    ratio_low: Optional[float]
-    ratio_high: Optional[float]
+    pool_term: Optional[PoolTerm] = None
 
 
 @dataclass(frozen=True)
@@ -113,56 +104,101 @@ Profiles = Mapping[Tuple[str, str], LoadProfile]
 """Load profiles by (device class, drive model)."""
 
 
+PoolKey = Tuple[str, str, bool, LoadPoint]
+"""Device class, drive model, whether simulated, load point."""
+
+
+def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
+    """The results that are joined with each other: the newest of each drive, by load point."""
+    found: Dict[PoolKey, List[Result]] = defaultdict(list)
+    for result in latest(results):
+        model = str(result.drive_model)
+        found[(result.device_class, model, result.simulated, result.load_point)].append(result)
+    return dict(found)
+
+
+def drive_verdict(result: Result) -> DriveVerdict:
+    """A result as joining takes it."""
+    return DriveVerdict(
+        result.record_id, f"{result.hostname} {result.drive_id}", result.verdict, result.ratio,
+        result.ratio_low, result.ratio_high, result.pairs,
+        tuple(finding.code for finding in result.findings), result.pool_term,
+    )
+
+
 def recommend(
-    results: Sequence[Result], profiles: Optional[Profiles] = None
+    results: Sequence[Result],
+    profiles: Optional[Profiles] = None,
+    pools: Optional[Mapping[PoolKey, Pool]] = None,
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
-    Where the load profile is known, bench loads are weighed by it.
+    Where the load profile is known, bench loads are weighed by it.  Drives are pooled where
+    `pools` has them.  Where few of many drive models would change, they are held to a
+    stricter level (`multiplicity`).
     """
-    groups: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
-    for result in latest(results):
-        groups[(result.device_class, str(result.drive_model), result.simulated)].append(result)
-    known = profiles or {}
-    return tuple(_recommend(groups[key], known.get(key[:2])) for key in sorted(groups))
+    by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
+    for (device_class, model, simulated, _), joined in groups(results).items():
+        by_model[(device_class, model, simulated)] += joined
+    known, pooled = profiles or {}, pools or {}
+
+    def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
+        return _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
+
+    found = {key: at_level(key, multiplicity.LEVEL_ALPHA) for key in sorted(by_model)}
+    return tuple(_corrected(found, at_level).values())
 
 
-def _recommend(results: List[Result], profile: Optional[LoadProfile]) -> Recommendation:
+def _corrected(
+    found: Dict[Tuple[str, str, bool], Recommendation],
+    at_level: Callable[[Tuple[str, str, bool], float], Recommendation],
+) -> Dict[Tuple[str, str, bool], Recommendation]:
+    """Hold those that would change a real drive to the level that their number asks for."""
+    among = [key for key in found if not key[2]]
+    selected = {key for key in among if found[key].mode is not None}
+    while selected:
+        alpha = multiplicity.alpha_of(len(selected), len(among))
+        if alpha >= multiplicity.LEVEL_ALPHA:
+            break
+        stricter = {key: at_level(key, alpha) for key in selected}
+        found = {**found, **stricter}
+        fallen = {key for key in selected if stricter[key].mode is None}
+        if not fallen:
+            break
+        why = multiplicity.why_not(len(selected), len(among))
+        found = {
+            key: replace(item, why=why) if key in fallen else item for key, item in found.items()
+        }
+        selected -= fallen
+    return found
+
+
+def _recommend(
+    results: List[Result], profile: Optional[LoadProfile], pools: Mapping[PoolKey, Pool],
+    alpha: float,
+) -> Recommendation:
     by_load: Dict[LoadPoint, List[Result]] = defaultdict(list)
     for result in results:
         by_load[result.load_point].append(result)
-    loads = tuple(_join(point, by_load[point]) for point in LoadPoint if point in by_load)
+    first = results[0]
+    key = (first.device_class, str(first.drive_model), first.simulated)
+    loads = tuple(
+        multiplicity.widened(
+            join(point, [drive_verdict(r) for r in by_load[point]], pools.get((*key, point))),
+            alpha,
+        )
+        for point in LoadPoint if point in by_load
+    )
     verdict, why = over_loads(loads, profile)
     warnings = list(dict.fromkeys(w for result in results for w in result.warnings))
+    warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
         warnings.append(f"{drives} drive(s) of this drive model measured; 3 or more are better")
     warnings.append("a short experiment is about bursts; watch latency after applying")
     return Recommendation(
-        results[0].device_class, results[0].drive_model, verdict, verdict.mode, why, loads,
-        tuple(warnings), tuple(sorted(r.record_id for r in results)), results[0].simulated,
-    )
-
-
-def _join(load_point: LoadPoint, results: List[Result]) -> LoadVerdict:
-    """Join drives at one load point: agreement decides, contradiction is said."""
-    said = [result.verdict for result in results]
-    decided = {v for v in said if v.mode is not None}
-    if Verdict.CONFLICTING in said or len(decided) > 1:
-        verdict = Verdict.CONFLICTING
-    elif decided:
-        (only,) = decided
-        verdict = only if 2 * said.count(only) >= len(said) else Verdict.INSUFFICIENT
-    elif all(v is Verdict.NO_DIFFERENCE for v in said):
-        verdict = Verdict.NO_DIFFERENCE
-    else:
-        verdict = Verdict.INSUFFICIENT
-    ratios = sorted(r.ratio for r in results if r.ratio is not None)
-    lows = [r.ratio_low for r in results if r.ratio_low is not None]
-    highs = [r.ratio_high for r in results if r.ratio_high is not None]
-    return LoadVerdict(
-        load_point, verdict, len(results), ratios[len(ratios) // 2] if ratios else None,
-        min(lows, default=None), max(highs, default=None),
+        first.device_class, first.drive_model, verdict, verdict.mode, why, loads,
+        tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
     )
 
 

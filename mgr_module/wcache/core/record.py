@@ -15,6 +15,9 @@ from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, 
 
 RECORD_FORMAT = "wcache.record"
 RECORD_VERSION = 1
+# What the analysis answers about a record, and what pooling takes.
+RESULT_FORMAT = "wcache.result"
+RESULT_VERSION = 1
 RECORD_BYTES_MAX = 8_000_000
 PAIRS_MAX = 512
 

@@ -1,0 +1,207 @@
+"""A recommendation rests on the pool of its drives, computed by the real analysis."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from bench_decision import synthetic
+from scipy import stats
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import alike, analyse
+from wcache.analysis.pooling import pool
+from wcache.core import multiplicity
+from wcache.core.errors import MalformedError
+from wcache.core.joining import LoadVerdict
+from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
+from wcache.core.policy import recommend
+from wcache.pools import TRIES_MAX, Pools, item
+from wcache.results import of_record
+
+OPTIONS = Options()
+
+
+def measured(drive, ratio, *, seed=1, pairs=8, period_sd=0.02, **setup):
+    """(record, result) of one real drive, analysed as the child does it."""
+    draw = synthetic.lognormal(
+        random.Random(f"{drive} {seed}"), ratio=ratio, sample_sd=0.05, period_sd=period_sd
+    )
+    changed = replace(
+        synthetic.SETUP, domain_id=drive, drive_id=drive, simulated=False, throwaway=False,
+        **setup,
+    )
+    record = replace(synthetic.record(draw, pairs, setup=changed), record_id=f"r-{drive}")
+    return record, of_record(record, analyse(record, OPTIONS))
+
+
+def results(ratios, **more):
+    return [measured(f"d{i}", ratio, **more)[1] for i, ratio in enumerate(ratios)]
+
+
+class InProcess:
+    """The `PoolOp` port on the real statistics; `error` instead where it is set."""
+
+    def __init__(self, error=""):
+        self.error = error
+        self.asked = 0
+
+    def pool(self, items, done):
+        self.asked += 1
+        if self.error:
+            done(None, self.error)
+            return
+        try:
+            answer = pool(items, OPTIONS)
+        except MalformedError as error:
+            done(None, error.line())
+        else:
+            done(answer, "")
+
+
+def pooled(found):
+    pools = Pools(InProcess())
+    pools.refresh(found)
+    return pools.known()
+
+
+def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_next():
+    found = results([1.28] * 8, pairs=6, period_sd=0.06)
+    assert recommend(found)[0].verdict is Verdict.INSUFFICIENT
+    (advice,) = recommend(found, pools=pooled(found))
+    (load,) = advice.loads
+    assert (advice.verdict, load.pooled) == (Verdict.WRITE_THROUGH, True)
+    assert load.interval == "99% of the mean of 8 drives"
+    assert load.next_low < load.ratio < load.next_high
+
+
+def test_two_drives_are_joined_by_agreement():
+    found = results([3.0, 3.0])
+    (advice,) = recommend(found, pools=pooled(found))
+    assert [(load.pooled, load.interval) for load in advice.loads] == [
+        (False, "widest 99% of 2 drives")
+    ]
+
+
+def test_unlike_drives_are_not_pooled_and_what_differs_is_said():
+    found = [*results([3.0, 3.1]), measured("late", 3.0, ceph_version="16.2.15")[1]]
+    (advice,) = recommend(found, pools=pooled(found))
+    assert not advice.loads[0].pooled
+    assert any("Ceph release (16, " in line for line in advice.warnings)
+
+
+def test_without_an_analysis_agreement_decides_and_says_why():
+    found = results([3.0, 3.1, 3.2])
+    pools = Pools(InProcess("numpy and scipy are needed"))
+    pools.refresh(found)
+    (advice,) = recommend(found, pools=pools.known())
+    assert advice.verdict is Verdict.WRITE_THROUGH
+    assert any("agreement, not pooled: numpy and scipy" in line for line in advice.warnings)
+
+
+def test_an_odd_drive_is_named_and_kept():
+    found = results([3.0, 3.05, 3.1, 2.95, 3.0, 9.0], period_sd=0.005)
+    (advice,) = recommend(found, pools=pooled(found))
+    assert [name.split()[-1] for name in advice.loads[0].odd_drives] == ["d5"]
+    assert advice.loads[0].drives == 6
+
+
+@pytest.mark.parametrize("code", [FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER])
+def test_a_drive_in_doubt_keeps_the_pool_from_deciding(code):
+    found = results([0.3, 0.31, 0.3])
+    doubted = replace(
+        found[1], verdict=Verdict.INSUFFICIENT,
+        findings=(Finding(code, Severity.WARNING, "h d1", "too good"),),
+    )
+    found = [found[0], doubted, found[2]]
+    (advice,) = recommend(found, pools=pooled(found))
+    assert advice.verdict is Verdict.INSUFFICIENT
+    assert any(code.value in line for line in advice.warnings)
+
+
+def test_a_pool_takes_the_same_fields_for_alike_as_records_do():
+    record, result = measured("d0", 3.0)
+    assert item(result)["alike"] == alike(record)
+
+
+def test_a_pool_is_asked_for_once_and_again_when_a_result_is_new():
+    analysis = InProcess()
+    pools = Pools(analysis)
+    found = results([3.0, 3.1, 3.2])
+    pools.refresh(found)
+    pools.refresh(found)
+    assert analysis.asked == 1
+    pools.refresh([*found, measured("d9", 3.0)[1]])
+    assert analysis.asked == 2
+    assert [len(p.record_ids) for p in pools.known().values()] == [4]
+
+
+def test_a_pool_that_fails_is_tried_again_a_few_times():
+    analysis = InProcess("the analysis child failed")
+    pools = Pools(analysis)
+    for _ in range(TRIES_MAX + 2):
+        pools.refresh(results([3.0, 3.1, 3.2]))
+    assert analysis.asked == TRIES_MAX
+
+
+def test_an_answer_to_results_that_have_changed_is_not_used():
+    late = []
+
+    class Slow:
+        def pool(self, items, done):
+            late.append((pool(items, OPTIONS), done))
+
+    pools = Pools(Slow())
+    pools.refresh(results([3.0, 3.1, 3.2]))
+    more = results([3.0, 3.1, 3.2, 3.3])
+    pools.refresh(more)
+    for answer, done in reversed(late):
+        done(answer, "")
+    assert [len(p.record_ids) for p in pools.known().values()] == [4]
+
+
+# ---- few that differ, among many
+
+
+def model(name, ratio, low, high):
+    found = results([1.0])[0]
+    verdict = Verdict.WRITE_THROUGH if low > 1.1 else Verdict.NO_DIFFERENCE
+    return replace(
+        found, record_id=f"r-{name}", drive_id=name, verdict=verdict,
+        drive_model=DriveModel("V", name, "1"), ratio=ratio, ratio_low=low, ratio_high=high,
+    )
+
+
+def verdicts(found):
+    return {item.drive_model.model: item.verdict for item in recommend(found)}
+
+
+def test_the_one_of_many_drive_models_that_barely_differs_is_not_recommended():
+    same = [model(f"m{i}", 1.0, 0.95, 1.05) for i in range(40)]
+    barely, clearly = model("barely", 1.2, 1.12, 1.29), model("clearly", 5.0, 4.5, 5.5)
+    assert verdicts([barely])["barely"] is Verdict.WRITE_THROUGH
+    said = verdicts([*same, barely, clearly])
+    assert said["barely"] is Verdict.INSUFFICIENT
+    assert said["clearly"] is Verdict.WRITE_THROUGH
+    (fallen,) = [i for i in recommend([*same, barely]) if i.drive_model.model == "barely"]
+    assert "1 of 41 drive models" in fallen.why
+
+
+def test_where_many_differ_nothing_is_stricter():
+    found = [model(f"m{i}", 1.2, 1.12, 1.29) for i in range(40)]
+    assert set(verdicts(found).values()) == {Verdict.WRITE_THROUGH}
+
+
+@pytest.mark.parametrize("drives", [3, 4, 6, 20, 100])
+@pytest.mark.parametrize("among", [6, 20, 100, 1000])
+def test_an_interval_is_widened_by_no_less_than_students_t_asks(drives, among):
+    alpha = multiplicity.alpha_of(1, among)
+    half = math.log(1.2)
+    load = LoadVerdict(
+        LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, drives, 9.0, 9.0 / 1.2, 9.0 * 1.2,
+        "99%", pooled=True,
+    )
+    wide = multiplicity.widened(load, alpha)
+    degrees = drives - 1
+    asked = stats.t.ppf(1 - alpha / 2, degrees) / stats.t.ppf(1 - 0.01 / 2, degrees)
+    assert math.log(9.0 / wide.ratio_low) >= half * asked * (1 - 1e-9)
+    assert math.log(wide.ratio_high / 9.0) >= half * asked * (1 - 1e-9)

@@ -1,0 +1,182 @@
+"""What the measured drives of one drive model say together at one load point.
+
+From three drives on the child's pool speaks, with the drive as the unit.  Below that, or
+where there is no pool, agreement decides and contradiction is said.  Neither overrules a
+doubt about a single drive: what a flush too fast or a carryover showed was no cache mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from .model import FindingCode, LoadPoint, Role, Transport, Verdict
+
+POOL_DRIVES_MIN = 3
+# The first look of an experiment: fewer pairs have no spread to weigh a drive by.
+POOL_PAIRS_MIN = 4
+DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
+
+
+@dataclass(frozen=True)
+class PoolTerm:
+    """What pooling needs of an experiment beside its verdict.
+
+    `log_ratio` is the mean of its pairs and `pair_sd` their spread; the other fields are
+    those in which experiments must agree, with drive model, load and class.
+    """
+
+    log_ratio: float
+    pair_sd: float
+    transport: Transport
+    role: Role
+    ceph_release: str
+    rotational: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The pooled estimate over `record_ids`, or in `refused` why there is none.
+
+    `low` and `high` are the 99% interval of the mean, `next_low` and `next_high` where the
+    next drive is expected with 95%.
+    """
+
+    record_ids: Tuple[str, ...]
+    verdict: Verdict = Verdict.INSUFFICIENT
+    why: str = ""
+    drives: int = 0
+    ratio: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    next_low: Optional[float] = None
+    next_high: Optional[float] = None
+    odd_drives: Tuple[str, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class DriveVerdict:
+    """One drive's newest result at the load point, as far as joining needs it."""
+
+    record_id: str
+    name: str  # of the drive, for people
+    verdict: Verdict
+    ratio: Optional[float]
+    ratio_low: Optional[float]
+    ratio_high: Optional[float]
+    pairs: int
+    doubts: Tuple[FindingCode, ...] = ()
+    term: Optional[PoolTerm] = None
+
+
+@dataclass(frozen=True)
+class LoadVerdict:
+    """What the sampled drives of a drive model say together at one load point.
+
+    `interval` says what `ratio_low` and `ratio_high` are.
+    """
+
+    load_point: LoadPoint
+    verdict: Verdict
+    drives: int
+    ratio: Optional[float]
+    ratio_low: Optional[float]
+    ratio_high: Optional[float]
+    interval: str = ""
+    pooled: bool = False
+    next_low: Optional[float] = None
+    next_high: Optional[float] = None
+    odd_drives: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = field(default=())
+
+
+def join(
+    load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Optional[Pool] = None
+) -> LoadVerdict:
+    """The drives as one: by `pool` where it is one of just these, else by agreement."""
+    ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
+    if pool is not None and pool.record_ids == ids and not pool.refused:
+        return _by_pool(load_point, drives, pool)
+    notes: Tuple[str, ...] = ()
+    if len(drives) >= POOL_DRIVES_MIN:
+        reason = unlike(drives) or (pool.refused if pool is not None else "")
+        few = len(ids) < POOL_DRIVES_MIN
+        if not reason:
+            reason = "too few pairs on some" if few else "the pool is being computed"
+        notes = (f"{load_point.value}: drives are joined by agreement, not pooled: {reason}",)
+    return _by_agreement(load_point, drives, notes)
+
+
+def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
+    """The drives that a pool can take; none where they differ in what must be alike."""
+    if unlike(drives):
+        return []
+    return [d for d in drives if d.term is not None and d.pairs >= POOL_PAIRS_MIN]
+
+
+def unlike(drives: Sequence[DriveVerdict]) -> str:
+    """The fields in which drives differ that pooling needs alike, in words; empty if none."""
+    terms = [drive.term for drive in drives if drive.term is not None]
+    values: Dict[str, List[str]] = {
+        "transport": [term.transport.value for term in terms],
+        "role": [term.role.value for term in terms],
+        "Ceph release": [term.ceph_release for term in terms],
+        "rotational": [str(term.rotational) for term in terms],
+    }
+    parts = [
+        f"{name} ({', '.join(sorted(set(found)))})"
+        for name, found in values.items() if len(set(found)) > 1
+    ]
+    return f"they differ in {'; '.join(parts)}" if parts else ""
+
+
+def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) -> LoadVerdict:
+    verdict = pool.verdict
+    notes: List[str] = []
+    if pool.odd_drives:
+        notes.append(
+            f"{load_point.value}: odd drives, kept in the pool: {', '.join(pool.odd_drives)}"
+        )
+    torn = [drive.name for drive in drives if drive.verdict is Verdict.CONFLICTING]
+    if torn:
+        verdict = Verdict.CONFLICTING
+        notes.append(f"{load_point.value}: {torn[0]} contradicts itself; look at that drive")
+    doubted = [drive for drive in drives if any(code in DOUBTS for code in drive.doubts)]
+    if verdict.mode is not None and doubted:
+        verdict = Verdict.INSUFFICIENT
+        codes = ", ".join(sorted({code.value for drive in doubted for code in drive.doubts}))
+        notes.append(
+            f"{load_point.value}: {doubted[0].name} raised {codes}, so the pool decides nothing; "
+            "see `ceph wcache status`"
+        )
+    return LoadVerdict(
+        load_point, verdict, len(drives), pool.ratio, pool.low, pool.high,
+        f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
+        pool.odd_drives, tuple(notes),
+    )
+
+
+def _by_agreement(
+    load_point: LoadPoint, drives: Sequence[DriveVerdict], notes: Tuple[str, ...]
+) -> LoadVerdict:
+    said = [drive.verdict for drive in drives]
+    decided = {verdict for verdict in said if verdict.mode is not None}
+    if Verdict.CONFLICTING in said or len(decided) > 1:
+        verdict = Verdict.CONFLICTING
+    elif decided:
+        (only,) = decided
+        verdict = only if 2 * said.count(only) >= len(said) else Verdict.INSUFFICIENT
+    elif all(one is Verdict.NO_DIFFERENCE for one in said):
+        verdict = Verdict.NO_DIFFERENCE
+    else:
+        verdict = Verdict.INSUFFICIENT
+    ratios = sorted(drive.ratio for drive in drives if drive.ratio is not None)
+    lows = [drive.ratio_low for drive in drives if drive.ratio_low is not None]
+    highs = [drive.ratio_high for drive in drives if drive.ratio_high is not None]
+    count = len(drives)
+    return LoadVerdict(
+        load_point, verdict, count, ratios[len(ratios) // 2] if ratios else None,
+        min(lows, default=None), max(highs, default=None),
+        "99% of one drive" if count == 1 else f"widest 99% of {count} drives", notes=notes,
+    )
