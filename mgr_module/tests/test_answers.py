@@ -11,6 +11,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from wcache.commands import ROWS_AT_ONCE
 from wcache.core import codec
+from wcache.core.model import Finding, FindingCode, Severity
+from wcache.tables import FINDINGS_MAX
 
 
 def test_many_rows_are_encoded_one_by_one_to_the_same_json():
@@ -23,6 +25,17 @@ def test_many_rows_are_encoded_one_by_one_to_the_same_json():
     assert len(json.loads(rows)["drives"]) == count
     assert json.loads(rows) == json.loads(pretty)
     assert rows == json.dumps(json.loads(pretty))
+
+
+def test_a_fleet_with_a_finding_for_each_drive_is_told_in_some_lines_and_a_number():
+    found = Finding(FindingCode.SAVED_DIFFERS, Severity.WARNING, "", "saved write back")
+    count = FINDINGS_MAX + 7
+    mgr = FakeMgr(("h1", tuple(make.drive(f"sd{i}", i, findings=(found,)) for i in range(count))))
+    mgr.report_all()
+    text = mgr.command("status")[1]
+    assert text.count("WARNING WCACHE_SAVED_DIFFERS") == FINDINGS_MAX
+    assert "and 7 more WCACHE_SAVED_DIFFERS" in text
+    assert len(json.loads(mgr.command("status", format="json")[1])["findings"]) == count
 
 
 class Colour(str, enum.Enum):

@@ -6,7 +6,7 @@ from wcache.core.errors import StorageError
 from wcache.core.load_profile import WorkCounters
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.policy import Result
-from wcache.load_watch import STORE_EVERY, LoadWatch
+from wcache.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
 
 
 class Shelf:
@@ -68,6 +68,21 @@ def test_only_measured_real_osds_are_read():
     reader = Reader()
     watch([result(1), result(1), result(5), result(9, simulated=True)], reader).read()
     assert reader.asked == [1, 5]
+
+
+def test_the_osds_measured_last_are_read_and_profiles_of_others_go():
+    shelf, reader = Shelf(), Reader()
+    results = [result(0)]
+    found = watch(results, reader, shelf)
+    for _ in range(STORE_EVERY):
+        found.read()
+    assert list(shelf.values) == ["profile/0"]
+    results += [result(n, ended_at_s=float(n)) for n in range(1, OSDS_MAX + 1)]
+    for _ in range(STORE_EVERY):
+        found.read()
+    assert len(shelf.values) == OSDS_MAX
+    assert "profile/0" not in shelf.values
+    assert f"profile/{OSDS_MAX}" in shelf.values
 
 
 def test_osds_of_a_drive_model_are_one_profile():

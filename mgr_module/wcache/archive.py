@@ -196,6 +196,10 @@ class Archive:
         """Store an OSD's load profile."""
         self._put(f"profile/{osd_id}", profile)
 
+    def drop_profile(self, osd_id: int) -> None:
+        """Remove an OSD's load profile."""
+        self._store.delete(f"profile/{osd_id}")
+
     def capacities(self) -> Dict[int, Measurement]:
         """The newest measured mClock capacity of each OSD."""
         found = self._load(Measurement, "capacity")

@@ -77,7 +77,9 @@ class LoadWatch:
 
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""
-        ids = sorted({r.osd_id for r in self._results() if not r.simulated})[:OSDS_MAX]
+        # the newest results first: what was measured last is what is being decided
+        newest = sorted(self._results(), key=lambda r: (-r.ended_at_s, r.osd_id))
+        ids = list(dict.fromkeys(r.osd_id for r in newest if not r.simulated))[:OSDS_MAX]
         for osd_id in ids:
             if self._stop.is_set():
                 return
@@ -97,6 +99,12 @@ class LoadWatch:
     def _store(self, ids: List[int]) -> None:
         with self._lock:
             due = {osd_id: self._profiles[osd_id] for osd_id in ids if osd_id in self._profiles}
+            gone = [osd_id for osd_id in self._profiles if osd_id not in due]
+            for osd_id in gone:  # no result stands on it any more, or too many do
+                del self._profiles[osd_id]
+                self._last.pop(osd_id, None)
+        for osd_id in gone:
+            self._archive.drop_profile(osd_id)
         for osd_id, profile in due.items():
             self._archive.put_profile(osd_id, profile)
 

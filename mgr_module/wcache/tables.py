@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, List, Mapping
 
 from .core.model import Verdict
 from .core.wording import amount, cell, duration, latency, ratio, table, when
+
+# Findings of one code that are listed in words; a fleet can have one for each drive.
+FINDINGS_MAX = 50
 
 
 def status(data: Mapping[str, Any]) -> str:
@@ -32,10 +36,18 @@ def status(data: Mapping[str, Any]) -> str:
         lines += ["", table(heads, rows)]
     if data["findings"]:
         lines.append("")
+        shown: Counter[str] = Counter()
         for item in data["findings"]:
-            lines.append(
-                f"{item['severity'].upper()} {item['code']} {item['subject']}: {item['detail']}"
-            )
+            shown[item["code"]] += 1
+            if shown[item["code"]] <= FINDINGS_MAX:
+                lines.append(
+                    f"{item['severity'].upper()} {item['code']} {item['subject']}: "
+                    f"{item['detail']}"
+                )
+        lines += [
+            f"and {count - FINDINGS_MAX} more {code}: see --format json"
+            for code, count in shown.items() if count > FINDINGS_MAX
+        ]
         for advice in dict.fromkeys((f["code"], f["advice"]) for f in data["findings"]):
             lines.append(f"  {advice[0]}: {advice[1]}")
     for key, why in data["unreadable"].items():
