@@ -12,9 +12,10 @@ from wcache.archive import HISTORY_MAX, Archive, HistoryEntry
 from wcache.ceph_store import KvStore
 from wcache.core.agents import Agent
 from wcache.core.campaign import Campaign, CampaignOptions
+from wcache.core.joining import PoolTerm
 from wcache.core.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.mclock_config import Known
-from wcache.core.model import DriveModel, LoadPoint, Transport, Verdict
+from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.policy import ModeSummary, Result, recommend
 from wcache.core.retention import Bounds
 from wcache.core.retention import surplus as beyond
@@ -47,11 +48,12 @@ def run(name, status=RunStatus.DONE, restored=True):
 
 
 def result(number, drive=0, **changes):
-    summary = ModeSummary(100, *(1234.5678 + i for i in range(8)))
+    summary = ModeSummary(100, *((1234 + i) * (1 + number / 7e3) for i in range(8)))
     found = Result(
         f"r{number}", "c1", f"h{drive}", drive, "hdd", f"domain-{drive}", f"wwn-{drive}",
         make.MODEL, LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 12, 12.3, 4096, "decided",
         4.9, 4.8, 5.0, "medians", summary, summary, ended_at_s=float(number),
+        pool_term=PoolTerm(1.0 + number / 7e4, 0.05, Transport.SCSI, Role.BLOCK, "20.2.4", True),
     )
     return replace(found, **changes)
 
