@@ -559,7 +559,8 @@ def everything(mgr):
         ("history", {"limit": 5}), ("apply", {"plan_id": "p1"}),
         ("campaign stop", {"campaign_id": "c1"}), ("rollback", {"plan_id": "p1"}),
         ("freeze", {}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),
-        ("plan ls", {}), ("mclock forecast", {}), ("mclock measure", {"accept_cost": True}),
+        ("plan ls", {}), ("load ls", {}), ("mclock forecast", {}),
+        ("mclock measure", {"accept_cost": True}),
         ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
         ("mclock rollback", {"change_id": "k1"}), ("agent rm", {"hostname": "h2"}),
     ]

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
-from . import mclock_tables, tables
+from . import load_views, mclock_tables, tables
 from .core import codec
 from .core.errors import MalformedError, NotReadyError, WcacheError
 from .service import Service
@@ -162,6 +162,11 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache recommend", (_CLASS,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.recommendations(a.get("device_class")), tables.recommendations,
+    ),
+    Command(
+        "wcache load ls", (), "r",
+        "Show the load that measured OSDs carry over hours, by which benches are weighed",
+        lambda s, v, a: v.loads(), load_views.render,
     ),
     Command(
         "wcache plan", _PLAN, "rw",

@@ -75,6 +75,11 @@ class LoadWatch:
                 for key, ids in osds.items()
             }
 
+    def by_osd(self) -> Dict[int, LoadProfile]:
+        """Profiles by OSD."""
+        with self._lock:
+            return dict(self._profiles)
+
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""
         # the newest results first: what was measured last is what is being decided

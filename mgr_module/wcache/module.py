@@ -76,7 +76,7 @@ class Module(MgrModule):
             compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
         )
         self._service = Service(self._engine, self._mclock)
-        self._views = Views(self._engine, self._mclock)
+        self._views = Views(self._engine, self._mclock, self._load_watch.by_osd)
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((

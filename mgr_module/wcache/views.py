@@ -20,6 +20,7 @@ from .core.run import RunMachine, RunStatus
 from .core.safety import judge
 from .engine import Engine
 from .host_views import HostView, HostViews, ModelKey
+from .load_views import ProfilesByOsd, load_ls
 from .mclock_service import MclockService
 
 FORMAT_VERSION = 1
@@ -29,9 +30,12 @@ Leased = Set[Tuple[str, str]]
 class Views:
     """Read-only use cases over the engine."""
 
-    def __init__(self, engine: Engine, mclock: MclockService) -> None:
+    def __init__(
+        self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict
+    ) -> None:
         self._engine = engine
         self._mclock = mclock
+        self._profiles = profiles
         self._host_views = HostViews()
 
     def warm(self) -> None:
@@ -330,6 +334,12 @@ class Views:
             )
         plain: Dict[str, Any] = codec.to_plain(record)
         return plain
+
+    def loads(self) -> Dict[str, Any]:
+        """`load ls`: what measured OSDs carry over hours."""
+        with self._engine.lock:
+            results = list(self._engine.results.values())
+        return {"format_version": FORMAT_VERSION, **load_ls(self._profiles(), results)}
 
     def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`recommend`: one per device class and drive model, with evidence and commands."""

@@ -1,0 +1,48 @@
+"""The load of OSDs is shown in the units that recommendations are weighed by."""
+
+from dataclasses import replace
+
+from wcache.core.load_profile import HOURS_MIN, HourLoad, LoadProfile
+from wcache.core.model import DriveModel, LoadPoint, Verdict
+from wcache.core.policy import Result
+from wcache.load_views import load_ls, render
+
+RESULT = Result(
+    "r1", "c1", "h1", 3, "hdd", "d0", "w0", DriveModel("V", "M", "1"),
+    LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, 8, 1.0, 0, "decided",
+)
+# per hour: 4 transactions a commit, 8 KiB a write, half of the writes deferred, 1 in 5 recovery
+HOUR = HourLoad(0, 4000, 1000, 2000, 2000 * 8192, 1000, 500)
+
+
+def profile(hours):
+    return LoadProfile(tuple(replace(HOUR, hour=hour) for hour in range(hours)))
+
+
+def test_an_osds_load_is_told_per_commit_per_write_and_as_shares():
+    data = load_ls({3: profile(2)}, [RESULT])
+    (row,) = data["osds"]
+    assert (row["osd_id"], row["device_class"], row["hours"], row["known"]) == (3, "hdd", 2, False)
+    assert (row["transactions_per_commit"], row["bytes_per_write"]) == (4.0, 8192.0)
+    assert (row["deferred_per_write"], row["recovery_share"]) == (0.5, 0.2)
+    assert abs(sum(row["load_shares"].values()) - 1.0) < 0.001
+
+
+def test_a_class_is_the_sum_of_its_osds_and_simulated_ones_are_no_part():
+    other = replace(RESULT, osd_id=4)
+    simulated = replace(RESULT, osd_id=5, simulated=True)
+    profiles = {3: profile(HOURS_MIN), 4: profile(HOURS_MIN), 5: profile(1)}
+    data = load_ls(profiles, [RESULT, other, simulated])
+    (row,) = data["classes"]
+    assert (row["osds"], row["client_writes"]) == (2, 2 * HOURS_MIN * 2000)
+    assert row["known"]
+
+
+def test_an_idle_osd_has_no_shares_and_the_table_says_so():
+    idle = LoadProfile((HourLoad(0),))
+    text = render(load_ls({3: idle}, [RESULT]))
+    assert text.splitlines()[1].split() == ["osd.3", "hdd", "1", "0", *["-"] * 7]
+
+
+def test_where_nothing_was_measured_it_says_what_to_do():
+    assert "next:" in render(load_ls({}, []))
