@@ -140,7 +140,7 @@ def test_an_osd_restarted_under_a_lease_loses_nothing(ceph):
     assert probe.ask(ReleaseRequest(probe.domain_id))["kind"] == "state"
     assert probe.mode() is BACK
     put(ceph, "given-back", "c" * 3000)
-    assert probe.set_mode(THROUGH)["kind"] == "state"
+    assert probe.ask_mode(THROUGH)["kind"] == "state"
     put(ceph, "held-again", "d" * 3000)
 
     lab.reboot()
