@@ -8,7 +8,7 @@ pytestmark = pytest.mark.lab
 VOLUME = "/dev/labvg/osd"
 
 
-@pytest.fixture(params=["scsi", "sata"])
+@pytest.fixture(params=["scsi", pytest.param("sata", marks=pytest.mark.long)])
 def volume(request, bench):
     """An LV as ceph-volume makes them, the whole of one drive; (drive's name, dm name)."""
     disk = bench.all_on(request.param)

@@ -220,6 +220,7 @@ def test_a_drive_pulled_out_under_a_lease_is_given_back_when_it_returns(bench, p
     probe.check_safe("restored")
 
 
+@LONG
 def test_a_guest_that_resets_under_leases_gets_its_drives_back(bench, probe_of, forks):
     """The reset keeps the drives' power: they are off, and the new kernel believes them."""
     probes = [probe_of(name) for name in ("scsi", "sas", "sata", "nvme")]
