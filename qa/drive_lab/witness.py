@@ -7,8 +7,9 @@ from typing import Any, Callable
 
 from .lab import DriveHandle
 
-# one 4 KiB write that is acknowledged when it is committed
-BENCH_BYTES = 4096
+# One write that is acknowledged when it is committed: long enough not to be deferred, or a
+# disk with its DB on another drive would not see it (bluestore_prefer_deferred_size_hdd).
+BENCH_BYTES = 128 << 10
 
 
 @dataclass(frozen=True)
