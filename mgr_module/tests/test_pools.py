@@ -12,7 +12,7 @@ from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
 from wcache.core import multiplicity
 from wcache.core.errors import MalformedError
-from wcache.core.joining import LoadVerdict
+from wcache.core.joining import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.policy import recommend
 from wcache.pools import TRIES_MAX, Pools, item
@@ -141,6 +141,17 @@ def test_a_pool_that_fails_is_tried_again_a_few_times():
     for _ in range(TRIES_MAX + 2):
         pools.refresh(results([3.0, 3.1, 3.2]))
     assert analysis.asked == TRIES_MAX
+
+
+def test_a_pool_of_more_drives_than_it_takes_is_used_all_the_same():
+    base = results([3.0, 3.1, 3.2])
+    found = [
+        replace(base[i % 3], record_id=f"r{i}", drive_id=f"d{i}")
+        for i in range(POOL_DRIVES_MAX + 1)
+    ]
+    (advice,) = recommend(found, pools=pooled(found))
+    assert advice.loads[0].pooled
+    assert advice.loads[0].interval == f"99% of the mean of {POOL_DRIVES_MAX} drives"
 
 
 def test_an_answer_to_results_that_have_changed_is_not_used():

@@ -16,8 +16,6 @@ from .core.model import Verdict
 from .core.policy import PoolKey, Result, drive_verdict, groups
 from .core.record import RESULT_FORMAT, RESULT_VERSION
 
-# Results of one pool; a campaign samples 6 drives of a drive model.
-DRIVES_MAX = 512
 TRIES_MAX = 3
 
 
@@ -81,7 +79,7 @@ class Pools:
 def _poolable(found: Sequence[Result]) -> List[Result]:
     by_id = {result.record_id: result for result in found}
     kept = poolable([drive_verdict(result) for result in found])
-    return [by_id[drive.record_id] for drive in kept][:DRIVES_MAX]
+    return [by_id[drive.record_id] for drive in kept]
 
 
 def item(result: Result) -> Dict[str, Any]:

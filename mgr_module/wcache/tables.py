@@ -200,7 +200,21 @@ def recommendations(data: Mapping[str, Any]) -> str:
         lines += [f"  note: {line}" for line in r["warnings"]]
         lines += [f"  note: {line}" for line in stale_keys(r)]
         blocks.append("\n".join(lines))
-    return "\n\n".join(blocks) + "\n\nnext: ceph wcache plan"
+    decided = any(r["mode"] is not None for r in data["recommendations"])
+    return "\n\n".join(blocks) + f"\n\nnext: {_PLAN if decided else _settling(data)}"
+
+
+_PLAN = "ceph wcache plan"
+
+
+def _settling(data: Mapping[str, Any]) -> str:
+    """The command that would settle what is open; nothing may be left to settle."""
+    verdicts = {r["verdict"] for r in data["recommendations"]}
+    if Verdict.CONFLICTING.value in verdicts:
+        return "ceph wcache campaign forecast --loads=traffic, while clients write"
+    if Verdict.INSUFFICIENT.value in verdicts:
+        return "ceph wcache campaign forecast --loads=depth1 --pairs=80 --drives-per-model=6"
+    return "nothing; leave the drives as they are"
 
 
 def plans(data: Mapping[str, Any]) -> str:

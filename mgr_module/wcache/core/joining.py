@@ -13,6 +13,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from .model import FindingCode, LoadPoint, Role, Transport, Verdict
 
 POOL_DRIVES_MIN = 3
+# A campaign samples 6 drives of a drive model; more than these would tell nothing more.
+POOL_DRIVES_MAX = 512
 # The first look of an experiment: fewer pairs have no spread to weigh a drive by.
 POOL_PAIRS_MIN = 4
 DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
@@ -109,10 +111,11 @@ def join(
 
 
 def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
-    """The drives that a pool can take; none where they differ in what must be alike."""
+    """The drives that a pool takes, at most POOL_DRIVES_MAX; none where they are not alike."""
     if unlike(drives):
         return []
-    return [d for d in drives if d.term is not None and d.pairs >= POOL_PAIRS_MIN]
+    kept = [d for d in drives if d.term is not None and d.pairs >= POOL_PAIRS_MIN]
+    return sorted(kept, key=lambda drive: drive.record_id)[:POOL_DRIVES_MAX]
 
 
 def unlike(drives: Sequence[DriveVerdict]) -> str:
