@@ -113,6 +113,33 @@ def test_kernel_flush_counters_unmask_a_liar_at_any_load():
     assert [item["code"] for item in lying["findings"]] == ["WCACHE_FLUSH_TOO_FAST"]
 
 
+@pytest.mark.parametrize(
+    ("back_us", "through_us", "verdict"),
+    [
+        (150, 140, "insufficient data"),  # as empty as with the cache off: nothing is written
+        (1500, 140, "write back"),
+        (1500, 1400, "write back"),  # empty flushes that queue behind writes prove nothing
+    ],
+)
+def test_a_flush_that_takes_no_longer_than_an_empty_one_is_doubted(back_us, through_us, verdict):
+    draw = synthetic.lognormal(random.Random(4), ratio=0.1, sample_sd=0.05, period_sd=0.01)
+    batch = replace(synthetic.SETUP, load_point=LoadPoint.OSD_BENCH_BATCH, rotational=False)
+
+    def counted(period, each_us):
+        end = FlushCounters(1, 0, 1000, each_us)  # 1000 flushes in so many ms
+        return replace(period, flush_counters=(FlushCounters(0, 0, 0, 0), end))
+
+    record = synthetic.record(draw, 10, setup=batch)
+    pairs = tuple(
+        replace(
+            pair, write_back=counted(pair.write_back, back_us),
+            write_through=counted(pair.write_through, through_us),
+        )
+        for pair in record.pairs
+    )
+    assert analyse(replace(record, pairs=pairs), OPTIONS)["verdict"] == verdict
+
+
 def test_a_disk_that_flushes_too_fast_is_never_told_write_back():
     lying = synthetic.lognormal(
         random.Random(4), ratio=0.1, base_us=500.0, sample_sd=0.05, period_sd=0.01

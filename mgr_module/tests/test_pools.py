@@ -74,6 +74,12 @@ def test_drives_that_do_not_decide_one_by_one_decide_together_and_predict_the_ne
     assert load.next_low < load.ratio < load.next_high
 
 
+def test_an_undecided_result_says_how_many_more_pairs_would_do():
+    _, undecided = measured("d0", 1.4, pairs=6, period_sd=0.1)
+    assert undecided.verdict is Verdict.INSUFFICIENT
+    assert "more pairs would decide" in undecided.why
+
+
 def test_two_drives_are_joined_by_agreement():
     found = results([3.0, 3.0])
     (advice,) = recommend(found, pools=pooled(found))

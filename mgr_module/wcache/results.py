@@ -27,13 +27,21 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
         _verdict(answer.get("verdict")), len(record.pairs), record.seconds, record.bytes_written,
         record.ended, _number(answer.get("ratio")), _number(answer.get("ratio_low")),
-        _number(answer.get("ratio_high")), one_line(str(answer.get("why", ""))),
+        _number(answer.get("ratio_high")), one_line(_why(answer)),
         _summary(per_mode.get(CacheMode.WRITE_BACK.value)),
         _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
         pool_term=_pool_term(answer, record),
     )
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    """The reason, and where it is undecided about how many more pairs would do."""
+    why, more = str(answer.get("why", "")), answer.get("pairs_needed_more")
+    if isinstance(more, bool) or not isinstance(more, int) or more < 1:
+        return why
+    return f"{why}; about {more} more pairs would decide, if they are like these"
 
 
 def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:

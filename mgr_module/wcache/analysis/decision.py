@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
-from ..core.record import Pair, Record
+from ..core.record import Pair, Period, Record
 from . import sequential, summary
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
@@ -25,6 +25,12 @@ CHECKED_PAIRS_MAX = 10  # a coin that has not given the chance by then need not 
 FLUSH_FLOOR_ROTATIONAL_US = 1000.0
 FLUSH_FLOOR_FLASH_US = 100.0
 FLUSHES_MIN = 16
+# With the cache off a pinned kernel still flushes, and there is nothing to flush.  One that
+# has to write takes longer; where write back wins and its flushes do not, nothing is written.
+# Beyond the time to program a page or two, empty flushes may only be queueing behind writes.
+EMPTY_FACTOR = 1.5
+EMPTY_CEILING_US = 400.0
+FLUSH_TICK_MS = 1.0  # /sys/block/*/stat counts whole milliseconds
 # Only where a sample is one commit; batches share theirs.
 ONE_COMMIT_EACH = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.FDATASYNC_TIMER)
 
@@ -194,7 +200,16 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     setup = record.setup
     if setup.transport is Transport.LOOP:
         return ""
-    flush_us = _mean_flush_us(pairs)
+    flush_us = _mean_flush_us([pair.write_back for pair in pairs])
+    empty_us = _mean_flush_us([pair.write_through for pair in pairs], FLUSH_TICK_MS)
+    if (
+        flush_us is not None and empty_us is not None
+        and flush_us < min(EMPTY_CEILING_US, EMPTY_FACTOR * empty_us)
+    ):
+        return (
+            f"a flush in write back takes {flush_us:.3g} us, no longer than one that finds the "
+            f"cache off ({empty_us:.3g} us): it may be ignoring flushes"
+        )
     if flush_us is None and setup.load_point in ONE_COMMIT_EACH:
         times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
         flush_us = summary.median(times_us) if times_us else None
@@ -207,15 +222,19 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _mean_flush_us(pairs: Sequence[Pair]) -> Optional[float]:
-    """Mean time of the kernel's flushes in write back; None where too few were counted."""
-    flushes = spent_ms = 0
-    for pair in pairs:
-        counters = pair.write_back.flush_counters
+def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[float]:
+    """Mean time of the kernel's flushes; None where too few were counted.
+
+    `lost_ms` is what whole milliseconds may hide at a period's edges, to be added.
+    """
+    flushes = 0
+    spent_ms = 0.0
+    for period in periods:
+        counters = period.flush_counters
         drives = len(counters) // 2  # all at the start, then all at the end
         for start, end in zip(counters[:drives], counters[drives:]):
             flushes += end.flushes - start.flushes
-            spent_ms += end.flush_ms - start.flush_ms
+            spent_ms += end.flush_ms - start.flush_ms + lost_ms
     return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 

@@ -12,7 +12,7 @@ from ..core.model import Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import pairs as pairing
 from . import sequential, summary
-from .decision import Options, decide
+from .decision import Options, decide, verdict_of
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
@@ -36,7 +36,11 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
     decision = decide(record, used, seen, measured, options, warnings)
     pairs_max = min(record.setup.pairs_max or sequential.HORIZON, sequential.HORIZON)
     decided = decision.verdict is not Verdict.INSUFFICIENT
-    needed = None if decided else sequential.pairs_needed(measured, options.margin, pairs_max)
+    # beyond this experiment's own budget, too: it is what another one would need
+    open_ended = verdict_of(measured, options.margin) is Verdict.INSUFFICIENT
+    needed = None
+    if not decided and open_ended:
+        needed = sequential.pairs_needed(measured, options.margin, sequential.HORIZON)
     if needed is not None:
         needed = max(needed - measured.n, 1)
     far = sequential.interval(measured, DECIDE_ALPHA)
