@@ -1,8 +1,9 @@
 """Each drive model shipped states the truth: what is computed, and what sampling gives."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 
 import pytest
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
@@ -10,6 +11,7 @@ from wcache_probe.sim.drive_schema import Toggle, load_drive_file
 from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive
 from wcache_probe.sim.placement import osd_roles, place
+from wcache_probe.sim.truth import PERIODS, truth
 
 FOLDER = Path(__file__).resolve().parents[2] / "qa" / "drive_models"
 FILES = {path.stem: load_drive_file(str(path)) for path in sorted(FOLDER.glob("*.toml"))}
@@ -20,6 +22,9 @@ CASES = [
     for point in LoadPoint
 ]
 SECOND = 10**9
+MARGIN = math.log(1.1)
+COARSE = 0.02  # of a log ratio: enough to tell 1.05 from 1.1
+BENCH_CALLS = (LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_4M)
 
 
 def osd_of(stem, name, seed=11):
@@ -38,7 +43,7 @@ def osd_of(stem, name, seed=11):
 def test_the_verdict_stated_is_the_one_computed_and_no_borderline_case(stem, name, point):
     stated = FILES[stem].drive(name).truth[point]
     osd, role = osd_of(stem, name)
-    found = osd.truth(point, role)
+    found = truth(osd, point, role, COARSE)
     assert stated.verdict is found.verdict
     factor = max(found.ratio, 1 / found.ratio)
     assert factor <= 1.05 or factor >= 1.1
@@ -46,32 +51,40 @@ def test_the_verdict_stated_is_the_one_computed_and_no_borderline_case(stem, nam
         assert found.ratio == pytest.approx(stated.ratio, rel=0.1)
 
 
-def sampled_ratio(stem, name, point):
-    """Write back over write through, as 24 pairs of periods see it."""
+def sampled(stem, name, point):
+    """The log ratio, write back over write through, of 24 pairs of periods; its error."""
     osd, role = osd_of(stem, name)
-    periods = {mode: [] for mode in CacheMode}
+    traffic = point is LoadPoint.OSD_TRAFFIC
+    level, count = (fmean, 240) if traffic else (median, 60)
+    if point in BENCH_CALLS:
+        count = PERIODS[point].count
     now = 0
+    logs = {mode: [] for mode in CacheMode}
     for index in range(48):
         mode = list(CacheMode)[(index + index // 2) % 2]  # ABBA: a drift cancels
         osd.set_mode(mode, now, role)
         now += 2 * SECOND  # what a toggle leaves behind is over
-        found = osd.measure(point, now, count=60, role=role)
+        found = osd.measure(point, now, count=count, role=role)
         now += found.elapsed_ns
-        periods[mode].append(median(found.latencies_ns))
-    back, through = (median(periods[mode]) for mode in CacheMode)
-    return back / through
+        logs[mode].append(math.log(level(found.latencies_ns)))
+    pairs = [
+        back - through
+        for back, through in zip(logs[CacheMode.WRITE_BACK], logs[CacheMode.WRITE_THROUGH])
+    ]
+    return fmean(pairs), stdev(pairs) / math.sqrt(len(pairs))
 
 
 @pytest.mark.parametrize(("stem", "name", "point"), CASES)
 def test_sampling_shows_the_verdict_stated(stem, name, point):
     verdict = FILES[stem].drive(name).truth[point].verdict
-    ratio = sampled_ratio(stem, name, point)
+    ln_ratio, error = sampled(stem, name, point)
     if verdict is Verdict.WRITE_THROUGH:
-        assert ratio > 1.1
+        assert ln_ratio > MARGIN
     elif verdict in (Verdict.WRITE_BACK, Verdict.INSUFFICIENT):
-        assert ratio < 1 / 1.1
+        assert ln_ratio < -MARGIN
     else:
-        assert 1 / 1.1 < ratio < 1.1
+        assert abs(ln_ratio) < MARGIN + 3 * error
+        assert error < 0.3  # stalls of a quarter of a second, in means
 
 
 def test_the_media_cache_disk_is_53_times_better_in_the_mean_of_the_timer():
@@ -100,7 +113,7 @@ def test_the_hgst_disk_has_a_better_mean_and_a_worse_maximum_with_its_cache_off(
 @pytest.mark.parametrize(("name", "factor"), [("quarter-off", 1.25), ("quarter-on", 1 / 1.25)])
 def test_the_quarter_drives_differ_by_a_quarter_in_a_pair_sd_of_at_most_a_fifth(name, factor):
     osd, _ = osd_of("noisy", name)
-    ratio = osd.truth(LoadPoint.OSD_BENCH_DEPTH1).ratio
+    ratio = truth(osd, LoadPoint.OSD_BENCH_DEPTH1).ratio
     assert max(ratio, 1 / ratio) == pytest.approx(max(factor, 1 / factor), rel=0.06)
     assert (ratio > 1) is (factor > 1)
     noise = FILES["noisy"].drive(name).noise
@@ -133,7 +146,7 @@ def test_the_lab_and_the_demo_have_one_of_each_on_every_release(flushes):
                 replace(FILES[stem].osd, flushes_per_commit=flushes),
             )
             small = {
-                osd.truth(point).verdict
+                truth(osd, point, ln_ratio_error=COARSE).verdict
                 for point in LoadPoint
                 if point is not LoadPoint.FDATASYNC_TIMER
             }

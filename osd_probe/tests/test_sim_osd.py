@@ -16,6 +16,7 @@ from wcache_probe.sim.drive_schema import (
 )
 from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive
+from wcache_probe.sim.truth import truth
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 MS = 1_000_000
@@ -89,9 +90,9 @@ def test_a_separate_wal_takes_the_small_commits_of_a_disk():
     wal = replace(FLASH, name="wal")
     osd = osd_on(DISK, wal=wal)
     for point in (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH):
-        assert osd.truth(point, Role.BLOCK).verdict is Verdict.NO_DIFFERENCE
-        assert osd.truth(point, Role.WAL).verdict is Verdict.WRITE_THROUGH
-    assert osd.truth(LoadPoint.OSD_BENCH_4M, Role.BLOCK).ratio > 1.1
+        assert truth(osd, point, Role.BLOCK).verdict is Verdict.NO_DIFFERENCE
+        assert truth(osd, point, Role.WAL).verdict is Verdict.WRITE_THROUGH
+    assert truth(osd, LoadPoint.OSD_BENCH_4M, Role.BLOCK).ratio > 1.1
     assert osd.drive(Role.DB) is osd.drive(Role.BLOCK)
 
 
@@ -162,7 +163,7 @@ def test_asking_for_the_truth_changes_nothing():
     noisy = spec(spread=0.4, noise=NoiseSpec(0.1, 0.1, 1.0, 0.5))
     asked, left_alone = osd_on(noisy), osd_on(noisy)
     for point in LoadPoint:
-        asked.truth(point)
+        truth(asked, point)
         assert (
             asked.measure(point, 0, count=5, mode=THROUGH).latencies_ns
             == left_alone.measure(point, 0, count=5, mode=THROUGH).latencies_ns
@@ -172,8 +173,8 @@ def test_asking_for_the_truth_changes_nothing():
 def test_a_drive_that_ignores_flushes_is_never_better_with_its_cache_on():
     lying = osd_on(spec(clean=10, cache=CacheSpec(ignores_flushes=True)))
     for point in LoadPoint:
-        assert lying.truth(point).verdict is not Verdict.WRITE_BACK
-    assert lying.truth(LoadPoint.OSD_BENCH_DEPTH1).verdict is Verdict.INSUFFICIENT
+        assert truth(lying, point).verdict is not Verdict.WRITE_BACK
+    assert truth(lying, LoadPoint.OSD_BENCH_DEPTH1).verdict is Verdict.INSUFFICIENT
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_drive_that_ignores_flushes_is_never_better_with_its_cache_on():
 )
 def test_a_drive_that_does_not_toggle_shows_no_difference(cache):
     osd = osd_on(spec(cache=cache))
-    assert {osd.truth(point).ratio for point in LoadPoint} == {1.0}
+    assert {truth(osd, point).ratio for point in LoadPoint} == {1.0}
 
 
 # Real OSDs, one 4 KiB write at a time, p50 in ms with the cache on and off, on drives
@@ -237,4 +238,4 @@ def test_commits_cost_what_real_osds_took_within_15_percent(name, flushes, on_ms
 )
 def test_traffic_and_batches_show_the_verdicts_of_real_osds(name, point, depth, verdict):
     osd = osd_on(emulated(name), replace(EMULATED, client_depth=depth))
-    assert osd.truth(point).verdict is verdict
+    assert truth(osd, point).verdict is verdict

@@ -10,23 +10,21 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NoReturn, Optional, Sequence, Tuple
 
 from wcache.core.errors import WcacheError
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import DriveFile, load_drive_file
 from wcache_probe.sim.placement import place
 
-from .baseline import tally_mann_whitney, tally_recipe
+from .baseline import RECIPE_TRIALS, tally_mann_whitney, tally_recipe
 from .cells import Cell
-from .figures import Figure, figures
+from .figures import figures
 from .loop import experiment
-from .score import Score
+from .report import report
 
 DRIVE_MODELS = Path(__file__).resolve().parents[1] / "drive_models"
-RECIPE_TRIALS = 4
 TRIALS_MAX = 100_000
-RULE = "=" * 100
 
 
 @dataclass(frozen=True)
@@ -89,45 +87,16 @@ def run(work: Sequence[Job], processes: int) -> List[Cell]:
         return list(pool.map(measure, work))
 
 
-def table(cells: Sequence[Cell]) -> List[str]:
-    """A line for each cell."""
-    lines = [
-        f"{'drive':17} {'load':17} {'ratio':>7} {'right':>6} {'wrong':>6} {'undec.':>6} "
-        f"{'wrong at most':>13} {'pairs':>6} {'sampl.':>6} {'sec':>6} {'KiB':>7} {'/W':>5}  "
-        "docs' recipe  rank test (right/wrong)"
-    ]
-    for cell in cells:
-        plain = cell.as_json()
-        start = f"{cell.drive[:17]:17} {cell.load_point.value:17} {cell.ratio:7.3g} "
-        if plain["refused"]:
-            lines.append(start + f"refused: {plain['refused']}")
-            continue
-        shares = " ".join(f"{cell.share(wanted):6.1%}" for wanted in Score)
-        over = f"{cell.over_minimum:5.2f}" if cell.over_minimum is not None else "    -"
-        others = "  ".join(
-            f"{tally.right}/{tally.wrong}".rjust(12)
-            for tally in (cell.recipe, cell.rank_test) if tally is not None
-        )
-        lines.append(
-            start + f"{shares} {plain['wrong']['high']:13.1%} {cell.mean('pairs'):6.1f} "
-            f"{cell.mean('samples'):6.0f} {cell.mean('seconds'):6.1f} "
-            f"{cell.mean('bytes_written') / 1024:7.0f} {over}  {others}"
-        )
-    return lines
+class _Parser(argparse.ArgumentParser):
+    """One line for a mistake; the usage is for who asks."""
 
-
-def _figure_line(figure: Figure) -> str:
-    found = "not shown by these drives" if figure.found is None else f"{figure.found:.4g}"
-    line = f"{figure.name}: {found} ({figure.experiments} experiments"
-    if figure.limit is None or figure.found is None:
-        return line + ")"
-    bound = f"{'at most' if figure.at_most else 'at least'} {figure.limit:.4g}"
-    return f"{line}, {bound}): {'held' if figure.held else 'MISSED'}"
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the benchmark; 0 when it ran, 2 for bad arguments."""
-    parser = argparse.ArgumentParser(prog="bench_decision", description=__doc__)
+    parser = _Parser(prog="bench-decision", description=__doc__)
     parser.add_argument("--drives", action="append", metavar="FILE", help="drive models (TOML)")
     parser.add_argument("--loads", default=",".join(point.value for point in LoadPoint))
     parser.add_argument("--trials", type=int, default=20, help="experiments per drive and load")
@@ -156,11 +125,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             "figures": [{**asdict(item), "held": item.held} for item in held],
         }, indent=1))
         return 0
-    print("\n".join(table(cells)))
-    print(RULE)
-    print(f"docs' recipe: 600 s of drive time a decision, {RECIPE_TRIALS} trials; rank test: "
-          "128 samples a mode, one run each; right/wrong at depth 1")
-    print("\n".join(_figure_line(item) for item in held))
+    print("\n".join(report(cells, held)))
     return 0
 
 

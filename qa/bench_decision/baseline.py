@@ -9,16 +9,17 @@ through the admin, who is taken to ignore what is under 10%.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import List, Tuple
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Dict, List, Tuple
 
 from wcache.core.model import CacheMode, LoadPoint, Verdict
 from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
 
 from .loop import PLANS, Bench, Plan
-from .score import MATERIAL_RATIO, Score, score
+from .score import MATERIAL_RATIO, Score, Share, score
 
 RECIPE_S = 300.0
+RECIPE_TRIALS = 4
 # A run is cut here to bound the time of the benchmark; it is charged in full.
 RECIPE_SAMPLES_MAX = 10_000
 FIXED_SAMPLES = 128
@@ -35,9 +36,40 @@ class Tally:
     seconds: float = 0.0
     samples: float = 0.0
 
+    @property
+    def trials(self) -> int:
+        """How many decisions were scored."""
+        return self.right + self.wrong + self.undecided
 
-def docs_recipe(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Score, int]:
-    """300 s in write back, then 300 s in write through; the faster mean wins."""
+    def share(self, wanted: Score) -> Share:
+        """Share of decisions with a score."""
+        found = {
+            Score.RIGHT: self.right, Score.WRONG: self.wrong, Score.UNDECIDED: self.undecided,
+        }
+        return Share.of(found[wanted], self.trials)
+
+    def plus(self, other: Tally) -> Tally:
+        """Both together; a cost is the mean over all decisions."""
+        trials = max(1, self.trials + other.trials)
+        return Tally(
+            self.right + other.right, self.wrong + other.wrong, self.undecided + other.undecided,
+            (self.seconds * self.trials + other.seconds * other.trials) / trials,
+            (self.samples * self.trials + other.samples * other.trials) / trials,
+        )
+
+    def as_json(self) -> Dict[str, Any]:
+        """Shares with their intervals, and the costs."""
+        return {
+            **{wanted.value: asdict(self.share(wanted)) for wanted in Score},
+            "seconds": self.seconds, "samples": self.samples,
+        }
+
+
+def docs_recipe(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Score, float]:
+    """300 s in write back, then 300 s in write through; the faster mean wins.
+
+    Also returns the samples that 600 s hold.
+    """
     plan = replace(PLANS[LoadPoint.OSD_BENCH_DEPTH1], samples=RECIPE_SAMPLES_MAX,
                    period_s=RECIPE_S, settle_s=0.0)
     bench, back, through = _two_runs(drives, spec, seed, plan)
@@ -45,7 +77,8 @@ def docs_recipe(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Sco
     verdict = Verdict.NO_DIFFERENCE
     if not 1 / MATERIAL_RATIO < ratio < MATERIAL_RATIO:
         verdict = Verdict.WRITE_THROUGH if ratio > 1 else Verdict.WRITE_BACK
-    return score(verdict, bench.truth(LoadPoint.OSD_BENCH_DEPTH1)), len(back) + len(through)
+    samples = (len(back) + len(through)) * 2 * RECIPE_S / (bench.now_ns / 1e9)
+    return score(verdict, bench.truth(LoadPoint.OSD_BENCH_DEPTH1)), samples
 
 
 def mann_whitney(drives: DriveFile, spec: DriveModelSpec, seed: int) -> Tuple[Score, float]:

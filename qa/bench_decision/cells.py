@@ -12,7 +12,7 @@ from wcache.core.model import LoadPoint
 from .baseline import Tally
 from .loop import PLANS, Outcome
 from .minimum import least_pairs
-from .score import Score, count, wilson
+from .score import Score, Share, count
 
 MARGIN = Options().margin
 CLEAR_SD = 2.5
@@ -36,9 +36,9 @@ class Cell:
         """Experiments that were not refused."""
         return tuple(item for item in self.outcomes if not item.refused)
 
-    def share(self, wanted: Score) -> float:
+    def share(self, wanted: Score) -> Share:
         """Share of outcomes with a score."""
-        return count(self.outcomes, wanted) / len(self.outcomes)
+        return Share.of(count(self.outcomes, wanted), len(self.outcomes))
 
     def mean(self, field: str) -> float:
         """Mean of a numeric field over measured outcomes; 0 where there are none."""
@@ -62,8 +62,7 @@ class Cell:
     @property
     def period_s(self) -> float:
         """Mean seconds of a period with its overhead."""
-        pairs = sum(item.pairs for item in self.measured)
-        return sum(item.seconds for item in self.measured) / (2 * pairs) if pairs else 0.0
+        return self.mean("pair_seconds") / 2
 
     @property
     def is_clear(self) -> bool:
@@ -92,31 +91,43 @@ class Cell:
 
     @property
     def over_minimum(self) -> Optional[float]:
-        """Pairs used, and so samples and seconds, over W.
+        """Pairs used, and so samples, over W.
 
         None where fewer than 95% are right, or where W is past the budget.
         """
-        if not self.measured or self.share(Score.RIGHT) < RIGHT_MIN:
+        if not self.measured or self.share(Score.RIGHT).share < RIGHT_MIN:
             return None
         least = self.least_pairs
         return self.used_pairs / least if least <= PLANS[self.load_point].pairs_max else None
 
+    @property
+    def used_seconds(self) -> float:
+        """Mean seconds used, with all that is beside the pairs; undecided: the whole budget."""
+        plan = PLANS[self.load_point]
+        return _mean([
+            min(plan.seconds_max, plan.pairs_max * item.pair_seconds)
+            if count([item], Score.UNDECIDED) else item.seconds
+            for item in self.measured
+        ])
+
+    @property
+    def over_minimum_seconds(self) -> Optional[float]:
+        """Seconds used over those of W pairs as long as this drive's; None as above."""
+        if self.over_minimum is None:
+            return None
+        return self.used_seconds / (self.least_pairs * self.mean("pair_seconds"))
+
     def as_json(self) -> Dict[str, Any]:
         """The cell's figures."""
-        trials = len(self.outcomes)
         figures: Dict[str, Any] = {
             "drive": self.drive,
             "load_point": self.load_point.value,
             "stated_verdict": self.stated_verdict,
             "true_ratio": self.ratio,
-            "trials": trials,
+            "trials": len(self.outcomes),
         }
         for wanted in Score:
-            found = count(self.outcomes, wanted)
-            low, high = wilson(found, trials)
-            figures[wanted.value] = {
-                "count": found, "share": found / trials, "low": low, "high": high,
-            }
+            figures[wanted.value] = asdict(self.share(wanted))
         for field in ("pairs", "samples", "seconds", "bytes_written"):
             figures[field] = self.mean(field)
         return {
@@ -125,8 +136,9 @@ class Cell:
             "pair_sd": self.pair_sd,
             "clear_case": self.is_clear,
             "over_minimum": self.over_minimum,
-            "docs_recipe": asdict(self.recipe) if self.recipe else None,
-            "mann_whitney": asdict(self.rank_test) if self.rank_test else None,
+            "over_minimum_seconds": self.over_minimum_seconds,
+            "docs_recipe": self.recipe.as_json() if self.recipe else None,
+            "mann_whitney": self.rank_test.as_json() if self.rank_test else None,
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import List, Optional, Sequence
 
 from .cells import Cell
@@ -12,6 +13,7 @@ CLEAR_SECONDS, CLEAR_SAMPLES, CLEAR_SHARE = 15.0, 256, 0.99
 QUARTER_SD, QUARTER_SHARE = 0.2, 0.95
 WRONG_SHARE_MAX = 12 / 2000
 OVER_MINIMUM_MAX = 3.0
+OVER_MINIMUM_SECONDS_MAX = 4.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
     costs = [cell for cell in cells if cell.over_minimum is not None]
     trials = sum(len(cell.measured) for cell in costs)
     least = sum(cell.least_pairs for cell in costs)
+    least_seconds = sum(cell.least_pairs * cell.mean("pair_seconds") for cell in costs)
+    over = [cell.over_minimum or 0.0 for cell in costs]
     return [
         Figure(
             "wrong \"differs\" where the modes do not differ, share",
@@ -72,7 +76,15 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
             OVER_MINIMUM_MAX, True, trials,
         ),
         Figure(
-            "samples over the minimum W, worst cell",
-            max((cell.over_minimum or 0.0 for cell in costs), default=None), None, True, trials,
+            "samples over the minimum W, median cell", median(over) if over else None, None,
+            True, trials,
+        ),
+        Figure(
+            "samples over the minimum W, worst cell", max(over, default=None), None, True, trials,
+        ),
+        Figure(
+            "seconds over those of the minimum W, all cells",
+            sum(cell.used_seconds for cell in costs) / least_seconds if costs else None,
+            OVER_MINIMUM_SECONDS_MAX, True, trials,
         ),
     ]

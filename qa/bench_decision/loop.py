@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Dict, List, Optional, Tuple
 
 from wcache.analysis import pairs as pairing
@@ -28,9 +29,10 @@ from wcache.core.model import (
 )
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
 from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
-from wcache_probe.sim.osd import LoadTruth, SimulatedOsd
+from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive, ToggleOutcome
 from wcache_probe.sim.placement import osd_roles, place
+from wcache_probe.sim.truth import LoadTruth, truth
 
 from .minimum import pair_variance
 
@@ -72,6 +74,7 @@ class Outcome:
     pairs: int = 0
     samples: int = 0
     seconds: float = 0.0
+    pair_seconds: float = 0.0  # of one pair, toggles and settling included
     bytes_written: int = 0
     findings: Tuple[str, ...] = ()
     refused: str = ""
@@ -98,7 +101,7 @@ class Bench:
 
     def truth(self, load_point: LoadPoint) -> LoadTruth:
         """The ratio and the verdict of toggling this drive alone."""
-        return self.osd.truth(load_point, self.role)
+        return truth(self.osd, load_point, self.role)
 
     def refusal(self) -> str:
         """Why the drive cannot be measured in both modes, as read-back shows, or ''."""
@@ -163,10 +166,10 @@ def experiment(
     plan = plan or PLANS[load_point]
     options = options or Options()
     bench = Bench(drives, spec, seed)
-    truth = bench.truth(load_point)
+    true = bench.truth(load_point)
     refused = bench.refusal()
     if refused:
-        return Outcome(Verdict.INSUFFICIENT, truth, refused=refused), None
+        return Outcome(Verdict.INSUFFICIENT, true, refused=refused), None
     setup = bench.setup(load_point, plan, seed)
     periods: Dict[Slot, Period] = {}
     looks = _Looks(setup, options)
@@ -186,10 +189,11 @@ def experiment(
     if result["verdict"] != looks.last.verdict.value and len(record.pairs) >= 4:
         raise AssertionError("the record says something else than the looks on the way")
     outcome = Outcome(
-        Verdict(result["verdict"]), truth, result["ratio"], result["ratio_low"],
+        Verdict(result["verdict"]), true, result["ratio"], result["ratio_low"],
         result["ratio_high"], result["pair_sd"],
         _least_variance(spec, load_point, list(periods.values())), result["pairs"],
-        sum(len(p.samples_ns) for p in periods.values()), record.seconds, record.bytes_written,
+        sum(len(p.samples_ns) for p in periods.values()), record.seconds,
+        2 * fmean(p.seconds for p in periods.values()), record.bytes_written,
         tuple(item["code"] for item in result["findings"]),
     )
     return outcome, record

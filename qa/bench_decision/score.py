@@ -13,11 +13,12 @@ Where flushes are ignored, write back is wrong and holding back is right.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import Enum
 from typing import Sequence, Tuple
 
 from wcache.core.model import Verdict
-from wcache_probe.sim.osd import LoadTruth
+from wcache_probe.sim.truth import LoadTruth
 
 from .loop import Outcome
 
@@ -46,6 +47,21 @@ def score(verdict: Verdict, truth: LoadTruth) -> Score:
     if verdict is Verdict.NO_DIFFERENCE:
         return Score.RIGHT if size <= MATERIAL_RATIO else Score.WRONG
     return Score.RIGHT if SAME_RATIO < size < CLEAR_RATIO else Score.UNDECIDED
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share, 0 to 1, with its 95% interval."""
+
+    count: int
+    share: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(count: int, n: int) -> Share:
+        """`count` of `n`."""
+        return Share(count, count / n if n else 0.0, *wilson(count, n))
 
 
 def wilson(count: int, n: int, z: float = 1.959964) -> Tuple[float, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from bench_decision.__main__ import main
-from bench_decision.loop import experiment
+from bench_decision.loop import PLANS, experiment
 from bench_decision.minimum import least_pairs, pair_variance
 from bench_decision.score import Score, score, wilson
 from wcache.analysis.decision import Options
@@ -15,7 +15,7 @@ from wcache.core import codec
 from wcache.core.model import LoadPoint, Verdict
 from wcache.core.record import Record
 from wcache_probe.sim.drive_schema import load_drive_file
-from wcache_probe.sim.osd import LoadTruth
+from wcache_probe.sim.truth import OF_MEDIANS, PERIODS, LoadTruth
 
 BACK, THROUGH = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT
@@ -105,11 +105,57 @@ def test_the_same_seed_gives_the_same_bytes(capsys):
     [
         (["--drives", "nowhere.toml"], "nowhere.toml"),
         (["--trials", "0"], "--trials must be"),
+        (["--trials", "many"], "'many'"),
+        (["--seed", "x"], "'x'"),
+        (["--format", "xml"], "'xml'"),
         (["--loads", "everything"], "'everything' is not one of"),
     ],
 )
 def test_bad_arguments_are_one_clear_line_and_code_2(capsys, arguments, said):
+    assert said in refusal(capsys, arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schema = ", "drives.toml"),
+        ("schema = 2\ndrive = []", "schema"),
+        ("schema = 1\n[[drive]]\nname = 'a'\n", "model"),
+    ],
+)
+def test_a_bad_file_of_drives_is_one_clear_line_and_code_2(tmp_path, capsys, text, said):
+    path = tmp_path / "drives.toml"
+    path.write_text(text)
+    assert said in refusal(capsys, ["--drives", str(path)])
+
+
+def refusal(capsys, arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert said in capsys.readouterr().err.splitlines()[-1]
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    return line
+
+
+def test_the_truth_is_that_of_the_periods_which_the_benchmark_measures():
+    for load_point, plan in PLANS.items():
+        shape = PERIODS[load_point]
+        if load_point not in OF_MEDIANS:  # the median of any period is after the median
+            assert (shape.count, shape.seconds) == (plan.samples, plan.period_s)
+
+
+def test_plain_output_has_an_interval_for_every_share_and_sums_up_in_its_last_line(capsys):
+    main([
+        "--drives", str(MODELS / "odd.toml"), "--trials", "2", "--processes", "1",
+        "--loads", "osd_bench_depth1",
+    ])
+    lines = capsys.readouterr().out.splitlines()
+    cell = next(line for line in lines if line.startswith("ignores-flushes"))
+    assert "100 34.2-100" in cell
+    assert cell.count("0 0-65.8") == 2
+    assert any("refused: the toggle does not take" in line for line in lines)
+    assert "600.0 s" in next(line for line in lines if line.startswith("docs' recipe, all"))
+    assert lines[-1].startswith("summary: ")
+    assert "drives 1, loads 1, experiments 2: 100 34.2-100 right" in lines[-1]

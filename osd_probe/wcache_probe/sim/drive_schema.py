@@ -76,6 +76,11 @@ class LatencySpec:
     dirty_flush: OpLatency
     clean_flush: OpLatency
 
+    @property
+    def all(self) -> Tuple[OpLatency, ...]:
+        """What is here, in order."""
+        return (self.read, self.write, self.fua_write, self.dirty_flush, self.clean_flush)
+
 
 @dataclass(frozen=True)
 class CacheSpec:
@@ -158,17 +163,14 @@ class DriveModelSpec:
     noise: NoiseSpec = NoiseSpec()
     carryover: CarryoverSpec = CarryoverSpec()
     placement: PlacementSpec = PlacementSpec()
-    truth: Mapping[LoadPoint, Truth] = field(default_factory=dict)
+    truth: Mapping[LoadPoint, Truth] = field(default_factory=dict, hash=False)
 
     def noiseless(self) -> DriveModelSpec:
         """The same drive with every command at its median, every time."""
-        ops = {
-            name: OpLatency(getattr(self.latency, name).median_us, spread=0.0)
-            for name in ("read", "write", "fua_write", "dirty_flush", "clean_flush")
-        }
+        ops = (OpLatency(op.median_us, spread=0.0) for op in self.latency.all)
         noise = NoiseSpec(between_drive_spread=self.noise.between_drive_spread)
         return replace(
-            self, latency=LatencySpec(**ops), noise=noise, carryover=CarryoverSpec()
+            self, latency=LatencySpec(*ops), noise=noise, carryover=CarryoverSpec()
         )
 
 

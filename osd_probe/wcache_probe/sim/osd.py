@@ -23,7 +23,7 @@ import random
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
+from wcache.core.model import CacheMode, LoadPoint, Role
 
 from .drive_schema import OsdSpec
 from .physics import SimulatedDrive
@@ -32,7 +32,6 @@ SMALL_BYTES = 4096
 LARGE_BYTES = 4 * 2**20
 DEFERRED_BYTES_MAX = 64 * 1024  # bluestore_prefer_deferred_size_hdd
 KV_BYTES = 512  # one transaction's metadata in RocksDB's log
-DIFFERS_FROM = 1.1  # the ratio, or its inverse, from which a difference is material
 SAMPLES_MAX = 1_000_000  # of one call
 
 
@@ -59,14 +58,6 @@ class Measured:
     def sum_s(self) -> float:
         """The sum of the latencies, as an OSD's counter would gain it."""
         return sum(self.latencies_ns) / 1e9
-
-
-@dataclass(frozen=True)
-class LoadTruth:
-    """What an ideal tool would find: write back over write through, and the verdict."""
-
-    ratio: float
-    verdict: Verdict
 
 
 class SimulatedOsd:
@@ -97,6 +88,12 @@ class SimulatedOsd:
         """Toggle the drive of `role`, or all drives of the OSD."""
         for drive in self._distinct if role is None else [self.drive(role)]:
             drive.set_cache(mode, now_ns)
+
+    def renew_noise(self, run: int) -> None:
+        """Other noise from here on, the same in every OSD made of these drives."""
+        self._rng = random.Random(f"wcache osd {self._seed} {run}")
+        for drive in self._distinct:
+            drive.renew_noise(run)
 
     def measure(
         self,
@@ -148,46 +145,6 @@ class SimulatedOsd:
                 bytes_written += writes * size
             latencies.append(int(latency))
         return Measured(latencies, int(at_ns) - now_ns, bytes_written)
-
-    def truth(self, load_point: LoadPoint, role: Optional[Role] = None) -> LoadTruth:
-        """The ratio and the verdict with every command at its median.
-
-        `role` None toggles all drives together and times the block drive; else only
-        the drive of that role, the others staying as they are now.
-        """
-        back = self._noiseless_ns(load_point, CacheMode.WRITE_BACK, role)
-        through = self._noiseless_ns(load_point, CacheMode.WRITE_THROUGH, role)
-        ratio = back / through
-        lying = any(
-            drive.spec.cache.ignores_flushes and not drive.spec.cache.power_loss_protection
-            for drive in self._distinct
-        )
-        if ratio >= DIFFERS_FROM:
-            verdict = Verdict.WRITE_THROUGH
-        elif ratio > 1 / DIFFERS_FROM:
-            verdict = Verdict.NO_DIFFERENCE
-        else:
-            # Flushes that do nothing make write back fast, and are no reason for it.
-            verdict = Verdict.INSUFFICIENT if lying else Verdict.WRITE_BACK
-        return LoadTruth(ratio, verdict)
-
-    def _noiseless_ns(
-        self, load_point: LoadPoint, mode: CacheMode, role: Optional[Role]
-    ) -> float:
-        twins = {id(drive): drive.noiseless_twin() for drive in self._distinct}
-        drives = {key: twins[id(drive)] for key, drive in self.drives.items()}
-        osd = SimulatedOsd(drives, self.spec, self._seed)
-        osd.set_mode(mode, 0, role)
-        if load_point is LoadPoint.FDATASYNC_TIMER:
-            return osd._timer_median_ns(osd.drive(role or Role.BLOCK))
-        if load_point is LoadPoint.OSD_BENCH_DEPTH1:
-            return osd._commit(1, SMALL_BYTES)
-        if load_point is LoadPoint.OSD_TRAFFIC:
-            groups = range(1, self.spec.client_depth + 1)
-            total = sum(n * osd._commit(n, SMALL_BYTES, drains=True) for n in groups)
-            return total / sum(groups)
-        writes, size, queue = osd._bench_shape(load_point)
-        return osd._bench(writes, size, queue, 0.0) / writes
 
     def _bench_shape(self, load_point: LoadPoint) -> Tuple[int, int, int]:
         if load_point is LoadPoint.OSD_BENCH_BATCH:
@@ -250,11 +207,5 @@ class SimulatedOsd:
         """Nanoseconds of one bare fdatasync(), while the OSD may have written."""
         share = self.spec.timer_dirty_share
         if share > 0 and (share >= 1 or self._rng.random() < share):
-            drive.write_cost(SMALL_BYTES)
-        return drive.flush_cost()
-
-    def _timer_median_ns(self, drive: SimulatedDrive) -> float:
-        share = self.spec.timer_dirty_share
-        if share > 0.5:  # the median flush finds something to write
             drive.write_cost(SMALL_BYTES)
         return drive.flush_cost()

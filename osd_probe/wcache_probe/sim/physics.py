@@ -78,8 +78,8 @@ class SimulatedDrive:
         self, spec: DriveModelSpec, seed: int, index: int = 0, as_backend: bool = False
     ) -> None:
         self.spec = spec
-        self._seed = seed
-        self._index = index
+        self.seed = seed
+        self.index = index
         self.counters = DriveCounters()
         self.dirty_writes = 0
         self.dirty_bytes = 0
@@ -134,17 +134,11 @@ class SimulatedDrive:
             or self._carry_ln != 0
         )
 
-    def noiseless_twin(self) -> SimulatedDrive:
-        """The same drive, in the same mode, with every command at this drive's median."""
-        twin = SimulatedDrive(self.spec.noiseless(), self._seed, self._index)
-        twin._mode = self._mode
-        return twin
-
     def renew_noise(self, run: int) -> None:
         """Other noise from here on, for a drive that is simulated again: the drive itself,
         its share of `between_drive_spread` included, stays what it is."""
         self._rng = random.Random(
-            f"wcache drive {self._seed} {self.spec.name} {self._index} {run}"
+            f"wcache drive {self.seed} {self.spec.name} {self.index} {run}"
         )
 
     # The cache and its switch
