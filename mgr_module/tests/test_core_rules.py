@@ -13,11 +13,11 @@ from wcache.core.campaign import (
     Scope,
     candidates,
     forecast,
-    make_runs,
     parse_loads,
     parse_scope,
     select,
 )
+from wcache.core.campaign_runs import make_runs
 from wcache.core.codec import one_line
 from wcache.core.errors import ConflictError, MalformedError, NotFoundError, VersionError
 from wcache.core.experiment import Slot, coin, next_slot

@@ -1,5 +1,6 @@
 """A run measures each period once, within its budgets, and always ends with a release."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,9 @@ from mgr_fakes import builders as make
 from wcache.core import actions as act
 from wcache.core import codec
 from wcache.core.experiment import Slot, coin
+from wcache.core.factorial import OTHER, both_sides, measured_in
 from wcache.core.loads import SAMPLES, WRITE_BYTES
-from wcache.core.model import CacheMode, DeviceCache, FlushCounters, LoadPoint
+from wcache.core.model import CacheMode, DeviceCache, FlushCounters, LoadPoint, Role, Transport
 from wcache.core.protocol import (
     CountersRequest,
     FailureOutcome,
@@ -21,10 +23,13 @@ from wcache.core.protocol import (
     StateOutcome,
     TimerRequest,
 )
-from wcache.core.record import CounterDelta, Period, Record
+from wcache.core.record import CounterDelta, CrossedDrive, Period, Record
 from wcache.core.run import RunMachine, RunState, RunStatus
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+OTHER_DRIVE = CrossedDrive(
+    "domain-nvme0n1", "wwn-nvme0n1", make.MODEL, Transport.NVME, Role.DB, False
+)
 
 
 def counters():
@@ -46,8 +51,9 @@ class Mgr:
         self.restarts = 0
         self.ended_by = ""
         self.began_release = False
+        self.released = set()
         self.bytes_begun = 0
-        self.mode = WB  # of the drive
+        self.modes = {domain_id: WB for domain_id in spec.domain_ids}
         self.stale = []
         self._start()
 
@@ -94,6 +100,7 @@ class Mgr:
                 assert self.bytes_begun < machine.spec.bytes_max
             if isinstance(action.request, ReleaseRequest):
                 self.began_release = True
+                self.released.add(action.request.domain_id)
             if isinstance(action.request, TimerRequest):
                 assert action.request.count > 0
         elif isinstance(action, act.MeasureLoad):
@@ -108,10 +115,11 @@ class Mgr:
             self.measured.add(key)
             self.periods[key] = codec.dumps(action.period)
         elif isinstance(action, act.SaveRecord):
-            text = codec.dumps(action.record)
-            self.records[action.record.record_id] = codec.loads(
-                Record, text, bytes_max=10**7, what="record"
-            )
+            for side in both_sides(action.record):
+                text = codec.dumps(side)
+                self.records[side.record_id] = codec.loads(
+                    Record, text, bytes_max=10**7, what="record"
+                )
         elif isinstance(action, act.SaveRun):
             self.stored = codec.dumps(machine.state)
             for key in [k for k in self.periods if k[0] < machine.experiment_index]:
@@ -130,10 +138,12 @@ class Mgr:
     def good_outcome(self):
         request = self.task.request
         if isinstance(request, SetModeRequest):
-            before, self.mode = self.mode, request.mode
-            return StateOutcome((make.state(before),), (make.state(self.mode),), counters(), True)
+            before = self.modes[request.domain_id]
+            self.modes[request.domain_id] = request.mode
+            after = (make.state(request.mode),)
+            return StateOutcome((make.state(before),), after, counters(), True)
         if isinstance(request, (CountersRequest, ReleaseRequest)):
-            now = (make.state(self.mode),)
+            now = (make.state(self.modes[request.domain_id]),)
             return StateOutcome(now, now, counters(), False)
         return SamplesOutcome((1_000_000,) * request.count, 0.3, 0)
 
@@ -166,9 +176,27 @@ class Mgr:
             assert [pair.index for pair in record.pairs] == list(range(len(record.pairs)))
             assert len(record.pairs) <= record.setup.pairs_max
             for pair in record.pairs:
-                assert pair.first is coin(record.setup.seed, pair.index)
                 assert pair.write_back.mode is WB
                 assert pair.write_through.mode is WT
+                if record.setup.crossed is None:
+                    assert pair.first is coin(record.setup.seed, pair.index)
+            if record.setup.crossed is not None:
+                check_factorial(self.records, record)
+
+
+def check_factorial(records, record):
+    """Whole replicates, and a record of either drive that tells of the same periods."""
+    twin = records[measured_in(record.record_id) or record.record_id + OTHER]
+    assert twin.setup.domain_id == record.setup.crossed.domain_id
+    assert len(record.pairs) == len(twin.pairs)
+    assert len(record.pairs) % 2 == 0
+    assert math.isclose(record.seconds - record.interrupted_seconds,
+                        twin.seconds - twin.interrupted_seconds)
+    for pair in record.pairs:
+        for period in (pair.write_back, pair.write_through):
+            states = period.crossed.state_before + period.crossed.state_after
+            assert {state.device_cache.value for state in states} == {period.crossed.mode.value}
+            assert period.crossed.mode is list(CacheMode)[pair.index % 2]
 
 
 def begun(*setups, **changes):
@@ -194,6 +222,8 @@ def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_re
             data.draw(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, max_size=3))
         )
     ]
+    if data.draw(st.booleans()):
+        setups = [replace(setup, crossed=OTHER_DRIVE) for setup in setups]
     mgr = begun(
         *setups,
         seconds_max=data.draw(st.sampled_from([3.0, 12.0, 1e6])),
@@ -207,6 +237,8 @@ def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_re
     mgr.check_records()
     assert mgr.machine.state.status in (RunStatus.DONE, RunStatus.ABORTED)
     assert mgr.ended_by
+    if "release" in mgr.ended_by and "lasted" not in mgr.ended_by:
+        assert mgr.released == set(mgr.machine.spec.domain_ids)
     assert codec.loads(RunState, mgr.stored, bytes_max=10**6, what="run") == mgr.machine.state
     for event in (act.Tick(), act.Begin(), act.Halt("again"), act.LeaseLost("x"), *mgr.stale):
         assert mgr.machine.handle(event, mgr.now_s + 1) == []
@@ -250,7 +282,7 @@ def happens(mgr, what, data):  # noqa: C901
             mgr.ended_by = "failed release"
         mgr.give(act.TaskAnswered(mgr.task.task_id, ReportOutcome(make.report("h1"))))
     elif what == "wrong mode" and mgr.task and isinstance(mgr.task.request, CountersRequest):
-        now = (make.state(mgr.mode.other),)
+        now = (make.state(mgr.modes[mgr.task.request.domain_id].other),)
         mgr.give(act.TaskAnswered(mgr.task.task_id, StateOutcome(now, now, counters(), False)))
     elif what == "stale" and mgr.stale:
         before = mgr.machine.state
@@ -364,7 +396,7 @@ def test_a_drive_changed_behind_our_back_is_measured_again_a_bounded_number_of_t
     wrong = 0
     while not isinstance(mgr.task and mgr.task.request, ReleaseRequest):
         if mgr.task and isinstance(mgr.task.request, CountersRequest):
-            now = (make.state(mgr.mode.other),)
+            now = (make.state(mgr.modes[mgr.task.request.domain_id].other),)
             outcome = StateOutcome(now, now, counters(), False)
             mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
             wrong += 1

@@ -530,8 +530,9 @@ class Engine:
         self._analysis.start(action.record, done)
 
     def _save_record(self, record: Record) -> None:
-        self.records.save(record, self._ended_at_s())
-        self._final(record)
+        for side in self.records.take(record):
+            self.records.save(side, self._ended_at_s())
+            self._final(side)
 
     def _ended_at_s(self) -> Dict[str, float]:
         return {record_id: result.ended_at_s for record_id, result in self.results.items()}
@@ -575,7 +576,8 @@ class Engine:
         for machine in self.runs.values():
             if machine.holds_lease and machine.spec.hostname == hostname:
                 spec = machine.spec
-                return Lease(spec.lease_id, spec.domain_id, self.options().lease_ttl_s)
+                other = spec.domain_ids[1] if len(spec.domain_ids) > 1 else ""
+                return Lease(spec.lease_id, spec.domain_id, self.options().lease_ttl_s, other)
         return None
 
     def task_for(self, hostname: str, now_s: float) -> Optional[Task]:
@@ -614,10 +616,9 @@ class Engine:
     def note_restored(self, hostname: str, domain_id: str) -> None:
         """A probe says that a prior state is back: runs that ended in doubt are cleared."""
         for run_id, machine in self.runs.items():
-            spec, state = machine.spec, machine.state
-            mine = (spec.hostname, spec.domain_id) == (hostname, domain_id)
-            if mine and machine.over and not state.restored:
-                machine.state = replace(state, restored=True)
+            mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
+            if mine and machine.over and not machine.state.restored:
+                machine.confirm(domain_id)
                 self.execute(run_id, [act.SaveRun()])
 
     # ---- the audit log

@@ -174,7 +174,8 @@ def moving_domains(engine: Engine) -> List[Tuple[str, str]]:
     """(hostname, domain id) of what experiments and plans are toggling now."""
     with engine.lock:
         held = [
-            (m.spec.hostname, m.spec.domain_id) for m in engine.runs.values() if m.holds_lease
+            (m.spec.hostname, domain_id) for m in engine.runs.values() if m.holds_lease
+            for domain_id in m.spec.domain_ids
         ]
         held += [
             (change.hostname, change.domain_id)

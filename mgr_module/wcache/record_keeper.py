@@ -7,11 +7,12 @@ the periods.
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Tuple
 
 from .archive import Archive
 from .core.errors import StorageError
 from .core.experiment import Waste, compose
+from .core.factorial import OTHER, both_sides, measured_in
 from .core.record import Record
 from .core.retention import Bounds
 from .core.run import RunState, RunStatus
@@ -32,6 +33,12 @@ class RecordKeeper:
         """Whether a record waits to be stored."""
         return bool(self._unsaved)
 
+    def take(self, record: Record) -> Tuple[Record, ...]:
+        """What is to be saved of a record, a factorial's for either drive: kept until it is."""
+        sides = both_sides(record)
+        self._unsaved.update((side.record_id, side) for side in sides)
+        return sides
+
     def save(self, record: Record, ended_at_s: Mapping[str, float]) -> None:
         """Store a record, the oldest making room; raises StorageError and tries again later.
 
@@ -51,18 +58,16 @@ class RecordKeeper:
             except StorageError:
                 return saved
             saved.append(record)
-            self._drop_periods(record.record_id)
+            made_of = measured_in(record.record_id) or record.record_id
+            run_id, _, experiment = made_of.rpartition(".")
+            self.drop_periods(run_id, int(experiment))
         return saved
 
     def drop_periods(self, run_id: str, experiment: int) -> None:
-        """Remove the periods of an ended experiment, unless its record still needs them."""
+        """Remove the periods of an ended experiment, unless a record still needs them."""
         record_id = f"{run_id}.{experiment}"
-        if record_id not in self._unsaved:
-            self._drop_periods(record_id)
-
-    def _drop_periods(self, record_id: str) -> None:
-        run_id, _, experiment = record_id.rpartition(".")
-        self._archive.drop_periods(run_id, int(experiment))
+        if record_id not in self._unsaved and record_id + OTHER not in self._unsaved:
+            self._archive.drop_periods(run_id, experiment)
 
     def recover(self, runs: Mapping[str, RunState]) -> None:
         """After a restart: make the records that are missing from the periods that are left.
@@ -76,13 +81,12 @@ class RecordKeeper:
             over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
             for index in range(len(state.spec.experiments)):
                 record_id = f"{run_id}.{index}"
-                if record_id in state.finished and record_id not in stored:
-                    record = self._made_anew(state, record_id, index)
-                    if record.pairs:
-                        self._unsaved[record_id] = record
-                        continue
+                if record_id in state.finished:
+                    for record in both_sides(self._made_anew(state, record_id, index)):
+                        if record.pairs and record.record_id not in stored:
+                            self._unsaved[record.record_id] = record
                 if over or record_id in state.finished:
-                    self._drop_periods(record_id)
+                    self.drop_periods(run_id, index)
 
     def _made_anew(self, state: RunState, record_id: str, index: int) -> Record:
         spec = state.spec

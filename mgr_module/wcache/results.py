@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, Mapping, Optional, Tuple
 
 from .core.codec import one_line
+from .core.factorial import PROVEN, measured_in
 from .core.joining import PoolTerm
 from .core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from .core.policy import ModeSummary, Result
@@ -32,7 +33,7 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
-        pool_term=_pool_term(answer, record),
+        pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
     )
 
 
@@ -49,6 +50,9 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
     mean, sd = _number(answer.get("log_ratio")), _number(answer.get("pair_sd"))
     if mean is None or sd is None or sd < 0:
         return None
+    crossed = answer.get("interaction")
+    if isinstance(crossed, dict) and crossed.get("standing") == PROVEN:
+        return None  # it stands for one mode of the other drive only
     setup = record.setup
     release = setup.ceph_version.split(".")[0]
     return PoolTerm(mean, sd, setup.transport, setup.role, release, setup.rotational)
@@ -83,6 +87,7 @@ def not_analysed(record: Record, why: str) -> Result:
         Verdict.INSUFFICIENT, len(record.pairs), record.seconds, record.bytes_written,
         record.ended, why=one_line(why), simulated=setup.simulated, throwaway=setup.throwaway,
         forced=record.forced, ended_at_s=record.ended_at_s, analysed=False,
+        measured_in=measured_in(record.record_id),
     )
 
 

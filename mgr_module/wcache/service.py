@@ -18,11 +18,11 @@ from .core.campaign import (
     CampaignOptions,
     candidates,
     forecast,
-    make_runs,
     parse_loads,
     parse_scope,
     select,
 )
+from .core.campaign_runs import make_runs
 from .core.errors import (
     ConflictError,
     MalformedError,

@@ -98,7 +98,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"]) or "none"
     lines = [
         f"drives:          {cost['drives']}",
-        f"experiments:     {cost['experiments']}",
+        f"experiments:     {cost['experiments']}" + _factorials(cost["factorials"]),
         f"time at most:    {duration(cost['seconds'])}",
         f"written at most: {amount(cost['bytes_written'])} in {cost['bench_calls']} bench calls",
         f"caches emptied:  {emptied}",
@@ -111,6 +111,12 @@ def forecast(data: Mapping[str, Any]) -> str:
         consent = ", and --accept-cost" if cost["bytes_written"] else ""
         lines += ["", f"next: ceph wcache campaign start (same arguments{consent})"]
     return "\n".join(lines)
+
+
+def _factorials(count: int) -> str:
+    if not count:
+        return ""
+    return f", {count} of them with block and DB/WAL drive in all four combinations of modes"
 
 
 def campaigns(data: Mapping[str, Any]) -> str:
@@ -139,7 +145,8 @@ def campaign(data: Mapping[str, Any]) -> str:
         "",
         table(
             ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
-            [(r["run_id"], r["hostname"], ",".join(r["dev_names"]), r["domain_id"], r["status"],
+            [(r["run_id"], r["hostname"], ",".join(r["dev_names"]),
+              " x ".join(r["domain_ids"]), r["status"],
               "under lease" if r["status"] in ("running", "releasing")
               else "in place" if r["restored"] else "NOT CONFIRMED", r["reason"])
              for r in data["run_list"]],

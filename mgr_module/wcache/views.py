@@ -48,9 +48,10 @@ class Views:
     def leased(self) -> Leased:
         """(hostname, domain id) of every cache domain that an experiment holds."""
         return {
-            (m.spec.hostname, m.spec.domain_id)
+            (m.spec.hostname, domain_id)
             for m in self._engine.runs.values()
             if m.holds_lease
+            for domain_id in m.spec.domain_ids
         }
 
     def findings(self) -> List[Finding]:
@@ -133,13 +134,14 @@ class Views:
             agent = engine.agents.get(state.spec.hostname)
             silent = agent is None or engine.clock() - agent.seen_at_s > 60.0
             if silent or (agent is not None and agent.lease_id == state.spec.lease_id):
-                found.append(
+                found += [
                     Finding(
                         FindingCode.RESTORE_FAILED, Severity.ERROR,
-                        f"{state.spec.hostname} {state.spec.domain_id}",
+                        f"{state.spec.hostname} {domain_id}",
                         f"{run_id} ended and the probe has not said that the prior state is back",
                     )
-                )
+                    for domain_id in state.owed or state.spec.domain_ids
+                ]
         for plan_id, rollout in sorted(engine.rollouts.items()):
             for change in rollout.rollout.changes if rollout.over else ():
                 if change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED):
@@ -278,8 +280,9 @@ class Views:
             "runs_aborted": len(aborted),
             "periods_done": sum(done for done, _ in progress),
             "periods_max": sum(most for _, most in progress),
-            "seconds": round(sum(r.seconds for r in results), 3),
-            "bytes_written": sum(r.bytes_written for r in results),
+            # a factorial is told of twice, and was measured once
+            "seconds": round(sum(r.seconds for r in results if not r.measured_in), 3),
+            "bytes_written": sum(r.bytes_written for r in results if not r.measured_in),
         }
 
     def campaign(self, campaign_id: str) -> Dict[str, Any]:
@@ -299,9 +302,11 @@ class Views:
                     runs.append({
                         "run_id": run_id, "hostname": machine.spec.hostname,
                         "domain_id": machine.spec.domain_id,
-                        "dev_names": self._dev_names(
-                            machine.spec.hostname, machine.spec.domain_id
-                        ),
+                        "domain_ids": list(machine.spec.domain_ids),
+                        "dev_names": [
+                            name for domain_id in machine.spec.domain_ids
+                            for name in self._dev_names(machine.spec.hostname, domain_id)
+                        ],
                         "status": machine.state.status.value, "reason": machine.state.reason,
                         "restored": machine.state.restored or not machine.over,
                         "periods_done": done, "periods_max": most,

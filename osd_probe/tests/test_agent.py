@@ -261,6 +261,49 @@ def test_a_reply_with_another_lease_restores_before_its_task_is_done(probe):
     assert probe.mode(NVME) is THROUGH
 
 
+@pytest.mark.parametrize("ending", ["no lease", "silence", "freeze", "killed", "stopped"])
+def test_a_lease_on_two_domains_holds_both_and_its_end_restores_both(probe, ending):
+    both = Lease("L1", OBEYS, 30.0, NVME)
+    probe.mgr.lease = both
+    agent = probe.agent(StopNever(probe))
+    for number, domain_id in enumerate((OBEYS, NVME, OBEYS)):
+        probe.mgr.ask(f"t{number}", SetModeRequest(domain_id, THROUGH))
+        agent.run_turn()
+    assert (probe.mode(OBEYS), probe.mode(NVME)) == (THROUGH, THROUGH)
+    probe.mgr.ask("third", SetModeRequest(OFF, BACK, consent_turn_on=True))
+    agent.run_turn()
+    assert probe.mgr.outcome("third").refused
+    if ending == "no lease":
+        probe.mgr.lease = None
+        agent.run_turn()
+    elif ending == "silence":
+        probe.mgr.error = NotReadyError("gone")
+        for _ in range(40):
+            agent.run_turn()
+    elif ending == "freeze":
+        probe.mgr.frozen = True
+        agent.run_turn()
+    elif ending == "killed":
+        probe.mgr.tasks.clear()
+        probe.restart()
+        probe.run(turns=1)
+    else:
+        probe.run(turns=0)
+    assert (probe.mode(OBEYS), probe.mode(NVME)) == (BACK, BACK)
+    assert probe.journal.entries == {}
+
+
+def test_one_of_two_domains_can_be_released_while_the_other_is_held(probe):
+    probe.mgr.lease = Lease("L1", OBEYS, 30.0, NVME)
+    agent = probe.agent(StopNever(probe))
+    for number, request in enumerate((
+        SetModeRequest(OBEYS, THROUGH), SetModeRequest(NVME, THROUGH), ReleaseRequest(OBEYS),
+    )):
+        probe.mgr.ask(f"t{number}", request)
+        agent.run_turn()
+    assert (probe.mode(OBEYS), probe.mode(NVME)) == (BACK, THROUGH)
+
+
 def test_a_freeze_restores_and_refuses_changes_but_not_looks_or_rollbacks(probe):
     probe.mgr.throwaway = True
     probe.mgr.ask("apply", ApplyRequest(NVME, "a1", BACK, THROUGH))

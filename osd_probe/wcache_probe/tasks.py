@@ -172,7 +172,7 @@ class TaskRunner:
 
     def _set_mode(self, request: SetModeRequest) -> Outcome:
         lease = self._keeper.lease(self._clock())
-        if lease is None or lease.domain_id != request.domain_id:
+        if lease is None or not lease.covers(request.domain_id):
             raise RefusedError(f"there is no live lease for {request.domain_id}")
         drives = self._host.domain(request.domain_id)
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)

@@ -128,7 +128,7 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
         later = sequential.spread(seen.later)
         moved = [a - b for a, b in zip(seen.later, seen.whole)]
         low, high = summary.fixed_interval(moved, alpha)
-        if (low > 0 or high < 0) and not _holds(verdict, later.mean, margin):
+        if (low > 0 or high < 0) and not holds(verdict, later.mean, margin):
             return (
                 f"carryover: without the first half of every period the ratio is "
                 f"{math.exp(later.mean):.3g}, and {verdict.value!r} does not hold; "
@@ -158,6 +158,8 @@ def _sd_within_orders(seen: Differences, whole: Spread) -> Tuple[float, int]:
 
     A carryover shifts pairs by their order: the plain sd would hide it in itself.
     """
+    if seen.stay_sd is not None:
+        return seen.stay_sd
     groups: Dict[Tuple[CacheMode, bool], List[float]] = {}
     for order, value in zip(seen.orders, seen.whole):
         groups.setdefault(order, []).append(value)
@@ -171,7 +173,8 @@ def _sd_within_orders(seen: Differences, whole: Spread) -> Tuple[float, int]:
     return math.sqrt(squares / degrees), degrees
 
 
-def _holds(verdict: Verdict, log_ratio: float, margin: float) -> bool:
+def holds(verdict: Verdict, log_ratio: float, margin: float) -> bool:
+    """Whether a log ratio lies where the verdict says; never for one that says nothing."""
     if verdict is Verdict.NO_DIFFERENCE:
         return abs(log_ratio) < margin
     return log_ratio > margin if verdict is Verdict.WRITE_THROUGH else log_ratio < -margin

@@ -5,13 +5,15 @@ Only the record is read, so the verdict is the same wherever and whenever it is 
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List
 
 from ..core.errors import MalformedError
+from ..core.factorial import PAIRS_PER_REPLICATE, transposed
 from ..core.model import Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
+from . import factorial, sequential, summary
 from . import pairs as pairing
-from . import sequential, summary
 from .decision import Options, decide, verdict_of
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
@@ -28,13 +30,30 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
             f"the record is {record.format!r} version {record.version}; "
             f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
         )
+    result = _analysed(record, options)
+    if record.setup.crossed is not None:
+        # one experiment of two drives: it goes on until neither gains by it
+        other = _analysed(transposed(record), options)
+        result["stop"] = bool(result["stop"] and other["stop"])
+    return result
+
+
+def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     warnings: List[str] = []
     used = pairing.usable(record, warnings)
+    crossed = record.setup.crossed
+    if crossed is not None:
+        used = factorial.complete(used)
     counter = pairing.deciding_counter(used) if pairing.by_counters(record) else ""
-    seen = pairing.differences(used, counter)
+    effects = None if crossed is None else factorial.effects(used, counter)
+    seen = pairing.differences(used, counter) if effects is None else effects.main
     measured = sequential.spread(seen.whole)
     decision = decide(record, used, seen, measured, options, warnings)
-    pairs_max = min(record.setup.pairs_max or sequential.HORIZON, sequential.HORIZON)
+    if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:
+        decision = factorial.weigh(decision, effects, crossed, options)
+    # what one difference stands for: a pair, or the pairs of a replicate
+    unit = 1 if effects is None else PAIRS_PER_REPLICATE
+    pairs_max = min((record.setup.pairs_max or sequential.HORIZON) // unit, sequential.HORIZON)
     decided = decision.verdict is not Verdict.INSUFFICIENT
     # beyond this experiment's own budget, too: it is what another one would need
     open_ended = verdict_of(measured, options.margin) is Verdict.INSUFFICIENT
@@ -42,7 +61,7 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
     if not decided and open_ended:
         needed = sequential.pairs_needed(measured, options.margin, sequential.HORIZON)
     if needed is not None:
-        needed = max(needed - measured.n, 1)
+        needed = unit * max(needed - measured.n, 1)
     far = sequential.interval(measured, DECIDE_ALPHA)
     near = sequential.interval(measured, SAME_ALPHA)
     fixed = summary.fixed_interval(seen.whole, SAME_ALPHA)
@@ -56,8 +75,8 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
         "verdict": decision.verdict.value,
         "why": decision.why,
         "stop": decided or measured.n >= pairs_max or decision.hopeless,
-        "pairs": measured.n,
-        "pairs_max": pairs_max,
+        "pairs": unit * measured.n,
+        "pairs_max": unit * pairs_max,
         "pairs_needed_more": needed,
         "ratio": ratio(measured.mean) if measured.n else None,
         "ratio_low": ratio(far.low) if measured.n else None,
@@ -67,9 +86,13 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
         "ratio_low_fixed_95": ratio(fixed[0]),
         "ratio_high_fixed_95": ratio(fixed[1]),
         "log_ratio": summary.rounded(measured.mean),
-        "pair_sd": summary.rounded(measured.sd),
+        # of one pair, so that pair_sd / sqrt(pairs) is the error of the mean
+        "pair_sd": summary.rounded(measured.sd * math.sqrt(unit)),
         "statistic": f"log mean of {counter}" if counter else "median log latency",
         **_tail(seen),
+        "interaction": None
+        if effects is None
+        else factorial.as_plain(effects, used, counter, options),
         "per_mode": pairing.per_mode(used, counter),
         "counters": pairing.counter_ratios(used),
         "odd_pairs": odd,

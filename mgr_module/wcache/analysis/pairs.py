@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
+from ..core.factorial import PAIRS_PER_REPLICATE
 from ..core.model import CacheMode, Transport
 from ..core.record import Pair, Period, Record
 from . import sequential, summary
@@ -45,6 +46,8 @@ class Differences:
     tail: Tuple[float, ...]
     stays: Tuple[Tuple[CacheMode, float], ...] = ()
     orders: Tuple[Tuple[CacheMode, bool], ...] = ()
+    # of one of `stays` with its degrees of freedom, where the orders cannot tell it
+    stay_sd: Optional[Tuple[float, int]] = None
 
 
 def by_counters(record: Record) -> bool:
@@ -76,9 +79,10 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
             warnings.append(f"pair {pair.index} not used: a period of it holds no data")
         else:
             kept.append(pair)
-    if len(kept) > sequential.HORIZON:
-        warnings.append(f"only the first {sequential.HORIZON} pairs are used")
-    return kept[: sequential.HORIZON]
+    most = sequential.HORIZON * (1 if record.setup.crossed is None else PAIRS_PER_REPLICATE)
+    if len(kept) > most:
+        warnings.append(f"only the first {most} pairs are used")
+    return kept[:most]
 
 
 def deciding_counter(pairs: Sequence[Pair]) -> str:
@@ -97,7 +101,7 @@ def differences(pairs: Sequence[Pair], counter: str) -> Differences:
     """One difference per pair, of `counter` or, where that is empty, of the samples."""
     indexes = tuple(pair.index for pair in pairs)
     levels = [
-        (_level(pair.write_back, counter), _level(pair.write_through, counter)) for pair in pairs
+        (level(pair.write_back, counter), level(pair.write_through, counter)) for pair in pairs
     ]
     whole = tuple(round(back - through, DIGITS) for back, through in levels)
     orders = tuple(
@@ -148,10 +152,19 @@ def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Any]:
 
 
 def _held(record: Record, period: Period) -> bool:
-    if record.setup.transport is Transport.LOOP:
-        return True  # no cache of its own; its kernel view is what was switched
-    states = period.state_before + period.state_after
-    return all(state.device_cache.mode in (None, period.mode) for state in states)
+    setup, crossed = record.setup, period.crossed
+    sides = [(setup.transport, period.mode, period.state_before + period.state_after)]
+    if setup.crossed is not None and crossed is not None:
+        sides.append(
+            (setup.crossed.transport, crossed.mode, crossed.state_before + crossed.state_after)
+        )
+    return all(
+        state.device_cache.mode in (None, mode)
+        for transport, mode, states in sides
+        # a loop device has no cache of its own; its kernel view is what was switched
+        if transport is not Transport.LOOP
+        for state in states
+    )
 
 
 def _means(period: Period) -> Dict[str, float]:
@@ -173,8 +186,8 @@ def _shared_counters(pairs: Sequence[Pair]) -> List[str]:
     return sorted(shared or ())
 
 
-def _level(period: Period, counter: str) -> float:
-    """The one log latency that stands for a period."""
+def level(period: Period, counter: str) -> float:
+    """The one log latency that stands for a period: of ns, of a counter's mean in us."""
     if counter:
         return math.log(_means(period)[counter])
     return summary.quantile(sorted(_logs(period)), 0.5)

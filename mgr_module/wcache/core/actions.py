@@ -148,7 +148,7 @@ class SavePeriod:
 
 @dataclass(frozen=True)
 class SaveRecord:
-    """Keep a finished experiment."""
+    """Keep a finished experiment; of a factorial, what it says of either drive."""
 
     record: Record
 

@@ -1,22 +1,21 @@
 """A campaign: which cache domains are measured, how, and what it will cost.
 
-Pure: it reads reports and the cluster's state and returns run specifications and a
-forecast.  A few drives per drive model are sampled, spread over hosts, not all of them.
+Pure: it reads reports and the cluster's state and returns what is chosen and a forecast;
+`campaign_runs` makes the runs.  A few drives per drive model are sampled, spread over
+hosts, not all of them.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .codec import one_line
 from .errors import MalformedError, NotFoundError
-from .loads import ASSUMED_SAMPLE_S, SAMPLES, WRITE_BYTES
+from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from .model import DriveModel, DriveReport, HostReport, LoadPoint
-from .osds import ClusterState, flush_role, roles_of, touches
-from .record import ExperimentSetup
+from .osds import ClusterState
 from .run import RunSpec
 from .safety import may_toggle
 
@@ -223,81 +222,13 @@ def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:
     return spread
 
 
-def make_runs(
-    campaign_id: str,
-    selection: Selection,
-    cluster: ClusterState,
-    options: CampaignOptions,
-    *,
-    seed: int,
-    throwaway: bool,
-) -> Tuple[RunSpec, ...]:
-    """The runs of a campaign, one for each chosen cache domain."""
-    runs = []
-    for index, candidate in enumerate(selection.chosen):
-        run_id = f"{campaign_id}.{index}"
-        experiments = _experiments(candidate, cluster, options, run_id, seed, throwaway)
-        if not experiments:
-            continue
-        runs.append(
-            RunSpec(
-                run_id, campaign_id, candidate.hostname, candidate.domain_id, f"lease.{run_id}",
-                experiments, options.latency_limit_ms, options.seconds_max, options.bytes_max,
-                candidate.simulated, throwaway, options.consent_turn_on, cluster.missed,
-                options.forced,
-            )
-        )
-    return tuple(runs)
-
-
-def _experiments(
-    candidate: Candidate,
-    cluster: ClusterState,
-    options: CampaignOptions,
-    run_id: str,
-    seed: int,
-    throwaway: bool,
-) -> Tuple[ExperimentSetup, ...]:
-    uses = [(use.osd_id, index) for index, d in enumerate(candidate.drives) for use in d.uses]
-    if not uses:
-        return ()
-    osd_id, index = min(uses)  # one OSD stands for the domain; its switch is shared
-    drive = candidate.drives[index]
-    osd = None if candidate.simulated else cluster.osds.get(osd_id)
-    roles = roles_of(drive, osd_id)
-    setups = []
-    for load_point in options.loads:
-        if not touches(load_point, roles, osd):
-            continue
-        digest = hashlib.sha256(f"{seed} {run_id} {load_point.value}".encode()).digest()
-        setups.append(
-            ExperimentSetup(
-                cluster.fsid, osd.ceph_version if osd else cluster.ceph_version,
-                candidate.hostname, osd_id,
-                osd.device_class if osd else _simulated_class(drive),
-                flush_role(roles), load_point, candidate.domain_id, drive.drive_id,
-                drive.drive_model, drive.transport, SAMPLES[load_point],
-                options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
-                options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
-                drive.rotational, candidate.simulated, throwaway,
-            )
-        )
-    return tuple(setups)
-
-
-def _simulated_class(drive: DriveReport) -> str:
-    """What Ceph would call the OSD (its default device class), for simulated drives."""
-    if drive.rotational:
-        return "hdd"
-    return "nvme" if drive.dev_name.startswith("nvme") else "ssd"
-
-
 @dataclass(frozen=True)
 class Forecast:
     """What a campaign will cost at most, before it starts."""
 
     drives: int
     experiments: int
+    factorials: int  # of these, such as toggle two drives of an OSD
     seconds: float  # wall clock, one domain per host at a time
     drive_seconds: float
     bytes_written: int
@@ -332,8 +263,11 @@ def forecast(
         by_host[run.hostname] += run_s
         total += run_s
         written += min(run_bytes, run.bytes_max)
+    drives = {(run.hostname, name) for run in runs for name in run.domain_ids}
     return Forecast(
-        len(runs), sum(len(run.experiments) for run in runs), max(by_host.values(), default=0.0),
+        len(drives), sum(len(run.experiments) for run in runs),
+        sum(setup.crossed is not None for run in runs for setup in run.experiments),
+        max(by_host.values(), default=0.0),
         total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
         calls, skipped,
     )

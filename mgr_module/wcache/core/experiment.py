@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Dict, Iterable, Optional, Tuple
 
+from . import factorial
 from .model import CacheMode
 from .record import (
     RECORD_FORMAT,
@@ -48,10 +49,22 @@ class Slot:
         """The slot measured after this one."""
         return Slot(self.pair_index + 1, False) if self.second else Slot(self.pair_index, True)
 
+    @property
+    def number(self) -> int:
+        """Its place in time among all slots, from 0."""
+        return 2 * self.pair_index + int(self.second)
+
     def mode(self, seed: int) -> CacheMode:
-        """The cache mode this slot is measured in."""
+        """The cache mode this slot is measured in, where one drive is toggled."""
         first = coin(seed, self.pair_index)
         return first.other if self.second else first
+
+
+def modes_of(setup: ExperimentSetup, slot: Slot) -> Tuple[CacheMode, ...]:
+    """The modes of a slot: of the drive, and in a factorial of the other one."""
+    if setup.crossed is None:
+        return (slot.mode(setup.seed),)
+    return factorial.cell(setup.seed, slot.number)
 
 
 def next_slot(done: Iterable[Slot]) -> Slot:
@@ -64,7 +77,13 @@ def next_slot(done: Iterable[Slot]) -> Slot:
 
 
 def pairs_of(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Tuple[Pair, ...]:
-    """The complete pairs among `periods`, in order; a half pair is left out."""
+    """The complete pairs among `periods`, in order; a half pair is left out.
+
+    In a factorial they come two by two: what is no whole replicate is left out.
+    """
+    if setup.crossed is not None:
+        by_number = {slot.number: period for slot, period in periods.items()}
+        return factorial.pairs(by_number, setup.pairs_max)
     pairs = []
     for index in range(setup.pairs_max):
         first, second = periods.get(Slot(index, False)), periods.get(Slot(index, True))
@@ -80,9 +99,19 @@ def pairs_of(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Tuple[Pair,
     return tuple(pairs)
 
 
-def is_look(pairs: int, pairs_max: int) -> bool:
-    """Whether the analysis is asked after this many pairs."""
-    return pairs >= min(FIRST_LOOK, pairs_max)
+def pairs_limit(setup: ExperimentSetup) -> int:
+    """Pairs after which an experiment gives up; in a factorial they come two by two."""
+    unit = 1 if setup.crossed is None else factorial.PAIRS_PER_REPLICATE
+    return setup.pairs_max - setup.pairs_max % unit
+
+
+def is_look(setup: ExperimentSetup, next_one: Slot) -> bool:
+    """Whether the analysis is asked when `next_one` is the first slot without a period."""
+    if next_one.second:
+        return False
+    unit = 1 if setup.crossed is None else factorial.PAIRS_PER_REPLICATE
+    units, rest = divmod(next_one.pair_index, unit)
+    return not rest and units >= min(FIRST_LOOK, setup.pairs_max // unit)
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ class LeaseKeeper:
                 f"an experiment holds {request.domain_id}", "wait for its end", refused=True,
                 restored=False,
             )
-        if self._lease is None or self._lease.domain_id != request.domain_id:
+        if self._lease is None or not self._lease.covers(request.domain_id):
             return FailureOutcome(
                 f"there is no live lease for {request.domain_id}", refused=True,
                 restored=restored,

@@ -70,6 +70,8 @@ class Result:
     analysed: bool = True
     findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 8})
     pool_term: Optional[PoolTerm] = None
+    # the record whose periods these are, seen from the other drive of a factorial
+    measured_in: str = ""
 
 
 @dataclass(frozen=True)

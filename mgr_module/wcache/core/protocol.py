@@ -23,6 +23,8 @@ SAMPLES_MAX = 10_000
 class Lease:
     """The right to hold a cache domain in a mode of our choosing, for a time.
 
+    In a factorial it is the right to hold the other drive's domain as well.
+
     The probe restores the prior state when `ttl_s` pass without a reply that names
     this lease, and at once when a reply names no lease or another one.
     """
@@ -30,6 +32,11 @@ class Lease:
     lease_id: str
     domain_id: str
     ttl_s: float
+    other_domain_id: str = ""
+
+    def covers(self, domain_id: str) -> bool:
+        """Whether the cache domain may be held under it."""
+        return bool(domain_id) and domain_id in (self.domain_id, self.other_domain_id)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,16 @@ class CounterDelta:
 
 
 @dataclass(frozen=True)
+class CrossedPeriod:
+    """The other drive of a factorial during a period: its mode, and what was read of it."""
+
+    mode: CacheMode
+    state_before: Tuple[DriveState, ...] = ()
+    state_after: Tuple[DriveState, ...] = ()
+    flush_counters: Tuple[FlushCounters, ...] = ()
+
+
+@dataclass(frozen=True)
 class Period:
     """One stretch of measuring in one cache mode.
 
@@ -62,6 +72,7 @@ class Period:
     state_before: Tuple[DriveState, ...] = ()
     state_after: Tuple[DriveState, ...] = ()
     flush_counters: Tuple[FlushCounters, ...] = ()  # at the start, then at the end
+    crossed: Optional[CrossedPeriod] = None  # of a factorial
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,18 @@ class Pair:
     first: CacheMode
     write_back: Period
     write_through: Period
+
+
+@dataclass(frozen=True)
+class CrossedDrive:
+    """The other drive that a factorial toggles, and the role it plays for the OSD."""
+
+    domain_id: str
+    drive_id: str
+    drive_model: DriveModel
+    transport: Transport
+    role: Role
+    rotational: Optional[bool] = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +120,7 @@ class ExperimentSetup:
     rotational: Optional[bool] = None
     simulated: bool = False
     throwaway: bool = False
+    crossed: Optional[CrossedDrive] = None
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,20 @@ from typing import Dict, List, Optional, Tuple
 
 from . import actions as act
 from .codec import one_line
-from .experiment import PAIRS_WITHOUT_ANALYSIS, Slot, Waste, compose, is_look, next_slot, pairs_of
+from .experiment import (
+    PAIRS_WITHOUT_ANALYSIS,
+    Slot,
+    Waste,
+    compose,
+    is_look,
+    modes_of,
+    next_slot,
+    pairs_limit,
+    pairs_of,
+)
+from .factorial import crossed_domain
 from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
-from .model import DriveState, FlushCounters, KernelView, LoadPoint, Transport
+from .model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from .protocol import (
     CountersRequest,
     FailureOutcome,
@@ -27,7 +38,7 @@ from .protocol import (
     StateOutcome,
     TimerRequest,
 )
-from .record import ExperimentSetup, Period, Precondition, Record
+from .record import CrossedPeriod, ExperimentSetup, Period, Precondition, Record
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
@@ -56,7 +67,10 @@ class _Phase(Enum):
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What is to be measured on one cache domain; fixed when the campaign starts."""
+    """What is to be measured on one cache domain; fixed when the campaign starts.
+
+    The experiments of a run are all factorials with one other cache domain, or none is.
+    """
 
     run_id: str
     campaign_id: str
@@ -73,6 +87,12 @@ class RunSpec:
     missed: Tuple[Precondition, ...] = ()
     forced: bool = False
 
+    @property
+    def domain_ids(self) -> Tuple[str, ...]:
+        """Every cache domain the run toggles: its own, and in factorials the other one."""
+        other = crossed_domain(self.experiments)
+        return (self.domain_id,) if other is None else (self.domain_id, other)
+
 
 @dataclass(frozen=True)
 class RunState:
@@ -87,6 +107,8 @@ class RunState:
     # What the experiments in `finished` cost; their periods are dropped once recorded.
     finished_seconds: float = 0.0
     finished_bytes: int = 0
+    # of `spec.domain_ids` those whose prior state nobody has confirmed; all where empty
+    owed: Tuple[str, ...] = ()
 
 
 Periods = Dict[Slot, Period]
@@ -102,9 +124,10 @@ class _Current:
     token: str = ""
     started_at_s: float = 0.0
     settled_at_s: float = 0.0
-    state_before: Tuple[DriveState, ...] = ()
-    counters: Tuple[FlushCounters, ...] = ()
+    before: Tuple[StateOutcome, ...] = ()  # of each cache domain, as far as it is set
+    after: Tuple[StateOutcome, ...] = ()
     samples: Optional[act.LoadSamples] = None
+    released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
 
 
 @dataclass
@@ -177,7 +200,7 @@ class RunMachine:
         index = self.experiment_index
         return (
             sum(len(periods) for periods in self.periods[index:]),
-            sum(2 * setup.pairs_max for setup in self.spec.experiments[index:]),
+            sum(2 * pairs_limit(setup) for setup in self.spec.experiments[index:]),
         )
 
     # ---- the machine
@@ -218,11 +241,7 @@ class RunMachine:
         """After a restart: whether the last mgr stopped while the analysis looked."""
         if self.experiment_index >= len(self.spec.experiments) or self._over_budget():
             return False
-        slot = next_slot(self.periods[self.experiment_index])
-        return (
-            slot.pair_index > 0 and not slot.second
-            and is_look(slot.pair_index, self._setup.pairs_max)
-        )
+        return is_look(self._setup, next_slot(self.periods[self.experiment_index]))
 
     def _tick(self, now_s: float) -> List[act.Action]:
         if self._now.phase is _Phase.SETTLING and now_s >= self._now.settled_at_s:
@@ -246,17 +265,16 @@ class RunMachine:
         if phase is _Phase.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
         if phase is _Phase.RELEASING and isinstance(outcome, StateOutcome):
-            final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
-            return self._end(final, self.state.reason, restored=True)
+            return self._released("", restored=True)
         odd = f"the probe answered a {phase.value} task with something else"
         if phase is _Phase.RELEASING:
-            return self._end(RunStatus.ABORTED, odd, restored=False)
+            return self._released(odd, restored=False)
         return self._halt(odd, now_s)
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
         if self._now.phase is _Phase.RELEASING:
-            return self._end(RunStatus.ABORTED, one_line(said), restored=outcome.restored)
+            return self._released(one_line(said), restored=outcome.restored)
         return self._halt(said, now_s)
 
     # ---- one period
@@ -272,15 +290,27 @@ class RunMachine:
         if over_budget:
             return self._finish_experiment(over_budget, now_s)
         slot = next_slot(self.periods[self.experiment_index])
-        if slot.pair_index >= self._setup.pairs_max:
+        if slot.pair_index >= pairs_limit(self._setup):
             return self._look(now_s)
         attempt = self._now.attempt if self._now.slot == slot else 0
         self._now = _Current(slot, attempt, _Phase.SETTING, started_at_s=now_s)
-        mode = slot.mode(self._setup.seed)
+        return self._set_next()
+
+    def _sides(self) -> List[Tuple[str, CacheMode, Transport]]:
+        """(cache domain, mode, transport) of what the period under way toggles, in order."""
+        setup = self._setup
+        transports = [setup.transport]
+        if setup.crossed is not None:
+            transports.append(setup.crossed.transport)
+        return list(zip(self.spec.domain_ids, modes_of(setup, self._now.slot), transports))
+
+    def _set_next(self) -> List[act.Action]:
+        """Set the next cache domain, where it is not in its mode already."""
+        domain_id, mode, _ = self._sides()[len(self._now.before)]
         return [
             self._task(
                 SetModeRequest(
-                    self.spec.domain_id, mode, self.spec.consent_turn_on, self.spec.throwaway
+                    domain_id, mode, self.spec.consent_turn_on, self.spec.throwaway
                 )
             )
         ]
@@ -306,11 +336,14 @@ class RunMachine:
         return ""
 
     def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
-        mode = self._now.slot.mode(self._setup.seed)
-        if not all_in(mode.value, outcome.after, self._setup.transport):
-            return self._halt(f"the drive is not in {mode.value} after the probe set it", now_s)
-        self._now.state_before = outcome.after
-        self._now.counters = outcome.counters
+        sides = self._sides()
+        domain_id, mode, transport = sides[len(self._now.before)]
+        if not all_in(mode.value, outcome.after, transport):
+            which = "the drive" if len(sides) == 1 else domain_id
+            return self._halt(f"{which} is not in {mode.value} after the probe set it", now_s)
+        self._now.before += (outcome,)
+        if len(self._now.before) < len(sides):
+            return self._set_next()
         self._now.phase = _Phase.SETTLING
         self._now.settled_at_s = now_s + self._setup.settle_s
         return self._tick(now_s)
@@ -357,26 +390,38 @@ class RunMachine:
         return [self._task(CountersRequest(self.spec.domain_id))]
 
     def _close(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
-        assert self._now.samples is not None  # set on the way into this phase  # noqa: S101
-        mode = self._now.slot.mode(self._setup.seed)
-        if not all_in(mode.value, outcome.after, self._setup.transport):
+        sides = self._sides()
+        _, mode, transport = sides[len(self._now.after)]
+        if not all_in(mode.value, outcome.after, transport):
             return self._again("the cache mode was changed behind our back", now_s)
+        self._now.after += (outcome,)
+        if len(self._now.after) < len(sides):
+            return [self._task(CountersRequest(sides[len(self._now.after)][0]))]
+        return self._keep_period(now_s)
+
+    def _keep_period(self, now_s: float) -> List[act.Action]:
+        assert self._now.samples is not None  # set on the way into this phase  # noqa: S101
         samples = self._now.samples
+        modes = modes_of(self._setup, self._now.slot)
+        seen = [
+            CrossedPeriod(mode, before.after, after.after, before.counters + after.counters)
+            for mode, before, after in zip(modes, self._now.before, self._now.after)
+        ]
         period = Period(
-            mode, self._now.started_at_s, self._setup.settle_s,
+            seen[0].mode, self._now.started_at_s, self._setup.settle_s,
             # a simulated drive's time passes faster than ours
             self._setup.settle_s + samples.seconds
             if self.spec.simulated
             else max(now_s - self._now.started_at_s, samples.seconds),
             samples.samples_ns, samples.counters, samples.bytes_written,
-            self._now.state_before, outcome.after, self._now.counters + outcome.counters,
+            seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
+            seen[1] if len(seen) > 1 else None,
         )
         slot = self._now.slot
         self.periods[self.experiment_index][slot] = period
         saved = act.SavePeriod(self.experiment_index, slot.pair_index, slot.second, period)
-        pairs = len(pairs_of(self._setup, self.periods[self.experiment_index]))
         self._now.attempt = 0
-        if slot.second and is_look(pairs, self._setup.pairs_max):
+        if is_look(self._setup, slot.following):
             return [saved, *self._look(now_s)]
         return [saved, *self._next_period(now_s)]
 
@@ -435,11 +480,11 @@ class RunMachine:
         if event.token != self._now.token or self._now.phase is not _Phase.DECIDING:
             return []
         pairs = len(pairs_of(self._setup, self.periods[self.experiment_index]))
-        if event.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, self._setup.pairs_max):
+        if event.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, pairs_limit(self._setup)):
             return self._finish_experiment(f"not analysed: {event.failed}", now_s)
         if event.stop:
             return self._finish_experiment("decided", now_s)
-        if pairs >= self._setup.pairs_max:
+        if pairs >= pairs_limit(self._setup):
             return self._finish_experiment(f"budget of {pairs} pairs is spent", now_s)
         self._now.phase = _Phase.IDLE
         return self._next_period(now_s)
@@ -504,8 +549,30 @@ class RunMachine:
         self._now = _Current(Slot(0, False), phase=_Phase.RELEASING)
         return [act.SaveRun(), self._task(ReleaseRequest(self.spec.domain_id))]
 
-    def _end(self, status: RunStatus, reason: str, *, restored: bool) -> List[act.Action]:
-        self.state = replace(self.state, status=status, reason=reason, restored=restored)
+    def _released(self, problem: str, *, restored: bool) -> List[act.Action]:
+        """The probe has answered for one cache domain: ask for the next, or end."""
+        self._now.released += (restored,)
+        if problem:
+            self._set_status(RunStatus.RELEASING, reason=problem)
+        domain_ids, done = self.spec.domain_ids, self._now.released
+        if len(done) < len(domain_ids):
+            return [act.SaveRun(), self._task(ReleaseRequest(domain_ids[len(done)]))]
+        final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
+        owed = tuple(name for name, back in zip(domain_ids, done) if not back)
+        return self._end(final, self.state.reason, restored=not owed, owed=owed)
+
+    def confirm(self, domain_id: str) -> None:
+        """The probe says by itself that the prior state of a cache domain is back."""
+        owed = self.state.owed or self.spec.domain_ids
+        owed = tuple(name for name in owed if name != domain_id)
+        self.state = replace(self.state, restored=not owed, owed=owed)
+
+    def _end(
+        self, status: RunStatus, reason: str, *, restored: bool, owed: Tuple[str, ...] = ()
+    ) -> List[act.Action]:
+        self.state = replace(
+            self.state, status=status, reason=reason, restored=restored, owed=owed
+        )
         self._now = _Current(Slot(0, False))
         word = "the prior state is back" if restored else "restoring is not confirmed yet"
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"

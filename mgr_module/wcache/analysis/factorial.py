@@ -1,0 +1,206 @@
+"""What a 2x2 factorial says of one of its two drives, and how far that hangs on the other.
+
+Three statistics of each replicate (four periods, one in each combination of modes): the
+drive's difference while the other one was in write back, the same in write through, and
+from these their mean (the main effect) and what one is above the other (the interaction;
+Box, Hunter and Hunter, Statistics for Experimenters, chapter 5).  Replicates are
+independent, the pairs within one are not: they share its place in time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Dict, List, Sequence, Tuple
+
+from ..core.factorial import PROVEN, crossed_mode, replicates
+from ..core.model import CacheMode, Verdict
+from ..core.record import CrossedDrive, Pair, Period
+from . import sequential, summary
+from .decision import Decision, Options, holds, verdict_of
+from .pairs import DIGITS, Differences, differences, level
+from .sequential import DECIDE_ALPHA, SAME_ALPHA
+from .wording import span
+
+
+class Interaction(str, Enum):
+    """Whether what one drive's mode does depends materially on the other's."""
+
+    NONE = "none that matters"
+    PROVEN = PROVEN
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Effects:
+    """A drive's log differences, write back minus write through, one per replicate.
+
+    `main` is over both modes of the other drive, `at` while that was in each, and
+    `interaction` the one in write back less the one in write through.
+    """
+
+    main: Differences
+    at: Dict[CacheMode, Tuple[float, ...]]
+    interaction: Tuple[float, ...]
+
+    def standing(self, margin: float) -> Interaction:
+        """Proven where the 99% interval clears the margin, none where the 95% is inside."""
+        seen = sequential.spread(self.interaction)
+        if sequential.differs(sequential.interval(seen, DECIDE_ALPHA), margin):
+            return Interaction.PROVEN
+        if sequential.same(sequential.interval(seen, SAME_ALPHA), margin):
+            return Interaction.NONE
+        return Interaction.OPEN
+
+
+def complete(pairs: Sequence[Pair]) -> List[Pair]:
+    """The pairs that belong to complete replicates."""
+    return [pair for both in replicates(pairs) for pair in both]
+
+
+def effects(pairs: Sequence[Pair], counter: str) -> Effects:
+    """The effects from usable pairs; `counter` as `pairs.differences` takes it."""
+    both = replicates(pairs)
+    halves = [differences([half[i] for half in both], counter) for i in range(len(CacheMode))]
+    stays, stay_sd = _unmoved(both, counter)
+    main = Differences(
+        tuple(first.index // len(CacheMode) for first, _ in both),
+        _mean(halves[0].whole, halves[1].whole), _mean(halves[0].later, halves[1].later),
+        _mean(halves[0].tail, halves[1].tail), stays, (), stay_sd,
+    )
+    return Effects(
+        main, {mode: half.whole for mode, half in zip(CacheMode, halves)},
+        tuple(round(a - b, DIGITS) for a, b in zip(halves[0].whole, halves[1].whole)),
+    )
+
+
+def weigh(
+    decision: Decision, seen: Effects, crossed: CrossedDrive, options: Options
+) -> Decision:
+    """The decision on the main effect, in the light of the interaction.
+
+    A main effect is a mean: where the drive's effect depends on the other's mode it speaks
+    for neither, and each has to be decided by itself.
+    """
+    margin, other = options.margin, f"the {crossed.role.value} drive"
+    standing = seen.standing(margin)
+    told = f"interaction with the mode of {other}: {_told(seen, standing)}"
+    one_way = decision.verdict not in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
+    if standing is not Interaction.PROVEN:
+        means = [sequential.spread(values).mean for values in seen.at.values()]
+        if one_way and not all(holds(decision.verdict, mean, margin) for mean in means):
+            return Decision(
+                Verdict.INSUFFICIENT,
+                f"{decision.verdict.value} over both modes of {other}, but not in each; {told}",
+            )
+        return _told_too(decision, told)
+    verdicts = {
+        mode: verdict_of(sequential.spread(values), margin) for mode, values in seen.at.items()
+    }
+    each = ", ".join(
+        f"{verdict.value} while it is in {mode.value}" for mode, verdict in verdicts.items()
+    )
+    if len(set(verdicts.values())) == 1:
+        return _told_too(decision, told)
+    if Verdict.INSUFFICIENT in verdicts.values():
+        return Decision(Verdict.INSUFFICIENT, f"{told}; {each}", decision.findings)
+    return Decision(
+        Verdict.CONFLICTING, f"it depends on {other}: {each}; {told}; decide that drive first, "
+        "then measure this one again", decision.findings,
+    )
+
+
+def as_plain(
+    seen: Effects, pairs: Sequence[Pair], counter: str, options: Options
+) -> Dict[str, Any]:
+    """The interaction, the effects in each mode of the other drive, and the four cells."""
+    cells: Dict[Tuple[CacheMode, CacheMode], List[float]] = {}
+    for pair in pairs:
+        for period in (pair.write_back, pair.write_through):
+            cells.setdefault((period.mode, crossed_mode(period)), []).append(level(period, counter))
+    to_us = 1.0 if counter else 1e-3
+    return {
+        "standing": seen.standing(options.margin).value,
+        **_ratios(seen.interaction),
+        "while_other_in": {mode.value: _ratios(values) for mode, values in seen.at.items()},
+        "cells": [
+            {
+                "mode": mode.value, "other_mode": other.value, "periods": len(levels),
+                "level_us": summary.rounded(math.exp(math.fsum(levels) / len(levels)) * to_us),
+            }
+            for (mode, other), levels in sorted(cells.items(), key=str)
+        ],
+    }
+
+
+def _ratios(values: Sequence[float]) -> Dict[str, Any]:
+    seen = sequential.spread(values)
+    far = sequential.interval(seen, DECIDE_ALPHA)
+    near = sequential.interval(seen, SAME_ALPHA)
+    return {
+        "ratio": summary.ratio(seen.mean), "ratio_low": summary.ratio(far.low),
+        "ratio_high": summary.ratio(far.high), "ratio_low_95": summary.ratio(near.low),
+        "ratio_high_95": summary.ratio(near.high),
+    }
+
+
+def _told(seen: Effects, standing: Interaction) -> str:
+    found = sequential.spread(seen.interaction)
+    alpha = SAME_ALPHA if standing is Interaction.NONE else DECIDE_ALPHA
+    return (
+        f"{standing.value} (ratio of ratios {math.exp(found.mean):.3g}, {1 - alpha:.0%} "
+        f"{span(sequential.interval(found, alpha))})"
+    )
+
+
+def _told_too(decision: Decision, told: str) -> Decision:
+    return Decision(
+        decision.verdict, f"{decision.why}; {told}", decision.findings, decision.hopeless
+    )
+
+
+def _mean(first: Sequence[float], second: Sequence[float]) -> Tuple[float, ...]:
+    return tuple(round((a + b) / 2, DIGITS) for a, b in zip(first, second))
+
+
+def _unmoved(
+    both: Sequence[Tuple[Pair, Pair]], counter: str
+) -> Tuple[Tuple[Tuple[CacheMode, float], ...], Tuple[float, int]]:
+    """How periods before which this drive was not toggled differ from those after a toggle.
+
+    On average by nothing, unless a toggle goes on doing something: (mode, log difference)
+    for each such period, and the sd of one with its degrees of freedom.  Each
+    level is taken without its replicate's and its combination's mean; what is left of a
+    period has a mean that includes unmoved ones, so it is scaled up by their share.
+    """
+    periods: List[Tuple[float, int, Period]] = []
+    levels: List[List[float]] = []
+    for number, halves in enumerate(both):
+        four = [p for pair in halves for p in (pair.write_back, pair.write_through)]
+        levels.append([level(period, counter) for period in four])
+        periods += [(p.started_at_s, 4 * number + i, p) for i, p in enumerate(four)]
+    count = len(levels)
+    if count < sequential.FIRST_LOOK:
+        return (), (0.0, 0)
+    grand = math.fsum(value for row in levels for value in row) / (4 * count)
+    columns = [math.fsum(row[i] for row in levels) / count for i in range(4)]
+    rows = [math.fsum(row) / 4 for row in levels]
+    left = [
+        value - rows[number] - columns[i] + grand
+        for number, row in enumerate(levels) for i, value in enumerate(row)
+    ]
+    degrees = 3 * (count - 1)
+    sd = math.sqrt(math.fsum(value * value for value in left) / degrees)
+    in_time = sorted(periods)
+    unmoved = [
+        (period.mode, left[place])
+        for (_, _, before), (_, place, period) in zip(in_time, in_time[1:])
+        if before.mode is period.mode
+    ]
+    stays = []
+    for mode in CacheMode:
+        values = [value for of, value in unmoved if of is mode]
+        share = 1 - len(values) / (2 * count)
+        stays += [(mode, round(value / share, DIGITS)) for value in values] if share > 0 else []
+    return tuple(stays), (sd / max(1e-9, 1 - len(unmoved) / (4 * count)), degrees)

@@ -1,0 +1,203 @@
+"""The runs of a campaign: which experiments each chosen cache domain gets.
+
+Where a campaign covers both the block drive of an OSD and the drive of its DB or WAL, the
+loads that touch both are measured as a 2x2 factorial in a run of its own, in place of an
+experiment on each: of an OSD's commit latency neither drive's part can be told without the
+other's mode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+from .campaign import CampaignOptions, Candidate, Selection
+from .factorial import PAIRS_PER_REPLICATE
+from .loads import SAMPLES
+from .model import DriveReport, LoadPoint, Role
+from .osds import ClusterState, OsdInfo, flush_role, roles_of, touches
+from .record import CrossedDrive, ExperimentSetup
+from .run import RunSpec
+
+Key = Tuple[str, str]
+"""Hostname and cache domain."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Two chosen cache domains of one OSD, and the loads that touch both."""
+
+    osd_id: int
+    block: Candidate
+    other: Candidate
+    loads: Tuple[LoadPoint, ...]
+
+
+def make_runs(
+    campaign_id: str,
+    selection: Selection,
+    cluster: ClusterState,
+    options: CampaignOptions,
+    *,
+    seed: int,
+    throwaway: bool,
+) -> Tuple[RunSpec, ...]:
+    """The runs of a campaign: one for each chosen cache domain, and one for each crossing."""
+    runs: List[RunSpec] = []
+
+    def add(candidate: Candidate, osd: int, crossing: Optional[Crossing]) -> None:
+        run_id = f"{campaign_id}.{len(runs)}"
+        loads = crossing.loads if crossing else _alone(candidate, crossed, options)
+        experiments = tuple(
+            _setup(candidate, osd, load_point, cluster, options, run_id, seed, throwaway, crossing)
+            for load_point in loads
+            if crossing or _touched(candidate, osd, load_point, cluster)
+        )
+        if experiments:
+            runs.append(
+                RunSpec(
+                    run_id, campaign_id, candidate.hostname, candidate.domain_id,
+                    f"lease.{run_id}", experiments, options.latency_limit_ms,
+                    options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
+                    options.consent_turn_on, cluster.missed, options.forced,
+                )
+            )
+
+    crossed = crossings(selection.chosen, cluster, options)
+    for candidate in selection.chosen:
+        osd_id = _stands_for(candidate)
+        if osd_id is None:
+            continue
+        add(candidate, osd_id, None)
+        for crossing in crossed:
+            if crossing.block is candidate:
+                add(candidate, osd_id, crossing)
+    return tuple(runs)
+
+
+def crossings(
+    chosen: Sequence[Candidate], cluster: ClusterState, options: CampaignOptions
+) -> Tuple[Crossing, ...]:
+    """At most one crossing for each drive: a DB drive of many OSDs is crossed with one."""
+    by_osd: Dict[Tuple[str, int], List[Candidate]] = defaultdict(list)
+    for candidate in chosen:
+        for drive in candidate.drives:
+            for osd_id in sorted({use.osd_id for use in drive.uses}):
+                by_osd[(candidate.hostname, osd_id)].append(candidate)
+    found: List[Crossing] = []
+    taken: Set[Key] = set()
+    for (_, osd_id), both in sorted(by_osd.items()):
+        if len(both) != len({_key(one) for one in both}) or len(both) != PAIRS_PER_REPLICATE:
+            continue
+        block, other = sorted(both, key=lambda one: Role.BLOCK not in _roles(one, osd_id))
+        osd = _osd_info(block, other, osd_id, cluster)
+        loads = tuple(
+            load_point for load_point in options.loads
+            if load_point is not LoadPoint.FDATASYNC_TIMER
+            and touches(load_point, _roles(block, osd_id), osd)
+            and touches(load_point, _roles(other, osd_id), osd)
+        )
+        alone = _roles(block, osd_id) == (Role.BLOCK,) and Role.BLOCK not in _roles(other, osd_id)
+        third = osd.dedicated_wal and Role.WAL not in _roles(other, osd_id)
+        free = _stands_for(block) == osd_id and not taken & {_key(block), _key(other)}
+        if loads and alone and free and not third:
+            taken |= {_key(block), _key(other)}
+            found.append(Crossing(osd_id, block, other, loads))
+    return tuple(found)
+
+
+def _osd_info(
+    block: Candidate, other: Candidate, osd_id: int, cluster: ClusterState
+) -> OsdInfo:
+    """The OSD as the cluster knows it; of a simulated one what its drives say."""
+    known = None if block.simulated else cluster.osds.get(osd_id)
+    roles = _roles(other, osd_id)
+    return known or OsdInfo(
+        osd_id, block.hostname, "", True, "", "", Role.DB in roles, Role.WAL in roles,
+        any(drive.rotational for drive in block.drives),
+    )
+
+
+def _key(candidate: Candidate) -> Key:
+    return candidate.hostname, candidate.domain_id
+
+
+def _roles(candidate: Candidate, osd_id: int) -> Tuple[Role, ...]:
+    held = {role for drive in candidate.drives for role in roles_of(drive, osd_id)}
+    return tuple(role for role in (Role.BLOCK, Role.DB, Role.WAL) if role in held)
+
+
+def _stands_for(candidate: Candidate) -> Optional[int]:
+    """The OSD that stands for a domain, whose switch all its OSDs share; None without one."""
+    return min((use.osd_id for drive in candidate.drives for use in drive.uses), default=None)
+
+
+def _drive(candidate: Candidate, osd_id: int) -> DriveReport:
+    return next(
+        drive for drive in candidate.drives if any(use.osd_id == osd_id for use in drive.uses)
+    )
+
+
+def _alone(
+    candidate: Candidate, crossed: Sequence[Crossing], options: CampaignOptions
+) -> Tuple[LoadPoint, ...]:
+    """The loads at which a candidate is measured by itself."""
+    elsewhere = {
+        load_point for crossing in crossed if candidate in (crossing.block, crossing.other)
+        for load_point in crossing.loads
+    }
+    return tuple(load_point for load_point in options.loads if load_point not in elsewhere)
+
+
+def _touched(
+    candidate: Candidate, osd_id: int, load_point: LoadPoint, cluster: ClusterState
+) -> bool:
+    osd = None if candidate.simulated else cluster.osds.get(osd_id)
+    return touches(load_point, roles_of(_drive(candidate, osd_id), osd_id), osd)
+
+
+def _setup(
+    candidate: Candidate,
+    osd_id: int,
+    load_point: LoadPoint,
+    cluster: ClusterState,
+    options: CampaignOptions,
+    run_id: str,
+    seed: int,
+    throwaway: bool,
+    crossing: Optional[Crossing],
+) -> ExperimentSetup:
+    drive = _drive(candidate, osd_id)
+    osd = None if candidate.simulated else cluster.osds.get(osd_id)
+    digest = hashlib.sha256(f"{seed} {run_id} {load_point.value}".encode()).digest()
+    setup = ExperimentSetup(
+        cluster.fsid, osd.ceph_version if osd else cluster.ceph_version,
+        candidate.hostname, osd_id,
+        osd.device_class if osd else _simulated_class(drive),
+        flush_role(roles_of(drive, osd_id)), load_point, candidate.domain_id, drive.drive_id,
+        drive.drive_model, drive.transport, SAMPLES[load_point],
+        options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
+        options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
+        drive.rotational, candidate.simulated, throwaway,
+    )
+    if crossing is None:
+        return setup
+    other = _drive(crossing.other, osd_id)
+    return replace(
+        setup,
+        # what two experiments might have taken
+        pairs_max=PAIRS_PER_REPLICATE * options.pairs_max,
+        crossed=CrossedDrive(
+            crossing.other.domain_id, other.drive_id, other.drive_model, other.transport,
+            flush_role(roles_of(other, osd_id)), other.rotational,
+        ),
+    )
+
+
+def _simulated_class(drive: DriveReport) -> str:
+    """What Ceph would call the OSD (its default device class), for simulated drives."""
+    if drive.rotational:
+        return "hdd"
+    return "nvme" if drive.dev_name.startswith("nvme") else "ssd"
