@@ -80,12 +80,12 @@ def decide(
     if measured.n < sequential.FIRST_LOOK:
         return Decision(
             Verdict.INSUFFICIENT,
-            f"{measured.n} usable pairs; nothing is decided on fewer than "
+            f"{measured.n} usable {units_of(record)}; nothing is decided on fewer than "
             f"{sequential.FIRST_LOOK}",
         )
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
-        return Decision(verdict, _said(verdict, measured, options))
+        return Decision(verdict, _said(verdict, record, measured, options))
     carried = _carryover(seen, verdict, options.margin, LOOK_ALPHA)
     if carried:
         certain = bool(_carryover(seen, verdict, options.margin, CERTAIN_ALPHA))
@@ -111,7 +111,7 @@ def decide(
                 f"the median is better in {verdict.value}, the 90th percentile is proven "
                 f"better in {tail.value}; measure the load that counts for longer",
             )
-    return Decision(verdict, _said(verdict, measured, options))
+    return Decision(verdict, _said(verdict, record, measured, options))
 
 
 def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float) -> str:
@@ -241,8 +241,13 @@ def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[
     return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 
-def _said(verdict: Verdict, seen: Spread, options: Options) -> str:
+def units_of(record: Record) -> str:
+    """What the statistics count, in words."""
+    return "pairs" if record.setup.crossed is None else "replicates of 4 periods"
+
+
+def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:
     return verdict_text(
         verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
-        options.material_ratio, f"after {seen.n} pairs",
+        options.material_ratio, f"after {seen.n} {units_of(record)}",
     )

@@ -1,106 +1,18 @@
 """``make lab`` as it is called: every verdict is the one that its drive was made for, every
 cache is what it was, and nothing is left, however it ends."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 from drive_lab import artefacts
 from drive_lab.lab import PROJECT
 from harness.releases import ensure_release
+from lab_command import LOADS, LabCommand, Outcome
 
 pytestmark = pytest.mark.lab
 
 LAB_DRIVES = PROJECT / "qa" / "drive_models" / "lab.toml"
-LOADS = {
-    "depth1": "osd_bench_depth1",
-    "batch": "osd_bench_batch",
-    "traffic": "osd_traffic",
-}
-END_S = 900
 LONG = pytest.mark.long
-
-
-class LabCommand:
-    """One run of the command, in a temporary folder of its own."""
-
-    def __init__(self, folder, release, *words):
-        # short: socket paths end at 107 bytes
-        self.temporary = Path(tempfile.mkdtemp(prefix="wl.", dir="/tmp"))
-        self.out = folder
-        self.said = []
-        self.network = 0
-        paths = ("qa", "osd_probe", "mgr_module", "vstart-tests")
-        self.process = subprocess.Popen(
-            [
-                # it ends, and cleans up, with us
-                "setpriv", "--pdeathsig", "TERM", "--",
-                sys.executable, "-m", "drive_lab", str(LAB_DRIVES), str(folder),
-                "--release", str(release), *words,
-            ],
-            cwd=PROJECT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={
-                **os.environ,
-                "TMPDIR": str(self.temporary),
-                "PYTHONPATH": ":".join(str(PROJECT / path) for path in paths),
-                "PYTHONUNBUFFERED": "1",
-            },
-        )  # fmt: skip
-
-    def read_until(self, words):
-        """Read what it says up to these words, or to its end."""
-        for line in self.process.stdout:
-            self.said.append(line)
-            if "mon and mgr up" in line:
-                self.network = os.stat(f"/proc/{self.process.pid}/ns/net").st_ino
-            if words in line:
-                return
-
-    def end(self):
-        """Its exit code."""
-        try:
-            self.read_until("\0")
-            return self.process.wait(timeout=END_S)
-        finally:
-            if self.process.poll() is None:
-                self.process.kill()
-
-    def left_behind(self):
-        """Files, loop devices, and processes in its network, which lives as long as they do."""
-        assert self.network, "".join(self.said)
-        assert self.network != os.stat("/proc/self/ns/net").st_ino
-        left = [str(path) for path in self.temporary.iterdir()]
-        for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-            if str(self.temporary) in backing.read_text():
-                left.append(str(backing))
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.stat(f"/proc/{pid}/ns/net").st_ino == self.network:
-                    left.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue  # it has ended
-        if not left:
-            self.temporary.rmdir()
-        return left
-
-
-class Outcome:
-    def __init__(self, command, loads):
-        self.said = "".join(command.said)
-        self.loads = loads
-        self.left = command.left_behind()
-        self.result = json.loads((command.out / "result.json").read_text())
-        self.drives = self.result["drives"]
-
-    def load(self, drive, load):
-        (row,) = [row for row in drive["loads"] if row["load_point"] == LOADS[load]]
-        return row
 
 
 RUNS = [
@@ -114,7 +26,8 @@ def outcome(request, tmp_path_factory):
     number, loads = request.param
     artefacts.ensure(number)
     ensure_release(number)
-    command = LabCommand(tmp_path_factory.mktemp("lab"), number, "--loads", ",".join(loads))
+    folder = tmp_path_factory.mktemp("lab")
+    command = LabCommand(LAB_DRIVES, folder, number, "--loads", ",".join(loads))
     code = command.end()
     assert code == 0, "".join(command.said)
     return Outcome(command, loads)
@@ -181,7 +94,7 @@ def test_nothing_is_left_behind(outcome):
 def test_a_lab_that_is_stopped_leaves_nothing_behind(tmp_path, release, number, stage):
     artefacts.ensure(release)
     ensure_release(release)
-    command = LabCommand(tmp_path, release)
+    command = LabCommand(LAB_DRIVES, tmp_path, release)
     command.read_until(stage)
     command.process.send_signal(number)
     assert command.end() == 128 + number
