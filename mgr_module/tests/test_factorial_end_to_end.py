@@ -31,7 +31,7 @@ class RealAnalysis:
 def a_mgr():
     db = make.drive("nvme0n1", 0, roles=(Role.DB,), transport=Transport.NVME, rotational=False,
                     drive_model=DriveModel("ACME", "DB1", "2"))
-    mgr = FakeMgr(("h1", (make.drive("sda", 0), db)))
+    mgr = FakeMgr(("h1", (make.drive("sda", 0), db)), make_analysis=RealAnalysis)
     wire(mgr)
     mgr.report_all()
     return mgr
@@ -46,7 +46,6 @@ def wire(mgr):
         return COMMIT_US[(modes[DISK], modes[DB])] * (1000 + next(calls) % 7)
 
     mgr.loads.latency_ns = latency_ns
-    mgr.engine._analysis = RealAnalysis()
 
 
 def said(mgr, prefix, **arguments):
@@ -168,7 +167,7 @@ def test_a_record_that_the_mons_did_not_take_is_stored_later_for_both_drives(los
     for _ in range(60):
         mgr.step()
     assert sorted(mgr.engine.archive.record_ids()) == ["c1.0.0", "c1.0.0.other"]
-    assert {r.record_id for r in mgr.engine.results.values() if r.analysed} == {
+    assert {r.record_id for r in mgr.engine.analyses.results.values() if r.analysed} == {
         "c1.0.0", "c1.0.0.other",
     }
     assert list(mgr.engine.archive.names("period")) == []

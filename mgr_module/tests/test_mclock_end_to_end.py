@@ -51,7 +51,7 @@ def switch(mgr, mode, *hostnames):
             d.domain_id: make.drive(d.dev_name, *(u.osd_id for u in d.uses), mode=mode)
             for d in probe.drives.values()
         }
-        mgr.engine.reported_at_s.pop(hostname, None)
+        mgr.engine.hosts.reported_at_s.pop(hostname, None)
     mgr.report_all()
 
 

@@ -15,7 +15,7 @@ from wcache.core.model import CacheMode, Finding, FindingCode, Severity
 from wcache.core.protocol import FailureOutcome, Notice, ReportOutcome, SetModeRequest
 from wcache.core.record import Precondition
 from wcache.core.rollout import ChangeStatus
-from wcache.engine import STALL_S
+from wcache.watchdog import STALL_S
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -51,7 +51,7 @@ def fine(mgr):
     """What must hold at every end: no lease, no mode of ours, no exception."""
     assert mgr.exceptions == []
     assert all(probe.leased == {} for probe in mgr.probes.values())
-    assert mgr.engine._loading == {}
+    assert mgr.engine.measuring.under_way == {}
 
 
 def measured(**options):

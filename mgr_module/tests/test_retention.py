@@ -230,7 +230,7 @@ def test_a_record_that_could_not_be_stored_is_not_lost_though_its_run_is_stored(
     assert len(record.pairs) >= 4
     assert (record.ended == RECOVERED) is lost
     assert not [key for key in mgr.store.kept if key.startswith("period/")]
-    assert mgr.engine.results["c1.0.0"].verdict is Verdict.WRITE_THROUGH
+    assert mgr.engine.analyses.results["c1.0.0"].verdict is Verdict.WRITE_THROUGH
     assert "WCACHE_STORE_FAILED" not in mgr.command("status")[1]
 
 

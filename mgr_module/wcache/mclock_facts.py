@@ -39,7 +39,7 @@ class MclockFacts:
         """Work out the findings anew where something they follow from has changed."""
         now_s = self._engine.clock()
         with self._engine.lock:
-            reports = tuple(self._engine.reports.values())
+            reports = tuple(self._engine.hosts.reports.values())
         # reports are immutable and kept while nothing in them changes
         of = (self._settings.config, self._work.kept, reports, tuple(moving_domains(self._engine)))
         if of != self._findings_of or now_s >= self._findings_due_s:
@@ -58,7 +58,7 @@ class MclockFacts:
         engine = self._engine
         osds = engine.view.cluster().osds
         with engine.lock:
-            reports = list(engine.reports.values())
+            reports = list(engine.hosts.reports.values())
             measured = tuple(self._work.measured.values())
             wanted = {
                 (r.device_class, str(r.drive_model)): r.mode
@@ -79,7 +79,7 @@ class MclockFacts:
         if not self._settings.config.entries:
             return []
         changing = set(changing)
-        now = settings(list(self._engine.reports.values()))
+        now = settings(list(self._engine.hosts.reports.values()))
         found = []
         for osd_id in sorted({*changing, *changed}):
             for rotational in (True, False):
@@ -99,7 +99,7 @@ class MclockFacts:
         for change in changes:
             if change.simulated:
                 continue
-            report = self._engine.reports.get(change.hostname)
+            report = self._engine.hosts.reports.get(change.hostname)
             ids = {
                 use.osd_id for drive in (report.drives if report else ())
                 if drive.domain_id == change.domain_id for use in drive.uses

@@ -122,7 +122,7 @@ class MclockService:
         scope = parse_scope(arguments.get("scope") or "cluster")
         cluster = engine.view.cluster()
         with engine.lock:
-            reports = [report for report in engine.reports.values() if not report.simulated]
+            reports = [report for report in engine.hosts.reports.values() if not report.simulated]
         targets, skipped = choose(
             scope, reports, cluster, self.facts.gather(),
             forced=bool(arguments.get("force")), most=most,

@@ -111,7 +111,7 @@ class MclockSettings:
             return False
         osds = engine.view.cluster().osds
         with engine.lock:
-            reports, moving = list(engine.reports.values()), moving_domains(engine)
+            reports, moving = list(engine.hosts.reports.values()), moving_domains(engine)
         known = see(self.known, config, osds, settings(reports, moving))
         with engine.lock:
             self.error = ""

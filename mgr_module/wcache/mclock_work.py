@@ -79,9 +79,9 @@ class MclockWork:
                 self.halt("frozen by an admin")
                 return
             self._watch_cluster(now_s)
-            reported_at_s = engine.reported_at_s.get(target.hostname, float("-inf"))
+            reported_at_s = engine.hosts.reported_at_s.get(target.hostname, float("-inf"))
             setting = ""
-            report = engine.reports.get(target.hostname)
+            report = engine.hosts.reports.get(target.hostname)
             if report is not None:
                 setting = settings([report]).get(target.osd_id, "")
             self._feed(job.Seen(reported_at_s, setting))
@@ -113,7 +113,7 @@ class MclockWork:
             for action in actions:
                 self._do_one(machine, action)
         except StorageError as error:
-            engine.storage_error = error.line()
+            engine.keeper.failed(error)
             machine.halt(f"stopped: {error.message}")
         if machine.over:
             self._cancel()
@@ -131,14 +131,14 @@ class MclockWork:
     def _do_one(self, machine: job.JobMachine, action: job.Action) -> None:
         engine = self._engine
         if isinstance(action, job.Look):
-            engine.reported_at_s.pop(action.hostname, None)
+            engine.hosts.reported_at_s.pop(action.hostname, None)
         elif isinstance(action, job.Bench):
             self._start_bench(machine, action)
         elif isinstance(action, job.Keep):
             self._keep(action.measurement)
         elif isinstance(action, job.SaveJob):
             self._archive.put_mclock_job(machine.job)
-            engine.storage_error = ""
+            engine.keeper.error = ""
         else:
             engine.note("mgr", machine.job.job_id, action.text)
 

@@ -86,7 +86,7 @@ class Module(MgrModule):
 
     def _results(self) -> List[Result]:
         with self._engine.lock:
-            return list(self._engine.results.values())
+            return list(self._engine.analyses.results.values())
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""

@@ -82,7 +82,7 @@ class Service:
             # the outcome first: it may be what ended the lease that `hello` no longer holds
             self._hear(hostname, hello, answers=post.task_id)
             for notice in post.notices:
-                if engine.seen_notice(post.probe_id, notice.notice_id):
+                if engine.hosts.seen_notice(post.probe_id, notice.notice_id):
                     continue
                 what = notice.domain_id or hostname
                 engine.note(f"probe {hostname}", what, notice.text)
@@ -97,13 +97,14 @@ class Service:
         What it says of its lease was true then, so nothing follows from it now.
         """
         engine = self._engine
-        agent = engine.agents.get(hostname)
+        agent = engine.hosts.agents.get(hostname)
         if agent is None or agent.probe_id != post.probe_id:
             return False
-        told = [engine.seen_notice(post.probe_id, n.notice_id, mark=False) for n in post.notices]
+        seen = engine.hosts.seen_notice
+        told = [seen(post.probe_id, n.notice_id, mark=False) for n in post.notices]
         if not all(told):
             return False
-        pending = engine.tasks.get(hostname)
+        pending = engine.hosts.tasks.get(hostname)
         if post.task_id:
             return pending is None or pending.task.task_id != post.task_id
         return bool(told)
@@ -115,14 +116,14 @@ class Service:
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster true where data is worth nothing",
             )
-        before = engine.agents.hear(hostname, hello, engine.clock())
+        before = engine.hosts.agents.hear(hostname, hello, engine.clock())
         if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
-            engine.reported_at_s.pop(hostname, None)
-            agent = engine.agents.get(hostname)
+            engine.hosts.reported_at_s.pop(hostname, None)
+            agent = engine.hosts.agents.get(hostname)
             if agent is not None:
                 engine.archive.put_agent(agent)
             engine.note(f"probe {hostname}", hostname, f"probe {hello.probe_id} started")
-        pending = engine.tasks.get(hostname)
+        pending = engine.hosts.tasks.get(hostname)
         answered = pending is not None and pending.task.task_id == answers
         if not answered:
             self._notice_lost_lease(hostname, before, hello)
@@ -149,12 +150,12 @@ class Service:
 
     def _take_outcome(self, hostname: str, post: Post) -> None:
         engine = self._engine
-        pending = engine.tasks.get(hostname)
+        pending = engine.hosts.tasks.get(hostname)
         if pending is None or post.outcome is None or pending.task.task_id != post.task_id:
             return  # answered before (librados resends after a mgr restart), or never asked
         if isinstance(post.outcome, ReportOutcome):
             self._take_report(hostname, post.outcome.report)
-        del engine.tasks[hostname]
+        del engine.hosts.tasks[hostname]
         if pending.owner:
             engine.feed(pending.owner, TaskAnswered(post.task_id, post.outcome))
 
@@ -162,10 +163,10 @@ class Service:
         engine = self._engine
         if report.hostname != hostname:
             raise RefusedError(f"a report of {report.hostname[:60]} came from {hostname}")
-        engine.reported_at_s[hostname] = engine.clock()
-        engine.agents.note_version(hostname, report.probe_version)
-        if engine.reports.get(hostname) != report:
-            engine.reports[hostname] = report
+        engine.hosts.reported_at_s[hostname] = engine.clock()
+        engine.hosts.agents.note_version(hostname, report.probe_version)
+        if engine.hosts.reports.get(hostname) != report:
+            engine.hosts.reports[hostname] = report
             engine.archive.put_report(report)
 
     def _reply(self, hostname: str) -> PollReply:
@@ -185,7 +186,7 @@ class Service:
         """`agent rm`: drop a host that is gone; one that still calls comes back by itself."""
         engine = self._engine
         with engine.lock:
-            if engine.agents.get(hostname) is None and hostname not in engine.reports:
+            if engine.hosts.agents.get(hostname) is None and hostname not in engine.hosts.reports:
                 raise NotFoundError(
                     f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
                 )
@@ -193,9 +194,7 @@ class Service:
                 raise ConflictError(
                     f"an experiment holds a drive of {hostname}", "stop its campaign first"
                 )
-            engine.agents.forget(hostname)
-            engine.reports.pop(hostname, None)
-            engine.tasks.pop(hostname, None)
+            engine.hosts.forget(hostname)
             engine.archive.drop_host(hostname)
             engine.note("admin", hostname, "host forgotten")
         return {"hostname": hostname, "changed": True}
@@ -230,9 +229,9 @@ class Service:
             forced=bool(arguments.get("force")),
         )
         cluster = engine.view.cluster()
-        if not engine.reports:
+        if not engine.hosts.reports:
             raise NotReadyError("no probe has reported yet", "start wcache-probe on the OSD hosts")
-        found = candidates(engine.reports.values(), cluster, parse_scope(chosen.scope))
+        found = candidates(engine.hosts.reports.values(), cluster, parse_scope(chosen.scope))
         selection = select(
             found, cluster, chosen, throwaway=options.throwaway_cluster
         )
@@ -349,14 +348,14 @@ class Service:
             cluster = engine.view.cluster()
             if device_class and device_class not in {
                 *(osd.device_class for osd in cluster.osds.values()),
-                *(result.device_class for result in engine.results.values()),
+                *(result.device_class for result in engine.analyses.results.values()),
             }:
                 raise NotFoundError(f"there is no device class {device_class[:40]!r}")
             recommendations = engine.recommendations()
             stored = engine.archive.names("rollout")
             plan_id = f"p{_next_number([*engine.rollouts, *stored])}"
             changes, left = make_changes(
-                recommendations, engine.reports.values(), cluster, plan_id=plan_id,
+                recommendations, engine.hosts.reports.values(), cluster, plan_id=plan_id,
                 device_class=device_class, throwaway=options.throwaway_cluster,
                 consent_turn_on=consent_turn_on,
             )

@@ -62,21 +62,21 @@ class Views:
             hosts = self._hosts()
             found = [item for host in hosts for item in host.findings]
             # a report that is due again may tell of a state that an experiment has left
-            fresh = [h for h in hosts if h.report.hostname in engine.reported_at_s]
+            fresh = [h for h in hosts if h.report.hostname in engine.hosts.reported_at_s]
             found += mixed_modes(host.modes for host in fresh)
             found += self._drift(leased)
-            found += of_agents(engine.agents.all(), engine.clock())
+            found += of_agents(engine.hosts.agents.all(), engine.clock())
             found += self._unrestored()
-            found += of_results(engine.results.values())
+            found += of_results(engine.analyses.results.values())
             found += self._mclock.facts.findings()
-            if engine.storage_error:
+            if engine.keeper.error:
                 found.append(
-                    Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.storage_error)
+                    Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.keeper.error)
                 )
-            if engine.analysis_error:
+            if engine.analyses.error:
                 found.append(
                     Finding(
-                        FindingCode.NO_ANALYSIS, Severity.WARNING, "mgr", engine.analysis_error
+                        FindingCode.NO_ANALYSIS, Severity.WARNING, "mgr", engine.analyses.error
                     )
                 )
         order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -85,8 +85,8 @@ class Views:
     def _hosts(self) -> List[HostView]:
         engine = self._engine
         return self._host_views.take(
-            engine.reports, throwaway=engine.options().throwaway_cluster, leased=self.leased(),
-            changing=self._changed_domains(),
+            engine.hosts.reports, throwaway=engine.options().throwaway_cluster,
+            leased=self.leased(), changing=self._changed_domains(),
         )
 
     def _changed_domains(self) -> Leased:
@@ -109,8 +109,8 @@ class Views:
                     applied[key] = max(applied.get(key, entry), entry)
         found = []
         for (hostname, domain_id), (_, plan_id, mode) in sorted(applied.items()):
-            report = engine.reports.get(hostname)
-            stale = hostname not in engine.reported_at_s
+            report = engine.hosts.reports.get(hostname)
+            stale = hostname not in engine.hosts.reported_at_s
             if report is None or stale or (hostname, domain_id) in leased:
                 continue
             for drive in report.drives:
@@ -131,7 +131,7 @@ class Views:
             state = machine.state
             if state.status is not RunStatus.ABORTED or state.restored:
                 continue
-            agent = engine.agents.get(state.spec.hostname)
+            agent = engine.hosts.agents.get(state.spec.hostname)
             silent = agent is None or engine.clock() - agent.seen_at_s > 60.0
             if silent or (agent is not None and agent.lease_id == state.spec.lease_id):
                 found += [
@@ -162,7 +162,7 @@ class Views:
         findings = self.findings()
         with engine.lock:
             now_s = engine.clock()
-            agents = engine.agents.all()
+            agents = engine.hosts.agents.all()
             models: Counter[ModelKey] = Counter()
             for host in self._hosts():
                 models.update(host.models)
@@ -192,13 +192,13 @@ class Views:
         """`drive ls`: every OSD drive with both sides of its cache and every layer."""
         engine = self._engine
         with engine.lock:
-            if hostname and hostname not in engine.reports:
+            if hostname and hostname not in engine.hosts.reports:
                 raise NotFoundError(
                     f"no probe has reported for host {hostname[:60]!r}",
                     "see `ceph wcache agent ls`",
                 )
             leased = self.leased()
-            reports = sorted(engine.reports.items())
+            reports = sorted(engine.hosts.reports.items())
         # outside of the lock: a whole fleet's list takes long, and probes must not wait
         rows = [
             _drive(name, drive, (name, drive.domain_id) in leased)
@@ -239,10 +239,10 @@ class Views:
                     "hostname": a.hostname, "probe_id": a.probe_id,
                     "probe_version": a.probe_version, "heard_s_ago": round(now_s - a.seen_at_s, 1),
                     "lease_id": a.lease_id, "simulated": a.simulated,
-                    "drives": len(engine.reports[a.hostname].drives)
-                    if a.hostname in engine.reports else 0,
+                    "drives": len(engine.hosts.reports[a.hostname].drives)
+                    if a.hostname in engine.hosts.reports else 0,
                 }
-                for a in engine.agents.all()
+                for a in engine.hosts.agents.all()
             ]
         return {"format_version": FORMAT_VERSION, "agents": rows}
 
@@ -257,7 +257,7 @@ class Views:
 
     def _periods(self, machine: RunMachine) -> Tuple[int, int]:
         """(periods measured, periods at most): what ended early needs no more."""
-        results = self._engine.results
+        results = self._engine.analyses.results
         ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
         done, most = machine.open_periods
         return ended + done, ended + most
@@ -271,7 +271,7 @@ class Views:
         progress = [self._periods(machine) for machine in machines]
         status = "running" if open_runs else "aborted" if aborted else "done"
         results = [
-            r for r in engine.results.values() if r.campaign_id == campaign_id
+            r for r in engine.analyses.results.values() if r.campaign_id == campaign_id
         ]
         return {
             "campaign_id": campaign_id, "status": status, "scope": campaign.options.scope,
@@ -313,7 +313,7 @@ class Views:
                         "interrupted_periods": sum(w.periods for w in machine.state.waste),
                     })
             results = []
-            for _, result in sorted(engine.results.items()):
+            for _, result in sorted(engine.analyses.results.items()):
                 if result.campaign_id == campaign_id:
                     plain = codec.to_plain(result)
                     plain["dev_names"] = self._dev_names(result.hostname, result.domain_id)
@@ -326,7 +326,7 @@ class Views:
 
     def _dev_names(self, hostname: str, domain_id: str) -> List[str]:
         """What the host calls the drives of a cache domain now; empty where it is gone."""
-        report = self._engine.reports.get(hostname)
+        report = self._engine.hosts.reports.get(hostname)
         drives = report.drives if report else ()
         return [drive.dev_name for drive in drives if drive.domain_id == domain_id]
 
@@ -343,7 +343,7 @@ class Views:
     def loads(self) -> Dict[str, Any]:
         """`load ls`: what measured OSDs carry over hours."""
         with self._engine.lock:
-            results = list(self._engine.results.values())
+            results = list(self._engine.analyses.results.values())
         return {"format_version": FORMAT_VERSION, **load_ls(self._profiles(), results)}
 
     def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
@@ -369,7 +369,7 @@ class Views:
         if item.mode is None or item.simulated:
             return []
         drives = [
-            drive for report in self._engine.reports.values() if not report.simulated
+            drive for report in self._engine.hosts.reports.values() if not report.simulated
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
         return self._mclock.facts.stale_keys(
@@ -380,8 +380,8 @@ class Views:
     def _measured_drive(self, record_ids: Iterable[str]) -> Optional[Tuple[str, DriveReport]]:
         """(hostname, drive) of the first record whose drive is still there."""
         for record_id in record_ids:
-            result = self._engine.results[record_id]
-            report = self._engine.reports.get(result.hostname)
+            result = self._engine.analyses.results[record_id]
+            report = self._engine.hosts.reports.get(result.hostname)
             for drive in report.drives if report else ():
                 if drive.drive_id == result.drive_id:
                     return result.hostname, drive

@@ -100,10 +100,10 @@ def _drive(host: int, index: int) -> Any:
 
 def _change(mgr: FakeMgr, hostname: str) -> None:
     """A host's probe reports a state that differs from the one before."""
-    report = mgr.engine.reports[hostname]
+    report = mgr.engine.hosts.reports[hostname]
     first, *rest = report.drives
     state = replace(first.state, pinned=not first.state.pinned)
-    mgr.engine.reports[hostname] = replace(
+    mgr.engine.hosts.reports[hostname] = replace(
         report, drives=(replace(first, state=state), *rest)
     )
 

@@ -134,7 +134,8 @@ class FakeMgr:
 
     def __init__(
         self, *hosts: Tuple[str, Tuple[DriveReport, ...]], store: Optional[Store] = None,
-        simulated: bool = False, bounds: Bounds = Bounds(), **options: Any,  # noqa: B008  frozen
+        simulated: bool = False, bounds: Bounds = Bounds(),  # noqa: B008  frozen
+        make_analysis: Callable[[], Any] = FakeAnalysis, **options: Any,
     ) -> None:
         self.now_s = 1_000_000.0
         self.options = replace(
@@ -147,6 +148,7 @@ class FakeMgr:
         ]
         self.view = FakeView(cluster(osds))
         self.bounds = bounds
+        self.make_analysis = make_analysis
         self.exceptions: List[str] = []
         self.config = FakeConfig()
         self.compiled_queue = "mclock_scheduler"
@@ -161,7 +163,7 @@ class FakeMgr:
         """Lose all memory and load what was stored."""
         self.now_s += 1.0
         self.loads = FakeLoads(self.latency_ns)
-        self.analysis = FakeAnalysis()
+        self.analysis = self.make_analysis()
         archive = Archive(self.store)
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
