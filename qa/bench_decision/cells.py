@@ -85,8 +85,12 @@ class Cell:
 
     @property
     def least_pairs(self) -> float:
-        """W of this cell; v by its formula, as observed where counters decide."""
-        variance = self.mean("least_variance") or self.pair_sd**2
+        """W of this cell, with v by its formula or as observed, whichever is less.
+
+        Observed it is where counters decide, where stalls widen the samples and not their
+        median, and where the noise between periods is only in a part of the time.
+        """
+        variance = min(self.mean("least_variance") or math.inf, self.pair_sd**2)
         return least_pairs(self.ratio, variance, MARGIN)
 
     @property

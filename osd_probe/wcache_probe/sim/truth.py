@@ -38,8 +38,8 @@ from .physics import SimulatedDrive
 DIFFERS_FROM = 1.1  # the ratio, or its inverse, from which a difference is material
 # Standard error of the log ratio at which a simulated truth is good enough: in itself, or
 # as a part of the log ratio, since a large one is far from every border.
-LN_RATIO_ERROR = 0.004
-RELATIVE_ERROR = 0.01
+LN_RATIO_ERROR = 0.006
+RELATIVE_ERROR = 0.005
 PERIODS_MIN = 6
 MEASURED_MAX = 300_000  # commits, flushes or bench calls of one mode; then it is what it is
 
@@ -88,13 +88,13 @@ class _Placed:
 
 def truth(
     osd: SimulatedOsd, load_point: LoadPoint, role: Optional[Role] = None,
-    ln_ratio_error: float = LN_RATIO_ERROR,
+    ln_ratio_error: Optional[float] = None,
 ) -> LoadTruth:
     """The ratio and the verdict of a load point, see above; nothing of `osd` changes.
 
     `role` None toggles all drives together and times the block drive; else only the
     drive of that role, the others staying as they are now.  `ln_ratio_error` is the
-    standard error of the log ratio to simulate for, at least.
+    standard error of the log ratio to simulate for; None is good enough to score by.
     """
     names: Dict[int, _Placed] = {}
     for drive in osd.drives.values():
@@ -120,7 +120,7 @@ def truth(
 @functools.lru_cache(maxsize=1024)
 def _ratio(
     drives: Tuple[_Placed, ...], roles: Tuple[Tuple[Role, int], ...], osd_spec: OsdSpec,
-    load_point: LoadPoint, role: Optional[Role], ln_ratio_error: float,
+    load_point: LoadPoint, role: Optional[Role], ln_ratio_error: Optional[float],
 ) -> float:
     """The same drives are asked for in every trial of a benchmark; they are simulated once."""
 
@@ -157,9 +157,9 @@ def _ratio(
             measured += len(period.latencies_ns)
         at_ns += 3_600_000_000_000
         found.append(levels_of[0] - levels_of[1])
+        wanted = ln_ratio_error or max(LN_RATIO_ERROR, RELATIVE_ERROR * abs(fmean(found)))
         enough = len(found) >= PERIODS_MIN and (
-            stdev(found) / math.sqrt(len(found))
-            <= max(ln_ratio_error, RELATIVE_ERROR * abs(fmean(found)))
+            stdev(found) <= wanted * math.sqrt(len(found))
         )
         if enough or measured >= 2 * MEASURED_MAX:
             return math.exp(fmean(found))
