@@ -6,8 +6,9 @@ is, listed in `unreadable`, and never guessed at.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, TypeVar
 
 from .core import codec
 from .core.agents import Agent
@@ -27,6 +28,7 @@ from .core.rollout import Rollout
 from .core.run import Periods, RunState
 
 T = TypeVar("T")
+_NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 
 HISTORY_MAX = 1000
 STATE_VERSION = 1
@@ -289,3 +291,9 @@ class Archive:
         self._history_next += 1
         if self._history_next > HISTORY_MAX:
             self._store.delete(f"history/{self._history_next - HISTORY_MAX - 1:010d}")
+
+
+def next_number(ids: Iterable[str]) -> int:
+    """The number of a new campaign or plan, after all that `ids` (c1, c1.0, p3) have."""
+    numbers = [int(key[1:].partition(".")[0] or "0") for key in ids if _NUMBERED(key)]
+    return max(numbers, default=0) + 1

@@ -73,11 +73,11 @@ class Command:
 
 
 def _poll(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
-    return service.poll(_hostname(a), _body(a))
+    return service.probes.poll(_hostname(a), _body(a))
 
 
 def _post(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
-    return service.post(_hostname(a), _body(a))
+    return service.probes.post(_hostname(a), _body(a))
 
 
 def _hostname(a: Mapping[str, Any]) -> str:
@@ -126,18 +126,18 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache agent rm", ("name=hostname,type=CephString",), "rw",
         "Forget a host that is gone: its probe, its report, its drives",
-        lambda s, v, a: s.forget_host(_hostname(a)),
+        lambda s, v, a: s.probes.forget(_hostname(a)),
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",
         "Say what a campaign would cost at most: time, bytes, OSD caches emptied",
-        lambda s, v, a: s.forecast(**a), tables.forecast,
+        lambda s, v, a: s.campaigns.forecast(**a), tables.forecast,
     ),
     Command(
         "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME "
         "or osd.N, under loads traffic,depth1,batch,4m,timer",
-        lambda s, v, a: s.start(**a), tables.forecast,
+        lambda s, v, a: s.campaigns.start(**a), tables.forecast,
     ),
     Command(
         "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: v.campaigns(),
@@ -156,7 +156,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache campaign stop", ("name=campaign_id,type=CephString",), "rw",
         "End a campaign and restore what was there before it",
-        lambda s, v, a: s.stop(a["campaign_id"]),
+        lambda s, v, a: s.campaigns.stop(a["campaign_id"]),
     ),
     Command(
         "wcache recommend", (_CLASS,), "r",
@@ -171,7 +171,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that make the recommendations true; changes nothing",
-        lambda s, v, a: s.plan(**a), tables.plan,
+        lambda s, v, a: s.plans.plan(**a), tables.plan,
     ),
     Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans(), tables.plans),
     Command(
@@ -182,12 +182,12 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache apply", ("name=plan_id,type=CephString",), "rw",
         "Carry out a plan: each change is read back and measured before the next",
-        lambda s, v, a: s.apply(a["plan_id"]),
+        lambda s, v, a: s.plans.apply(a["plan_id"]),
     ),
     Command(
         "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
         "Bring back what was there before a plan (default: the last one applied)",
-        lambda s, v, a: s.rollback(a.get("plan_id")),
+        lambda s, v, a: s.plans.rollback(a.get("plan_id")),
     ),
     Command(
         "wcache mclock forecast", _CAPACITY, "r",

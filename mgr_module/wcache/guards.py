@@ -1,0 +1,31 @@
+"""What must hold before anything new is begun; each raises a WcacheError with advice."""
+
+from __future__ import annotations
+
+from .core.errors import ConflictError, RefusedError
+from .engine import Engine
+
+
+def require_thawed(engine: Engine) -> None:
+    """Nothing is begun on a frozen cluster."""
+    if engine.frozen:
+        raise RefusedError("the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`")
+
+
+def require_unreserved(engine: Engine) -> None:
+    """Nothing is toggled while mClock's capacities are measured."""
+    if engine.reserved:
+        raise ConflictError(f"{engine.reserved} is under way", "wait, or `ceph wcache mclock stop`")
+
+
+def require_idle(engine: Engine) -> None:
+    """A rollout wants the drives for itself."""
+    require_unreserved(engine)
+    for machine in engine.runs.values():
+        if not machine.over:
+            raise ConflictError(
+                f"campaign {machine.spec.campaign_id} is under way", "wait for it, or stop it"
+            )
+    for plan_id, rollout in engine.rollouts.items():
+        if not rollout.over:
+            raise ConflictError(f"plan {plan_id} is under way", "wait for it")

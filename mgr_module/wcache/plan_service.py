@@ -1,0 +1,127 @@
+"""The use cases behind `ceph wcache plan`, `apply` and `rollback`."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple
+
+from .archive import next_number
+from .core import codec
+from .core.errors import ConflictError, NotFoundError, RefusedError
+from .core.plan import make_changes
+from .core.rollout import Rollout, RolloutStatus
+from .engine import Engine
+from .guards import require_idle, require_thawed
+from .mclock_facts import MclockFacts
+
+
+class PlanService:
+    """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine, facts: MclockFacts) -> None:
+        self._engine = engine
+        self._facts = facts
+
+    def plan(
+        self,
+        device_class: Optional[str] = None,
+        consent_turn_on: bool = False,
+        persist: bool = False,
+    ) -> Dict[str, Any]:
+        """`plan`: ordered changes that make the recommendations true; nothing is changed."""
+        engine, options = self._engine, self._engine.options()
+        with engine.lock:
+            cluster = engine.view.cluster()
+            if device_class and device_class not in {
+                *(osd.device_class for osd in cluster.osds.values()),
+                *(result.device_class for result in engine.analyses.results.values()),
+            }:
+                raise NotFoundError(f"there is no device class {device_class[:40]!r}")
+            recommendations = engine.recommendations()
+            stored = engine.archive.names("rollout")
+            plan_id = f"p{next_number([*engine.rollouts, *stored])}"
+            changes, left = make_changes(
+                recommendations, engine.hosts.reports.values(), cluster, plan_id=plan_id,
+                device_class=device_class, throwaway=options.throwaway_cluster,
+                consent_turn_on=consent_turn_on,
+            )
+            if not changes:
+                return {"plan_id": "", "changes": [], "left_alone": list(left)}
+            rollout = Rollout(
+                plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
+                consent_persist=persist, throwaway=options.throwaway_cluster,
+                settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
+                latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
+            )
+            engine.add_rollout(rollout)
+            engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
+            return {"plan_id": plan_id, "changes": codec.to_plain(changes),
+                    "left_alone": list(left),
+                    "stale_keys": self._facts.stale_keys_of(changes)}
+
+    def apply(self, plan_id: str) -> Dict[str, Any]:
+        """`apply`: carry out a plan in the background, proving each change."""
+        engine = self._engine
+        with engine.lock:
+            require_thawed(engine)
+            machine = engine.rollouts.get(plan_id)
+            if machine is None:
+                raise NotFoundError(
+                    f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
+                )
+            status = machine.rollout.status
+            if status is not RolloutStatus.PLANNED:
+                return {"plan_id": plan_id, "changed": False, "status": status.value}
+            require_idle(engine)
+            if machine.rollout.throwaway and not engine.options().throwaway_cluster:
+                raise RefusedError(
+                    f"plan {plan_id} was made while this was a throwaway cluster",
+                    "make a new plan with `ceph wcache plan`",
+                )
+            engine.note("admin", plan_id, "apply")
+            engine.begin(plan_id)
+        engine.wake()
+        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
+        """`rollback`: bring back what was there before a plan (default: the last one applied)."""
+        engine = self._engine
+        with engine.lock:
+            require_thawed(engine)
+            if plan_id is None:
+                done = [p for p, m in engine.rollouts.items() if m.rollout.touched]
+                if not done:
+                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+                plan_id = max(done, key=_plan_order)
+            machine = engine.rollouts.get(plan_id)
+            if machine is None:
+                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+            if machine.rollout.status is RolloutStatus.ROLLING_BACK:
+                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
+            if not machine.rollout.touched:
+                return {
+                    "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
+                }
+            require_idle(engine)
+            self._require_latest(machine.rollout)
+            engine.note("admin", plan_id, "rollback")
+            engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))
+        engine.wake()
+        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    def _require_latest(self, rollout: Rollout) -> None:
+        """A later plan on the same drive keeps the state that this one left: it goes first."""
+        mine = {(change.hostname, change.domain_id) for change in rollout.touched}
+        for plan_id, machine in self._engine.rollouts.items():
+            later = _plan_order(plan_id) > _plan_order(rollout.plan_id)
+            theirs = {(change.hostname, change.domain_id) for change in machine.rollout.touched}
+            if later and mine & theirs:
+                raise ConflictError(
+                    f"plan {plan_id} changed drives of {rollout.plan_id} after it",
+                    f"roll back {plan_id} first",
+                )
+
+
+def _plan_order(plan_id: str) -> Tuple[int, str]:
+    """Sort key: plans are numbered in the order they were made."""
+    number = plan_id[1:]
+    return (int(number) if number.isdecimal() else 0, plan_id)
