@@ -266,7 +266,7 @@ def test_what_never_answers_is_stopped_so_that_no_lease_is_held_for_ever():
     for _ in range(3):
         mgr.step()
     mgr.loads.run = lambda: None
-    for _ in range(int(STALL_S / 30) + 4):
+    for _ in range(int(STALL_S / 30) + 6):
         mgr.step(30.0)
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert "nothing has happened for" in shown["run_list"][0]["reason"]

@@ -132,7 +132,9 @@ class Mgr:
     def good_samples(self):
         request = self.load.request
         return act.LoadSamples(
-            0.4, (1_000_000,) * request.count, (), request.count * WRITE_BYTES[request.load_point]
+            0.4, (1_000_000,) * request.count, (),
+            request.count * WRITE_BYTES[request.load_point],
+            at_ns=tuple(range(request.count)) if request.spread else (),
         )
 
     def good_outcome(self):
@@ -141,7 +143,8 @@ class Mgr:
             before = self.modes[request.domain_id]
             self.modes[request.domain_id] = request.mode
             after = (make.state(request.mode),)
-            return StateOutcome((make.state(before),), after, counters(), True)
+            changed = before is not request.mode
+            return StateOutcome((make.state(before),), after, counters(), changed)
         if isinstance(request, (CountersRequest, ReleaseRequest)):
             now = (make.state(self.modes[request.domain_id]),)
             return StateOutcome(now, now, counters(), False)
@@ -217,7 +220,10 @@ EVENTS = st.sampled_from(
 @given(st.data())
 def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_release(data):
     setups = [
-        make.setup(point, seed=index, pairs_max=data.draw(st.integers(4, 8)))
+        make.setup(
+            point, seed=index, pairs_max=data.draw(st.integers(4, 8)),
+            watch_samples=data.draw(st.sampled_from([0, 6])),
+        )
         for index, point in enumerate(
             data.draw(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, max_size=3))
         )
@@ -301,6 +307,71 @@ def test_each_pair_is_in_the_record_once_and_in_the_order_of_the_coin():
     assert {pair.first for pair in record.pairs} == {WB, WT}
     assert mgr.machine.state.status is RunStatus.DONE
     assert record.bytes_written == 8 * 2 * SAMPLES[LoadPoint.OSD_BENCH_DEPTH1] * 4096
+
+
+def fading(mgr):
+    """What a drive says that is slower for half a second after each toggle."""
+    request = mgr.load.request
+    at_ns = [int(1e9 * request.seconds * i / request.count) for i in range(request.count)]
+    samples = [int(1e6 * (1 + 2 * 2.718 ** (-at / 5e8))) for at in at_ns]
+    return replace(mgr.good_samples(), samples_ns=tuple(samples), at_ns=tuple(at_ns))
+
+
+def watch_it(mgr, disturbed=False):
+    """Answer until the first pair begins; what was set before each watch was answered."""
+    steps = [[]]
+    while not (mgr.load and not mgr.load.request.spread):
+        if mgr.task and isinstance(mgr.task.request, SetModeRequest):
+            steps[-1].append((mgr.task.request.domain_id, mgr.task.request.mode))
+        if mgr.load:
+            if disturbed and len(mgr.measured) == 1:
+                mgr.give(act.LeaseLost("the probe was restarted"))
+                disturbed = False
+            elif mgr.load:
+                mgr.give(act.LoadMeasured(mgr.load.token, fading(mgr)))
+                steps.append([])
+        else:
+            mgr.answer()
+    return steps[:-1]
+
+
+@pytest.mark.parametrize("crossed", [None, OTHER_DRIVE])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_watch_begins_with_a_toggle_of_every_drive_of_the_experiment(seed, crossed):
+    mgr = begun(make.setup(seed=seed, settle_s=0.4, watch_samples=12, crossed=crossed))
+    modes = [coin(seed, 1000), coin(seed, 1000).other, coin(seed, 1001), coin(seed, 1001).other]
+    domains = mgr.machine.spec.domain_ids
+    assert len(domains) == (1 if crossed is None else 2)
+    assert watch_it(mgr) == [
+        [(domain_id, mode.other) for domain_id in domains]
+        + [(domain_id, mode) for domain_id in domains]
+        for mode in modes
+    ]
+
+
+@pytest.mark.parametrize("crossed", [None, OTHER_DRIVE])
+def test_the_settling_is_frozen_and_the_same_whatever_interrupts_the_watches(crossed):
+    found = []
+    for disturbed in (False, True):
+        mgr = begun(
+            make.setup(seed=1, settle_s=0.4, watch_samples=12, pairs_max=8, crossed=crossed)
+        )
+        if disturbed:
+            mgr.answer()
+            mgr.restart()
+        watch_it(mgr, disturbed)
+        if disturbed:
+            mgr.restart()
+        mgr.finish()
+        record = next(iter(mgr.records.values()))
+        assert record.interrupted_periods == (3 if disturbed else 0)
+        assert {p.settle_s for p in record.watches} == {0.0}
+        assert {p.settle_s for p in record.periods[4:]} == {record.settling.settle_s}
+        assert all(p.seconds >= record.settling.settle_s for p in record.periods[4:])
+        assert {side.settling for side in mgr.records.values()} == {record.settling}
+        found.append((record.settling, [watch.samples_ns for watch in record.watches]))
+    assert found[0] == found[1]
+    assert 1.0 < found[0][0].settle_s < 4.0
 
 
 def test_no_numpy_means_a_fixed_number_of_pairs_and_a_record_that_says_so():

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from .ceph_command import CommandFailed, SendsCommands, ask_osd
 from .core.actions import LoadRequest, LoadSamples
 from .core.load_profile import WorkCounters, work_counters
-from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES
+from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES, spread_at_s
 from .core.model import LoadPoint
 from .core.proof import COMMIT_COUNTERS
 from .core.record import CounterDelta
@@ -78,6 +78,8 @@ class CephLoads:
     ) -> Tuple[LoadSamples, str]:
         try:
             if request.load_point is LoadPoint.OSD_TRAFFIC:
+                if request.spread:
+                    return self._traffic_parts(request, cancel), ""
                 return self._traffic(request, cancel), ""
             return self._bench(request, cancel), ""
         except CommandFailed as error:
@@ -95,9 +97,14 @@ class CephLoads:
         written = 0
         begin = time.monotonic()
         aborted = ""
+        began: List[int] = []
         while len(samples) < request.count and not aborted:
-            if cancel.is_set():
+            due_s = 0.0
+            if request.spread:
+                due_s = begin + spread_at_s(request.seconds, request.count, len(samples))
+            if cancel.wait(max(0.0, due_s - time.monotonic())):
                 raise CommandFailed("stopped")
+            began.append(int(1e9 * (time.monotonic() - begin)))
             text = self._command(
                 request.osd_id, {"prefix": "bench", "count": total_bytes, "size": write_bytes}
             )
@@ -110,7 +117,7 @@ class CephLoads:
             if 1e3 * seconds / writes > request.latency_limit_ms:
                 aborted = _past_limit(request, 1e3 * seconds / writes)
         return LoadSamples(
-            time.monotonic() - begin, tuple(samples), (), written, aborted
+            time.monotonic() - begin, tuple(samples), (), written, aborted, at_ns=tuple(began)
         )
 
     def _dump(self, osd_id: int) -> Counters:
@@ -161,6 +168,30 @@ class CephLoads:
                 f"{self._commits_min()} are needed"
             )
         return LoadSamples(seconds, (), deltas, 0, aborted, unusable)
+
+    def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        """The mean commit latency of each part in which anything was committed."""
+        last = self._dump(request.osd_id)
+        begin = last_s = time.monotonic()
+        samples: List[int] = []
+        began: List[int] = []
+        aborted = ""
+        for part in range(request.count):
+            end = begin + request.seconds * (part + 1) / request.count
+            if cancel.wait(max(0.0, end - time.monotonic())):
+                raise CommandFailed("stopped")
+            now = self._dump(request.osd_id)
+            mean_ms = _mean_ms(last, now)
+            if mean_ms is not None:
+                samples.append(int(1e6 * mean_ms))
+                began.append(int(1e9 * (last_s - begin)))
+                if mean_ms > request.latency_limit_ms:
+                    aborted = _past_limit(request, mean_ms)
+                    break
+            last, last_s = now, time.monotonic()
+        return LoadSamples(
+            time.monotonic() - begin, tuple(samples), (), 0, aborted, at_ns=tuple(began)
+        )
 
 
 def _mean_ms(before: Counters, after: Counters) -> Optional[float]:

@@ -38,7 +38,7 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "lease_ttl_s": (
         "A probe that hears nothing for this many seconds restores the prior cache state.",
         2.0, 600.0),
-    "settle_s": ("Seconds between a toggle and the first sample, in both modes.", 0.0, 60.0),
+    "settle_s": ("Least seconds from a toggle to a sample; each experiment chooses.", 0.0, 60.0),
     "period_s": ("Seconds of one period of the OSD's own traffic.", 0.5, 300.0),
     "pairs_max": ("Pairs of periods after which an experiment gives up.", 4, 80),
     "drives_per_model": ("Drives of one drive model that a campaign samples.", 1, 1000),

@@ -489,9 +489,9 @@ def test_a_timer_ends_before_the_lease_does(probe):
     asked = []
     real = probe.host.time_flushes
 
-    def time_flushes(drive, osd_id, role, count, seconds_max, limit_ms):
+    def time_flushes(drive, osd_id, role, count, seconds_max, limit_ms, spread_s):
         asked.append(seconds_max)
-        return real(drive, osd_id, role, count, seconds_max, limit_ms)
+        return real(drive, osd_id, role, count, seconds_max, limit_ms, spread_s)
 
     probe.host.time_flushes = time_flushes
     probe.mgr.lease = lease(ttl_s=4.0)

@@ -34,6 +34,19 @@ def test_every_flush_is_a_sample_in_order_and_nothing_is_written():
     assert outcome.seconds == pytest.approx(0.006)
 
 
+def test_flushes_spread_over_a_time_begin_when_they_should_and_say_when():
+    device = Device(1, 1, 25, 1)
+
+    def sleep(seconds):
+        device.now += round(seconds * 1e9)
+
+    outcome = time_fdatasync(
+        0, 4, 10.0, 100.0, sync=device.sync, clock_ns=device.clock, spread_s=0.16, sleep=sleep
+    )
+    assert outcome.at_ns == (0, 10 * MS, 40 * MS, 90 * MS)
+    assert outcome.samples_ns == (MS, MS, 25 * MS, MS)
+
+
 def test_the_first_sample_past_the_limit_is_kept_and_is_the_last():
     device = Device(1, 200, 1, 1)
     outcome = run(device)

@@ -175,7 +175,7 @@ class LinuxDriveHost:
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
-        seconds_max: float, latency_limit_ms: float,
+        seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
         drive_device, switch = self._find(drive)
@@ -190,12 +190,15 @@ class LinuxDriveHost:
             )
         fd = top.open()
         try:
-            return time_fdatasync(fd, count, seconds_max, latency_limit_ms)
+            return time_fdatasync(
+                fd, count, seconds_max, latency_limit_ms, spread_s=spread_s
+            )
         finally:
             os.close(fd)
 
     def measure(
-        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int,
+        spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """Refused: on a real host the OSD itself is asked."""
         raise RefusedError("this is a real host: its OSDs measure, not the probe")

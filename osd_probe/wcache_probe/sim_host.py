@@ -209,11 +209,12 @@ class SimulatedHost:
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
-        seconds_max: float, latency_limit_ms: float,
+        seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """What a timer would have measured within `seconds_max` simulated seconds."""
         measured = self._osd(osd_id).measure(
-            LoadPoint.FDATASYNC_TIMER, self._now_ns(), count, seconds_max, role=role
+            LoadPoint.FDATASYNC_TIMER, self._now_ns(), count, spread_s or seconds_max,
+            role=role, spread=spread_s > 0,
         )
         samples: List[int] = []
         aborted = ""
@@ -222,18 +223,23 @@ class SimulatedHost:
             if latency_ns > latency_limit_ms * 1e6:
                 aborted = f"a flush took {latency_ns / 1e6:.1f} ms"
                 break
-        elapsed_ns = sum(samples)
+        elapsed_ns = measured.elapsed_ns if spread_s > 0 else sum(samples)
         self._skipped_ns += elapsed_ns
-        return SamplesOutcome(tuple(samples), elapsed_ns / NS_PER_S, 0, aborted)
+        at_ns = measured.at_ns[: len(samples)] if spread_s > 0 else ()
+        return SamplesOutcome(tuple(samples), elapsed_ns / NS_PER_S, 0, aborted, at_ns)
 
     def measure(
-        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int,
+        spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """What the OSD would have measured."""
-        measured: Measured = self._osd(osd_id).measure(load_point, self._now_ns(), count)
+        measured: Measured = self._osd(osd_id).measure(
+            load_point, self._now_ns(), count, spread_s, spread=spread_s > 0
+        )
         self._skipped_ns += measured.elapsed_ns
         return SamplesOutcome(
-            tuple(measured.latencies_ns), measured.seconds, measured.bytes_written
+            tuple(measured.latencies_ns), measured.seconds, measured.bytes_written,
+            at_ns=measured.at_ns if spread_s > 0 else (),
         )
 
     # ---- what happens to drives

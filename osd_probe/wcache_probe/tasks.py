@@ -117,7 +117,9 @@ class TaskRunner:
             return self._state(drives)
         if isinstance(request, MeasureRequest):
             drive = _used_by(drives, request.osd_id, None)
-            return self._host.measure(drive, request.osd_id, request.load_point, request.count)
+            return self._host.measure(
+                drive, request.osd_id, request.load_point, request.count, request.spread_s
+            )
         return self._time(request, drives)
 
     # ---- reading
@@ -165,7 +167,7 @@ class TaskRunner:
         drive = _used_by(drives, request.osd_id, request.role)
         return self._host.time_flushes(
             drive, request.osd_id, request.role, request.count, seconds,
-            request.latency_limit_ms,
+            request.latency_limit_ms, min(max(request.spread_s, 0.0), seconds),
         )
 
     # ---- changing

@@ -11,6 +11,7 @@ import time
 from typing import Callable, List
 
 from wcache.core.errors import StorageError
+from wcache.core.loads import spread_at_s
 from wcache.core.protocol import SAMPLES_MAX, SamplesOutcome
 
 NS_PER_S = 1_000_000_000
@@ -25,19 +26,27 @@ def time_fdatasync(
     *,
     sync: Callable[[int], None] = os.fdatasync,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
+    spread_s: float = 0.0,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> SamplesOutcome:
     """Time up to `count` flushes of an open device; latencies in ns, in order.
 
     Ends early where `seconds_max` have passed, or, as aborted, with the first sample past
-    `latency_limit_ms`.  Raises StorageError where the device fails a flush.
+    `latency_limit_ms`.  With `spread_s` they are spread over that time, dense at first,
+    and the outcome says when.  Raises StorageError where the device fails a flush.
     """
     samples: List[int] = []
+    began: List[int] = []
     aborted = ""
     limit_ns = latency_limit_ms * NS_PER_MS
     begin = now = clock_ns()
     until = begin + int(seconds_max * NS_PER_S)
     while len(samples) < min(count, SAMPLES_MAX) and now < until:
+        if spread_s > 0:
+            due_s = spread_at_s(spread_s, count, len(samples))
+            sleep(max(0.0, due_s - (clock_ns() - begin) / NS_PER_S))
         start = clock_ns()
+        began.append(start - begin)
         try:
             sync(fd)
         except OSError as error:
@@ -49,4 +58,6 @@ def time_fdatasync(
         if now - start > limit_ns:
             aborted = f"a flush took {(now - start) / NS_PER_MS:.1f} ms"
             break
-    return SamplesOutcome(tuple(samples), (now - begin) / NS_PER_S, 0, aborted)
+    return SamplesOutcome(
+        tuple(samples), (now - begin) / NS_PER_S, 0, aborted, tuple(began) if spread_s > 0 else ()
+    )

@@ -7,7 +7,7 @@ its budget.  Only the drive is simulated, and its truth is known.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Dict, List, Optional, Tuple
 
@@ -15,7 +15,15 @@ from wcache.analysis import pairs as pairing
 from wcache.analysis import sequential
 from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
 from wcache.analysis.experiment import analyse
-from wcache.core.experiment import Slot, compose, pairs_of
+from wcache.core.experiment import (
+    Slot,
+    compose,
+    pairs_of,
+    settled,
+    watch_of,
+    watch_slot,
+)
+from wcache.core.loads import SAMPLES, WATCH_SAMPLES
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -53,10 +61,10 @@ class Plan:
 
 PLANS: Dict[LoadPoint, Plan] = {
     LoadPoint.OSD_TRAFFIC: Plan(0, 1.0),
-    LoadPoint.OSD_BENCH_DEPTH1: Plan(10, 0.0),
-    LoadPoint.OSD_BENCH_BATCH: Plan(3, 0.0),
-    LoadPoint.OSD_BENCH_4M: Plan(3, 0.0),
-    LoadPoint.FDATASYNC_TIMER: Plan(32, 0.0),
+    **{
+        point: Plan(count, 0.0)
+        for point, count in SAMPLES.items() if point is not LoadPoint.OSD_TRAFFIC
+    },
 }
 
 
@@ -115,6 +123,24 @@ class Bench:
                 return "the toggle does not take"
         return ""
 
+    def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: Slot) -> Period:
+        """Toggle, even where the drive is in that mode already, and look at once."""
+        started_ns = self.now_ns
+        if self.drive.mode is mode:
+            self.drive.set_cache(mode.other, self.now_ns)
+            self.now_ns += TOGGLE_NS
+        self.drive.set_cache(mode, self.now_ns)
+        self.now_ns += TOGGLE_NS
+        count, seconds = watch_of(setup, slot)
+        seen = self.osd.measure(
+            setup.load_point, self.now_ns, count=count, seconds=seconds, role=self.role, spread=True
+        )
+        self.now_ns += seen.elapsed_ns
+        return Period(
+            mode, started_ns / 1e9, 0.0, (self.now_ns - started_ns) / 1e9,
+            tuple(seen.latencies_ns), (), seen.bytes_written, at_ns=seen.at_ns,
+        )
+
     def period(self, mode: CacheMode, load_point: LoadPoint, plan: Plan) -> Period:
         """Toggle, settle, measure; virtual time goes on by what that takes."""
         started_ns = self.now_ns
@@ -154,7 +180,7 @@ class Bench:
             "sim1", 0, "hdd" if spec.rotational else "ssd", self.role, load_point, spec.name,
             spec.name, DriveModel(spec.vendor, spec.model, spec.firmware), Transport.SIMULATED,
             plan.samples, plan.period_s, plan.settle_s, seed, plan.pairs_max, spec.rotational,
-            simulated=True,
+            simulated=True, watch_samples=WATCH_SAMPLES[load_point],
         )
 
 
@@ -172,7 +198,13 @@ def experiment(
         return Outcome(Verdict.INSUFFICIENT, true, refused=refused), None
     setup = bench.setup(load_point, plan, seed)
     periods: Dict[Slot, Period] = {}
-    looks = _Looks(setup, options)
+    slot: Optional[Slot] = watch_slot(setup, periods)
+    while slot is not None:
+        periods[slot] = bench.watch(slot.mode(seed), setup, slot)
+        slot = watch_slot(setup, periods)
+    if setup.watch_samples:
+        plan = replace(plan, settle_s=settled(setup, periods).settle_s)
+    looks = _Looks(setup, options, dict(periods))
     for index in range(plan.pairs_max):
         for second in (False, True):
             slot = Slot(index, second)
@@ -188,12 +220,13 @@ def experiment(
     result = analyse(record, options)
     if result["verdict"] != looks.last.verdict.value and len(record.pairs) >= 4:
         raise AssertionError("the record says something else than the looks on the way")
+    measured = [period for slot, period in periods.items() if not slot.watch]
     outcome = Outcome(
         Verdict(result["verdict"]), true, result["ratio"], result["ratio_low"],
         result["ratio_high"], result["pair_sd"],
-        _least_variance(spec, load_point, list(periods.values())), result["pairs"],
+        _least_variance(spec, load_point, measured), result["pairs"],
         sum(len(p.samples_ns) for p in periods.values()), record.seconds,
-        2 * fmean(p.seconds for p in periods.values()), record.bytes_written,
+        2 * fmean(p.seconds for p in measured), record.bytes_written,
         tuple(item["code"] for item in result["findings"]),
     )
     return outcome, record
@@ -229,8 +262,11 @@ def _least_variance(
 class _Looks:
     """The analysis after each pair, without going over the old pairs again."""
 
-    def __init__(self, setup: ExperimentSetup, options: Options) -> None:
+    def __init__(
+        self, setup: ExperimentSetup, options: Options, watches: Dict[Slot, Period]
+    ) -> None:
         self._setup = setup
+        self._watches = watches
         self._options = options
         self._seen = pairing.Differences((), (), (), ())
         self.last = Decision(Verdict.INSUFFICIENT, "")
@@ -249,7 +285,7 @@ class _Looks:
         if measured.n < sequential.FIRST_LOOK:
             return False
         record = compose(
-            self._setup, {}, record_id="sim", campaign_id="sim", ended="", ended_at_s=0.0
+            self._setup, self._watches, record_id="sim", campaign_id="sim", ended="", ended_at_s=0.0
         )
         warnings: List[str] = []
         self.last = decide(record, pairs, self._seen, measured, self._options, warnings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List
 
+from ..core import codec, settling
 from ..core.errors import MalformedError
 from ..core.factorial import PAIRS_PER_REPLICATE, transposed
 from ..core.model import Verdict
@@ -30,6 +31,7 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
             f"the record is {record.format!r} version {record.version}; "
             f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
         )
+    _check_settling(record)
     result = _analysed(record, options)
     if record.setup.crossed is not None:
         # one experiment of two drives: it goes on until neither gains by it
@@ -96,6 +98,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "per_mode": pairing.per_mode(used, counter),
         "counters": pairing.counter_ratios(used),
         "odd_pairs": odd,
+        "settling": codec.to_plain(record.settling),
         "warnings": warnings,
         "findings": [{"code": code.value, "detail": text} for code, text in decision.findings],
         "material_ratio": options.material_ratio,
@@ -107,6 +110,14 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "forced": record.forced,
     }
     return result
+
+
+def _check_settling(record: Record) -> None:
+    """Raises MalformedError where the settling is not what the watches choose."""
+    if record.settling is None:
+        return
+    if record.settling != settling.choose(record.watches, record.setup.settle_s):
+        raise MalformedError("the record's settling does not follow from its watches")
 
 
 def alike(record: Record) -> Dict[str, Any]:

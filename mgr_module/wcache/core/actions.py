@@ -12,7 +12,11 @@ from .record import CounterDelta, Period, Record
 
 @dataclass(frozen=True)
 class LoadRequest:
-    """One measurement on an OSD: `count` samples, or `seconds` of its own traffic."""
+    """One measurement on an OSD: `count` samples, or `seconds` of its own traffic.
+
+    `spread`: `count` samples spread over `seconds`; of its own traffic, the mean
+    commit latency of each `count`-th part of them.
+    """
 
     osd_id: int
     load_point: LoadPoint
@@ -20,6 +24,7 @@ class LoadRequest:
     count: int
     seconds: float
     latency_limit_ms: float
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class LoadSamples:
     """What a measurement gave.
 
     `aborted` says why it must not go on (latency limit); `unusable` why this load cannot
-    be measured on this OSD (too little traffic), while others still can.
+    be measured on this OSD (too little traffic), while others still can.  `at_ns` says
+    when each sample of a spread measurement began.
     """
 
     seconds: float
@@ -36,6 +42,7 @@ class LoadSamples:
     bytes_written: int = 0
     aborted: str = ""
     unusable: str = ""
+    at_ns: Tuple[int, ...] = ()
 
 
 # ---- events

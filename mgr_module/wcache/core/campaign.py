@@ -18,6 +18,7 @@ from .model import DriveModel, DriveReport, HostReport, LoadPoint
 from .osds import ClusterState
 from .run import RunSpec
 from .safety import may_toggle
+from .settling import LONG_SAMPLES, LONG_TIMES, WATCH_TIMES
 
 SHORT_NAMES = {
     "traffic": LoadPoint.OSD_TRAFFIC,
@@ -254,7 +255,9 @@ def forecast(
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
             period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
             run_s += 2 * setup.pairs_max * period_s
-            samples = 2 * setup.pairs_max * setup.samples_per_period
+            run_s += 2 * (WATCH_TIMES + LONG_TIMES) * setup.settle_s + 8 * OVERHEAD_S
+            watched = 2 * (1 + LONG_SAMPLES) * setup.watch_samples
+            samples = 2 * setup.pairs_max * setup.samples_per_period + watched
             run_bytes += samples * WRITE_BYTES[setup.load_point]
             if WRITE_BYTES[setup.load_point] and not run.simulated:
                 calls += samples

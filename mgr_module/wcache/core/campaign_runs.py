@@ -15,7 +15,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
-from .loads import SAMPLES
+from .loads import SAMPLES, WATCH_SAMPLES
 from .model import DriveReport, LoadPoint, Role
 from .osds import ClusterState, OsdInfo, flush_role, roles_of, touches
 from .record import CrossedDrive, ExperimentSetup
@@ -181,6 +181,7 @@ def _setup(
         options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
         options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
         drive.rotational, candidate.simulated, throwaway,
+        watch_samples=WATCH_SAMPLES[load_point],
     )
     if crossing is None:
         return setup

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Dict, Iterable, Optional, Tuple
 
-from . import factorial
+from . import factorial, settling
 from .model import CacheMode
 from .record import (
     RECORD_FORMAT,
@@ -21,6 +21,7 @@ from .record import (
     Period,
     Precondition,
     Record,
+    Settling,
 )
 
 # The analysis looks after every pair from this one on: its boundaries are made for that
@@ -29,6 +30,8 @@ from .record import (
 FIRST_LOOK = 4
 # Without numpy nobody can look: a fixed number is measured, for `wcache analyze` later.
 PAIRS_WITHOUT_ANALYSIS = 8
+# The slots of the watches, beyond those of any pair.
+WATCH_INDEX, LONG_WATCH_INDEX = 1000, 1001
 
 
 def coin(seed: int, pair_index: int) -> CacheMode:
@@ -59,16 +62,62 @@ class Slot:
         first = coin(seed, self.pair_index)
         return first.other if self.second else first
 
+    @property
+    def watch(self) -> bool:
+        """Whether the drive is watched here, before the first pair."""
+        return self.pair_index >= WATCH_INDEX
+
+
+def watch_slot(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Optional[Slot]:
+    """The next watch that is due, or None where the settling is chosen.
+
+    One in each mode; two longer ones where those leave it open whether a toggle leaves
+    anything behind.
+    """
+    if not setup.watch_samples or setup.settle_s <= 0:
+        return None
+    for index in (WATCH_INDEX, LONG_WATCH_INDEX):
+        first = watches_of(periods)[: len(CacheMode)]
+        if index == LONG_WATCH_INDEX and not settling.suspicious(first, setup.settle_s):
+            return None
+        for slot in (Slot(index, False), Slot(index, True)):
+            if slot not in periods:
+                return slot
+    return None
+
+
+def watches_of(periods: Dict[Slot, Period]) -> Tuple[Period, ...]:
+    """The finished watches in the order in which they were made."""
+    order = [Slot(i, second) for i in (WATCH_INDEX, LONG_WATCH_INDEX) for second in (False, True)]
+    return tuple(periods[slot] for slot in order if slot in periods)
+
+
+def watch_of(setup: ExperimentSetup, slot: Slot) -> Tuple[int, float]:
+    """(samples, seconds) of a watch."""
+    if slot.pair_index == LONG_WATCH_INDEX:
+        return settling.LONG_SAMPLES * setup.watch_samples, settling.LONG_TIMES * setup.settle_s
+    return setup.watch_samples, settling.WATCH_TIMES * setup.settle_s
+
+
+def settled(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Settling:
+    """How long periods settle; the same at every call once the watches are done."""
+    if not setup.watch_samples:
+        return Settling(setup.settle_s)
+    return settling.choose(watches_of(periods), setup.settle_s)
+
 
 def modes_of(setup: ExperimentSetup, slot: Slot) -> Tuple[CacheMode, ...]:
     """The modes of a slot: of the drive, and in a factorial of the other one."""
+    mode = slot.mode(setup.seed)
     if setup.crossed is None:
-        return (slot.mode(setup.seed),)
+        return (mode,)
+    if slot.watch:
+        return (mode, mode)  # what either toggle leaves behind shows
     return factorial.cell(setup.seed, slot.number)
 
 
 def next_slot(done: Iterable[Slot]) -> Slot:
-    """The first slot that has no period yet."""
+    """The first slot of a pair that has no period yet."""
     taken = set(done)
     slot = Slot(0, False)
     while slot in taken:
@@ -107,7 +156,7 @@ def pairs_limit(setup: ExperimentSetup) -> int:
 
 def is_look(setup: ExperimentSetup, next_one: Slot) -> bool:
     """Whether the analysis is asked when `next_one` is the first slot without a period."""
-    if next_one.second:
+    if next_one.second or next_one.watch:
         return False
     unit = 1 if setup.crossed is None else factorial.PAIRS_PER_REPLICATE
     units, rest = divmod(next_one.pair_index, unit)
@@ -142,4 +191,5 @@ def compose(
     return Record(
         RECORD_FORMAT, RECORD_VERSION, record_id, campaign_id, setup, pairs, started,
         ended_at_s, ended, waste.periods, waste.seconds, waste.bytes_written, missed, forced,
+        watches_of(periods), settled(setup, periods) if setup.watch_samples else None,
     )

@@ -133,7 +133,8 @@ def transposed(record: Record) -> Record:
             index += 1
     return replace(
         record, record_id=record.record_id + OTHER, setup=_swapped_setup(setup, setup.crossed),
-        pairs=tuple(found), interrupted_periods=0, interrupted_seconds=0.0, interrupted_bytes=0,
+        pairs=tuple(found), watches=tuple(_swapped(watch) for watch in record.watches),
+        interrupted_periods=0, interrupted_seconds=0.0, interrupted_bytes=0,
     )
 
 

@@ -35,3 +35,19 @@ ASSUMED_SAMPLE_S = {
     LoadPoint.OSD_BENCH_4M: 0.3,
     LoadPoint.FDATASYNC_TIMER: 0.01,
 }
+# Samples in each short watch before the first pair; a long one takes twice as many.
+WATCH_SAMPLES = {
+    LoadPoint.OSD_TRAFFIC: 12,
+    LoadPoint.OSD_BENCH_DEPTH1: 8,
+    LoadPoint.OSD_BENCH_BATCH: 5,
+    LoadPoint.OSD_BENCH_4M: 5,
+    LoadPoint.FDATASYNC_TIMER: 16,
+}
+
+
+def spread_at_s(seconds: float, count: int, index: int) -> float:
+    """When sample `index` of `count` spread over `seconds` begins: dense at first.
+
+    What fades soon shows only there, and what fades late leaves time.
+    """
+    return float(seconds * (index / count) ** 2)

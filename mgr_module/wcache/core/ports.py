@@ -61,12 +61,13 @@ class DriveHost(Protocol):
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
-        seconds_max: float, latency_limit_ms: float,
+        seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
 
     def measure(
-        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int,
+        spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """Simulated hosts: what the OSD would have measured; RefusedError on real ones."""
 

@@ -67,7 +67,10 @@ class CountersRequest:
 
 @dataclass(frozen=True)
 class TimerRequest:
-    """Time `count` bare fdatasync() calls on the device of a role."""
+    """Time `count` bare fdatasync() calls on the device of a role.
+
+    `spread_s` above 0: they are spread over that time (`loads.spread_at_s`).
+    """
 
     KIND: ClassVar[str] = "timer"
     domain_id: str
@@ -76,6 +79,7 @@ class TimerRequest:
     count: int = field(metadata={"min": 1, "max": SAMPLES_MAX})
     seconds_max: float
     latency_limit_ms: float
+    spread_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class MeasureRequest:
     osd_id: int
     load_point: LoadPoint
     count: int = field(metadata={"min": 1, "max": SAMPLES_MAX})
+    spread_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -186,13 +191,17 @@ class StateOutcome:
 
 @dataclass(frozen=True)
 class SamplesOutcome:
-    """Answer to TimerRequest and MeasureRequest: latencies in ns, in order of time."""
+    """Answer to TimerRequest and MeasureRequest: latencies in ns, in order of time.
+
+    `at_ns`, of a spread request: when each began, since the first could have.
+    """
 
     KIND: ClassVar[str] = "samples"
     samples_ns: Tuple[int, ...] = field(metadata={"max_items": SAMPLES_MAX})
     seconds: float
     bytes_written: int
     aborted: str = ""
+    at_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": SAMPLES_MAX})
 
 
 @dataclass(frozen=True)

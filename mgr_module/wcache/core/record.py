@@ -73,6 +73,8 @@ class Period:
     state_after: Tuple[DriveState, ...] = ()
     flush_counters: Tuple[FlushCounters, ...] = ()  # at the start, then at the end
     crossed: Optional[CrossedPeriod] = None  # of a factorial
+    # of a watch: when each sample began, since the toggle was answered
+    at_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": 10_000})
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,21 @@ class ExperimentSetup:
     simulated: bool = False
     throwaway: bool = False
     crossed: Optional[CrossedDrive] = None
+    # 0: nothing is watched before the first pair, and `settle_s` is what is used
+    watch_samples: int = 0
+
+
+@dataclass(frozen=True)
+class Settling:
+    """How long periods settle: chosen before the first pair, then frozen.
+
+    `fading_s` is the time constant of the slowest effect seen after a toggle, 0 where
+    none was seen; `amplitude_ln` its size at the toggle, in ln of latency.
+    """
+
+    settle_s: float
+    fading_s: float = 0.0
+    amplitude_ln: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,21 +158,23 @@ class Record:
     interrupted_bytes: int = 0
     missed_preconditions: Tuple[Precondition, ...] = ()
     forced: bool = False
+    # what the settling was chosen from; none where nothing was watched
+    watches: Tuple[Period, ...] = field(default=(), metadata={"max_items": 8})
+    settling: Optional[Settling] = None
+
+    @property
+    def periods(self) -> Tuple[Period, ...]:
+        """All finished periods: the watches, then those of the pairs."""
+        return self.watches + tuple(
+            period for pair in self.pairs for period in (pair.write_back, pair.write_through)
+        )
 
     @property
     def bytes_written(self) -> int:
         """Bytes the experiment wrote by itself, interrupted periods included."""
-        return self.interrupted_bytes + sum(
-            period.bytes_written
-            for pair in self.pairs
-            for period in (pair.write_back, pair.write_through)
-        )
+        return self.interrupted_bytes + sum(period.bytes_written for period in self.periods)
 
     @property
     def seconds(self) -> float:
         """Drive time the experiment took, interrupted periods included, in seconds."""
-        return self.interrupted_seconds + sum(
-            period.seconds
-            for pair in self.pairs
-            for period in (pair.write_back, pair.write_through)
-        )
+        return self.interrupted_seconds + sum(period.seconds for period in self.periods)

@@ -23,6 +23,9 @@ from .experiment import (
     next_slot,
     pairs_limit,
     pairs_of,
+    settled,
+    watch_of,
+    watch_slot,
 )
 from .factorial import crossed_domain
 from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
@@ -124,7 +127,7 @@ class _Current:
     token: str = ""
     started_at_s: float = 0.0
     settled_at_s: float = 0.0
-    before: Tuple[StateOutcome, ...] = ()  # of each cache domain, as far as it is set
+    before: Tuple[StateOutcome, ...] = ()  # of each step of setting that is done
     after: Tuple[StateOutcome, ...] = ()
     samples: Optional[act.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
@@ -199,7 +202,7 @@ class RunMachine:
             return 0, 0
         index = self.experiment_index
         return (
-            sum(len(periods) for periods in self.periods[index:]),
+            sum(not slot.watch for periods in self.periods[index:] for slot in periods),
             sum(2 * pairs_limit(setup) for setup in self.spec.experiments[index:]),
         )
 
@@ -259,7 +262,7 @@ class RunMachine:
         if phase is _Phase.MEASURING and isinstance(outcome, SamplesOutcome):
             samples = act.LoadSamples(
                 max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
-                outcome.aborted,
+                outcome.aborted, at_ns=outcome.at_ns,
             )
             return self._measured(act.LoadMeasured(event.task_id, samples), now_s)
         if phase is _Phase.CLOSING and isinstance(outcome, StateOutcome):
@@ -289,8 +292,9 @@ class RunMachine:
         over_budget = self._over_budget()
         if over_budget:
             return self._finish_experiment(over_budget, now_s)
-        slot = next_slot(self.periods[self.experiment_index])
-        if slot.pair_index >= pairs_limit(self._setup):
+        periods = self.periods[self.experiment_index]
+        slot = watch_slot(self._setup, periods) or next_slot(periods)
+        if not slot.watch and slot.pair_index >= pairs_limit(self._setup):
             return self._look(now_s)
         attempt = self._now.attempt if self._now.slot == slot else 0
         self._now = _Current(slot, attempt, _Phase.SETTING, started_at_s=now_s)
@@ -304,9 +308,16 @@ class RunMachine:
             transports.append(setup.crossed.transport)
         return list(zip(self.spec.domain_ids, modes_of(setup, self._now.slot), transports))
 
+    def _steps(self) -> List[Tuple[str, CacheMode, Transport]]:
+        """What is set before measuring; a watch begins with a toggle, so there and back."""
+        sides = self._sides()
+        if not self._now.slot.watch:
+            return sides
+        return [(domain_id, mode.other, transport) for domain_id, mode, transport in sides] + sides
+
     def _set_next(self) -> List[act.Action]:
-        """Set the next cache domain, where it is not in its mode already."""
-        domain_id, mode, _ = self._sides()[len(self._now.before)]
+        """Take the next step, which changes nothing where the mode is set already."""
+        domain_id, mode, _ = self._steps()[len(self._now.before)]
         return [
             self._task(
                 SetModeRequest(
@@ -319,14 +330,29 @@ class RunMachine:
         """What a period that was cut off by a restart of the mgr may have written."""
         if self.experiment_index >= len(self.spec.experiments):
             return 0
-        return self._setup.samples_per_period * WRITE_BYTES[self._setup.load_point]
+        setup = self._setup
+        samples = setup.samples_per_period
+        if self._now.slot.watch:
+            samples = max(samples, watch_of(setup, self._now.slot)[0])
+        return samples * WRITE_BYTES[setup.load_point]
 
     def _period_seconds_assumed(self) -> float:
         """What a period that was cut off by a restart of the mgr may have taken."""
         if self.experiment_index >= len(self.spec.experiments):
             return 0.0
-        samples_s = self._setup.samples_per_period * ASSUMED_SAMPLE_S[self._setup.load_point]
-        return self._setup.settle_s + max(self._setup.period_s, samples_s)
+        setup = self._setup
+        slot = watch_slot(setup, self.periods[self.experiment_index])
+        if slot is not None:
+            return watch_of(setup, slot)[1]
+        samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
+        return self._settle_s + max(setup.period_s, samples_s)
+
+    @property
+    def _settle_s(self) -> float:
+        """How long the period under way settles; a watch begins at once."""
+        if self._now.slot.watch:
+            return 0.0
+        return settled(self._setup, self.periods[self.experiment_index]).settle_s
 
     def _over_budget(self) -> str:
         if self.seconds_spent >= self.spec.seconds_max:
@@ -336,27 +362,31 @@ class RunMachine:
         return ""
 
     def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
-        sides = self._sides()
-        domain_id, mode, transport = sides[len(self._now.before)]
+        steps = self._steps()
+        domain_id, mode, transport = steps[len(self._now.before)]
         if not all_in(mode.value, outcome.after, transport):
-            which = "the drive" if len(sides) == 1 else domain_id
+            which = "the drive" if self._setup.crossed is None else domain_id
             return self._halt(f"{which} is not in {mode.value} after the probe set it", now_s)
         self._now.before += (outcome,)
-        if len(self._now.before) < len(sides):
+        if len(self._now.before) < len(steps):
             return self._set_next()
         self._now.phase = _Phase.SETTLING
-        self._now.settled_at_s = now_s + self._setup.settle_s
+        self._now.settled_at_s = now_s + self._settle_s
         return self._tick(now_s)
 
     def _measure(self) -> List[act.Action]:
-        setup = self._setup
+        setup, slot = self._setup, self._now.slot
         self._now.phase = _Phase.MEASURING
+        count, seconds = setup.samples_per_period, setup.period_s
+        if slot.watch:
+            count, seconds = watch_of(setup, slot)
+        spread_s = seconds if slot.watch else 0.0
         if setup.load_point is LoadPoint.FDATASYNC_TIMER:
             return [
                 self._task(
                     TimerRequest(
-                        self.spec.domain_id, setup.osd_id, setup.role, setup.samples_per_period,
-                        TIMER_SECONDS_MAX, self.spec.latency_limit_ms,
+                        self.spec.domain_id, setup.osd_id, setup.role, count, TIMER_SECONDS_MAX,
+                        self.spec.latency_limit_ms, spread_s,
                     )
                 )
             ]
@@ -364,14 +394,13 @@ class RunMachine:
             return [
                 self._task(
                     MeasureRequest(
-                        self.spec.domain_id, setup.osd_id, setup.load_point,
-                        setup.samples_per_period,
+                        self.spec.domain_id, setup.osd_id, setup.load_point, count, spread_s,
                     )
                 )
             ]
         request = act.LoadRequest(
-            setup.osd_id, setup.load_point, setup.role, setup.samples_per_period,
-            setup.period_s, self.spec.latency_limit_ms,
+            setup.osd_id, setup.load_point, setup.role, count, seconds,
+            self.spec.latency_limit_ms, slot.watch,
         )
         return [act.MeasureLoad(self._new_token(), request)]
 
@@ -384,7 +413,9 @@ class RunMachine:
         if event.samples.unusable:
             self._void(now_s)
             return self._finish_experiment(event.samples.unusable, now_s)
-        if not event.samples.samples_ns and not event.samples.counters:
+        # a watch that saw nothing chooses nothing
+        empty = not event.samples.samples_ns and not event.samples.counters
+        if empty and not self._now.slot.watch:
             return self._again("no sample was taken", now_s)
         self._now.phase = _Phase.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
@@ -403,19 +434,21 @@ class RunMachine:
         assert self._now.samples is not None  # set on the way into this phase  # noqa: S101
         samples = self._now.samples
         modes = modes_of(self._setup, self._now.slot)
+        set_up = self._now.before[-len(modes):]
+        settle_s = self._settle_s
         seen = [
             CrossedPeriod(mode, before.after, after.after, before.counters + after.counters)
-            for mode, before, after in zip(modes, self._now.before, self._now.after)
+            for mode, before, after in zip(modes, set_up, self._now.after)
         ]
         period = Period(
-            seen[0].mode, self._now.started_at_s, self._setup.settle_s,
+            seen[0].mode, self._now.started_at_s, settle_s,
             # a simulated drive's time passes faster than ours
-            self._setup.settle_s + samples.seconds
+            settle_s + samples.seconds
             if self.spec.simulated
             else max(now_s - self._now.started_at_s, samples.seconds),
             samples.samples_ns, samples.counters, samples.bytes_written,
             seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
-            seen[1] if len(seen) > 1 else None,
+            seen[1] if len(seen) > 1 else None, samples.at_ns,
         )
         slot = self._now.slot
         self.periods[self.experiment_index][slot] = period

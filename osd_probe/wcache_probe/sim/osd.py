@@ -23,6 +23,7 @@ import random
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode, LoadPoint, Role
 
 from .drive_schema import OsdSpec
@@ -48,6 +49,7 @@ class Measured:
     latencies_ns: List[int]
     elapsed_ns: int
     bytes_written: int
+    at_ns: Tuple[int, ...] = ()  # when each latency began, since the period did
 
     @property
     def seconds(self) -> float:
@@ -103,12 +105,19 @@ class SimulatedOsd:
         seconds: float = 0.0,
         mode: Optional[CacheMode] = None,
         role: Role = Role.BLOCK,
+        spread: bool = False,
     ) -> Measured:
         """One period: `count` latencies, or as many as `seconds` hold; at least one.
 
         With `mode` every drive of the OSD is toggled first.  `role` says which drive
-        the timer is on, and only the timer asks.
+        the timer is on, and only the timer asks.  `spread`: `count` latencies begun
+        over `seconds`; of traffic, the mean of each `count`-th part of them.
         """
+        if spread:
+            if count <= 0 or seconds <= 0:
+                raise ValueError("a watch needs a count and a length")
+            if load_point is LoadPoint.OSD_TRAFFIC:
+                return _in_parts(self.measure(load_point, now_ns, 0, seconds, mode), count, seconds)
         if count <= 0 and seconds <= 0:
             raise ValueError("a period needs a count or a length")
         if mode is not None:
@@ -116,13 +125,17 @@ class SimulatedOsd:
         for drive in self._distinct:
             drive.begin_period()
         latencies: List[int] = []
+        began: List[int] = []
         bytes_written = 0
         at_ns = float(now_ns)
-        end_ns = now_ns + seconds * 1e9 if seconds > 0 else math.inf
+        end_ns = now_ns + seconds * 1e9 if seconds > 0 and not spread else math.inf
         most = min(count, SAMPLES_MAX) if count > 0 else SAMPLES_MAX
         timed = self.drive(role)
         while len(latencies) < most and (at_ns < end_ns or not latencies):
+            if spread:
+                at_ns = max(at_ns, now_ns + 1e9 * spread_at_s(seconds, count, len(latencies)))
             now = int(at_ns)
+            began.append(now - now_ns)
             for drive in self._distinct:
                 drive.advance(now)
             if load_point is LoadPoint.FDATASYNC_TIMER:
@@ -136,7 +149,9 @@ class SimulatedOsd:
                 group = self._rng.randrange(self.spec.client_depth) + 1
                 latency = self._commit(group, SMALL_BYTES, drains=True)
                 at_ns += latency
-                latencies.extend([int(latency)] * (min(group, most - len(latencies)) - 1))
+                others = min(group, most - len(latencies)) - 1
+                latencies.extend([int(latency)] * others)
+                began.extend([now - now_ns] * others)
             else:
                 writes, size, queue = self._bench_shape(load_point)
                 total = self._bench(writes, size, queue, at_ns)
@@ -144,7 +159,7 @@ class SimulatedOsd:
                 at_ns += total + self._commit(1, 0)
                 bytes_written += writes * size
             latencies.append(int(latency))
-        return Measured(latencies, int(at_ns) - now_ns, bytes_written)
+        return Measured(latencies, int(at_ns) - now_ns, bytes_written, tuple(began))
 
     def _bench_shape(self, load_point: LoadPoint) -> Tuple[int, int, int]:
         if load_point is LoadPoint.OSD_BENCH_BATCH:
@@ -209,3 +224,14 @@ class SimulatedOsd:
         if share > 0 and (share >= 1 or self._rng.random() < share):
             drive.write_cost(SMALL_BYTES)
         return drive.flush_cost()
+
+
+def _in_parts(measured: Measured, count: int, seconds: float) -> Measured:
+    """The mean latency of each of `count` equal parts of a period in which there was one."""
+    part_ns = seconds * 1e9 / count
+    parts: Dict[int, List[int]] = {}
+    for at_ns, latency in zip(measured.at_ns, measured.latencies_ns):
+        parts.setdefault(min(int(at_ns / part_ns), count - 1), []).append(latency)
+    means = [sum(values) // len(values) for values in parts.values()]
+    began = tuple(int(part * part_ns) for part in parts)
+    return Measured(means, measured.elapsed_ns, measured.bytes_written, began)
