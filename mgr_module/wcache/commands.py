@@ -140,18 +140,18 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.campaigns.start(**a), tables.forecast,
     ),
     Command(
-        "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: v.campaigns(),
+        "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: v.campaigns.ls(),
         tables.campaigns,
     ),
     Command(
         "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
         "Show the runs and results of a campaign",
-        lambda s, v, a: v.campaign(a["campaign_id"]), tables.campaign,
+        lambda s, v, a: v.campaigns.show(a["campaign_id"]), tables.campaign,
     ),
     Command(
         "wcache campaign record", ("name=record_id,type=CephString",), "r",
         "Print a record with its raw samples, for `wcache analyze`",
-        lambda s, v, a: v.record(a["record_id"]), lambda data: json.dumps(data),
+        lambda s, v, a: v.campaigns.record(a["record_id"]), lambda data: json.dumps(data),
     ),
     Command(
         "wcache campaign stop", ("name=campaign_id,type=CephString",), "rw",
@@ -161,7 +161,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache recommend", (_CLASS,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
-        lambda s, v, a: v.recommendations(a.get("device_class")), tables.recommendations,
+        lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
     ),
     Command(
         "wcache load ls", (), "r",
@@ -173,11 +173,11 @@ COMMANDS: Tuple[Command, ...] = (
         "Print the ordered changes that make the recommendations true; changes nothing",
         lambda s, v, a: s.plans.plan(**a), tables.plan,
     ),
-    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans(), tables.plans),
+    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),
     Command(
         "wcache plan show", ("name=plan_id,type=CephString",), "r",
         "Show a plan, how far it has come, and what each change gained",
-        lambda s, v, a: v.plan(a["plan_id"]), tables.plan,
+        lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
     ),
     Command(
         "wcache apply", ("name=plan_id,type=CephString",), "rw",

@@ -31,8 +31,8 @@ from .engine import Engine
 from .mclock_facts import MclockFacts
 from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork
+from .output_format import FORMAT_VERSION
 
-FORMAT_VERSION = 1
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 # Looking before and after, by a probe that polls every second meanwhile.
 LOOK_S = 3.0

@@ -1,0 +1,134 @@
+"""Everything that is wrong at the moment, over all hosts, plans, runs and the store."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Set, Tuple
+
+from .core.findings import mixed_modes, of_agents, of_results
+from .core.model import Finding, FindingCode, Severity
+from .core.rollout import ChangeStatus
+from .core.run import RunStatus
+from .engine import Engine
+from .host_views import HostView, HostViews
+from .mclock_facts import MclockFacts
+
+Leased = Set[Tuple[str, str]]
+
+
+class FindingViews:
+    """Findings over the engine, and the views of hosts that they come from."""
+
+    def __init__(self, engine: Engine, mclock: MclockFacts) -> None:
+        self._engine = engine
+        self._mclock = mclock
+        self._host_views = HostViews()
+
+    def leased(self) -> Leased:
+        """(hostname, domain id) of every cache domain that an experiment holds."""
+        return {
+            (m.spec.hostname, domain_id)
+            for m in self._engine.runs.values()
+            if m.holds_lease
+            for domain_id in m.spec.domain_ids
+        }
+
+    def all(self) -> List[Finding]:
+        """Everything wrong at the moment, errors first."""
+        engine = self._engine
+        with engine.lock:
+            leased = self.leased()
+            hosts = self.hosts()
+            found = [item for host in hosts for item in host.findings]
+            # a report that is due again may tell of a state that an experiment has left
+            fresh = [h for h in hosts if h.report.hostname in engine.hosts.reported_at_s]
+            found += mixed_modes(host.modes for host in fresh)
+            found += self._drift(leased)
+            found += of_agents(engine.hosts.agents.all(), engine.clock())
+            found += self._unrestored()
+            found += of_results(engine.analyses.results.values())
+            found += self._mclock.findings()
+            if engine.keeper.error:
+                found.append(
+                    Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.keeper.error)
+                )
+            if engine.analyses.error:
+                found.append(
+                    Finding(
+                        FindingCode.NO_ANALYSIS, Severity.WARNING, "mgr", engine.analyses.error
+                    )
+                )
+        order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+        return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
+
+    def hosts(self) -> List[HostView]:
+        """What follows from each host's report; call it under the engine's lock."""
+        engine = self._engine
+        return self._host_views.take(
+            engine.hosts.reports, throwaway=engine.options().throwaway_cluster,
+            leased=self.leased(), changing=self._changed_domains(),
+        )
+
+    def _changed_domains(self) -> Leased:
+        """Domains a rollout is working on: mixed modes are its very purpose."""
+        return {
+            (change.hostname, change.domain_id)
+            for machine in self._engine.rollouts.values()
+            if not machine.over
+            for change in machine.rollout.changes
+        }
+
+    def _drift(self, leased: Leased) -> List[Finding]:
+        engine = self._engine
+        applied: Dict[Tuple[str, str], Tuple[float, str, str]] = {}
+        for plan_id, machine in engine.rollouts.items():
+            for change in machine.rollout.changes:
+                if change.status is ChangeStatus.APPLIED and machine.over:
+                    key = (change.hostname, change.domain_id)
+                    entry = (machine.rollout.created_at_s, plan_id, change.mode.value)
+                    applied[key] = max(applied.get(key, entry), entry)
+        found = []
+        for (hostname, domain_id), (_, plan_id, mode) in sorted(applied.items()):
+            report = engine.hosts.reports.get(hostname)
+            stale = hostname not in engine.hosts.reported_at_s
+            if report is None or stale or (hostname, domain_id) in leased:
+                continue
+            for drive in report.drives:
+                if drive.domain_id == domain_id and drive.mode and drive.mode.value != mode:
+                    found.append(
+                        Finding(
+                            FindingCode.DRIFT, Severity.WARNING, f"{hostname} {drive.dev_name}",
+                            f"plan {plan_id} applied {mode}, it is in {drive.mode.value}",
+                        )
+                    )
+        return found
+
+    def _unrestored(self) -> List[Finding]:
+        """Runs that ended without the probe's word, until the probe reports again."""
+        engine = self._engine
+        found = []
+        for run_id, machine in sorted(engine.runs.items()):
+            state = machine.state
+            if state.status is not RunStatus.ABORTED or state.restored:
+                continue
+            agent = engine.hosts.agents.get(state.spec.hostname)
+            silent = agent is None or engine.clock() - agent.seen_at_s > 60.0
+            if silent or (agent is not None and agent.lease_id == state.spec.lease_id):
+                found += [
+                    Finding(
+                        FindingCode.RESTORE_FAILED, Severity.ERROR,
+                        f"{state.spec.hostname} {domain_id}",
+                        f"{run_id} ended and the probe has not said that the prior state is back",
+                    )
+                    for domain_id in state.owed or state.spec.domain_ids
+                ]
+        for plan_id, rollout in sorted(engine.rollouts.items()):
+            for change in rollout.rollout.changes if rollout.over else ():
+                if change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED):
+                    found.append(
+                        Finding(
+                            FindingCode.RESTORE_FAILED, Severity.ERROR,
+                            f"{change.hostname} {', '.join(change.dev_names)}",
+                            f"{plan_id}: {change.detail or 'not proven'}",
+                        )
+                    )
+        return found
