@@ -1,10 +1,10 @@
 """A campaign over an OSD with its DB on another drive: both are toggled, and both come back."""
 
-import json
 
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
+from module_world import said
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.model import CacheMode, DriveModel, Role, Transport
@@ -46,12 +46,6 @@ def wire(mgr):
         return COMMIT_US[(modes[DISK], modes[DB])] * (1000 + next(calls) % 7)
 
     mgr.loads.latency_ns = latency_ns
-
-
-def said(mgr, prefix, **arguments):
-    code, out, error = mgr.command(prefix, format="json", **arguments)
-    assert (code, error) == (0, "")
-    return json.loads(out)
 
 
 def both_back(mgr):

@@ -4,12 +4,12 @@ What a probe says of a drive by itself is made by the probe's own tests; here it
 from a report to what an admin sees.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
+from module_world import said
 from wcache.core.findings import of_drive
 from wcache.core.model import (
     CacheMode,
@@ -33,12 +33,6 @@ def a_mgr(*drives):
     mgr = FakeMgr(("h1", drives or (make.drive("sda", 0), make.drive("sdb", 1))))
     mgr.report_all()
     return mgr
-
-
-def said(mgr, prefix, **arguments):
-    code, out, error = mgr.command(prefix, format="json", **arguments)
-    assert (code, error) == (0, "")
-    return json.loads(out)
 
 
 def found(mgr):

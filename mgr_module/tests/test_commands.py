@@ -1,0 +1,130 @@
+"""Every command in every format, and no arguments that let an exception out."""
+
+import errno
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgr_fakes.module import FakeMgr
+from module_world import a_mgr, measured
+from wcache import commands
+
+
+def everything(mgr):
+    """Each command with good arguments, in an order in which all of them work."""
+    return [
+        ("status", {}), ("drive ls", {}), ("drive ls", {"hostname": "h1"}), ("agent ls", {}),
+        ("campaign forecast", {}), ("campaign ls", {}), ("campaign show", {"campaign_id": "c1"}),
+        ("campaign record", {"record_id": "c1.0.0"}), ("recommend", {}),
+        ("recommend", {"device_class": "hdd"}), ("plan", {}), ("plan show", {"plan_id": "p1"}),
+        ("history", {"limit": 5}), ("apply", {"plan_id": "p1"}),
+        ("campaign stop", {"campaign_id": "c1"}), ("rollback", {"plan_id": "p1"}),
+        ("freeze", {}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),
+        ("plan ls", {}), ("load ls", {}), ("mclock forecast", {}),
+        ("mclock measure", {"accept_cost": True}),
+        ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
+        ("mclock rollback", {"change_id": "k1"}), ("agent rm", {"hostname": "h2"}),
+    ]
+
+
+@pytest.mark.parametrize("form", ["plain", "json", "json-pretty", "yaml"])
+@pytest.mark.parametrize("state", ["empty", "used"])
+def test_every_command_answers_in_every_format(form, state):
+    mgr = measured() if state == "used" else FakeMgr()
+    tried = set()
+    for prefix, arguments in everything(mgr):
+        code, out, error = mgr.command(prefix, format=form, **arguments)
+        tried.add(f"wcache {prefix}")
+        if code == 0:
+            assert out
+            if form == "yaml":  # JSON where PyYAML is missing
+                assert out.startswith("{") or "\n" in out
+            elif form != "plain" or prefix == "campaign record":
+                assert isinstance(json.loads(out), dict)
+        else:
+            assert state == "empty"
+            assert "\n" not in error
+        mgr.settle()
+    assert mgr.exceptions == []
+    agent = {"wcache agent poll", "wcache agent post"}
+    assert tried | agent == {command.prefix for command in commands.COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "arguments", "number"),
+    [
+        ("nonsense", {}, errno.EINVAL),
+        ("status", {"format": "xml"}, errno.EINVAL),
+        ("status", {"format": ["json"]}, errno.EINVAL),
+        ("drive ls", {"hostname": "nowhere"}, errno.ENOENT),
+        ("drive ls", {"hostname": 3}, errno.EINVAL),
+        ("agent poll", {"hostname": "a/b"}, errno.EINVAL),
+        ("agent poll", {"hostname": "a#b"}, errno.EINVAL),
+        ("agent poll", {"hostname": "../x"}, errno.EINVAL),
+        ("agent poll", {}, errno.EINVAL),
+        ("campaign show", {}, errno.EINVAL),
+        ("campaign show", {"campaign_id": "c9"}, errno.ENOENT),
+        ("campaign show", {"campaign_id": "a\nb"}, errno.EINVAL),
+        ("campaign record", {"record_id": "../version"}, errno.ENOENT),
+        ("campaign stop", {"campaign_id": "c9"}, errno.ENOENT),
+        ("campaign start", {"scope": "rack:1"}, errno.EINVAL),
+        ("campaign start", {"scope": "osd.x"}, errno.EINVAL),
+        ("campaign start", {"scope": "osd.999"}, errno.ENOENT),
+        ("campaign start", {"loads": "fio"}, errno.EINVAL),
+        ("campaign start", {"loads": ","}, errno.EINVAL),
+        ("campaign start", {"pairs": 3}, errno.EINVAL),
+        ("campaign start", {"pairs": "many"}, errno.EINVAL),
+        ("campaign start", {"pairs": True}, errno.EINVAL),
+        ("campaign start", {"seed": -1}, errno.EINVAL),
+        ("campaign start", {"force": "perhaps"}, errno.EINVAL),
+        ("campaign start", {"drives_per_model": 10**30}, errno.EINVAL),
+        ("plan", {"device_class": "tape"}, errno.ENOENT),
+        ("plan show", {"plan_id": "p9"}, errno.ENOENT),
+        ("apply", {"plan_id": "p9"}, errno.ENOENT),
+        ("rollback", {"plan_id": "p9"}, errno.ENOENT),
+        ("rollback", {}, errno.ENOENT),
+        ("history", {"limit": 0}, errno.EINVAL),
+    ],
+)
+def test_bad_arguments_give_one_clear_line(prefix, arguments, number):
+    mgr = a_mgr()
+    code, out, error = mgr.command(prefix, **arguments)
+    assert (code, out) == (-number, ""), error
+    assert error
+    assert "\n" not in error
+    assert mgr.exceptions == []
+
+
+def test_words_for_true_and_false_mean_what_they_say():
+    mgr = a_mgr()
+    assert mgr.command("campaign start", loads="depth1", accept_cost="false")[0] == -errno.EPERM
+    assert mgr.command("campaign start", loads="depth1", accept_cost="true")[0] == 0
+
+
+def test_an_input_that_a_command_does_not_take_is_ignored():
+    assert a_mgr().command("plan", inbuf="junk")[0] == 0
+
+
+FUZZED = a_mgr()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([command.prefix[len("wcache "):] for command in commands.COMMANDS]),
+    st.dictionaries(
+        st.sampled_from(["hostname", "campaign_id", "record_id", "plan_id", "scope", "loads",
+                         "pairs", "seed", "limit", "thaw", "format", "device_class", "persist"]),
+        st.one_of(st.text(max_size=6), st.integers(), st.booleans(), st.none(),
+                  st.floats(), st.lists(st.text(max_size=2), max_size=2)),
+        max_size=4,
+    ),
+    st.text(max_size=20),
+)
+def test_no_arguments_whatever_let_an_exception_out(prefix, arguments, inbuf):
+    mgr = FUZZED
+    code, _, error = mgr.command(prefix, inbuf=inbuf, **arguments)
+    assert mgr.exceptions == []
+    assert (code == 0) is (error == "")
+    assert "\n" not in error
+    mgr.settle()

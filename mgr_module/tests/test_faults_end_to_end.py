@@ -1,0 +1,232 @@
+"""What the whole module does when probes, the store, the cluster or the analysis fail."""
+
+import errno
+
+import pytest
+from mgr_fakes import builders as make
+from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
+from wcache.core.protocol import FailureOutcome, Notice
+from wcache.core.record import Precondition
+from wcache.watchdog import STALL_S
+
+
+def test_a_bench_cut_off_by_a_lost_lease_is_cancelled_before_the_next_one():
+    mgr = a_mgr()
+    start(mgr)
+    while not mgr.loads.waiting:
+        mgr.now_s += 0.3
+        for probe in mgr.probes.values():
+            probe.turn()
+        mgr.engine.tick()
+    (token,) = mgr.loads.waiting
+    mgr.probes["h1"].crash()
+    mgr.probes["h1"].turn()
+    assert mgr.loads.cancelled == [token]
+    mgr.settle()
+    fine(mgr)
+
+
+def test_a_lease_that_runs_out_at_the_probe_repeats_the_period_only():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(9):
+        mgr.step()
+    mgr.probes["h1"].lose_lease()
+    mgr.settle()
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert shown["status"] == "done"
+    assert sum(run["interrupted_periods"] for run in shown["run_list"]) == 1
+
+
+def test_a_probe_silent_for_a_lease_and_half_a_minute_ends_the_run_and_is_reported():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(5):
+        mgr.step()
+    mgr.now_s += 95.0
+    mgr.engine.tick()
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert shown["run_list"][0]["status"] == "aborted"
+    assert shown["run_list"][0]["restored"] is False
+    codes = {f["code"] for f in said(mgr, "status")["findings"]}
+    assert "WCACHE_RESTORE_FAILED" in codes
+    probe = mgr.probes["h1"]
+    probe.lose_lease()
+    assert probe.turn(0).lease is None
+    probe.post("", None, notices=(Notice("n1", "restored", "domain-sda", True),))
+    mgr.restart()
+    assert said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"] is True
+
+
+def test_a_rollout_whose_probe_is_silent_for_ever_stops_with_the_reason():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.loads.run()
+    mgr.engine.tick()
+    mgr.now_s += 95.0
+    mgr.engine.tick()
+    plan = said(mgr, "plan show", plan_id=plan_id)
+    assert plan["status"] == "stopped"
+    assert "not heard" in plan["reason"]
+    assert plan["changes"][0]["status"] == "applying"
+    assert "WCACHE_RESTORE_FAILED" in {f["code"] for f in said(mgr, "status")["findings"]}
+    mgr.report_all()
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+
+
+def test_what_never_answers_is_stopped_so_that_no_lease_is_held_for_ever():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(3):
+        mgr.step()
+    mgr.loads.run = lambda: None
+    for _ in range(int(STALL_S / 30) + 6):
+        mgr.step(30.0)
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert "nothing has happened for" in shown["run_list"][0]["reason"]
+    assert mgr.probes["h1"].leased == {}
+
+
+def test_a_release_that_fails_is_said_until_the_probe_says_otherwise():
+    mgr = a_mgr()
+    campaign_id = start(mgr, pairs=4)
+    probe = mgr.probes["h1"]
+    probe.fails = lambda task: (
+        FailureOutcome("the drive is gone", "x" * 1000, restored=False)
+        if task.request.KIND == "release" else None
+    )
+    mgr.settle()
+    mgr.restart()
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert "NOT CONFIRMED" in ok(mgr.command("campaign show", campaign_id=campaign_id))
+    assert not shown["run_list"][0]["restored"]
+
+
+def test_a_store_that_stops_taking_values_ends_the_run_with_a_release_and_says_so():
+    mgr = a_mgr()
+    start(mgr)
+    for _ in range(7):
+        mgr.step()
+    mgr.store.fails = lambda key: True
+    mgr.settle(20)
+    assert all_modes(mgr) == {WB}
+    assert mgr.probes["h1"].leased == {}
+    assert "WCACHE_STORE_FAILED" in {f["code"] for f in said(mgr, "status")["findings"]}
+    assert mgr.command("freeze")[0] == -errno.EIO
+    assert said(mgr, "status")["frozen"] is True
+    mgr.store.fails = lambda key: False
+    mgr.restart()
+    mgr.settle()
+    assert mgr.exceptions == []
+
+
+def test_a_campaign_that_could_not_be_stored_whole_does_not_come_to_life_later():
+    mgr = a_mgr()
+    mgr.store.fails = lambda key: key.startswith("campaign/")
+    assert mgr.command("campaign start", loads="timer")[0] == -errno.EIO
+    mgr.store.fails = lambda key: False
+    mgr.restart()
+    assert not mgr.engine.active
+    assert start(mgr) == "c2"
+
+
+def test_what_cannot_be_read_is_told_and_its_number_is_not_used_again():
+    mgr = measured()
+    mgr.store.kept["campaign/c1"] = "{"
+    mgr.store.kept["rollout/p7"] = "{"
+    mgr.restart()
+    assert set(said(mgr, "status")["unreadable"]) == {"campaign/c1", "rollout/p7"}
+    assert "campaign/c1" in ok(mgr.command("status"))
+    mgr.report_all()
+    assert start(mgr) == "c2"
+    assert said(mgr, "plan")["plan_id"] == "p8"
+    assert mgr.store.kept["campaign/c1"] == "{"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advice(force):
+    mgr = a_mgr()
+    mgr.now_s += 60.0
+    mgr.view.state = make.cluster(
+        mgr.view.state.osds.values(), missed=(Precondition.CLUSTER_HEALTHY,)
+    )
+    code, _, error = mgr.command("campaign start", loads="depth1", accept_cost=True, force=force)
+    if not force:
+        assert code == -errno.EPERM
+        assert "cluster healthy" in error
+        return
+    mgr.settle()
+    assert said(mgr, "campaign show", campaign_id="c1")["status"] == "done"
+    assert said(mgr, "recommend")["recommendations"] == []
+
+
+def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
+    mgr = a_mgr()
+    mgr.now_s += 60.0  # a mgr this old has heard from every PG
+    mgr.report_all()
+    campaign_id = start(mgr)
+    for _ in range(6):
+        mgr.step()
+    mgr.view.state = make.cluster(
+        mgr.view.state.osds.values(), missed=(Precondition.PGS_CLEAN,)
+    )
+    mgr.settle()
+    runs = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
+    assert {run["status"] for run in runs} == {"aborted"}
+    assert all("PGs active+clean" in run["reason"] for run in runs)
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_new_mgr_that_knows_no_pgs_yet_waits_instead_of_giving_up():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(6):
+        mgr.step()
+    healthy = mgr.view.state
+    mgr.view.state = make.cluster(healthy.osds.values(), missed=(Precondition.PGS_CLEAN,))
+    mgr.restart()
+    for _ in range(10):
+        mgr.step()
+    assert said(mgr, "campaign show", campaign_id=campaign_id)["status"] == "running"
+    mgr.view.state = healthy
+    mgr.settle()
+    assert said(mgr, "campaign show", campaign_id=campaign_id)["status"] == "done"
+
+
+def test_a_scrub_somewhere_is_recorded_and_forbids_nothing():
+    mgr = a_mgr()
+    mgr.view.state = make.cluster(mgr.view.state.osds.values(), missed=(Precondition.NO_SCRUB,))
+    campaign_id = start(mgr)
+    mgr.settle()
+    (result, *_) = said(mgr, "campaign show", campaign_id=campaign_id)["results"]
+    assert result["verdict"] == "write through"
+    record = said(mgr, "campaign record", record_id=result["record_id"])
+    assert record["missed_preconditions"] == ["no scrub on the OSD"]
+
+
+def test_a_missing_numpy_still_measures_and_is_analysed_after_a_restart():
+    mgr = a_mgr()
+    mgr.analysis.error = "numpy is missing"
+    start(mgr)
+    mgr.settle()
+    results = said(mgr, "campaign show", campaign_id="c1")["results"]
+    assert [(r["pairs"], r["analysed"]) for r in results] == [(8, False)] * 3
+    assert "WCACHE_NO_ANALYSIS" in {f["code"] for f in said(mgr, "status")["findings"]}
+    mgr.restart()
+    results = said(mgr, "campaign show", campaign_id="c1")["results"]
+    assert {r["verdict"] for r in results} == {"write through"}
+
+
+def test_an_osd_that_stops_during_its_bench_ends_its_run_in_one_clear_line():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    mgr.loads.error = "osd.0 went\ndown \x1b[31m" + "x" * 2000
+    mgr.settle()
+    mgr.restart()
+    run = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]
+    assert run["status"] == "aborted"
+    assert run["reason"].startswith("osd.0 went down")
+    assert all_modes(mgr) == {WB}

@@ -1,0 +1,175 @@
+"""Campaign, advice, plan, rollback over the whole module, and the mgr lost at any step."""
+
+import errno
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
+from wcache.core.rollout import ChangeStatus
+
+
+def test_the_main_job_from_forecast_to_rollback():
+    mgr = a_mgr()
+    assert said(mgr, "campaign forecast", loads="depth1")["forecast"]["drives"] == 3
+    code, out, error = mgr.command("campaign start", loads="depth1")
+    assert (code, out) == (-errno.EPERM, "")
+    assert "--accept-cost" in error
+    campaign_id = start(mgr)
+    mgr.settle()
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert shown["status"] == "done"
+    assert {r["verdict"] for r in shown["results"]} == {"write through"}
+    assert all_modes(mgr) == {WB}
+    forecast = said(mgr, "campaign forecast", loads="depth1")["forecast"]
+    assert 0 < shown["bytes_written"] <= forecast["bytes_written"]
+    record = said(mgr, "campaign record", record_id=shown["results"][0]["record_id"])
+    assert len(record["pairs"]) == shown["results"][0]["pairs"]
+    (advice,) = said(mgr, "recommend")["recommendations"]
+    assert advice["mode"] == "write through"
+    assert advice["manual"]
+    plan_id = said(mgr, "plan")["plan_id"]
+    assert said(mgr, "apply", plan_id=plan_id)["changed"] is True
+    mgr.settle()
+    mgr.report_all()
+    assert all_modes(mgr) == {WT}
+    assert said(mgr, "apply", plan_id=plan_id)["changed"] is False
+    assert said(mgr, "plan")["changes"] == []
+    assert said(mgr, "status")["findings"] == []
+    assert said(mgr, "rollback")["changed"] is True
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+    assert mgr.command("rollback")[0] == -errno.ENOENT
+    fine(mgr)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=2))
+def test_a_mgr_lost_at_any_step_resumes_and_repeats_no_pair(lost, crashes):
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for step in range(700):
+        if not mgr.engine.active:
+            break
+        if step in lost:
+            mgr.restart()
+        if step in crashes:
+            mgr.probes["h1"].crash()
+        mgr.step()
+    mgr.report_all()
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert shown["status"] == "done", shown
+    assert all_modes(mgr) == {WB}
+    for result in shown["results"]:
+        record = said(mgr, "campaign record", record_id=result["record_id"])
+        assert [p["index"] for p in record["pairs"]] == list(range(len(record["pairs"])))
+    assert len(shown["results"]) == 3
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    for step in range(300):
+        if not mgr.engine.active:
+            break
+        if step in lost:
+            mgr.restart()
+        mgr.step(1.0)
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
+    assert all_modes(mgr) == {WT}
+    mgr.restart()
+    ok(mgr.command("rollback"))
+    mgr.restart()
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+    fine(mgr)
+
+
+@pytest.mark.parametrize("how", ["stop", "freeze"])
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 7, 20])
+def test_stop_and_freeze_restore_at_once_whatever_is_under_way(how, steps):
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    for _ in range(steps):
+        mgr.step()
+    if how == "stop":
+        assert said(mgr, "campaign stop", campaign_id=campaign_id)["changed"] is True
+    else:
+        assert said(mgr, "freeze") == {"frozen": True, "changed": True}
+        assert said(mgr, "freeze")["changed"] is False
+    mgr.settle(10)
+    assert all_modes(mgr) == {WB}
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert {run["status"] for run in shown["run_list"]} == {"aborted"}
+    assert all(run["reason"] for run in shown["run_list"])
+    assert mgr.loads.waiting == {}
+    fine(mgr)
+    if how == "freeze":
+        mgr.restart()
+        assert said(mgr, "status")["frozen"] is True
+        for command in ("campaign start", "rollback"):
+            assert mgr.command(command, loads="timer")[0] == -errno.EPERM
+        assert said(mgr, "freeze", thaw=True) == {"frozen": False, "changed": True}
+    start(mgr, loads="timer")
+
+
+def test_stopping_an_old_campaign_does_not_disturb_what_is_measured_now():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    assert mgr.loads.waiting
+    assert said(mgr, "campaign stop", campaign_id="c1")["changed"] is False
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
+
+
+def test_a_freeze_in_the_middle_of_a_rollout_takes_the_open_change_back_and_keeps_the_rest():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    while [c.status for c in mgr.engine.rollouts[plan_id].rollout.changes][:2] != [
+        ChangeStatus.APPLIED, ChangeStatus.APPLYING,
+    ]:
+        mgr.step(1.0)
+    mgr.step(0.1)
+    ok(mgr.command("freeze"))
+    mgr.settle(20)
+    plan = said(mgr, "plan show", plan_id=plan_id)
+    assert [c["status"] for c in plan["changes"]] == ["applied", "rolled back", "planned"]
+    assert plan["status"] == "stopped"
+    ok(mgr.command("freeze", thaw=True))
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_rollback_of_a_plan_under_a_later_one_is_refused():
+    mgr = measured()
+    ok(mgr.command("apply", plan_id=said(mgr, "plan")["plan_id"]))
+    mgr.settle()
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 1_000_000, WT: 9_000_000}
+    mgr.report_all()
+    ok(mgr.command("campaign start", loads="depth1", accept_cost=True, consent_turn_on=True))
+    mgr.settle()
+    mgr.report_all()
+    assert said(mgr, "plan", consent_turn_on=True)["plan_id"] == "p2"
+    ok(mgr.command("apply", plan_id="p2"))
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+    code, _, error = mgr.command("rollback", plan_id="p1")
+    assert (code, error.count("p2")) == (-errno.EBUSY, 2)
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert all_modes(mgr) == {WT}
+    ok(mgr.command("rollback", plan_id="p1"))
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_simulated_cluster_does_the_main_job_with_no_osd_at_all():
+    mgr = a_mgr(simulated=True)
+    start(mgr, loads="depth1,timer")
+    mgr.settle()
+    mgr.report_all()
+    assert mgr.loads.measured == 0
+    ok(mgr.command("apply", plan_id=said(mgr, "plan")["plan_id"]))
+    mgr.settle()
+    assert all_modes(mgr) == {WT}

@@ -1,0 +1,140 @@
+"""What probes send: whose it is, what is refused, and what changes nothing."""
+
+import errno
+import json
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.probe import FakeProbe
+from module_world import a_mgr, fine, ok, said, start
+from wcache.core import codec
+from wcache.core.model import Finding, FindingCode, Severity
+from wcache.core.protocol import FailureOutcome, ReportOutcome, SetModeRequest
+
+
+def test_two_probes_cannot_claim_one_host_and_the_second_is_named():
+    mgr = a_mgr()
+    rival = FakeProbe(mgr.send, "h1", (make.drive("sda", 0),), probe_id="rival")
+    assert rival.turn() is None
+    assert "probe-h1 speaks for h1" in rival.error
+    (finding,) = said(mgr, "status")["findings"]
+    assert finding["code"] == "WCACHE_AGENT_CONFLICT"
+    assert "rival" in finding["detail"]
+
+
+def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before():
+    mgr = a_mgr(lease_ttl_s=600.0)
+    campaign_id = start(mgr)
+    for _ in range(5):
+        mgr.step()
+    mgr.now_s += 100.0
+    rival = FakeProbe(mgr.send, "h1", (make.drive("sda", 0),), probe_id="rival")
+    reply = rival.turn(0)
+    assert reply.lease is None
+    run = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]
+    assert (run["status"], run["restored"]) == ("aborted", False)
+
+
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [
+        (lambda text: text[: len(text) // 2], errno.EINVAL),
+        (lambda text: text + " " * 1_000_001, errno.EINVAL),
+        (lambda text: text.replace('"version":1', '"version":2,"new_field":3'), errno.EPROTO),
+        (lambda text: text.replace('"h1"', '"h2"'), errno.EPERM),
+        (lambda text: text.replace('"task_id"', '"tusk_id"'), errno.EINVAL),
+        (lambda text: "[" * 100_000, errno.EINVAL),
+        (lambda text: "", errno.EINVAL),
+        (lambda text: "null", errno.EINVAL),
+        (lambda text: text.replace("probe-h1", "probe\\nh1"), errno.EINVAL),
+    ],
+    ids=["truncated", "oversized", "version", "host", "field", "deep", "empty", "null", "newline"],
+)
+def test_a_post_that_is_not_right_is_refused_with_one_line_and_changes_nothing(change, number):
+    mgr = a_mgr()
+    start(mgr)
+    for _ in range(4):
+        mgr.step()
+    probe = mgr.probes["h1"]
+    probe.post("nothing", None)
+    before = dict(mgr.store.kept)
+    code, out, error = mgr.send("wcache agent post", "h1", change(probe.last_post))
+    assert (code, out) == (-number, "")
+    assert error
+    assert "\n" not in error
+    assert mgr.store.kept == before
+    assert mgr.exceptions == []
+    mgr.settle()
+    fine(mgr)
+
+
+def test_a_replayed_post_changes_nothing():
+    mgr = a_mgr()
+    start(mgr)
+    posts = []
+    for _ in range(6):
+        mgr.step()
+        posts.append(mgr.probes["h1"].last_post)
+    before = dict(mgr.store.kept)
+    for text in posts:
+        assert mgr.send("wcache agent post", "h1", text)[0] == 0
+    assert mgr.store.kept == before
+    mgr.settle()
+    fine(mgr)
+
+
+def test_an_old_report_does_not_replace_a_newer_one():
+    mgr = a_mgr()
+    old = mgr.probes["h1"].last_post
+    assert '"report"' in old
+    mgr.probes["h1"].drives.pop("domain-sdb")
+    mgr.now_s += 700.0
+    mgr.report_all()
+    assert said(mgr, "status")["drives"] == 2
+    assert mgr.send("wcache agent post", "h1", old)[0] == 0
+    assert said(mgr, "status")["drives"] == 2
+
+
+def test_a_simulated_probe_is_refused_where_data_matters():
+    mgr = a_mgr()
+    probe = FakeProbe(mgr.send, "h9", (make.drive("sda", 9),), simulated=True)
+    assert probe.turn() is None
+    assert "throwaway_cluster" in probe.error
+
+
+def test_hostile_words_of_a_probe_break_no_table():
+    mgr = a_mgr()
+    probe = mgr.probes["h1"]
+    drive = probe.drives["domain-sda"]
+    shout = Finding(FindingCode.DRIFT, Severity.WARNING, "x" * 1000, "ü" * 1000)
+    plain = codec.to_plain(probe.report())
+    plain["drives"][0]["findings"] = [codec.to_plain(shout)]
+    plain["drives"][0]["dev_name"] = "sd\nERROR everything is lost"
+    mgr.now_s += 700.0
+    task = probe.turn(0).task
+    body = codec.to_plain(ReportOutcome(probe.report()))
+    body["report"] = plain
+    post = json.loads(probe.last_post)
+    post.update(task_id=task.task_id, outcome=body)
+    code, _, error = mgr.send("wcache agent post", "h1", json.dumps(post))
+    assert code == -errno.EINVAL
+    assert "cannot be printed" in error
+    plain["drives"][0]["dev_name"] = drive.dev_name
+    assert mgr.send("wcache agent post", "h1", json.dumps(post))[0] == 0
+    assert "WARNING WCACHE_DRIFT" in ok(mgr.command("status"))
+    lines = ok(mgr.command("drive ls")).splitlines()
+    assert len(lines) == 4
+
+
+def test_a_task_failure_that_says_much_is_shown_as_one_line():
+    mgr = a_mgr()
+    campaign_id = start(mgr)
+    mgr.probes["h1"].fails = lambda task: (
+        FailureOutcome("no " * 300, "really " * 140) if isinstance(task.request, SetModeRequest)
+        else None
+    )
+    mgr.settle()
+    mgr.restart()
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert {run["status"] for run in shown["run_list"]} == {"aborted", "done"}
+    assert mgr.engine.archive.unreadable == {}
