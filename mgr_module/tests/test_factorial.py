@@ -310,6 +310,21 @@ def test_a_db_drive_of_many_osds_is_crossed_with_one_of_them():
     assert cost.drives == 4
 
 
+def test_an_osd_with_its_db_elsewhere_is_told_from_one_that_holds_all():
+    runs, _ = runs_of(a_host(blocks=2, db_osds=(0,)), options(M4))
+    told_apart = {setup.osd_id: setup.apart for run in runs for setup in run.experiments}
+    assert told_apart == {0: (Role.DB,), 1: ()}
+
+
+def test_a_simulated_db_drive_is_in_the_class_of_its_osd():
+    reports, cluster = a_host()
+    reports = [replace(reports[0], simulated=True)]
+    runs, _ = runs_of((reports, replace(cluster, osds={})), options(TRAFFIC, D1, TIMER))
+    assert ((DISK, DB), TRAFFIC) in told(runs)
+    assert ((DISK,), D1) not in told(runs), "small writes are deferred to the DB drive"
+    assert {setup.device_class for run in runs for setup in run.experiments} == {"hdd"}
+
+
 def test_no_factorial_where_one_drive_is_out_of_scope_or_a_third_one_has_the_wal():
     reports, cluster = a_host()
     drives = tuple(

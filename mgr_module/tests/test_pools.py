@@ -13,7 +13,7 @@ from wcache.analysis.pooling import pool
 from wcache.core import multiplicity
 from wcache.core.errors import MalformedError
 from wcache.core.joining import POOL_DRIVES_MAX, LoadVerdict
-from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
+from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
 from wcache.core.policy import recommend
 from wcache.pools import TRIES_MAX, Pools, item
 from wcache.results import of_record
@@ -93,6 +93,15 @@ def test_unlike_drives_are_not_pooled_and_what_differs_is_said():
     (advice,) = recommend(found, pools=pooled(found))
     assert not advice.loads[0].pooled
     assert any("Ceph release (16, " in line for line in advice.warnings)
+
+
+def test_a_disk_with_its_db_elsewhere_is_not_pooled_with_one_that_holds_all():
+    found = [
+        *results([2.0, 2.1]), measured("d8", 1.0, apart=(Role.DB,))[1],
+        measured("d9", 1.0, apart=(Role.DB,))[1],
+    ]
+    (advice,) = recommend(found, pools=pooled(found))
+    assert any("apart from the block drive (db, nothing)" in line for line in advice.warnings)
 
 
 def test_without_an_analysis_agreement_decides_and_says_why():

@@ -96,6 +96,7 @@ def item(result: Result) -> Dict[str, Any]:
             "drive_model": str(result.drive_model),
             "transport": term.transport.value,
             "role": term.role.value,
+            "apart_from_block": term.apart,
             "device_class": result.device_class,
             "ceph_release": term.ceph_release,
             "rotational": term.rotational,

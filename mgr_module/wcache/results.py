@@ -55,7 +55,10 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
         return None  # it stands for one mode of the other drive only
     setup = record.setup
     release = setup.ceph_version.split(".")[0]
-    return PoolTerm(mean, sd, setup.transport, setup.role, release, setup.rotational)
+    return PoolTerm(
+        mean, sd, setup.transport, setup.role, release, setup.rotational,
+        ", ".join(role.value for role in setup.apart),
+    )
 
 
 def _findings(value: Any, record: Record) -> Tuple[Finding, ...]:

@@ -131,6 +131,7 @@ def alike(record: Record) -> Dict[str, Any]:
         "drive_model": str(setup.drive_model),
         "transport": setup.transport.value,
         "role": setup.role.value,
+        "apart_from_block": ", ".join(role.value for role in setup.apart),
         "device_class": setup.device_class,
         "ceph_release": setup.ceph_version.split(".")[0],
         "rotational": setup.rotational,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
@@ -47,13 +47,14 @@ def make_runs(
     """The runs of a campaign: one for each chosen cache domain, and one for each crossing."""
     runs: List[RunSpec] = []
 
-    def add(candidate: Candidate, osd: int, crossing: Optional[Crossing]) -> None:
+    def add(candidate: Candidate, osd_id: int, crossing: Optional[Crossing]) -> None:
         run_id = f"{campaign_id}.{len(runs)}"
+        osd = osds[(candidate.hostname, osd_id)]
         loads = crossing.loads if crossing else _alone(candidate, crossed, options)
         experiments = tuple(
             _setup(candidate, osd, load_point, cluster, options, run_id, seed, throwaway, crossing)
             for load_point in loads
-            if crossing or _touched(candidate, osd, load_point, cluster)
+            if crossing or touches(load_point, _roles(candidate, osd_id), osd)
         )
         if experiments:
             runs.append(
@@ -65,7 +66,8 @@ def make_runs(
                 )
             )
 
-    crossed = crossings(selection.chosen, cluster, options)
+    osds = _osds(selection.chosen, cluster)
+    crossed = crossings(selection.chosen, osds, options)
     for candidate in selection.chosen:
         osd_id = _stands_for(candidate)
         if osd_id is None:
@@ -78,7 +80,7 @@ def make_runs(
 
 
 def crossings(
-    chosen: Sequence[Candidate], cluster: ClusterState, options: CampaignOptions
+    chosen: Sequence[Candidate], osds: Mapping[Tuple[str, int], OsdInfo], options: CampaignOptions
 ) -> Tuple[Crossing, ...]:
     """At most one crossing for each drive: a DB drive of many OSDs is crossed with one."""
     by_osd: Dict[Tuple[str, int], List[Candidate]] = defaultdict(list)
@@ -92,7 +94,7 @@ def crossings(
         if len(both) != len({_key(one) for one in both}) or len(both) != PAIRS_PER_REPLICATE:
             continue
         block, other = sorted(both, key=lambda one: Role.BLOCK not in _roles(one, osd_id))
-        osd = _osd_info(block, other, osd_id, cluster)
+        osd = osds[(block.hostname, osd_id)]
         loads = tuple(
             load_point for load_point in options.loads
             if load_point is not LoadPoint.FDATASYNC_TIMER
@@ -108,16 +110,33 @@ def crossings(
     return tuple(found)
 
 
-def _osd_info(
-    block: Candidate, other: Candidate, osd_id: int, cluster: ClusterState
-) -> OsdInfo:
-    """The OSD as the cluster knows it; of a simulated one what its drives say."""
-    known = None if block.simulated else cluster.osds.get(osd_id)
-    roles = _roles(other, osd_id)
-    return known or OsdInfo(
-        osd_id, block.hostname, "", True, "", "", Role.DB in roles, Role.WAL in roles,
-        any(drive.rotational for drive in block.drives),
-    )
+def _osds(chosen: Sequence[Candidate], cluster: ClusterState) -> Dict[Tuple[str, int], OsdInfo]:
+    """By host and id every OSD on these drives; a simulated one as its drives tell of it."""
+    found: Dict[Tuple[str, int], OsdInfo] = {}
+    uses: Dict[Tuple[str, int], List[Tuple[Role, DriveReport]]] = defaultdict(list)
+    for candidate in chosen:
+        for drive in candidate.drives:
+            for use in drive.uses:
+                key = (candidate.hostname, use.osd_id)
+                known = None if candidate.simulated else cluster.osds.get(use.osd_id)
+                if known is not None:
+                    found[key] = known
+                uses[key].append((use.role, drive))
+    for key, held in uses.items():
+        block = next((drive for role, drive in held if role is Role.BLOCK), held[0][1])
+        apart = {role for role, drive in held if drive.domain_id != block.domain_id}
+        found.setdefault(key, OsdInfo(
+            key[1], key[0], _default_class(block), True, cluster.ceph_version, "",
+            Role.DB in apart, Role.WAL in apart, bool(block.rotational),
+        ))
+    return found
+
+
+def _default_class(block: DriveReport) -> str:
+    """The device class that Ceph gives an OSD on such a drive by itself."""
+    if block.rotational:
+        return "hdd"
+    return "nvme" if block.dev_name.replace("sim-", "").startswith("nvme") else "ssd"
 
 
 def _key(candidate: Candidate) -> Key:
@@ -151,16 +170,9 @@ def _alone(
     return tuple(load_point for load_point in options.loads if load_point not in elsewhere)
 
 
-def _touched(
-    candidate: Candidate, osd_id: int, load_point: LoadPoint, cluster: ClusterState
-) -> bool:
-    osd = None if candidate.simulated else cluster.osds.get(osd_id)
-    return touches(load_point, roles_of(_drive(candidate, osd_id), osd_id), osd)
-
-
 def _setup(
     candidate: Candidate,
-    osd_id: int,
+    osd: OsdInfo,
     load_point: LoadPoint,
     cluster: ClusterState,
     options: CampaignOptions,
@@ -169,19 +181,19 @@ def _setup(
     throwaway: bool,
     crossing: Optional[Crossing],
 ) -> ExperimentSetup:
+    osd_id = osd.osd_id
     drive = _drive(candidate, osd_id)
-    osd = None if candidate.simulated else cluster.osds.get(osd_id)
+    apart = ((Role.DB, osd.dedicated_db), (Role.WAL, osd.dedicated_wal))
     digest = hashlib.sha256(f"{seed} {run_id} {load_point.value}".encode()).digest()
     setup = ExperimentSetup(
-        cluster.fsid, osd.ceph_version if osd else cluster.ceph_version,
-        candidate.hostname, osd_id,
-        osd.device_class if osd else _simulated_class(drive),
+        cluster.fsid, osd.ceph_version, candidate.hostname, osd_id, osd.device_class,
         flush_role(roles_of(drive, osd_id)), load_point, candidate.domain_id, drive.drive_id,
         drive.drive_model, drive.transport, SAMPLES[load_point],
         options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
         options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
         drive.rotational, candidate.simulated, throwaway,
         watch_samples=WATCH_SAMPLES[load_point],
+        apart=tuple(role for role, dedicated in apart if dedicated),
     )
     if crossing is None:
         return setup
@@ -196,9 +208,3 @@ def _setup(
         ),
     )
 
-
-def _simulated_class(drive: DriveReport) -> str:
-    """What Ceph would call the OSD (its default device class), for simulated drives."""
-    if drive.rotational:
-        return "hdd"
-    return "nvme" if drive.dev_name.startswith("nvme") else "ssd"

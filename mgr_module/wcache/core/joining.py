@@ -34,6 +34,7 @@ class PoolTerm:
     role: Role
     ceph_release: str
     rotational: Optional[bool] = None
+    apart: str = ""  # the roles that the OSD has on other drives than its block
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def unlike(drives: Sequence[DriveVerdict]) -> str:
         "role": [term.role.value for term in terms],
         "Ceph release": [term.ceph_release for term in terms],
         "rotational": [str(term.rotational) for term in terms],
+        "what lies apart from the block drive": [term.apart or "nothing" for term in terms],
     }
     parts = [
         f"{name} ({', '.join(sorted(set(found)))})"

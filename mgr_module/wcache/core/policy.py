@@ -192,7 +192,11 @@ def _recommend(
         for point in LoadPoint if point in by_load
     )
     verdict, why = over_loads(loads, profile)
-    warnings = list(dict.fromkeys(w for result in results for w in result.warnings))
+    warnings = [
+        f"osd.{result.osd_id} {result.load_point.value}: {text}"
+        for result in results
+        for text in (*result.warnings, *_torn(result))
+    ]
     warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
@@ -202,6 +206,11 @@ def _recommend(
         first.device_class, first.drive_model, verdict, verdict.mode, why, loads,
         tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
     )
+
+
+def _torn(result: Result) -> Tuple[str, ...]:
+    """Why a drive contradicts itself: its median and its tail, or with another drive's mode."""
+    return (result.why,) if result.verdict is Verdict.CONFLICTING else ()
 
 
 def over_loads(
@@ -218,7 +227,10 @@ def over_loads(
         return Verdict.INSUFFICIENT, "only the bare timer was measured; measure an OSD's load"
     if any(load.verdict is Verdict.CONFLICTING for load in counted):
         names = _names([x for x in counted if x.verdict is Verdict.CONFLICTING])
-        return Verdict.CONFLICTING, f"drives disagree at {names}; measure more drives"
+        return Verdict.CONFLICTING, (
+            f"the measurements contradict each other at {names}: measure more drives, or settle "
+            "what the notes say"
+        )
     traffic = [x for x in counted if x.load_point is LoadPoint.OSD_TRAFFIC]
     decided = [load for load in counted if load.verdict.mode is not None]
     if traffic and traffic[0].verdict.mode is not None:

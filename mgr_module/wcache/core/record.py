@@ -125,6 +125,8 @@ class ExperimentSetup:
     crossed: Optional[CrossedDrive] = None
     # 0: nothing is watched before the first pair, and `settle_s` is what is used
     watch_samples: int = 0
+    # the roles that lie on other drives than the OSD's block: what a commit waits for
+    apart: Tuple[Role, ...] = ()
 
 
 @dataclass(frozen=True)
