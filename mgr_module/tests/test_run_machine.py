@@ -24,7 +24,8 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 from wcache.core.record import CounterDelta, CrossedDrive, Period, Record
-from wcache.core.run import RunMachine, RunState, RunStatus
+from wcache.core.run import RunMachine
+from wcache.core.run_state import RunState, RunStatus
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER_DRIVE = CrossedDrive(

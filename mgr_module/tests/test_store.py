@@ -16,7 +16,7 @@ from wcache.core.errors import StorageError, WcacheError
 from wcache.core.experiment import Slot, compose
 from wcache.core.model import CacheMode
 from wcache.core.retention import Bounds
-from wcache.core.run import RunState, RunStatus
+from wcache.core.run_state import RunState, RunStatus
 from wcache.record_keeper import RecordKeeper
 
 WB = CacheMode.WRITE_BACK

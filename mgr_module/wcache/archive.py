@@ -25,7 +25,7 @@ from .core.policy import Result
 from .core.ports import Store
 from .core.record import RECORD_BYTES_MAX, Period, Record
 from .core.rollout import Rollout
-from .core.run import Periods, RunState
+from .core.run_state import Periods, RunState
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch

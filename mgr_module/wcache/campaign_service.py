@@ -25,7 +25,8 @@ from .core.errors import (
     NotReadyError,
     RefusedError,
 )
-from .core.run import RunMachine, RunSpec, RunState, RunStatus
+from .core.run import RunMachine
+from .core.run_state import RunSpec, RunState, RunStatus
 from .engine import Engine
 from .guards import require_thawed, require_unreserved
 

@@ -6,7 +6,8 @@ from typing import Any, Dict, List, Tuple
 
 from .core import codec
 from .core.errors import NotFoundError
-from .core.run import RunMachine, RunStatus
+from .core.run import RunMachine
+from .core.run_state import RunStatus
 from .engine import Engine
 from .output_format import FORMAT_VERSION
 

@@ -24,7 +24,8 @@ from .core.policy import Profiles, Recommendation, recommend
 from .core.protocol import Lease, ReleaseRequest, RollbackRequest, Task
 from .core.retention import Bounds
 from .core.rollout import Rollout, RolloutMachine
-from .core.run import RunMachine, RunStatus
+from .core.run import RunMachine
+from .core.run_state import RunStatus
 from .hosts import Hosts, Pending
 from .measuring import LoadRunner, Measuring
 from .options import Options

@@ -15,7 +15,7 @@ from .core.experiment import Waste, compose
 from .core.factorial import OTHER, both_sides, measured_in
 from .core.record import Record
 from .core.retention import Bounds
-from .core.run import RunState, RunStatus
+from .core.run_state import RunState, RunStatus
 
 RECOVERED = "its record could not be stored when it ended, and was made anew from its periods"
 

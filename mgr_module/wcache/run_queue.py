@@ -7,7 +7,8 @@ from typing import Callable, Iterator, Mapping, Tuple
 from .core import actions as act
 from .core.agents import CLAIM_S, Agents
 from .core.osds import ClusterView
-from .core.run import RunMachine, RunStatus
+from .core.run import RunMachine
+from .core.run_state import RunStatus
 from .options import Options
 
 

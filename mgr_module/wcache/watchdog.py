@@ -8,7 +8,8 @@ from .core import actions as act
 from .core.agents import Agents
 from .core.osds import ClusterView
 from .core.rollout import RolloutMachine
-from .core.run import RunMachine, RunStatus
+from .core.run import RunMachine
+from .core.run_state import RunStatus
 from .options import Options
 from .state_keeper import Machine
 

@@ -23,7 +23,7 @@ from wcache.core.model import (
 )
 from wcache.core.osds import ClusterState, OsdInfo
 from wcache.core.record import ExperimentSetup, Period
-from wcache.core.run import RunSpec
+from wcache.core.run_state import RunSpec
 
 MODEL = DriveModel("ACME", "HD1", "1.0")
 CLUSTER_ID = "00000000-0000-4000-8000-000000000001"

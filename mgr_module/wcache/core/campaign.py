@@ -16,7 +16,7 @@ from .errors import MalformedError, NotFoundError
 from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from .model import DriveModel, DriveReport, HostReport, LoadPoint
 from .osds import ClusterState
-from .run import RunSpec
+from .run_state import RunSpec
 from .safety import may_toggle
 from .settling import LONG_SAMPLES, LONG_TIMES, WATCH_TIMES
 

@@ -19,7 +19,7 @@ from .loads import SAMPLES, WATCH_SAMPLES
 from .model import DriveReport, LoadPoint, Role
 from .osds import ClusterState, OsdInfo, flush_role, roles_of, touches
 from .record import CrossedDrive, ExperimentSetup
-from .run import RunSpec
+from .run_state import RunSpec
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""

@@ -13,7 +13,7 @@ from typing import Dict, List, Mapping, Set, Tuple
 from .campaign import Campaign
 from .policy import Result, latest
 from .rollout import Rollout, RolloutStatus
-from .run import RunState, RunStatus
+from .run_state import RunState, RunStatus
 
 
 @dataclass(frozen=True)

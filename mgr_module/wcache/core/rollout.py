@@ -15,6 +15,7 @@ from typing import List, Optional, Tuple
 from . import actions as act
 from .codec import one_line
 from .model import CacheMode, LoadPoint, Role, Transport
+from .period_run import all_in
 from .proof import error_of, is_worse, latency_of
 from .protocol import (
     ApplyRequest,
@@ -25,7 +26,6 @@ from .protocol import (
     SamplesOutcome,
     StateOutcome,
 )
-from .run import all_in
 
 
 class ChangeStatus(str, Enum):

@@ -8,10 +8,10 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from . import actions as act
+from . import period_run, run_budget
 from .codec import one_line
 from .experiment import (
     PAIRS_WITHOUT_ANALYSIS,
@@ -19,118 +19,26 @@ from .experiment import (
     Waste,
     compose,
     is_look,
-    modes_of,
     next_slot,
     pairs_limit,
     pairs_of,
     settled,
-    watch_of,
     watch_slot,
 )
-from .factorial import crossed_domain
-from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
-from .model import CacheMode, DriveState, KernelView, LoadPoint, Transport
+from .period_run import PeriodUnderWay, Phase, all_in, load_of, period_of, set_request
 from .protocol import (
     CountersRequest,
     FailureOutcome,
-    MeasureRequest,
     ReleaseRequest,
     Request,
     SamplesOutcome,
-    SetModeRequest,
     StateOutcome,
-    TimerRequest,
 )
-from .record import CrossedPeriod, ExperimentSetup, Period, Precondition, Record
+from .record import ExperimentSetup, Record
+from .run_state import Periods, RunSpec, RunState, RunStatus
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
-TIMER_SECONDS_MAX = 10.0
-
-
-class RunStatus(str, Enum):
-    """Where a run stands; the last two are final."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    RELEASING = "releasing"
-    DONE = "done"
-    ABORTED = "aborted"
-
-
-class _Phase(Enum):
-    IDLE = "idle"
-    SETTING = "setting"
-    SETTLING = "settling"
-    MEASURING = "measuring"
-    CLOSING = "closing"
-    DECIDING = "deciding"
-    RELEASING = "releasing"
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """What is to be measured on one cache domain; fixed when the campaign starts.
-
-    The experiments of a run are all factorials with one other cache domain, or none is.
-    """
-
-    run_id: str
-    campaign_id: str
-    hostname: str
-    domain_id: str
-    lease_id: str
-    experiments: Tuple[ExperimentSetup, ...]
-    latency_limit_ms: float
-    seconds_max: float
-    bytes_max: int
-    simulated: bool = False
-    throwaway: bool = False
-    consent_turn_on: bool = False
-    missed: Tuple[Precondition, ...] = ()
-    forced: bool = False
-
-    @property
-    def domain_ids(self) -> Tuple[str, ...]:
-        """Every cache domain the run toggles: its own, and in factorials the other one."""
-        other = crossed_domain(self.experiments)
-        return (self.domain_id,) if other is None else (self.domain_id, other)
-
-
-@dataclass(frozen=True)
-class RunState:
-    """What is stored of a run beside its periods."""
-
-    spec: RunSpec
-    status: RunStatus
-    reason: str = ""
-    finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
-    restored: bool = True
-    waste: Tuple[Waste, ...] = ()
-    # What the experiments in `finished` cost; their periods are dropped once recorded.
-    finished_seconds: float = 0.0
-    finished_bytes: int = 0
-    # of `spec.domain_ids` those whose prior state nobody has confirmed; all where empty
-    owed: Tuple[str, ...] = ()
-
-
-Periods = Dict[Slot, Period]
-
-
-@dataclass
-class _Current:
-    """The period under way; lost with the mgr, and measured again then."""
-
-    slot: Slot
-    attempt: int = 0
-    phase: _Phase = _Phase.IDLE
-    token: str = ""
-    started_at_s: float = 0.0
-    settled_at_s: float = 0.0
-    before: Tuple[StateOutcome, ...] = ()  # of each step of setting that is done
-    after: Tuple[StateOutcome, ...] = ()
-    samples: Optional[act.LoadSamples] = None
-    released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
 
 
 @dataclass
@@ -140,7 +48,7 @@ class RunMachine:
     state: RunState
     periods: List[Periods]
     epoch: str = "0"  # differs after each restart of the mgr, so that answers cannot mix
-    _now: _Current = field(default_factory=lambda: _Current(Slot(0, False)))
+    _now: PeriodUnderWay = field(default_factory=lambda: PeriodUnderWay(Slot(0, False)))
     _serial: int = 0
     _releases: int = 0
 
@@ -170,7 +78,7 @@ class RunMachine:
     @property
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
-        return self._now.settled_at_s if self._now.phase is _Phase.SETTLING else None
+        return self._now.settled_at_s if self._now.phase is Phase.SETTLING else None
 
     @property
     def experiment_index(self) -> int:
@@ -180,20 +88,12 @@ class RunMachine:
     @property
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
-        measured = sum(p.seconds for p in self._open_periods())
-        wasted = sum(waste.seconds for waste in self.state.waste)
-        return self.state.finished_seconds + measured + wasted
+        return run_budget.seconds_spent(self.state, self.periods)
 
     @property
     def bytes_spent(self) -> int:
         """Bytes written so far by measuring, interrupted periods included."""
-        measured = sum(p.bytes_written for p in self._open_periods())
-        wasted = sum(waste.bytes_written for waste in self.state.waste)
-        return self.state.finished_bytes + measured + wasted
-
-    def _open_periods(self) -> List[Period]:
-        """Measured periods of experiments that are not finished yet."""
-        return [p for periods in self.periods[self.experiment_index :] for p in periods.values()]
+        return run_budget.bytes_spent(self.state, self.periods)
 
     @property
     def open_periods(self) -> Tuple[int, int]:
@@ -234,7 +134,7 @@ class RunMachine:
         if self.state.status is RunStatus.RELEASING:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
-            self._count_waste(self._period_seconds_assumed(), self._period_bytes_max())
+            self._count_cut_off()
         self._set_status(RunStatus.RUNNING)
         if self._look_is_due():
             return [act.SaveRun(), *self._look(now_s)]
@@ -242,12 +142,14 @@ class RunMachine:
 
     def _look_is_due(self) -> bool:
         """After a restart: whether the last mgr stopped while the analysis looked."""
-        if self.experiment_index >= len(self.spec.experiments) or self._over_budget():
+        if self.experiment_index >= len(self.spec.experiments):
+            return False
+        if run_budget.exceeded(self.state, self.periods):
             return False
         return is_look(self._setup, next_slot(self.periods[self.experiment_index]))
 
     def _tick(self, now_s: float) -> List[act.Action]:
-        if self._now.phase is _Phase.SETTLING and now_s >= self._now.settled_at_s:
+        if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
             return self._measure()
         return []
 
@@ -257,26 +159,26 @@ class RunMachine:
         outcome, phase = event.outcome, self._now.phase
         if isinstance(outcome, FailureOutcome):
             return self._task_failed(outcome, now_s)
-        if phase is _Phase.SETTING and isinstance(outcome, StateOutcome):
+        if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
-        if phase is _Phase.MEASURING and isinstance(outcome, SamplesOutcome):
+        if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
             samples = act.LoadSamples(
                 max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
                 outcome.aborted, at_ns=outcome.at_ns,
             )
             return self._measured(act.LoadMeasured(event.task_id, samples), now_s)
-        if phase is _Phase.CLOSING and isinstance(outcome, StateOutcome):
+        if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
-        if phase is _Phase.RELEASING and isinstance(outcome, StateOutcome):
+        if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
             return self._released("", restored=True)
         odd = f"the probe answered a {phase.value} task with something else"
-        if phase is _Phase.RELEASING:
+        if phase is Phase.RELEASING:
             return self._released(odd, restored=False)
         return self._halt(odd, now_s)
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-        if self._now.phase is _Phase.RELEASING:
+        if self._now.phase is Phase.RELEASING:
             return self._released(one_line(said), restored=outcome.restored)
         return self._halt(said, now_s)
 
@@ -289,63 +191,16 @@ class RunMachine:
     def _next_period(self, now_s: float) -> List[act.Action]:
         if self.experiment_index >= len(self.spec.experiments):
             return self._release()
-        over_budget = self._over_budget()
-        if over_budget:
-            return self._finish_experiment(over_budget, now_s)
+        spent = run_budget.exceeded(self.state, self.periods)
+        if spent:
+            return self._finish_experiment(spent, now_s)
         periods = self.periods[self.experiment_index]
         slot = watch_slot(self._setup, periods) or next_slot(periods)
         if not slot.watch and slot.pair_index >= pairs_limit(self._setup):
             return self._look(now_s)
         attempt = self._now.attempt if self._now.slot == slot else 0
-        self._now = _Current(slot, attempt, _Phase.SETTING, started_at_s=now_s)
+        self._now = PeriodUnderWay(slot, attempt, Phase.SETTING, started_at_s=now_s)
         return self._set_next()
-
-    def _sides(self) -> List[Tuple[str, CacheMode, Transport]]:
-        """(cache domain, mode, transport) of what the period under way toggles, in order."""
-        setup = self._setup
-        transports = [setup.transport]
-        if setup.crossed is not None:
-            transports.append(setup.crossed.transport)
-        return list(zip(self.spec.domain_ids, modes_of(setup, self._now.slot), transports))
-
-    def _steps(self) -> List[Tuple[str, CacheMode, Transport]]:
-        """What is set before measuring; a watch begins with a toggle, so there and back."""
-        sides = self._sides()
-        if not self._now.slot.watch:
-            return sides
-        return [(domain_id, mode.other, transport) for domain_id, mode, transport in sides] + sides
-
-    def _set_next(self) -> List[act.Action]:
-        """Take the next step, which changes nothing where the mode is set already."""
-        domain_id, mode, _ = self._steps()[len(self._now.before)]
-        return [
-            self._task(
-                SetModeRequest(
-                    domain_id, mode, self.spec.consent_turn_on, self.spec.throwaway
-                )
-            )
-        ]
-
-    def _period_bytes_max(self) -> int:
-        """What a period that was cut off by a restart of the mgr may have written."""
-        if self.experiment_index >= len(self.spec.experiments):
-            return 0
-        setup = self._setup
-        samples = setup.samples_per_period
-        if self._now.slot.watch:
-            samples = max(samples, watch_of(setup, self._now.slot)[0])
-        return samples * WRITE_BYTES[setup.load_point]
-
-    def _period_seconds_assumed(self) -> float:
-        """What a period that was cut off by a restart of the mgr may have taken."""
-        if self.experiment_index >= len(self.spec.experiments):
-            return 0.0
-        setup = self._setup
-        slot = watch_slot(setup, self.periods[self.experiment_index])
-        if slot is not None:
-            return watch_of(setup, slot)[1]
-        samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
-        return self._settle_s + max(setup.period_s, samples_s)
 
     @property
     def _settle_s(self) -> float:
@@ -354,58 +209,32 @@ class RunMachine:
             return 0.0
         return settled(self._setup, self.periods[self.experiment_index]).settle_s
 
-    def _over_budget(self) -> str:
-        if self.seconds_spent >= self.spec.seconds_max:
-            return f"budget of {self.spec.seconds_max:.0f} s is spent"
-        if self.bytes_spent >= self.spec.bytes_max:
-            return f"budget of {self.spec.bytes_max} bytes is spent"
-        return ""
+    def _set_next(self) -> List[act.Action]:
+        steps = period_run.steps(self.spec, self._setup, self._now.slot)
+        return [self._task(set_request(self.spec, steps[len(self._now.before)]))]
 
     def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
-        steps = self._steps()
-        domain_id, mode, transport = steps[len(self._now.before)]
-        if not all_in(mode.value, outcome.after, transport):
-            which = "the drive" if self._setup.crossed is None else domain_id
-            return self._halt(f"{which} is not in {mode.value} after the probe set it", now_s)
+        steps = period_run.steps(self.spec, self._setup, self._now.slot)
+        step = steps[len(self._now.before)]
+        if not all_in(step.mode.value, outcome.after, step.transport):
+            which = "the drive" if self._setup.crossed is None else step.domain_id
+            return self._halt(f"{which} is not in {step.mode.value} after the probe set it", now_s)
         self._now.before += (outcome,)
         if len(self._now.before) < len(steps):
             return self._set_next()
-        self._now.phase = _Phase.SETTLING
+        self._now.phase = Phase.SETTLING
         self._now.settled_at_s = now_s + self._settle_s
         return self._tick(now_s)
 
     def _measure(self) -> List[act.Action]:
-        setup, slot = self._setup, self._now.slot
-        self._now.phase = _Phase.MEASURING
-        count, seconds = setup.samples_per_period, setup.period_s
-        if slot.watch:
-            count, seconds = watch_of(setup, slot)
-        spread_s = seconds if slot.watch else 0.0
-        if setup.load_point is LoadPoint.FDATASYNC_TIMER:
-            return [
-                self._task(
-                    TimerRequest(
-                        self.spec.domain_id, setup.osd_id, setup.role, count, TIMER_SECONDS_MAX,
-                        self.spec.latency_limit_ms, spread_s,
-                    )
-                )
-            ]
-        if self.spec.simulated:
-            return [
-                self._task(
-                    MeasureRequest(
-                        self.spec.domain_id, setup.osd_id, setup.load_point, count, spread_s,
-                    )
-                )
-            ]
-        request = act.LoadRequest(
-            setup.osd_id, setup.load_point, setup.role, count, seconds,
-            self.spec.latency_limit_ms, slot.watch,
-        )
-        return [act.MeasureLoad(self._new_token(), request)]
+        self._now.phase = Phase.MEASURING
+        load = load_of(self.spec, self._setup, self._now.slot)
+        if isinstance(load, act.LoadRequest):
+            return [act.MeasureLoad(self._new_token(), load)]
+        return [self._task(load)]
 
     def _measured(self, event: act.LoadMeasured, now_s: float) -> List[act.Action]:
-        if event.token != self._now.token or self._now.phase is not _Phase.MEASURING:
+        if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
             return []
         self._now.samples = event.samples
         if event.samples.aborted:
@@ -417,39 +246,21 @@ class RunMachine:
         empty = not event.samples.samples_ns and not event.samples.counters
         if empty and not self._now.slot.watch:
             return self._again("no sample was taken", now_s)
-        self._now.phase = _Phase.CLOSING
+        self._now.phase = Phase.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
 
     def _close(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
-        sides = self._sides()
-        _, mode, transport = sides[len(self._now.after)]
-        if not all_in(mode.value, outcome.after, transport):
+        sides = period_run.sides(self.spec, self._setup, self._now.slot)
+        side = sides[len(self._now.after)]
+        if not all_in(side.mode.value, outcome.after, side.transport):
             return self._again("the cache mode was changed behind our back", now_s)
         self._now.after += (outcome,)
         if len(self._now.after) < len(sides):
-            return [self._task(CountersRequest(sides[len(self._now.after)][0]))]
+            return [self._task(CountersRequest(sides[len(self._now.after)].domain_id))]
         return self._keep_period(now_s)
 
     def _keep_period(self, now_s: float) -> List[act.Action]:
-        assert self._now.samples is not None  # set on the way into this phase  # noqa: S101
-        samples = self._now.samples
-        modes = modes_of(self._setup, self._now.slot)
-        set_up = self._now.before[-len(modes):]
-        settle_s = self._settle_s
-        seen = [
-            CrossedPeriod(mode, before.after, after.after, before.counters + after.counters)
-            for mode, before, after in zip(modes, set_up, self._now.after)
-        ]
-        period = Period(
-            seen[0].mode, self._now.started_at_s, settle_s,
-            # a simulated drive's time passes faster than ours
-            settle_s + samples.seconds
-            if self.spec.simulated
-            else max(now_s - self._now.started_at_s, samples.seconds),
-            samples.samples_ns, samples.counters, samples.bytes_written,
-            seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
-            seen[1] if len(seen) > 1 else None, samples.at_ns,
-        )
+        period = period_of(self.spec, self._setup, self._now, self._settle_s, now_s)
         slot = self._now.slot
         self.periods[self.experiment_index][slot] = period
         saved = act.SavePeriod(self.experiment_index, slot.pair_index, slot.second, period)
@@ -472,21 +283,22 @@ class RunMachine:
 
     def _void(self, now_s: float) -> None:
         """Count what the period under way has cost; its samples are not used."""
-        if self._now.phase not in (_Phase.SETTING, _Phase.SETTLING, _Phase.MEASURING,
-                                   _Phase.CLOSING):
+        if self._now.phase not in (Phase.SETTING, Phase.SETTLING, Phase.MEASURING,
+                                   Phase.CLOSING):
             return
         samples = self._now.samples
         spent_s = max(0.0, now_s - self._now.started_at_s)
         if self.spec.simulated:
             spent_s = 0.0  # a simulated drive's time passes faster than ours
         written = samples.bytes_written if samples else 0
-        if samples is None and self._now.phase is _Phase.MEASURING:
-            written = self._period_bytes_max()  # a bench under way is not called back
+        if samples is None and self._now.phase is Phase.MEASURING:
+            # a bench under way is not called back
+            written = run_budget.cut_off_bytes_max(self._setup, self._now.slot)
         self._count_waste(max(spent_s, samples.seconds if samples else 0.0), written)
-        self._now.phase = _Phase.IDLE
+        self._now.phase = Phase.IDLE
 
     def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
-        if event.token != self._now.token or self._now.phase is not _Phase.MEASURING:
+        if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
             return []
         return self._halt(event.message, now_s)
 
@@ -499,18 +311,18 @@ class RunMachine:
                 RunStatus.ABORTED, f"{event.detail}, {ATTEMPTS_MAX} times while it restored",
                 restored=False,
             )
-        if self._now.phase in (_Phase.DECIDING, _Phase.IDLE):
+        if self._now.phase in (Phase.DECIDING, Phase.IDLE):
             return []
         return self._again(event.detail, now_s)
 
     # ---- looking and ending
 
     def _look(self, now_s: float) -> List[act.Action]:
-        self._now.phase = _Phase.DECIDING
+        self._now.phase = Phase.DECIDING
         return [act.AskAnalysis(self._new_token(), self._compose("in progress", now_s))]
 
     def _decided(self, event: act.Decided, now_s: float) -> List[act.Action]:
-        if event.token != self._now.token or self._now.phase is not _Phase.DECIDING:
+        if event.token != self._now.token or self._now.phase is not Phase.DECIDING:
             return []
         pairs = len(pairs_of(self._setup, self.periods[self.experiment_index]))
         if event.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, pairs_limit(self._setup)):
@@ -519,7 +331,7 @@ class RunMachine:
             return self._finish_experiment("decided", now_s)
         if pairs >= pairs_limit(self._setup):
             return self._finish_experiment(f"budget of {pairs} pairs is spent", now_s)
-        self._now.phase = _Phase.IDLE
+        self._now.phase = Phase.IDLE
         return self._next_period(now_s)
 
     def _compose(self, ended: str, now_s: float) -> Record:
@@ -533,7 +345,7 @@ class RunMachine:
     def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
         record = self._compose(one_line(ended), now_s)
         self._close_books(record)
-        self._now = _Current(Slot(0, False))
+        self._now = PeriodUnderWay(Slot(0, False))
         return [act.SaveRecord(record), act.SaveRun(), *self._next_period(now_s)]
 
     def _close_books(self, record: Record) -> None:
@@ -579,7 +391,7 @@ class RunMachine:
     def _release(self) -> List[act.Action]:
         self._set_status(RunStatus.RELEASING)
         self._releases += 1
-        self._now = _Current(Slot(0, False), phase=_Phase.RELEASING)
+        self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
         return [act.SaveRun(), self._task(ReleaseRequest(self.spec.domain_id))]
 
     def _released(self, problem: str, *, restored: bool) -> List[act.Action]:
@@ -606,7 +418,7 @@ class RunMachine:
         self.state = replace(
             self.state, status=status, reason=reason, restored=restored, owed=owed
         )
-        self._now = _Current(Slot(0, False))
+        self._now = PeriodUnderWay(Slot(0, False))
         word = "the prior state is back" if restored else "restoring is not confirmed yet"
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
         return [act.SaveRun(), act.Note(text, None if restored else "error")]
@@ -620,6 +432,16 @@ class RunMachine:
             self.state, status=status,
             reason=self.state.reason if reason is None else reason,
         )
+
+    def _count_cut_off(self) -> None:
+        """Count what a period may have cost that went under with the last mgr."""
+        seconds, written = 0.0, 0
+        if self.experiment_index < len(self.spec.experiments):
+            setup, periods = self._setup, self.periods[self.experiment_index]
+            seconds = run_budget.cut_off_seconds(setup, periods)
+            slot = watch_slot(setup, periods) or next_slot(periods)
+            written = run_budget.cut_off_bytes_max(setup, slot)
+        self._count_waste(seconds, written)
 
     def _count_waste(self, seconds: float, bytes_written: int) -> None:
         waste = list(self.state.waste)
@@ -637,15 +459,3 @@ class RunMachine:
 
     def _task(self, request: Request) -> act.GiveTask:
         return act.GiveTask(self._new_token(), request)
-
-
-def all_in(mode: str, states: Tuple[DriveState, ...], transport: Transport) -> bool:
-    """Whether the switch of every drive of the domain is in `mode`; no state proves nothing."""
-    if not states:
-        return False
-    if transport is Transport.LOOP:
-        return all(
-            state.kernel_view is not KernelView.UNKNOWN and state.kernel_view.value == mode
-            for state in states
-        )
-    return all(state.device_cache.value == mode for state in states)

@@ -1,0 +1,70 @@
+"""What a run is to do, and what is stored of where it stands beside its periods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Dict, Tuple
+
+from .experiment import Slot, Waste
+from .factorial import crossed_domain
+from .record import ExperimentSetup, Period, Precondition
+
+
+class RunStatus(str, Enum):
+    """Where a run stands; the last two are final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    RELEASING = "releasing"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is to be measured on one cache domain; fixed when the campaign starts.
+
+    The experiments of a run are all factorials with one other cache domain, or none is.
+    """
+
+    run_id: str
+    campaign_id: str
+    hostname: str
+    domain_id: str
+    lease_id: str
+    experiments: Tuple[ExperimentSetup, ...]
+    latency_limit_ms: float
+    seconds_max: float
+    bytes_max: int
+    simulated: bool = False
+    throwaway: bool = False
+    consent_turn_on: bool = False
+    missed: Tuple[Precondition, ...] = ()
+    forced: bool = False
+
+    @property
+    def domain_ids(self) -> Tuple[str, ...]:
+        """Every cache domain the run toggles: its own, and in factorials the other one."""
+        other = crossed_domain(self.experiments)
+        return (self.domain_id,) if other is None else (self.domain_id, other)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is stored of a run beside its periods."""
+
+    spec: RunSpec
+    status: RunStatus
+    reason: str = ""
+    finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
+    restored: bool = True
+    waste: Tuple[Waste, ...] = ()
+    # What the experiments in `finished` cost; their periods are dropped once recorded.
+    finished_seconds: float = 0.0
+    finished_bytes: int = 0
+    # of `spec.domain_ids` those whose prior state nobody has confirmed; all where empty
+    owed: Tuple[str, ...] = ()
+
+
+Periods = Dict[Slot, Period]
