@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from wcache.analysis.decision import Options
-from wcache.core.model import LoadPoint
+from wcache.core.model import LoadPoint, Verdict
 
 from .baseline import Tally
 from .loop import PLANS, Outcome
 from .minimum import least_pairs
-from .score import Score, Share, count
+from .score import UNDECIDED, Score, Share, count
 
 MARGIN = Options().margin
 CLEAR_SD = 2.5
@@ -77,11 +77,9 @@ class Cell:
 
     @property
     def used_pairs(self) -> float:
-        """Mean pairs used; an undecided experiment is charged the whole budget."""
+        """Mean pairs used; giving up is charged the whole budget."""
         budget = PLANS[self.load_point].pairs_max
-        return _mean([
-            budget if count([item], Score.UNDECIDED) else item.pairs for item in self.measured
-        ])
+        return _mean([budget if gave_up(item) else item.pairs for item in self.measured])
 
     @property
     def least_pairs(self) -> float:
@@ -106,11 +104,11 @@ class Cell:
 
     @property
     def used_seconds(self) -> float:
-        """Mean seconds used, with all that is beside the pairs; undecided: the whole budget."""
+        """Mean seconds used, with all that is beside the pairs; charged as above."""
         plan = PLANS[self.load_point]
         return _mean([
             min(plan.seconds_max, plan.pairs_max * item.pair_seconds)
-            if count([item], Score.UNDECIDED) else item.seconds
+            if gave_up(item) else item.seconds
             for item in self.measured
         ])
 
@@ -144,6 +142,13 @@ class Cell:
             "docs_recipe": self.recipe.as_json() if self.recipe else None,
             "mann_whitney": self.rank_test.as_json() if self.rank_test else None,
         }
+
+
+def gave_up(outcome: Outcome) -> bool:
+    """Whether there is no verdict, on a drive that does not ask for holding back."""
+    return (
+        outcome.verdict in UNDECIDED and outcome.truth.verdict is not Verdict.INSUFFICIENT
+    )
 
 
 def _mean(values: Sequence[float]) -> float:

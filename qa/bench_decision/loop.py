@@ -225,11 +225,16 @@ def experiment(
         Verdict(result["verdict"]), true, result["ratio"], result["ratio_low"],
         result["ratio_high"], result["pair_sd"],
         _least_variance(spec, load_point, measured), result["pairs"],
-        sum(len(p.samples_ns) for p in periods.values()), record.seconds,
+        sum(_samples(p) for p in periods.values()), record.seconds,
         2 * fmean(p.seconds for p in measured), record.bytes_written,
         tuple(item["code"] for item in result["findings"]),
     )
     return outcome, record
+
+
+def _samples(period: Period) -> int:
+    """Latencies measured: one each, or summed by a counter."""
+    return len(period.samples_ns) or sum(item.count for item in period.counters)
 
 
 def _least_variance(
@@ -266,7 +271,9 @@ class _Looks:
         self, setup: ExperimentSetup, options: Options, watches: Dict[Slot, Period]
     ) -> None:
         self._setup = setup
-        self._watches = watches
+        self._record = compose(  # once: it goes over the watches to choose the settling
+            setup, watches, record_id="sim", campaign_id="sim", ended="", ended_at_s=0.0
+        )
         self._options = options
         self._seen = pairing.Differences((), (), (), ())
         self.last = Decision(Verdict.INSUFFICIENT, "")
@@ -284,9 +291,6 @@ class _Looks:
         measured = sequential.spread(self._seen.whole)
         if measured.n < sequential.FIRST_LOOK:
             return False
-        record = compose(
-            self._setup, self._watches, record_id="sim", campaign_id="sim", ended="", ended_at_s=0.0
-        )
         warnings: List[str] = []
-        self.last = decide(record, pairs, self._seen, measured, self._options, warnings)
+        self.last = decide(self._record, pairs, self._seen, measured, self._options, warnings)
         return self.last.verdict is not Verdict.INSUFFICIENT or self.last.hopeless

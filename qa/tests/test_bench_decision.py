@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_decision.__main__ import main
-from bench_decision.loop import PLANS, experiment
+from bench_decision.cells import MARGIN, Cell
+from bench_decision.loop import PLANS, Outcome, experiment
 from bench_decision.minimum import least_pairs, pair_variance
 from bench_decision.score import Score, score, wilson
 from wcache.analysis.decision import Options
@@ -159,3 +161,32 @@ def test_plain_output_has_an_interval_for_every_share_and_sums_up_in_its_last_li
     assert "600.0 s" in next(line for line in lines if line.startswith("docs' recipe, all"))
     assert lines[-1].startswith("summary: ")
     assert "drives 1, loads 1, experiments 2: 100 34.2-100 right" in lines[-1]
+
+
+TWICE = LoadTruth(2.0, THROUGH)
+
+
+def outcome(verdict, pairs, truth=TWICE):
+    return Outcome(
+        verdict, truth, pair_sd=0.2, pairs=pairs, seconds=pairs + 1.0, pair_seconds=1.0,
+        samples=20 * pairs,
+    )
+
+
+def test_giving_up_is_charged_the_whole_budget_and_beside_the_pairs_there_are_seconds():
+    cell = Cell("d", LoadPoint.OSD_BENCH_DEPTH1, (outcome(THROUGH, 6),) * 39 + (
+        outcome(OPEN, 10),), "")
+    budget = PLANS[LoadPoint.OSD_BENCH_DEPTH1]
+    assert cell.used_pairs == (39 * 6 + budget.pairs_max) / 40
+    assert cell.used_seconds == (39 * 7 + min(budget.pairs_max, budget.seconds_max)) / 40
+    assert cell.over_minimum == cell.used_pairs / 4
+    assert cell.over_minimum_seconds == pytest.approx(cell.used_seconds / 4)
+    fine = LoadTruth(1.15, THROUGH)  # where to hold back is no mistake, and costs all the same
+    assert Cell("d", cell.load_point, (outcome(OPEN, 9, fine),), "").used_pairs == 80
+
+
+def test_the_minimum_takes_the_smaller_of_the_variance_by_formula_and_as_observed():
+    seen = replace(outcome(THROUGH, 6, LoadTruth(1.25, THROUGH)), pair_sd=0.1)
+    for by_formula, counted in ((0.0, 0.01), (0.005, 0.005), (0.5, 0.01)):
+        cell = Cell("d", LoadPoint.OSD_TRAFFIC, (replace(seen, least_variance=by_formula),), "")
+        assert cell.least_pairs == pytest.approx(least_pairs(1.25, counted, MARGIN))
