@@ -15,6 +15,7 @@ from wcache.core.settling import LONG_SAMPLES
 pytestmark = pytest.mark.cluster
 
 DEPTH1 = SAMPLES[LoadPoint.OSD_BENCH_DEPTH1]
+WATCH = WATCH_SAMPLES[LoadPoint.OSD_BENCH_DEPTH1]
 
 
 def test_the_module_loads_without_numpy_in_the_mgr(wcache: Wcache, own_cluster):
@@ -115,7 +116,7 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
 def test_a_bench_needs_consent_to_its_cost_and_forecasts_it(wcache: Wcache, probe: Probe):
     cost = wcache("campaign forecast", scope="osd.0", loads="depth1", pairs=4)["forecast"]
     # at most: the pairs, and a short and a long watch in either direction before them
-    calls = 2 * 4 * DEPTH1 + 2 * (1 + LONG_SAMPLES) * WATCH_SAMPLES[LoadPoint.OSD_BENCH_DEPTH1]
+    calls = 2 * 4 * DEPTH1 + 2 * (1 + LONG_SAMPLES) * WATCH
     assert cost["bytes_written"] == calls * 4096
     assert cost["bench_calls"] == calls
     with pytest.raises(CommandError, match="--accept-cost"):
@@ -144,6 +145,9 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
     watched = sum(len(watch["samples_ns"]) for watch in record["watches"])
     assert depth1["bytes_written"] == (2 * depth1["pairs"] * DEPTH1 + watched) * 4096
     assert record["setup"]["fsid"]
+    assert watched in (2 * WATCH, 2 * (1 + LONG_SAMPLES) * WATCH)
+    assert {p["settle_s"] for pair in record["pairs"] for p in (pair["write_back"],
+            pair["write_through"])} == {record["settling"]["settle_s"]}
     assert all(
         period["state_after"][0]["kernel_view"] == period["mode"]
         for pair in record["pairs"]
@@ -194,16 +198,21 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
 def test_the_osds_own_traffic_is_compared_without_writing_anything(
     wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic
 ):
+    wcache.option("settle_s", 0.4)  # a watch of a second, in twelve parts
     # the mgr hears of the new pool's PGs later than the mons' status shows them
     campaign_id = wcache.wait(
         "clean PGs", lambda: wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)
     )
     shown = wcache.wait_over(campaign_id, 180)
+    wcache.option("settle_s", 0.1)
     (result,) = shown["results"]
     assert result["pairs"] >= 4, shown
     assert result["bytes_written"] == 0
     assert result["ratio"] is not None
     record = wcache("campaign record", record_id=result["record_id"])
+    for watch in record["watches"]:
+        assert len(watch["samples_ns"]) == len(watch["at_ns"]) >= 6, watch
+        assert watch["at_ns"] == sorted(set(watch["at_ns"]))
     for pair in record["pairs"]:
         back, through = pair["write_back"], pair["write_through"]
         names = {counter["name"] for counter in back["counters"]}

@@ -12,7 +12,7 @@ from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core import codec, settling
 from wcache.core.errors import MalformedError
-from wcache.core.experiment import settled, watch_of, watch_slot
+from wcache.core.experiment import settled, watch_of, watch_slot, watches_at_most
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode
 from wcache.core.record import Period, Record, Settling
@@ -98,6 +98,13 @@ def test_where_nothing_fades_the_shortest_settling_is_kept(stalls, times):
         for seed in range(60)
     ]
     assert sum(found == Settling(LEAST_S) for found in chosen) >= 57
+
+
+def test_a_watch_lasts_no_longer_than_a_few_seconds_however_long_the_settling():
+    setup = replace(SETUP, settle_s=60.0)
+    assert watches_at_most(setup) == (2 * (8 + 16), 2 * (2.0 + 4.0))
+    assert watches_at_most(SETUP) == (2 * (8 + 16), 2 * (1.0 + 2.0))
+    assert watches_at_most(replace(setup, watch_samples=0)) == (0, 0.0)
 
 
 def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():

@@ -22,6 +22,8 @@ from .core.record import CounterDelta
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
+# The shortest part of a watch of it: a dump takes some milliseconds of the OSD's one admin thread.
+PART_MIN_S = 0.05
 # (bytes in all, bytes per write, writes) of one bench call at each load point
 _CALLS: Dict[LoadPoint, Tuple[int, int, int]] = {
     LoadPoint.OSD_BENCH_DEPTH1: (4096, 4096, 1),
@@ -176,8 +178,9 @@ class CephLoads:
         samples: List[int] = []
         began: List[int] = []
         aborted = ""
-        for part in range(request.count):
-            end = begin + request.seconds * (part + 1) / request.count
+        parts = max(1, min(request.count, int(request.seconds / PART_MIN_S)))
+        for part in range(parts):
+            end = begin + request.seconds * (part + 1) / parts
             if cancel.wait(max(0.0, end - time.monotonic())):
                 raise CommandFailed("stopped")
             now = self._dump(request.osd_id)

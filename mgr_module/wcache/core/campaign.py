@@ -13,12 +13,12 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .codec import one_line
 from .errors import MalformedError, NotFoundError
+from .experiment import watches_at_most
 from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from .model import DriveModel, DriveReport, HostReport, LoadPoint
 from .osds import ClusterState
 from .run_state import RunSpec
 from .safety import may_toggle
-from .settling import LONG_SAMPLES, LONG_TIMES, WATCH_TIMES
 
 SHORT_NAMES = {
     "traffic": LoadPoint.OSD_TRAFFIC,
@@ -255,8 +255,8 @@ def forecast(
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
             period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
             run_s += 2 * setup.pairs_max * period_s
-            run_s += 2 * (WATCH_TIMES + LONG_TIMES) * setup.settle_s + 8 * OVERHEAD_S
-            watched = 2 * (1 + LONG_SAMPLES) * setup.watch_samples
+            watched, watched_s = watches_at_most(setup)
+            run_s += watched_s + 8 * OVERHEAD_S
             samples = 2 * setup.pairs_max * setup.samples_per_period + watched
             run_bytes += samples * WRITE_BYTES[setup.load_point]
             if WRITE_BYTES[setup.load_point] and not run.simulated:

@@ -95,8 +95,20 @@ def watches_of(periods: Dict[Slot, Period]) -> Tuple[Period, ...]:
 def watch_of(setup: ExperimentSetup, slot: Slot) -> Tuple[int, float]:
     """(samples, seconds) of a watch."""
     if slot.pair_index == LONG_WATCH_INDEX:
-        return settling.LONG_SAMPLES * setup.watch_samples, settling.LONG_TIMES * setup.settle_s
-    return setup.watch_samples, settling.WATCH_TIMES * setup.settle_s
+        long_s = min(settling.LONG_TIMES * setup.settle_s, settling.LONG_MAX_S)
+        return settling.LONG_SAMPLES * setup.watch_samples, long_s
+    return setup.watch_samples, min(settling.WATCH_TIMES * setup.settle_s, settling.SHORT_MAX_S)
+
+
+def watches_at_most(setup: ExperimentSetup) -> Tuple[int, float]:
+    """(samples, seconds) of all watches there may be."""
+    if not setup.watch_samples or setup.settle_s <= 0:
+        return 0, 0.0
+    each = [watch_of(setup, Slot(i, False)) for i in (WATCH_INDEX, LONG_WATCH_INDEX)]
+    return (
+        len(CacheMode) * sum(count for count, _ in each),
+        len(CacheMode) * sum(seconds for _, seconds in each),
+    )
 
 
 def settled(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Settling:

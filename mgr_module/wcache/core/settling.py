@@ -26,12 +26,14 @@ from .record import Period, Settling
 WATCH_TIMES = 2.5
 LONG_TIMES = 5.0
 LONG_SAMPLES = 2  # times those of a short one
+# Whoever sets a long settling knows of something; a watch need not last for minutes.
+SHORT_MAX_S, LONG_MAX_S = 2.0, 4.0
 # What may be left of the effect, in ln of latency: a fifth of what is material.
 LEFT_LN = 0.02
 SETTLE_MAX_S = 8.0
 MATERIAL_LN = math.log(1.1)
 MATTERS_TIMES = 3.0
-CLOSE_LN = math.log(1.25)
+CLOSE_LN = math.log(1.15)
 # Gain in squared residuals, in units of the noise, from which an effect is suspected,
 # and from which it is believed.
 SUSPECTED = 10.0
