@@ -1,6 +1,7 @@
 """A run measures each period once, within its budgets, and always ends with a release."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,7 @@ from wcache.core.protocol import (
 )
 from wcache.core.record import CounterDelta, CrossedDrive, Period, Record
 from wcache.core.run import RunMachine
+from wcache.core.run_budget import client_wait_s, cost_of
 from wcache.core.run_state import RunState, RunStatus
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -53,7 +55,7 @@ class Mgr:
         self.ended_by = ""
         self.began_release = False
         self.released = set()
-        self.bytes_begun = 0
+        self.bytes_begun = Counter()
         self.modes = {domain_id: WB for domain_id in spec.domain_ids}
         self.stale = []
         self._start()
@@ -72,6 +74,12 @@ class Mgr:
         self.keep_stale()
         self._start()
         self.give(act.Begin())
+
+    def cost(self):
+        """What the experiment under way has cost."""
+        machine, index = self.machine, self.machine.experiment_index
+        setup, waste = machine.spec.experiments[index], machine.state.waste[index]
+        return cost_of(setup, machine.periods[index], waste)
 
     def keep_stale(self):
         if self.task:
@@ -97,8 +105,7 @@ class Mgr:
             self.task, self.load, self.look = action, None, None
             if isinstance(action.request, SetModeRequest):
                 assert not self.began_release, "a mode is set after the release began"
-                assert machine.seconds_spent < machine.spec.seconds_max
-                assert self.bytes_begun < machine.spec.bytes_max
+                assert self.cost().seconds < machine.spec.seconds_max
             if isinstance(action.request, ReleaseRequest):
                 self.began_release = True
                 self.released.add(action.request.domain_id)
@@ -107,7 +114,9 @@ class Mgr:
         elif isinstance(action, act.MeasureLoad):
             self.load, self.task = action, None
             point = action.request.load_point
-            self.bytes_begun += action.request.count * WRITE_BYTES[point]
+            index = machine.experiment_index
+            self.bytes_begun[index] += action.request.count * WRITE_BYTES[point]
+            assert self.bytes_begun[index] <= machine.spec.bytes_max
         elif isinstance(action, act.AskAnalysis):
             self.look, self.task = action, None
         elif isinstance(action, act.SavePeriod):
@@ -392,7 +401,7 @@ def test_a_halt_during_a_bench_counts_what_the_bench_may_still_write():
         mgr.answer()
     mgr.give(act.Halt("stopped by an admin"))
     assert isinstance(mgr.task.request, ReleaseRequest)
-    assert mgr.machine.bytes_spent == mgr.bytes_begun
+    assert mgr.machine.bytes_spent == sum(mgr.bytes_begun.values())
     mgr.finish()
     assert mgr.machine.state.status is RunStatus.ABORTED
     assert mgr.machine.state.reason == "stopped by an admin"
@@ -502,6 +511,54 @@ def test_traffic_is_kept_as_counters():
     (record,) = mgr.records.values()
     assert record.pairs[0].write_back.counters[0].count == 100
     assert record.bytes_written == 0
+
+
+def traffic_until_over(mgr, wait_s, *, same=False):
+    """Feed 100 commits a period, `wait_s` of write back and of write through; say `same`."""
+    while not mgr.machine.over:
+        if mgr.load:
+            mode = mgr.modes["domain-sda"]
+            delta = (CounterDelta("txc_commit_lat", 100 * wait_s[mode], 100),)
+            mgr.give(act.LoadMeasured(mgr.load.token, act.LoadSamples(2.0, (), delta)))
+        elif mgr.look:
+            mgr.give(act.Decided(mgr.look.token, False, same=same))
+        else:
+            mgr.answer()
+    (record,) = mgr.records.values()
+    return record
+
+
+def test_what_clients_may_wait_is_a_budget_of_its_own():
+    setup = make.setup(LoadPoint.OSD_TRAFFIC, pairs_max=40)
+    record = traffic_until_over(begun(setup, client_wait_max_s=50.0), {WB: 0.08, WT: 0.01})
+    assert "50 s of clients' waiting is spent" in record.ended
+    # 7 s longer in each period in write back
+    assert len(record.pairs) == 7
+    periods = [p for pair in record.pairs for p in (pair.write_back, pair.write_through)]
+    assert client_wait_s(setup, periods) == pytest.approx(49.0)
+
+
+def test_showing_that_nothing_differs_has_a_smaller_budget_than_finding_a_difference():
+    setup = make.setup(LoadPoint.OSD_TRAFFIC, pairs_max=40)
+    ended = {
+        same: traffic_until_over(
+            begun(setup, seconds_max=60.0, same_share=0.5), {WB: 0.01, WT: 0.01}, same=same
+        )
+        for same in (False, True)
+    }
+    assert "budget of 60 s is spent" in ended[False].ended
+    assert "budget of 30 s for showing that nothing differs is spent" in ended[True].ended
+    assert 50 < ended[False].seconds <= 60
+    assert 20 < ended[True].seconds <= 30
+
+
+def test_a_budget_is_not_exceeded_by_the_pair_that_would_be_next():
+    each = SAMPLES[LoadPoint.OSD_BENCH_DEPTH1] * 4096
+    mgr = begun(make.setup(pairs_max=20), bytes_max=9 * each)
+    mgr.finish()
+    (record,) = mgr.records.values()
+    assert len(record.pairs) == 4, "a fifth would have taken ten periods' bytes"
+    assert record.bytes_written == 8 * each
 
 
 def test_a_run_that_never_began_ends_without_touching_anything():

@@ -91,7 +91,8 @@ class Analyses:
             if result is not None:
                 self._looks[action.record.record_id] = (len(action.record.pairs), result)
             stop = bool(result and result.get("stop") is True)
-            decided(act.Decided(action.token, stop, error))
+            same = bool(result and result.get("seems_same") is True)
+            decided(act.Decided(action.token, stop, error, same))
 
         self._analysis.start(action.record, done)
 

@@ -63,6 +63,8 @@ class CampaignService:
             bytes_max=options.experiment_bytes_max,
             consent_turn_on=bool(arguments.get("consent_turn_on")),
             forced=bool(arguments.get("force")),
+            client_wait_max_s=options.experiment_client_wait_max_s,
+            same_share=options.no_difference_share,
         )
         cluster = engine.view.cluster()
         if not engine.hosts.reports:

@@ -16,12 +16,14 @@ class Options:
     lease_ttl_s: float = 60.0
     settle_s: float = 0.4
     period_s: float = 2.0
-    pairs_max: int = 20
+    pairs_max: int = 80
     drives_per_model: int = 6
     parallel_hosts_max: int = 1
     latency_limit_ms: float = 2000.0
-    experiment_seconds_max: float = 900.0
+    experiment_seconds_max: float = 300.0
     experiment_bytes_max: int = 4 * 1024**3
+    experiment_client_wait_max_s: float = 600.0
+    no_difference_share: float = 0.5
     traffic_commits_min: int = 20
     canary_wait_s: float = 60.0
     python_path: str = "/usr/bin/python3"
@@ -44,8 +46,13 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "drives_per_model": ("Drives of one drive model that a campaign samples.", 1, 1000),
     "parallel_hosts_max": ("Hosts that may measure at the same time.", 1, 1000),
     "latency_limit_ms": ("A sample slower than this ends the experiment at once.", 1.0, 60000.0),
-    "experiment_seconds_max": ("Drive seconds that one cache domain may cost.", 5.0, 86400.0),
-    "experiment_bytes_max": ("Bytes that measuring one cache domain may write.", 4096, 2**40),
+    "experiment_seconds_max": ("Drive seconds that one experiment may take.", 5.0, 86400.0),
+    "experiment_bytes_max": ("Bytes that one experiment may write.", 4096, 2**40),
+    "experiment_client_wait_max_s": (
+        "Seconds that one experiment may make clients wait longer, in sum over them.",
+        1.0, 1000000.0),
+    "no_difference_share": (
+        "Share of these budgets that may go into showing that nothing differs.", 0.05, 1.0),
     "traffic_commits_min": (
         "Commits a period needs before the OSD's own traffic counts as a measurement.",
         4, 1000000),

@@ -17,6 +17,7 @@ from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
 from wcache.analysis.experiment import analyse
 from wcache.core.experiment import (
     Slot,
+    Waste,
     compose,
     pairs_of,
     settled,
@@ -36,6 +37,9 @@ from wcache.core.model import (
     Verdict,
 )
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
+from wcache.core.run_budget import spent
+from wcache.core.run_state import RunSpec
+from wcache.options import Options as ModuleOptions
 from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
 from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive, ToggleOutcome
@@ -46,6 +50,8 @@ from .minimum import pair_variance
 
 # What a switch costs before anything can be measured: flush, toggle, read back.
 TOGGLE_NS = 50_000_000
+# An experiment may cost what the module's own may.
+DEFAULTS = ModuleOptions()
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,8 @@ class Plan:
     samples: int  # of a period; 0 where it is measured by time
     period_s: float
     settle_s: float = 0.4
-    pairs_max: int = sequential.HORIZON
-    seconds_max: float = 300.0
+    pairs_max: int = DEFAULTS.pairs_max
+    seconds_max: float = DEFAULTS.experiment_seconds_max
 
 
 PLANS: Dict[LoadPoint, Plan] = {
@@ -204,6 +210,7 @@ def experiment(
         slot = watch_slot(setup, periods)
     if setup.watch_samples:
         plan = replace(plan, settle_s=settled(setup, periods).settle_s)
+    spec_of_run = _spec(setup, plan)
     looks = _Looks(setup, options, dict(periods))
     for index in range(plan.pairs_max):
         for second in (False, True):
@@ -211,7 +218,7 @@ def experiment(
             periods[slot] = bench.period(slot.mode(seed), load_point, plan)
         if looks.enough(periods, index):
             break
-        if bench.now_ns / 1e9 + 2 * periods[Slot(index, True)].seconds > plan.seconds_max:
+        if spent(spec_of_run, setup, periods, Waste(), same=looks.seem_same):
             break
     record = compose(
         setup, periods, record_id="sim", campaign_id="sim", ended="decided",
@@ -235,6 +242,16 @@ def experiment(
 def _samples(period: Period) -> int:
     """Latencies measured: one each, or summed by a counter."""
     return len(period.samples_ns) or sum(item.count for item in period.counters)
+
+
+def _spec(setup: ExperimentSetup, plan: Plan) -> RunSpec:
+    """The run that the experiment would be, for its budgets."""
+    return RunSpec(
+        "sim", "sim", setup.hostname, setup.domain_id, "", (setup,), DEFAULTS.latency_limit_ms,
+        plan.seconds_max, DEFAULTS.experiment_bytes_max, True,
+        client_wait_max_s=DEFAULTS.experiment_client_wait_max_s,
+        same_share=DEFAULTS.no_difference_share,
+    )
 
 
 def _least_variance(
@@ -277,6 +294,7 @@ class _Looks:
         self._options = options
         self._seen = pairing.Differences((), (), (), ())
         self.last = Decision(Verdict.INSUFFICIENT, "")
+        self.seem_same = False
 
     def enough(self, periods: Dict[Slot, Period], index: int) -> bool:
         """Whether the rule says stop after pair `index`."""
@@ -291,6 +309,7 @@ class _Looks:
         measured = sequential.spread(self._seen.whole)
         if measured.n < sequential.FIRST_LOOK:
             return False
+        self.seem_same = abs(measured.mean) < self._options.margin
         warnings: List[str] = []
         self.last = decide(self._record, pairs, self._seen, measured, self._options, warnings)
         return self.last.verdict is not Verdict.INSUFFICIENT or self.last.hopeless

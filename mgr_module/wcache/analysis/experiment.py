@@ -37,6 +37,7 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
         # one experiment of two drives: it goes on until neither gains by it
         other = _analysed(transposed(record), options)
         result["stop"] = bool(result["stop"] and other["stop"])
+        result["seems_same"] = all(item["seems_same"] or item["stop"] for item in (result, other))
     return result
 
 
@@ -76,6 +77,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "record_id": record.record_id,
         "verdict": decision.verdict.value,
         "why": decision.why,
+        "seems_same": abs(measured.mean) < options.margin,
         "stop": decided or measured.n >= pairs_max or decision.hopeless,
         "pairs": unit * measured.n,
         "pairs_max": unit * pairs_max,

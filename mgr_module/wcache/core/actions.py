@@ -84,11 +84,15 @@ class LoadFailed:
 
 @dataclass(frozen=True)
 class Decided:
-    """The analysis has looked; `failed` is its one line where it could not."""
+    """The analysis has looked; `failed` is its one line where it could not.
+
+    `same`: it would go on only to show that nothing differs.
+    """
 
     token: str
     stop: bool
     failed: str = ""
+    same: bool = False
 
 
 @dataclass(frozen=True)

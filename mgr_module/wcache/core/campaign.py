@@ -94,10 +94,12 @@ class CampaignOptions:
     settle_s: float
     period_s: float
     latency_limit_ms: float
-    seconds_max: float
+    seconds_max: float  # this and the next are of each experiment
     bytes_max: int
     consent_turn_on: bool = False
     forced: bool = False
+    client_wait_max_s: float = 1e9
+    same_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -250,22 +252,20 @@ def forecast(
     written = calls = 0
     emptied = set()
     for run in runs:
-        run_s, run_bytes = 1.0, 0
+        run_s = 1.0
         for setup in run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
             period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
-            run_s += 2 * setup.pairs_max * period_s
             watched, watched_s = watches_at_most(setup)
-            run_s += watched_s + 8 * OVERHEAD_S
+            watched_s += 8 * OVERHEAD_S
+            run_s += min(watched_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
             samples = 2 * setup.pairs_max * setup.samples_per_period + watched
-            run_bytes += samples * WRITE_BYTES[setup.load_point]
+            written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)
             if WRITE_BYTES[setup.load_point] and not run.simulated:
                 calls += samples
                 emptied.add(setup.osd_id)
-        run_s = min(run_s, run.seconds_max + 10.0)
         by_host[run.hostname] += run_s
         total += run_s
-        written += min(run_bytes, run.bytes_max)
     drives = {(run.hostname, name) for run in runs for name in run.domain_ids}
     return Forecast(
         len(drives), sum(len(run.experiments) for run in runs),

@@ -63,6 +63,7 @@ def make_runs(
                     f"lease.{run_id}", experiments, options.latency_limit_ms,
                     options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
                     options.consent_turn_on, cluster.missed, options.forced,
+                    options.client_wait_max_s, options.same_share,
                 )
             )
 

@@ -144,8 +144,6 @@ class RunMachine:
         """After a restart: whether the last mgr stopped while the analysis looked."""
         if self.experiment_index >= len(self.spec.experiments):
             return False
-        if run_budget.exceeded(self.state, self.periods):
-            return False
         return is_look(self._setup, next_slot(self.periods[self.experiment_index]))
 
     def _tick(self, now_s: float) -> List[act.Action]:
@@ -191,7 +189,7 @@ class RunMachine:
     def _next_period(self, now_s: float) -> List[act.Action]:
         if self.experiment_index >= len(self.spec.experiments):
             return self._release()
-        spent = run_budget.exceeded(self.state, self.periods)
+        spent = self._spent()
         if spent:
             return self._finish_experiment(spent, now_s)
         periods = self.periods[self.experiment_index]
@@ -331,8 +329,17 @@ class RunMachine:
             return self._finish_experiment("decided", now_s)
         if pairs >= pairs_limit(self._setup):
             return self._finish_experiment(f"budget of {pairs} pairs is spent", now_s)
+        spent = self._spent(same=True) if event.same else ""
+        if spent:
+            return self._finish_experiment(spent, now_s)
         self._now.phase = Phase.IDLE
         return self._next_period(now_s)
+
+    def _spent(self, *, same: bool = False) -> str:
+        index = self.experiment_index
+        return run_budget.spent(
+            self.spec, self._setup, self.periods[index], self.state.waste[index], same=same
+        )
 
     def _compose(self, ended: str, now_s: float) -> Record:
         index = self.experiment_index

@@ -1,34 +1,120 @@
-"""What a run has spent, and whether that is all it may."""
+"""What an experiment has cost, and whether it may go on.
+
+There is a budget for finding a difference, and a smaller one for showing that there is
+none: where nothing differs, nothing has to be changed, and to prove it is worth less.
+Both are in drive seconds, bytes written and seconds that clients waited, and neither is
+exceeded: what the next pair is expected to take is counted before it begins.
+"""
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from dataclasses import dataclass
+from typing import Dict, List, Sequence, Tuple
 
-from .experiment import Slot, settled, watch_of, watch_slot
+from .experiment import Slot, Waste, next_slot, settled, watch_of, watch_slot
+from .factorial import CELLS
 from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
+from .model import CacheMode, LoadPoint
+from .proof import COMMIT_COUNTERS
 from .record import ExperimentSetup, Period
-from .run_state import Periods, RunState
+from .run_state import Periods, RunSpec, RunState
+
+FOR_SAME = " for showing that nothing differs"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Drive seconds, bytes written, and seconds for which clients waited longer."""
+
+    seconds: float = 0.0
+    bytes_written: int = 0
+    client_wait_s: float = 0.0
 
 
 def seconds_spent(state: RunState, periods: Sequence[Periods]) -> float:
-    """Drive time spent so far, interrupted periods included."""
+    """Drive time a run has spent so far, interrupted periods included."""
     measured = sum(p.seconds for p in _open(state, periods))
     return state.finished_seconds + measured + sum(waste.seconds for waste in state.waste)
 
 
 def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
-    """Bytes written so far by measuring, interrupted periods included."""
+    """Bytes a run has written so far by measuring, interrupted periods included."""
     measured = sum(p.bytes_written for p in _open(state, periods))
     return state.finished_bytes + measured + sum(waste.bytes_written for waste in state.waste)
 
 
-def exceeded(state: RunState, periods: Sequence[Periods]) -> str:
-    """Which budget is spent, in words; empty where there is some of each left."""
-    if seconds_spent(state, periods) >= state.spec.seconds_max:
-        return f"budget of {state.spec.seconds_max:.0f} s is spent"
-    if bytes_spent(state, periods) >= state.spec.bytes_max:
-        return f"budget of {state.spec.bytes_max} bytes is spent"
+def cost_of(setup: ExperimentSetup, periods: Periods, waste: Waste) -> Cost:
+    """What one experiment has cost, interrupted periods included."""
+    seen = list(periods.values())
+    return Cost(
+        waste.seconds + sum(p.seconds for p in seen),
+        waste.bytes_written + sum(p.bytes_written for p in seen),
+        client_wait_s(setup, seen),
+    )
+
+
+def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
+    """Seconds that clients waited longer because of the experiment, in sum over them.
+
+    Under their own traffic it is what the slower mode added to each of their commits; a
+    bench or a timer keeps the OSD's queue or its drive busy for as long as it measures.
+    """
+    if setup.load_point is not LoadPoint.OSD_TRAFFIC:
+        return sum(max(0.0, p.seconds - p.settle_s) for p in periods)
+    waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
+    for period in periods:
+        waited_s, commits = _commits(period)
+        total_s, count = waits[period.mode]
+        waits[period.mode] = (total_s + waited_s, count + commits)
+    if not all(count for _, count in waits.values()):
+        return 0.0
+    means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
+    slower = max(CacheMode, key=lambda mode: means[mode])
+    return waits[slower][1] * (means[slower] - means[slower.other])
+
+
+def _commits(period: Period) -> Tuple[float, int]:
+    """(seconds waited in sum, how many) of the commits of a period."""
+    by_name = {item.name.rsplit(".", 1)[-1]: item for item in period.counters if item.count > 0}
+    for name in COMMIT_COUNTERS:
+        if name in by_name:
+            return max(0.0, by_name[name].sum_s), by_name[name].count
+    return sum(period.samples_ns) / 1e9, len(period.samples_ns)
+
+
+def spent(
+    spec: RunSpec, setup: ExperimentSetup, periods: Periods, waste: Waste, *, same: bool = False
+) -> str:
+    """Which budget does not hold what comes next, in words; empty where it goes on.
+
+    `same`: the levels lie so near that it would go on to show that nothing differs.
+    """
+    have, more = cost_of(setup, periods, waste), _next(setup, periods)
+    share, purpose = (spec.same_share, FOR_SAME) if same else (1.0, "")
+    for needed, most, unit in (
+        (have.seconds + more.seconds, spec.seconds_max * share, "s"),
+        (have.bytes_written + more.bytes_written, spec.bytes_max * share, "bytes"),
+        (have.client_wait_s + more.client_wait_s, spec.client_wait_max_s * share,
+         "s of clients' waiting"),
+    ):
+        if needed > most:
+            return f"budget of {most:.0f} {unit}{purpose} is spent"
     return ""
+
+
+def _next(setup: ExperimentSetup, periods: Periods) -> Cost:
+    """What is expected of the watch, or of the rest of the pair or replicate, that is next."""
+    watch = watch_slot(setup, periods)
+    if watch is not None:
+        return Cost(cut_off_seconds(setup, periods), cut_off_bytes_max(setup, watch))
+    unit = len(CELLS) if setup.crossed is not None else len(CacheMode)
+    done = {slot: period for slot, period in periods.items() if not slot.watch}
+    left = unit - len(done) % unit
+    longest = max((p.seconds for p in done.values()), default=cut_off_seconds(setup, periods))
+    each = cut_off_bytes_max(setup, next_slot(done))
+    # within a pair the slower mode may be over already
+    waited = client_wait_s(setup, list(done.values())) / max(1, len(done)) if left == unit else 0.0
+    return Cost(left * longest, left * each, left * waited)
 
 
 def cut_off_bytes_max(setup: ExperimentSetup, slot: Slot) -> int:

@@ -25,6 +25,8 @@ class RunStatus(str, Enum):
 class RunSpec:
     """What is to be measured on one cache domain; fixed when the campaign starts.
 
+    The budgets (`run_budget`) are each experiment's.
+
     The experiments of a run are all factorials with one other cache domain, or none is.
     """
 
@@ -42,6 +44,8 @@ class RunSpec:
     consent_turn_on: bool = False
     missed: Tuple[Precondition, ...] = ()
     forced: bool = False
+    client_wait_max_s: float = 1e9
+    same_share: float = 1.0  # of each budget, where it looks as if nothing differs
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:
