@@ -9,6 +9,7 @@ import functools
 import json
 import math
 import random
+from statistics import pstdev
 
 import pytest
 from wcache_cli.main import main
@@ -16,8 +17,10 @@ from wcache_cli.main import main
 N = 1000
 
 # Linux fdatasync on a disk with a media cache, ms: cache on, then off.
-CACHE_ON = (21.139, (0.152, 8.029, 9.806, 25.923, 126.596))  # mean; min, p25, p50, p75, max
+# mean; min, p25, p50, p75, max
+CACHE_ON = (21.139, (0.152, 8.029, 9.806, 25.923, 126.596))
 CACHE_OFF = (0.395, (0.003, 0.134, 0.203, 0.280, 10.060))
+CACHE_SD = {CACHE_ON: 23.446, CACHE_OFF: 1.101}
 # A consumer NVMe drive, appends, ms: cache on, then off (mean, standard deviation).
 APPEND_ON = (2.628, 0.147)
 APPEND_OFF = (5.492, 0.564)
@@ -74,9 +77,10 @@ def compared(tmp_path, capsys, back, through):
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_sampler_has_the_published_mean():
+def test_the_sampler_has_the_published_mean_and_about_its_standard_deviation():
     for table in (CACHE_ON, CACHE_OFF):
         assert mean_of(table[1], bend_for(table)) == pytest.approx(table[0], rel=1e-3)
+        assert pstdev(draw(table, 1, 50_000)) == pytest.approx(CACHE_SD[table], rel=0.3)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -84,9 +88,15 @@ def test_a_disk_that_is_53_times_faster_without_its_cache(tmp_path, capsys, seed
     result = compared(tmp_path, capsys, draw(CACHE_ON, seed), draw(CACHE_OFF, seed + 100))
     assert result["verdict"] == "write through"
     assert result["ratio_low"] < 9.806 / 0.203 < result["ratio_high"]
-    table = result["per_mode"]
-    assert table["write back"]["mean_us"] == pytest.approx(21139, rel=0.15)
-    assert table["write through"]["mean_us"] == pytest.approx(395, rel=0.3)
+    assert result["tail_ratio"] > 1
+    assert result["n"] == 2 * N
+    for mode, table in (("write back", CACHE_ON), ("write through", CACHE_OFF)):
+        seen, (low, *quarters, high) = result["per_mode"][mode], table[1]
+        assert seen["mean_us"] == pytest.approx(1000 * table[0], rel=0.3)
+        assert seen["min_us"] >= 1000 * low
+        assert seen["max_us"] <= 1000 * high
+        found = [seen[key] for key in ("p25_us", "p50_us", "p75_us")]
+        assert found == pytest.approx([1000 * ms for ms in quarters], rel=0.2)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -94,6 +104,10 @@ def test_a_consumer_drive_that_is_twice_as_slow_without_its_cache(tmp_path, caps
     result = compared(tmp_path, capsys, normal(APPEND_ON, seed), normal(APPEND_OFF, seed + 100))
     assert result["verdict"] == "write back"
     assert result["ratio"] == pytest.approx(2.628 / 5.492, rel=0.03)
+    assert result["ratio_low"] < 2.628 / 5.492 < result["ratio_high"]
+    for mode, (mean, sd) in (("write back", APPEND_ON), ("write through", APPEND_OFF)):
+        assert result["per_mode"][mode]["mean_us"] == pytest.approx(1000 * mean, rel=0.02)
+        assert result["per_mode"][mode]["std_us"] == pytest.approx(1000 * sd, rel=0.1)
 
 
 def test_the_same_distribution_twice_is_no_material_difference(tmp_path, capsys):

@@ -1,0 +1,82 @@
+"""The fdatasync timer against fio's sync engine, on the same device in the same run."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import pytest
+from wcache_probe.timing import time_fdatasync
+
+SHM = Path("/dev/shm")
+DEVICE_BYTES = 16 * 2**20
+SPAN_BYTES = 4 * 2**20
+BLOCK = 4096
+SAMPLES = 2000
+RUNS = 7
+
+
+def run(*command):
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+@pytest.fixture
+def device():
+    """A loop device on memory: its flushes take as long each time, and are no no-op."""
+    if os.geteuid() != 0 or shutil.which("fio") is None or not SHM.is_dir():
+        pytest.skip("needs root, /dev/shm and fio (apt-get install fio)")
+    with tempfile.TemporaryDirectory(dir=SHM) as folder:
+        backing = Path(folder) / "device"
+        with open(backing, "wb") as file:
+            file.truncate(DEVICE_BYTES)
+        try:
+            loop = run("losetup", "--find", "--show", str(backing)).strip()
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no loop device here: {error.stderr.strip()}")
+        try:
+            yield loop
+        finally:
+            run("losetup", "--detach", loop)
+
+
+def fio_median_ns(device):
+    """The median fdatasync of fio, each after a write of 4 KiB."""
+    found = json.loads(run(
+        "fio", "--name=timer", f"--filename={device}", "--ioengine=sync", "--rw=write",
+        f"--bs={BLOCK}", f"--size={SPAN_BYTES}", f"--io_size={BLOCK * SAMPLES}",
+        "--fdatasync=1", "--percentile_list=50", "--output-format=json",
+    ))
+    return found["jobs"][0]["sync"]["lat_ns"]["percentile"]["50.000000"]
+
+
+def timer_median_ns(device):
+    """The median of our timer, with the same write before each flush."""
+    descriptor = os.open(device, os.O_RDWR)
+    block, written = b"w" * BLOCK, 0
+
+    def write(seconds):  # the timer pauses between flushes, and so lets others write
+        nonlocal written
+        os.pwrite(descriptor, block, written % SPAN_BYTES)
+        written += BLOCK
+
+    try:
+        outcome = time_fdatasync(
+            descriptor, SAMPLES, 60.0, 10_000.0, spread_s=1e-9, sleep=write
+        )
+    finally:
+        os.close(descriptor)
+    assert written == SAMPLES * BLOCK
+    return median(outcome.samples_ns)
+
+
+def test_the_median_of_the_timer_is_within_a_hundredth_and_a_microsecond_of_fios(device):
+    medians = [(fio_median_ns(device), timer_median_ns(device)) for _ in range(RUNS)]
+    fio, timer = (median(values) for values in zip(*medians))
+    # fio has 64 bins for each power of two and gives the bin's middle (its stat.h,
+    # FIO_IO_U_PLAT_BITS), which is up to 0.8% off by itself
+    assert abs(timer - fio) <= 0.01 * fio + 1000
