@@ -59,7 +59,7 @@ class LabJob:
     release: int = 16
     stack: Stack = Stack.RAW
     loads: Sequence[str] = LOADS
-    pairs: int = 20
+    pairs: int = 80  # the budgets in seconds end it before
     seed: int = 1
     campaign_timeout_s: float = 900.0
 

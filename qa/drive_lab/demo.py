@@ -27,7 +27,7 @@ from .stage import Stage, bold, say
 
 DRIVE_FILE = Path(__file__).resolve().parents[1] / "drive_models" / "lab.toml"
 OUT = Path(__file__).resolve().parents[2] / "out"
-PAIRS_MAX = 20
+PAIRS_MAX = 80
 # where it makes a difference; to show that there is none takes clients half a minute longer
 TRAFFIC_CLASSES = ("hdd", "nvme")
 # looked at fast: the defaults are for clusters with more to lose
