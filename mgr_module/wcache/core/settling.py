@@ -16,6 +16,7 @@ period, until what is left of the largest one is immaterial.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import List, Optional, Sequence, Tuple
 
 from .model import CacheMode
@@ -44,7 +45,7 @@ ROUNDS = 6
 FADING_STEPS = 12
 SCALE_MIN_LN = 0.01
 
-Series = Tuple[Sequence[float], Sequence[float]]  # seconds since the toggle, ln of latency
+Series = Tuple[Tuple[float, ...], Tuple[float, ...]]  # seconds since the toggle, ln of latency
 
 
 def suspicious(watches: Sequence[Period], least_s: float) -> bool:
@@ -61,7 +62,7 @@ def suspicious(watches: Sequence[Period], least_s: float) -> bool:
         return True
     gap = apart - MATERIAL_LN
     for item in series:
-        found = _fit([item], SUSPECTED)
+        found = _fit((item,), SUSPECTED)
         if found is not None:
             amplitude, fading_s = found
             left = abs(amplitude) * math.exp(-least_s / fading_s)
@@ -86,7 +87,8 @@ def choose(watches: Sequence[Period], least_s: float) -> Settling:
     if len(watches) <= len(CacheMode):
         return chosen  # nothing was suspected
     for mode in CacheMode:
-        found = _fit([_series(watch) for watch in watches if watch.mode is mode], BELIEVED)
+        series = tuple(_series(watch) for watch in watches if watch.mode is mode)
+        found = _fit(series, BELIEVED)
         if found is None:
             continue
         amplitude, fading_s = found
@@ -106,17 +108,19 @@ def _order(settling: Settling) -> Tuple[float, float, float]:
 def _series(watch: Period) -> Series:
     count = min(len(watch.at_ns), len(watch.samples_ns))
     return (
-        [ns / 1e9 for ns in watch.at_ns[:count]],
-        [math.log(max(ns, 1)) for ns in watch.samples_ns[:count]],
+        tuple(ns / 1e9 for ns in watch.at_ns[:count]),
+        tuple(math.log(max(ns, 1)) for ns in watch.samples_ns[:count]),
     )
 
 
-def _fit(series: Sequence[Series], gain_min: float) -> Optional[Tuple[float, float]]:
+@lru_cache(maxsize=256)
+def _fit(series: Tuple[Series, ...], gain_min: float) -> Optional[Tuple[float, float]]:
     """(amplitude, time constant in s) of what fades in watches of one mode, or None.
 
-    Each watch has a level of its own; amplitude and time constant are shared.
+    Each watch has a level of its own; amplitude and time constant are shared.  Kept, since
+    every step of an experiment asks for its settling and a fit takes milliseconds.
     """
-    series = [item for item in series if len(item[0]) >= SAMPLES_MIN]
+    series = tuple(item for item in series if len(item[0]) >= SAMPLES_MIN)
     length_s = max((times[-1] for times, _ in series), default=0.0)
     if length_s <= 0:
         return None
