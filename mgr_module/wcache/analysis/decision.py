@@ -19,7 +19,7 @@ CERTAIN_ALPHA = 0.0005  # then there is no point in going on
 # the toggle; twice that where it halves in a period or faster.
 FADING_FACTOR = 2.0
 LARGE_RATIO = 3.0
-CHECKED_PAIRS_MAX = 10  # a coin that has not given the chance by then need not be waited for
+CHECKED_PAIRS_MAX = 9  # a coin that has not given the chance by then need not be waited for
 # Write back this fast, without proof of power-loss protection, is too good to be true:
 # a disk has to turn, and flash without capacitors has to program a page.
 FLUSH_FLOOR_ROTATIONAL_US = 1000.0
