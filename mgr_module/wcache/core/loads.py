@@ -38,7 +38,7 @@ ASSUMED_SAMPLE_S = {
 # Samples in each short watch before the first pair; a long one takes twice as many.
 WATCH_SAMPLES = {
     LoadPoint.OSD_TRAFFIC: 12,
-    LoadPoint.OSD_BENCH_DEPTH1: 8,
+    LoadPoint.OSD_BENCH_DEPTH1: 16,
     LoadPoint.OSD_BENCH_BATCH: 5,
     LoadPoint.OSD_BENCH_4M: 5,
     LoadPoint.FDATASYNC_TIMER: 16,
