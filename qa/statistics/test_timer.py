@@ -74,9 +74,29 @@ def timer_median_ns(device):
     return median(outcome.samples_ns)
 
 
-def test_the_median_of_the_timer_is_within_a_hundredth_and_a_microsecond_of_fios(device):
-    medians = [(fio_median_ns(device), timer_median_ns(device)) for _ in range(RUNS)]
-    fio, timer = (median(values) for values in zip(*medians))
+@pytest.fixture
+def cpus():
+    """Two CPUs of ours to pin to; all of them are allowed again afterwards."""
+    allowed = os.sched_getaffinity(0)
+    try:
+        yield sorted(allowed)[:2]
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def turns_on(cpu, device):
+    """Medians in ns of fio and of the timer, taking turns on one CPU."""
+    os.sched_setaffinity(0, {cpu})
+    return [(fio_median_ns(device), timer_median_ns(device)) for _ in range(RUNS)]
+
+
+def test_the_median_of_the_timer_is_within_a_hundredth_and_a_microsecond_of_fios(device, cpus):
+    """In the fastest turn of each, as anything else that runs here only adds to one.
+
+    A flush of a loop device takes 22 us where its kernel worker wakes on its caller's CPU,
+    28 to 57 us where it wakes on another, and which it is changes from turn to turn.
+    """
+    fio, timer = zip(*(turn for cpu in cpus for turn in turns_on(cpu, device)))
     # fio has 64 bins for each power of two and gives the bin's middle (its stat.h,
     # FIO_IO_U_PLAT_BITS), which is up to 0.8% off by itself
-    assert abs(timer - fio) <= 0.01 * fio + 1000
+    assert abs(min(timer) - min(fio)) <= 0.01 * min(fio) + 1000, (fio, timer)
