@@ -78,7 +78,7 @@ def test_a_rollout_whose_probe_is_silent_for_ever_stops_with_the_reason():
 
 
 def test_what_never_answers_is_stopped_so_that_no_lease_is_held_for_ever():
-    mgr = a_mgr()
+    mgr = a_mgr(experiment_seconds_max=86400.0, experiment_client_wait_max_s=86400.0)
     campaign_id = start(mgr)
     for _ in range(3):
         mgr.step()
@@ -88,6 +88,22 @@ def test_what_never_answers_is_stopped_so_that_no_lease_is_held_for_ever():
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert "nothing has happened for" in shown["run_list"][0]["reason"]
     assert mgr.probes["h1"].leased == {}
+
+
+def test_a_bench_that_never_ends_is_cut_off_by_the_budget_and_the_drive_is_released():
+    mgr = a_mgr(experiment_seconds_max=60.0)
+    campaign_id = start(mgr, scope="osd.0")
+    for _ in range(3):
+        mgr.step()
+    mgr.loads.run = lambda: None
+    for _ in range(5):
+        mgr.step(10.0)
+    assert mgr.probes["h1"].leased, "not yet"
+    for _ in range(7):
+        mgr.step(10.0)
+    (run,) = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
+    assert run["status"] == "done"
+    fine(mgr)
 
 
 def test_a_release_that_fails_is_said_until_the_probe_says_otherwise():

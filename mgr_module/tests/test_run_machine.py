@@ -173,9 +173,14 @@ class Mgr:
             self.give(act.LoadMeasured(token, samples), lost_after)
         elif self.look:
             self.give(act.Decided(self.look.token, False), lost_after)
-        if not self.machine.over and self.machine.wake_at_s is not None:
+        if not self.machine.over and self.machine.wake_at_s is not None and not self.measures():
             self.now_s = max(self.now_s, self.machine.wake_at_s)
             self.give(act.Tick())
+
+    def measures(self):
+        """Whether a measurement is under way, so that the next wake is the budget's end."""
+        timed = self.task and isinstance(self.task.request, TimerRequest)
+        return bool(self.load or timed)
 
     def finish(self, answers=2000):
         for _ in range(answers):
@@ -559,6 +564,57 @@ def test_a_budget_is_not_exceeded_by_the_pair_that_would_be_next():
     (record,) = mgr.records.values()
     assert len(record.pairs) == 4, "a fifth would have taken ten periods' bytes"
     assert record.bytes_written == 8 * each
+
+
+def hangs(mgr, period):
+    """Answer all but the measurement of one period, and let time pass until the next wake."""
+    seen = 0
+    while mgr.machine.experiment_index == 0:
+        if mgr.measures():
+            seen += 1
+            if seen > period:
+                assert mgr.now_s < mgr.machine.wake_at_s
+                mgr.now_s = mgr.machine.wake_at_s
+                mgr.give(act.Tick())
+                return
+        mgr.answer()
+
+
+@pytest.mark.parametrize("period", [0, 3, 9])
+@pytest.mark.parametrize("point", [LoadPoint.OSD_BENCH_4M, LoadPoint.OSD_TRAFFIC])
+def test_a_period_that_does_not_end_is_cut_off_where_the_budget_ends(point, period):
+    mgr = begun(make.setup(point, pairs_max=40), make.setup(seed=8), seconds_max=60.0)
+    began_s = mgr.now_s
+    hangs(mgr, period)
+    assert mgr.machine.seconds_spent == pytest.approx(60.0)
+    assert mgr.now_s - began_s >= 60.0
+    (record,) = mgr.records.values()
+    assert record.ended == "the budget is spent within a period"
+    assert record.interrupted_periods == 1
+    assert len(record.pairs) == period // 2
+    assert isinstance(mgr.task.request, SetModeRequest)
+    mgr.finish()
+    assert mgr.machine.state.status is RunStatus.DONE
+
+
+def test_a_bench_is_cut_off_where_clients_have_waited_enough():
+    setup = make.setup(LoadPoint.OSD_BENCH_4M, pairs_max=40)
+    mgr = begun(setup, make.setup(seed=8), client_wait_max_s=20.0)
+    hangs(mgr, 5)
+    (record,) = mgr.records.values()
+    periods = [p for pair in record.pairs for p in (pair.write_back, pair.write_through)]
+    waited_s = client_wait_s(setup, periods)
+    assert waited_s < 20.0
+    assert record.interrupted_seconds + waited_s < 25.0
+
+
+def test_a_timer_is_given_no_more_time_than_the_budget_has_left():
+    mgr = begun(make.setup(LoadPoint.FDATASYNC_TIMER, pairs_max=40), seconds_max=8.0)
+    while not isinstance(mgr.task.request, TimerRequest):
+        mgr.answer()
+    asked = mgr.task.request.seconds_max
+    assert asked == pytest.approx(mgr.machine.wake_at_s - mgr.now_s)
+    assert 0 < asked < 8.0
 
 
 def test_a_run_that_never_began_ends_without_touching_anything():

@@ -54,7 +54,9 @@ class Watchdog:
     ) -> Optional[act.Event]:
         """For what waits for an answer that will not come: no lease may be held for ever."""
         heard_at_s = self._heard_at_s.setdefault(owner, now_s)
-        if machine.wake_at_s is not None or now_s - heard_at_s <= STALL_S:
+        # a rollout waits by design; a run never does for as long, whenever its budget ends
+        waits = isinstance(machine, RolloutMachine) and machine.wake_at_s is not None
+        if waits or now_s - heard_at_s <= STALL_S:
             return None
         self._heard_at_s[owner] = now_s
         said = f"nothing has happened for {STALL_S:.0f} s"

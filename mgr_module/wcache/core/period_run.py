@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import List, NamedTuple, Optional, Tuple, Union
@@ -44,6 +45,7 @@ class PeriodUnderWay:
     token: str = ""
     started_at_s: float = 0.0
     settled_at_s: float = 0.0
+    cut_off_at_s: float = math.inf  # where the experiment's budget ends
     before: Tuple[StateOutcome, ...] = ()  # of each step of setting that is done
     after: Tuple[StateOutcome, ...] = ()
     samples: Optional[act.LoadSamples] = None
@@ -72,7 +74,7 @@ def set_request(spec: RunSpec, step: Step) -> SetModeRequest:
 
 
 def load_of(
-    spec: RunSpec, setup: ExperimentSetup, slot: Slot
+    spec: RunSpec, setup: ExperimentSetup, slot: Slot, seconds_left: float
 ) -> Union[TimerRequest, MeasureRequest, act.LoadRequest]:
     """What measures a period: a task of the probe, or a load on the OSD."""
     count, seconds = setup.samples_per_period, setup.period_s
@@ -81,8 +83,8 @@ def load_of(
     spread_s = seconds if slot.watch else 0.0
     if setup.load_point is LoadPoint.FDATASYNC_TIMER:
         return TimerRequest(
-            spec.domain_id, setup.osd_id, setup.role, count, TIMER_SECONDS_MAX,
-            spec.latency_limit_ms, spread_s,
+            spec.domain_id, setup.osd_id, setup.role, count,
+            min(TIMER_SECONDS_MAX, seconds_left), spec.latency_limit_ms, spread_s,
         )
     if spec.simulated:
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)

@@ -7,6 +7,7 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
@@ -78,7 +79,11 @@ class RunMachine:
     @property
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
-        return self._now.settled_at_s if self._now.phase is Phase.SETTLING else None
+        if self._now.phase is Phase.SETTLING:
+            return min(self._now.settled_at_s, self._now.cut_off_at_s)
+        if self._now.phase is Phase.MEASURING and self._now.cut_off_at_s < math.inf:
+            return self._now.cut_off_at_s
+        return None
 
     @property
     def experiment_index(self) -> int:
@@ -147,8 +152,13 @@ class RunMachine:
         return is_look(self._setup, next_slot(self.periods[self.experiment_index]))
 
     def _tick(self, now_s: float) -> List[act.Action]:
+        if self._now.phase not in (Phase.SETTLING, Phase.MEASURING):
+            return []
+        if now_s >= self._now.cut_off_at_s:
+            self._void(now_s)
+            return self._finish_experiment("the budget is spent within a period", now_s)
         if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
-            return self._measure()
+            return self._measure(now_s)
         return []
 
     def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
@@ -222,11 +232,17 @@ class RunMachine:
             return self._set_next()
         self._now.phase = Phase.SETTLING
         self._now.settled_at_s = now_s + self._settle_s
+        index = self.experiment_index
+        cost = run_budget.cost_of(self._setup, self.periods[index], self.state.waste[index])
+        self._now.cut_off_at_s = run_budget.cut_off_at_s(
+            self.spec, self._setup, cost, self._now.started_at_s, self._now.settled_at_s
+        )
         return self._tick(now_s)
 
-    def _measure(self) -> List[act.Action]:
+    def _measure(self, now_s: float) -> List[act.Action]:
         self._now.phase = Phase.MEASURING
-        load = load_of(self.spec, self._setup, self._now.slot)
+        left_s = self._now.cut_off_at_s - now_s
+        load = load_of(self.spec, self._setup, self._now.slot, left_s)
         if isinstance(load, act.LoadRequest):
             return [act.MeasureLoad(self._new_token(), load)]
         return [self._task(load)]

@@ -2,12 +2,14 @@
 
 There is a budget for finding a difference, and a smaller one for showing that there is
 none: where nothing differs, nothing has to be changed, and to prove it is worth less.
-Both are in drive seconds, bytes written and seconds that clients waited, and neither is
-exceeded: what the next pair is expected to take is counted before it begins.
+Both are in drive seconds, bytes written and seconds that clients waited.  What the next
+pair will take is counted before it begins: its bytes exactly, its time by the longest
+period so far.  A period that lasts longer than that is cut off where the budget ends.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
@@ -46,10 +48,12 @@ def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
 def cost_of(setup: ExperimentSetup, periods: Periods, waste: Waste) -> Cost:
     """What one experiment has cost, interrupted periods included."""
     seen = list(periods.values())
+    # what was voided kept clients waiting as well; under their own traffic nobody knows how long
+    voided_s = 0.0 if setup.load_point is LoadPoint.OSD_TRAFFIC else waste.seconds
     return Cost(
         waste.seconds + sum(p.seconds for p in seen),
         waste.bytes_written + sum(p.bytes_written for p in seen),
-        client_wait_s(setup, seen),
+        client_wait_s(setup, seen) + voided_s,
     )
 
 
@@ -100,6 +104,23 @@ def spent(
         if needed > most:
             return f"budget of {most:.0f} {unit}{purpose} is spent"
     return ""
+
+
+def cut_off_at_s(
+    spec: RunSpec, setup: ExperimentSetup, cost: Cost, started_at_s: float,
+    settled_at_s: float,
+) -> float:
+    """When the budget for finding a difference ends a period, at the latest.
+
+    What clients wait under their own traffic is known only after the period; it lasts
+    `period_s` whatever they wait.
+    """
+    if spec.simulated:
+        return math.inf  # a simulated drive's time passes faster than ours
+    ends_at_s = started_at_s + spec.seconds_max - cost.seconds
+    if setup.load_point is LoadPoint.OSD_TRAFFIC:
+        return ends_at_s
+    return min(ends_at_s, settled_at_s + spec.client_wait_max_s - cost.client_wait_s)
 
 
 def _next(setup: ExperimentSetup, periods: Periods) -> Cost:
