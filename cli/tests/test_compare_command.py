@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 
 import pytest
@@ -124,3 +125,86 @@ def test_a_missing_or_binary_file_is_one_clear_line_too(tmp_path, capsys):
     for path, said in ((tmp_path / "none", "cannot be read"), (binary, "is not text")):
         assert main(["compare", "--write-back", str(path), "--write-through", str(path)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_worse_tail_beside_equal_medians_is_shown_as_such(tmp_path, capsys):
+    calm = latencies(1, 1000, n=4000, sd=0.1)
+    other = latencies(2, 1000, n=4000, sd=0.1)
+    slow = [us * (5 if i % 4 == 0 else 1) for i, us in enumerate(other)]
+    result = asked(
+        capsys, [write(tmp_path / "on", slow)], [write(tmp_path / "off", calm)],
+        "--material-ratio", "1.3",
+    )
+    assert result["verdict"] == "conflicting"
+    assert "90th percentile is proven better in write through" in result["why"]
+
+
+def test_runs_of_one_sample_decide_nothing_however_many_they_are(tmp_path, capsys):
+    back = [write(tmp_path / f"on{i}", [1000 + i]) for i in range(5)]
+    through = [write(tmp_path / f"off{i}", [300 + i]) for i in range(5)]
+    result = asked(capsys, back, through)
+    assert result["verdict"] == "insufficient data"
+    assert "few samples" in result["warnings"]
+    assert result["more_needed"]["what"] == "samples"
+
+
+def test_a_file_and_its_copies_are_one_run(tmp_path, capsys):
+    back = write(tmp_path / "on", latencies(1, 1000))
+    through = write(tmp_path / "off", latencies(2, 950))
+    copy = write(tmp_path / "copy", latencies(1, 1000))
+    once = asked(capsys, [back], [through])
+    result = asked(capsys, [back, copy, back, back], [through] * 4)
+    assert {"repeated", "unreplicated"} <= set(result["warnings"])
+    assert (result["ratio_low"], result["ratio_high"]) == (once["ratio_low"], once["ratio_high"])
+
+
+def said(capsys, *words):
+    assert main(["compare", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+def test_what_no_run_can_have_measured_is_one_clear_line(tmp_path, capsys):
+    good = write(tmp_path / "good", latencies(2, 300))
+    big = tmp_path / "big"
+    big.write_text("1e308\n" * 40)
+    assert "more than a day" in said(
+        capsys, "--write-back", str(big), "--write-through", good, "--unit", "s"
+    )
+    failed = tmp_path / "failed.json"
+    bins = {"lat_ns": {"N": 4, "bins": {"1000": 4}}}
+    failed.write_text(json.dumps({"jobs": [{"error": 5, "write": bins}]}))
+    assert "ended with error 5" in said(
+        capsys, "--write-back", str(failed), "--write-through", good
+    )
+    below = tmp_path / "below.json"
+    bins = {"lat_ns": {"N": 4, "bins": {"-5": 2, "1000": 2}}}
+    below.write_text(json.dumps({"jobs": [{"write": bins}]}))
+    assert "bin of -5" in said(capsys, "--write-back", str(below), "--write-through", good)
+    assert "257 files" in said(capsys, "--write-back", *[good] * 257, "--write-through", good)
+
+
+def test_a_fifo_nobody_writes_to_and_a_device_are_not_waited_for(tmp_path, capsys):
+    good = write(tmp_path / "good", latencies(2, 300))
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert "no latencies" in said(capsys, "--write-back", str(fifo), "--write-through", good)
+    assert "is no file" in said(capsys, "--write-back", "/dev/zero", "--write-through", good)
+
+
+def test_a_histogram_of_many_says_how_many_there_were(tmp_path, capsys):
+    bins = {"lat_ns": {"N": 10**9, "bins": {"300000": 5 * 10**8, "310000": 5 * 10**8}}}
+    many = tmp_path / "many.json"
+    many.write_text(json.dumps({"jobs": [{"write": bins}]}))
+    result = asked(capsys, [str(many)], [write(tmp_path / "off", latencies(2, 300))])
+    assert result["per_mode"]["write back"]["n"] == 10**9
+    assert result["n"] == 10**9 + 400
+
+
+def test_a_log_of_several_jobs_one_after_the_other_has_no_order(tmp_path, capsys):
+    lines = [f"{ms}, {int(us * 1e3)}, 1, 4096, 0" for ms, us in enumerate(latencies(1, 1000))]
+    log = tmp_path / "lat.log"
+    log.write_text("\n".join(lines + lines) + "\n")
+    result = asked(capsys, [str(log)], [write(tmp_path / "off", latencies(2, 300))])
+    assert "unordered" in result["warnings"]

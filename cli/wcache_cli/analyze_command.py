@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError
+from wcache.core.factorial import PROVEN, both_sides, measured_in
 from wcache.core.record import RECORD_BYTES_MAX, Record
 
 from .files import read_text
@@ -40,12 +41,10 @@ def run(options: argparse.Namespace) -> int:
     from wcache.analysis.experiment import analyse
 
     rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
-    results = []
-    for path in options.records:
-        for record in _records(path):
-            results.append(analyse(record, rules))
-            if len(results) > RECORDS_MAX:
-                raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")
+    records = [record for path in options.records for record in _records(path)]
+    if len(records) > RECORDS_MAX:
+        raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")
+    results = [analyse(record, rules) for record in _sides(records)]
     pools = _pools(results, rules)
     if options.format == "json":
         print_json({"results": results, "pools": pools})
@@ -78,16 +77,33 @@ def _records(path: str) -> List[Record]:
     ]
 
 
+def _sides(records: List[Record]) -> Iterator[Record]:
+    """The records, and of each factorial the other drive's, unless that is given as well."""
+    given = {(record.setup.fsid, record.record_id) for record in records}
+    for record in records:
+        yield record
+        if not measured_in(record.record_id):
+            for side in both_sides(record)[1:]:
+                if (side.setup.fsid, side.record_id) not in given:
+                    yield side
+
+
 def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
     """One pool for each group of like, unforced results of three drives or more."""
     from wcache.analysis.pooling import DRIVES_MIN, pool
 
     groups: Dict[str, List[Dict[str, Any]]] = {}
     for result in results:
-        if not result["forced"]:
+        if not result["forced"] and not _depends(result):
             groups.setdefault(repr(sorted(result["alike"].items())), []).append(result)
     pools = [pool(group, options) for _, group in sorted(groups.items())]
     return [item for item in pools if item["drives"] >= DRIVES_MIN]
+
+
+def _depends(result: Dict[str, Any]) -> bool:
+    """Whether it is proven to depend on another drive's mode, and so stands for itself."""
+    crossed = result.get("interaction")
+    return crossed is not None and crossed["standing"] == PROVEN
 
 
 def _heading(result: Dict[str, Any]) -> List[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from wcache.core import codec
+from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
 
 from .latency_files import UNITS, read_latencies
@@ -50,10 +51,15 @@ def run(options: argparse.Namespace) -> int:
         CacheMode.WRITE_BACK: options.write_back,
         CacheMode.WRITE_THROUGH: options.write_through,
     }
+    for mode, files in paths.items():
+        if len(files) > FILES_MAX:
+            raise MalformedError(
+                f"{len(files)} files for {mode.value}, {FILES_MAX} are the most"
+            )
     runs = {
         mode: [
-            Run(path, found.latencies_us, found.ordered)
-            for path in files[:FILES_MAX]
+            Run(path, found.latencies_us, found.ordered, found.count)
+            for path in files
             for found in (read_latencies(path, options.unit),)
         ]
         for mode, files in paths.items()

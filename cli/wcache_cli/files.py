@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from contextlib import contextmanager
+from typing import BinaryIO, Iterator
+
 from wcache.core.errors import MalformedError
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """A file or a pipe, open; a device might never end."""
+    try:
+        # a FIFO without a writer would be waited for for ever; opened like this it is empty
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as file:
+            kind = os.fstat(fd).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+                raise MalformedError(f"{path} is no file")
+            os.set_blocking(fd, True)
+            yield file
+    except OSError as error:
+        raise MalformedError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def read_text(path: str, bytes_max: int) -> str:
     """The text of a file; MalformedError where it can't be read, is too large or no text."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(bytes_max + 1)
-    except OSError as error:
-        raise MalformedError(f"{path} cannot be read: {error.strerror or error}") from None
+    with _opened(path) as file:
+        data = file.read(bytes_max + 1)
     if len(data) > bytes_max:
         raise MalformedError(f"{path} is larger than {bytes_max} bytes")
     try:

@@ -23,6 +23,7 @@ FILE_BYTES_MAX = 512 * 2**20
 SAMPLES_MAX = 10_000_000
 # A distribution without samples is drawn as at most this many values.
 DRAWN_MAX = 200_000
+JOBS_MAX = 1024
 SUM_POINTS = 400
 WRITE_DIRECTION = 1  # fio logs: 0 read, 1 write, 2 trim
 
@@ -33,6 +34,7 @@ class Latencies:
 
     latencies_us: Sequence[float]
     ordered: bool
+    count: int = 0  # how many they stand for, where they were drawn from a distribution
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def _plain(path: str, text: str, factor: float) -> Latencies:
 
 def _fio_log(path: str, text: str) -> Latencies:
     """`msec, latency in ns, direction, block size, offset[, priority...]`, writes only."""
-    values = []
+    values: List[float] = []
+    ordered, last_ms = True, -math.inf
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -99,11 +102,13 @@ def _fio_log(path: str, text: str) -> Latencies:
                 f"{path}, line {number}: a fio latency log has 4 or more fields, this {len(fields)}"
             )
         if fields[2] == str(WRITE_DIRECTION):
+            at_ms = _number(path, fields[0])
+            ordered, last_ms = ordered and at_ms >= last_ms, at_ms  # several jobs may follow
             values.append(_latency(fields[1], path, number) * 1e-3)
             _bounded(path, len(values))
     if not values:
         raise MalformedError(f"{path} is a fio log without writes")
-    return Latencies(values, True)
+    return Latencies(values, ordered)
 
 
 def _latency(word: str, path: str, number: int) -> float:
@@ -129,18 +134,27 @@ def _fio_json(path: str, text: str) -> Latencies:
     jobs = top.get("jobs") if isinstance(top, dict) else None
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
         raise MalformedError(f"{path} is no output of fio: it has no list of jobs")
+    if len(jobs) > JOBS_MAX:
+        raise MalformedError(f"{path} has {len(jobs)} jobs, {JOBS_MAX} are the most")
     values: List[float] = []
-    for job in jobs[:1024]:
+    count = 0
+    for number, job in enumerate(jobs):
+        if job.get("error"):
+            raise MalformedError(
+                f"{path}: job {number} ended with error {str(job['error'])[:30]}",
+                "a run that failed says nothing; measure again",
+            )
         commits = _commits(path, job)
         if commits is not None:
             values += commits.values(min(commits.n, DRAWN_MAX))
+            count += commits.n
             _bounded(path, len(values))
     if not values:
         raise MalformedError(
             f"{path} has no write latencies with percentiles or bins",
             "run fio with --output-format=json+",
         )
-    return Latencies(values, False)
+    return Latencies(values, False, count)
 
 
 def _commits(path: str, job: Mapping[str, Any]) -> Optional[_Distribution]:
@@ -187,6 +201,8 @@ def _from_bins(path: str, found: Mapping[str, Any], n: int, factor: float) -> _D
     total = sum(k for _, k in bins)
     if total <= 0 or any(k < 0 for _, k in bins):
         raise MalformedError(f"{path}: its bins hold no counts")
+    if bins[0][0] < 0:
+        raise MalformedError(f"{path}: it has a bin of {bins[0][0]:g}; a latency is above 0")
     points = []
     seen = 0.0
     for value, k in bins:

@@ -33,7 +33,7 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER = CrossedDrive("d1", "wwn-d1", DriveModel("ACME", "DB1", "2"), Transport.NVME, Role.DB, False)
 SETUP = replace(
     synthetic.SETUP, load_point=LoadPoint.OSD_TRAFFIC, samples_per_period=12, crossed=OTHER,
-    pairs_max=160,
+    pairs_max=160, settle_s=0.4,
 )
 M4, D1, TRAFFIC, TIMER = (
     LoadPoint.OSD_BENCH_4M, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC,

@@ -111,14 +111,22 @@ def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():
     watches = tuple(watched(random.Random(3), 3.0, 0.5).values())
     chosen = settling.choose(watches, LEAST_S)
     draw = synthetic.lognormal(random.Random(3), ratio=2.0)
-    record = replace(
-        synthetic.record(draw, 8, setup=SETUP), watches=watches, settling=chosen
+    made = synthetic.record(draw, 8, setup=SETUP)
+    pairs = tuple(
+        replace(
+            pair, write_back=replace(pair.write_back, settle_s=chosen.settle_s),
+            write_through=replace(pair.write_through, settle_s=chosen.settle_s),
+        )
+        for pair in made.pairs
     )
+    record = replace(made, pairs=pairs, watches=watches, settling=chosen)
     result = analyse(record, Options())
     assert result["settling"]["settle_s"] == chosen.settle_s > LEAST_S
     other = replace(record, settling=replace(chosen, settle_s=chosen.settle_s + 1))
     with pytest.raises(MalformedError, match="does not follow"):
         analyse(other, Options())
+    with pytest.raises(MalformedError, match="settled for 0 s, the record chose"):
+        analyse(replace(record, pairs=made.pairs), Options())
 
 
 def test_a_record_from_before_there_were_watches_is_read_and_says_the_same():

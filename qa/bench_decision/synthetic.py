@@ -57,9 +57,11 @@ def record(
     for index in range(pairs):
         periods = {}
         first = coin(setup.seed, index)
-        for mode in (first, first.other):
+        for second, mode in enumerate((first, first.other)):
             samples = draw(mode, index, setup.samples_per_period)
-            periods[mode] = _period(mode, tuple(round(us * 1e3) for us in samples))
+            periods[mode] = _period(
+                mode, 2 * index + second, tuple(round(us * 1e3) for us in samples)
+            )
         made.append(
             Pair(index, first, periods[CacheMode.WRITE_BACK], periods[CacheMode.WRITE_THROUGH])
         )
@@ -74,10 +76,10 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
     made = []
     for index in range(pairs):
         periods = {}
-        for mode in CacheMode:
+        for second, mode in enumerate(CacheMode):
             total_s = sum(draw(mode, index, 100)) / 1e6
             periods[mode] = replace(
-                _period(mode, ()),
+                _period(mode, 2 * index + second, ()),
                 counters=tuple(CounterDelta(name, total_s, 100) for name in names),
             )
         made.append(
@@ -91,8 +93,8 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
     )
 
 
-def _period(mode: CacheMode, samples_ns: Tuple[int, ...]) -> Period:
+def _period(mode: CacheMode, started_at_s: float, samples_ns: Tuple[int, ...]) -> Period:
     return Period(
-        mode=mode, started_at_s=0.0, settle_s=0.0, seconds=sum(samples_ns) / 1e9,
+        mode=mode, started_at_s=started_at_s, settle_s=0.0, seconds=sum(samples_ns) / 1e9,
         samples_ns=samples_ns, bytes_written=4096 * len(samples_ns),
     )

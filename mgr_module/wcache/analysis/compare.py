@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..core.errors import MalformedError
 from ..core.model import CacheMode, Verdict
 from . import longrun, sequential, summary
-from .decision import Options
+from .decision import Options, torn_by_tail
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
 from .wording import verdict_text
@@ -27,12 +27,14 @@ RUN_TO_RUN = 0.05  # of the ratio, either way
 REPLICATES_MIN = 4
 EFFECTIVE_MIN = 20.0
 SAMPLES_MORE_MAX = 10_000_000
+LATENCY_MAX_US = 86_400e6
 
 ADVICE = {
     "unreplicated": (
         "fewer than 4 runs per mode: a run-to-run spread of 5% is assumed, not measured; "
         "take turns between the modes and give 4 or more files of each"
     ),
+    "repeated": "a file was given twice, or a copy of it: it is one run, and was taken once",
     "unordered": (
         "histograms keep no order, so samples are taken to be worth a nineteenth of their "
         "number; give fio --write_lat_log files for a narrower interval"
@@ -44,11 +46,15 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Run:
-    """One file: latencies in us, in order of time unless `ordered` is False."""
+    """One file: latencies in us, in order of time unless `ordered` is False.
+
+    `count` is how many the file told of, where fewer stand for them.
+    """
 
     name: str
     latencies_us: Sequence[float]
     ordered: bool = True
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,12 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     """
     for mode in CacheMode:
         _check(mode, runs.get(mode, ()))
-    back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
     warnings: List[str] = []
+    distinct = {mode: _distinct(runs[mode]) for mode in CacheMode}
+    if any(len(distinct[mode]) < len(runs[mode]) for mode in CacheMode):
+        warnings.append("repeated")
+    runs = distinct
+    back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
     replicated = min(len(back), len(through)) >= REPLICATES_MIN
     worth = {mode: _worth(runs[mode]) for mode in CacheMode}
     if replicated:
@@ -86,11 +96,14 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         warnings.append("unreplicated")
     if not all(run.ordered for run in (*back, *through)):
         warnings.append("unordered")
-    few = not replicated and min(worth.values()) < EFFECTIVE_MIN
+    few = min(worth.values()) < EFFECTIVE_MIN
     if few:
         warnings.append("few samples")
     per_mode = {
-        mode.value: summary.latencies([us for run in runs[mode] for us in run.latencies_us])
+        mode.value: {
+            **summary.latencies([us for run in runs[mode] for us in run.latencies_us]),
+            "n": sum(run.count or len(run.latencies_us) for run in runs[mode]),
+        }
         for mode in CacheMode
     }
     if any(item["stalls"] for item in per_mode.values()):
@@ -98,12 +111,9 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     verdict = Verdict.INSUFFICIENT if few else _verdict(middle, widen, options.margin)
     why = _why(verdict, middle, widen, few, options)
     against = _verdict(tail, widen, options.margin)
-    if verdict.mode and against.mode and against is not verdict:
-        why = (
-            f"the median is better in {verdict.value}, the 90th percentile is proven better "
-            f"in {against.value}"
-        )
-        verdict = Verdict.CONFLICTING
+    torn = torn_by_tail(verdict, against)
+    if torn:
+        verdict, why = Verdict.CONFLICTING, torn
     near = middle.interval(SAME_ALPHA)
     return {
         "format": COMPARISON_FORMAT,
@@ -133,8 +143,23 @@ def _check(mode: CacheMode, runs: Sequence[Run]) -> None:
     for run in runs:
         if not run.latencies_us:
             raise MalformedError(f"{run.name} holds no latencies")
-        if min(run.latencies_us) <= 0 or not math.isfinite(max(run.latencies_us)):
+        if not min(run.latencies_us) > 0:
             raise MalformedError(f"{run.name} holds a latency that is not above 0")
+        if not max(run.latencies_us) <= LATENCY_MAX_US:
+            raise MalformedError(
+                f"{run.name} holds a latency of more than a day", "check --unit"
+            )
+
+
+def _distinct(runs: Sequence[Run]) -> List[Run]:
+    """The runs of a mode without copies: who counts one twice has not measured twice."""
+    kept: Dict[Tuple[int, float, float], List[Run]] = {}
+    for run in runs:
+        key = (len(run.latencies_us), run.latencies_us[0], run.latencies_us[-1])
+        alike = kept.setdefault(key, [])
+        if not any(list(run.latencies_us) == list(other.latencies_us) for other in alike):
+            alike.append(run)
+    return [run for alike in kept.values() for run in alike]
 
 
 def _worth(runs: Sequence[Run]) -> float:
@@ -206,6 +231,7 @@ def _more(
     """
     if verdict is not Verdict.INSUFFICIENT:
         return None
+    replicated = replicated and min(worth.values()) >= EFFECTIVE_MIN
     what = "runs" if replicated else "samples"
     distance = abs(abs(found.mean) - margin) - widen
     half = found.far_half if abs(found.mean) > margin else found.near_half

@@ -103,13 +103,11 @@ def decide(
             return Decision(
                 Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True
             )
-    if verdict.mode is not None and seen.tail:
-        tail = verdict_of(sequential.spread(seen.tail), options.margin)
-        if tail.mode is not None and tail is not verdict:
+    if seen.tail:
+        torn = torn_by_tail(verdict, verdict_of(sequential.spread(seen.tail), options.margin))
+        if torn:
             return Decision(
-                Verdict.CONFLICTING,
-                f"the median is better in {verdict.value}, the 90th percentile is proven "
-                f"better in {tail.value}; measure the load that counts for longer",
+                Verdict.CONFLICTING, f"{torn}; measure the load that counts for longer"
             )
     return Decision(verdict, _said(verdict, record, measured, options))
 
@@ -239,6 +237,14 @@ def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[
             flushes += end.flushes - start.flushes
             spent_ms += end.flush_ms - start.flush_ms + lost_ms
     return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
+
+
+def torn_by_tail(middle: Verdict, tail: Verdict) -> str:
+    """Why the tail contradicts the verdict on the median, or ''."""
+    if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
+        return ""
+    of_median = "does not differ" if middle.mode is None else f"is better in {middle.value}"
+    return f"the median {of_median}, the 90th percentile is proven better in {tail.value}"
 
 
 def units_of(record: Record) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List
 
-from ..core import codec, settling
+from ..core import codec
 from ..core.errors import MalformedError
 from ..core.factorial import PAIRS_PER_REPLICATE, transposed
 from ..core.model import Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import factorial, sequential, summary
 from . import pairs as pairing
+from .consistency import check
 from .decision import Options, decide, verdict_of
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
@@ -31,7 +32,7 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
             f"the record is {record.format!r} version {record.version}; "
             f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
         )
-    _check_settling(record)
+    check(record)
     result = _analysed(record, options)
     if record.setup.crossed is not None:
         # one experiment of two drives: it goes on until neither gains by it
@@ -112,14 +113,6 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "forced": record.forced,
     }
     return result
-
-
-def _check_settling(record: Record) -> None:
-    """Raises MalformedError where the settling is not what the watches choose."""
-    if record.settling is None:
-        return
-    if record.settling != settling.choose(record.watches, record.setup.settle_s):
-        raise MalformedError("the record's settling does not follow from its watches")
 
 
 def alike(record: Record) -> Dict[str, Any]:

@@ -193,10 +193,13 @@ def _unmoved(
     degrees = 3 * (count - 1)
     sd = math.sqrt(math.fsum(value * value for value in left) / degrees)
     in_time = sorted(periods)
+    index = [first.index // len(CacheMode) for first, _ in both]
     unmoved = [
         (period.mode, left[place])
-        for (_, _, before), (_, place, period) in zip(in_time, in_time[1:])
+        for (_, earlier, before), (_, place, period) in zip(in_time, in_time[1:])
         if before.mode is period.mode
+        # where a replicate was left out, a toggle may lie between
+        and index[place // 4] - index[earlier // 4] <= 1
     ]
     stays = []
     for mode in CacheMode:

@@ -10,9 +10,10 @@ The prediction interval (Higgins et al. 2009) says what the next drive would sho
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
+from ..core.factorial import PROVEN
 from ..core.model import Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from . import sequential, summary
@@ -85,6 +86,11 @@ def _checked(results: Any) -> Sequence[Mapping[str, Any]]:
             raise MalformedError(f"records[{index}] is of version {item.get('version')!r}")
         if item.get("forced") is not False:
             raise MalformedError(f"records[{index}] was forced: forced results never pool")
+        crossed = item.get("interaction")
+        if isinstance(crossed, dict) and crossed.get("standing") == PROVEN:
+            raise MalformedError(
+                f"records[{index}] depends on the mode of another drive: it is not pooled"
+            )
         if not isinstance(item.get("alike"), dict) or not isinstance(item.get("subject"), dict):
             raise MalformedError(f"records[{index}] does not say what was measured")
     unlike = _differing([item["alike"] for item in results])
@@ -113,6 +119,7 @@ def _by_drive(
     precision, and their disagreement stays in the variance.
     """
     gathered: Dict[str, List[Tuple[float, float, str]]] = {}
+    seen: Set[Tuple[str, str, str]] = set()
     for index, item in enumerate(results):
         pairs, mean, sd = item.get("pairs"), item.get("log_ratio"), item.get("pair_sd")
         if (
@@ -124,6 +131,14 @@ def _by_drive(
             raise MalformedError(f"records[{index}] has no pairs, log_ratio and pair_sd")
         if pairs < sequential.FIRST_LOOK:
             continue
+        if "record_id" in item:  # what is given twice was measured once
+            key = (
+                str(item["subject"].get("fsid")), str(item["subject"].get("domain_id")),
+                str(item["record_id"]),
+            )
+            if key in seen:
+                continue
+            seen.add(key)
         name = str(item["subject"].get("domain_id"))[:200]
         variance = max(sd, sequential.SD_FLOOR) ** 2 / pairs
         gathered.setdefault(name, []).append((mean, variance, str(item.get("verdict"))))

@@ -30,6 +30,7 @@ PAIRS_PER_REPLICATE = len(CacheMode)
 PROVEN = "proven"
 # What the id of a record has behind it that tells of the other drive.
 OTHER = ".other"
+SILENT = "a period of a factorial says nothing of the other drive"
 
 
 def order(seed: int, replicate: int) -> Tuple[Cell, ...]:
@@ -93,7 +94,7 @@ def replicates(found: Sequence[Pair]) -> List[Tuple[Pair, Pair]]:
 def crossed_mode(period: Period) -> CacheMode:
     """The mode the other drive was in; raises MalformedError where the period has none."""
     if period.crossed is None:
-        raise MalformedError("a period of a factorial says nothing of the other drive")
+        raise MalformedError(SILENT)
     return period.crossed.mode
 
 
@@ -140,7 +141,8 @@ def transposed(record: Record) -> Record:
 
 def _swapped(period: Period) -> Period:
     crossed = period.crossed
-    assert crossed is not None  # `replicates` has looked  # noqa: S101
+    if crossed is None:
+        raise MalformedError(SILENT)
     return replace(
         period, mode=crossed.mode, state_before=crossed.state_before,
         state_after=crossed.state_after, flush_counters=crossed.flush_counters,

@@ -1,0 +1,87 @@
+"""Whether a record can be what it says it is: what follows from its setup must be so.
+
+A record is read from files too.  What contradicts its own seed, settling or budget was
+altered or put together by hand, and no statistics of it would mean anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import List, Tuple
+
+from ..core import factorial, settling
+from ..core.errors import MalformedError
+from ..core.experiment import coin
+from ..core.model import CacheMode
+from ..core.record import Period, Record
+
+SETTLE_TOLERANCE_S = 1e-6
+
+
+def check(record: Record) -> None:
+    """Raises MalformedError that names what contradicts the record's own setup."""
+    if record.settling is not None:
+        chosen = settling.choose(record.watches, record.setup.settle_s)
+        if record.settling != chosen:
+            raise MalformedError("the record's settling does not follow from its watches")
+    periods = _periods(record)
+    _check_pairs(record)
+    _check_times(record, periods)
+    for period in (*record.watches, *(period for _, period in periods)):
+        if record.setup.crossed is None and period.crossed is not None:
+            raise MalformedError("its periods are of a factorial, the record's setup is not")
+        if record.setup.crossed is not None and period.crossed is None:
+            raise MalformedError(factorial.SILENT)
+    if record.setup.crossed is None:
+        for pair in record.pairs:
+            if pair.first is not coin(record.setup.seed, pair.index):
+                raise MalformedError(f"pair {pair.index} is not in the order of the record's seed")
+    else:
+        _check_orders(record)
+
+
+def _periods(record: Record) -> List[Tuple[int, Period]]:
+    return [
+        (pair.index, period) for pair in record.pairs
+        for period in (pair.write_back, pair.write_through)
+    ]
+
+
+def _check_pairs(record: Record) -> None:
+    indexes = Counter(pair.index for pair in record.pairs)
+    twice = sorted(index for index, count in indexes.items() if count > 1)
+    if twice:
+        raise MalformedError(f"pair {twice[0]} is in the record {indexes[twice[0]]} times")
+    most = record.setup.pairs_max
+    if most and any(not 0 <= index < most for index in indexes):
+        raise MalformedError(f"the record has pairs beyond the {most} of its setup")
+
+
+def _check_times(record: Record, periods: List[Tuple[int, Period]]) -> None:
+    """Periods follow one another, and each settled for as long as was chosen."""
+    began = Counter(period.started_at_s for _, period in periods)
+    chosen_s = record.setup.settle_s if record.settling is None else record.settling.settle_s
+    for index, period in periods:
+        if began[period.started_at_s] > 1:
+            raise MalformedError(f"a period of pair {index} began when another one did")
+        if abs(period.settle_s - chosen_s) > SETTLE_TOLERANCE_S:
+            raise MalformedError(
+                f"a period of pair {index} settled for {period.settle_s:g} s, "
+                f"the record chose {chosen_s:g} s"
+            )
+
+
+def _check_orders(record: Record) -> None:
+    """Each replicate's periods came in the order that the seed gives, for either drive."""
+    for first, second in factorial.replicates(record.pairs):
+        four = sorted(
+            (p for pair in (first, second) for p in (pair.write_back, pair.write_through)),
+            key=lambda period: period.started_at_s,
+        )
+        found = tuple((period.mode, factorial.crossed_mode(period)) for period in four)
+        wanted = factorial.order(record.setup.seed, first.index // len(CacheMode))
+        if found not in (wanted, tuple((other, mode) for mode, other in wanted)):
+            raise MalformedError(
+                f"the periods of pairs {first.index} and {second.index} are not in the order of "
+                "the record's seed"
+            )
