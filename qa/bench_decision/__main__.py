@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import List, NoReturn, Optional, Sequence, Tuple
 
@@ -122,7 +122,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(json.dumps({
             "format": "wcache.bench_decision", "version": 1, "seed": options.seed,
             "cells": [cell.as_json() for cell in cells],
-            "figures": [{**asdict(item), "held": item.held} for item in held],
+            "figures": [item.as_json() for item in held],
         }, indent=1))
         return 0
     print("\n".join(report(cells, held)))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
-from typing import List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
-from .cells import Cell
-from .score import CLEAR_RATIO, SAME_RATIO, Score, count, score
+from .cells import RIGHT_MIN, Cell
+from .score import CLEAR_RATIO, SAME_RATIO, Score, Share, count, score
 
 CLEAR_SECONDS, CLEAR_SAMPLES, CLEAR_SHARE = 15.0, 256, 0.99
 QUARTER_SD, QUARTER_SHARE = 0.2, 0.95
 WRONG_SHARE_MAX = 12 / 2000
 OVER_MINIMUM_MAX = 3.0
 OVER_MINIMUM_SECONDS_MAX = 4.0
+# What is undecided in more of its trials would be charged its whole budget again and again.
+COSTED = f"cells right in {RIGHT_MIN:.0%} or more"
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,28 @@ class Figure:
     limit: Optional[float]  # None: told, and not held to anything
     at_most: bool
     experiments: int
+    share: Optional[Share] = None  # with its interval, where it is one
 
     @property
     def held(self) -> Optional[bool]:
         """Whether it holds; None where nothing shows it or nothing is asked."""
-        if self.found is None or self.limit is None:
+        return None if self.found is None else self._meets(self.found)
+
+    @property
+    def shown(self) -> Optional[bool]:
+        """Whether it holds at the worse end of its interval, None where it has none."""
+        if self.share is None or self.found is None:
             return None
-        return self.found <= self.limit if self.at_most else self.found >= self.limit
+        return self._meets(self.share.high if self.at_most else self.share.low)
+
+    def _meets(self, value: float) -> Optional[bool]:
+        if self.limit is None:
+            return None
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    def as_json(self) -> Dict[str, Any]:
+        """The figure, and whether it holds."""
+        return {**asdict(self), "held": self.held, "shown": self.shown}
 
 
 def figures(cells: Sequence[Cell]) -> List[Figure]:
@@ -56,35 +73,40 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
     least_seconds = sum(cell.least_pairs * cell.mean("pair_seconds") for cell in costs)
     over = [cell.over_minimum or 0.0 for cell in costs]
     return [
-        Figure(
+        _share(
             "wrong \"differs\" where the modes do not differ, share",
-            wrong / len(same) if same else None, WRONG_SHARE_MAX, True, len(same),
+            Share.of(wrong, len(same)), len(same), WRONG_SHARE_MAX, at_most=True,
         ),
-        Figure(
+        _share(
             f"clear cases right within {CLEAR_SECONDS:.0f} s and {CLEAR_SAMPLES} samples, share",
-            count(cheap, Score.RIGHT) / len(clear) if clear else None, CLEAR_SHARE, False,
-            len(clear),
+            Share.of(count(cheap, Score.RIGHT), len(clear)), len(clear), CLEAR_SHARE,
+            at_most=False,
         ),
-        Figure(
+        _share(
             f"right from a ratio of {CLEAR_RATIO} where the pair sd is <= {QUARTER_SD}, share",
-            count(quarter, Score.RIGHT) / len(quarter) if quarter else None, QUARTER_SHARE,
-            False, len(quarter),
+            Share.of(count(quarter, Score.RIGHT), len(quarter)), len(quarter), QUARTER_SHARE,
+            at_most=False,
         ),
         Figure(
-            "samples over the minimum W, all cells",
+            f"samples over the minimum W, {COSTED}",
             sum(cell.used_pairs for cell in costs) / least if least else None,
             OVER_MINIMUM_MAX, True, trials,
         ),
         Figure(
-            "samples over the minimum W, median cell", median(over) if over else None, None,
+            f"samples over the minimum W, {COSTED}, median", median(over) if over else None, None,
             True, trials,
         ),
         Figure(
-            "samples over the minimum W, worst cell", max(over, default=None), None, True, trials,
+            f"samples over the minimum W, {COSTED}, worst", max(over, default=None), None, True,
+            trials,
         ),
         Figure(
-            "seconds over those of the minimum W, all cells",
+            f"seconds over those of the minimum W, {COSTED}",
             sum(cell.used_seconds for cell in costs) / least_seconds if costs else None,
             OVER_MINIMUM_SECONDS_MAX, True, trials,
         ),
     ]
+
+
+def _share(name: str, share: Share, n: int, limit: float, *, at_most: bool) -> Figure:
+    return Figure(name, share.share if n else None, limit, at_most, n, share if n else None)

@@ -94,11 +94,16 @@ def _own(cell: Cell) -> Tally:
 
 def _figure_line(figure: Figure) -> str:
     found = "not shown by these drives" if figure.found is None else f"{figure.found:.4g}"
+    if figure.share is not None:
+        found += f", 95%: {figure.share.low:.4g} to {figure.share.high:.4g}"
     line = f"{figure.name}: {found} ({figure.experiments} experiments"
     if figure.limit is None or figure.found is None:
         return line + ")"
     bound = f"{'at most' if figure.at_most else 'at least'} {figure.limit:.4g}"
-    return f"{line}, {bound}): {'held' if figure.held else 'MISSED'}"
+    held = "held" if figure.held else "MISSED"
+    if figure.held and figure.shown is False:
+        held = "held here, but more TRIALS are needed to show it"
+    return f"{line}, {bound}): {held}"
 
 
 def _summary(cells: Sequence[Cell], held: Sequence[Figure]) -> str:
@@ -109,10 +114,12 @@ def _summary(cells: Sequence[Cell], held: Sequence[Figure]) -> str:
     )
     asked = [item for item in held if item.held is not None]
     missed = [item.name for item in asked if not item.held]
+    unshown = sum(bool(item.held) and item.shown is False for item in asked)
     drives = len({cell.drive for cell in cells if cell.measured})
     loads = len({cell.load_point for cell in cells if cell.measured})
     return (
         f"summary: {len(asked) - len(missed)} of {len(asked)} figures held"
+        + (f" ({unshown} need more TRIALS to be shown)" if unshown else "")
         + (f", MISSED: {'; '.join(missed)}" if missed else "")
         + f"; drives {drives}, loads {loads}, experiments {len(measured)}: {right} right, "
         f"{wrong} wrong, {undecided} undecided"

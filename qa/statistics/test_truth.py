@@ -100,8 +100,9 @@ def test_medians_and_means_that_disagree_are_both_found_and_both_right():
         single, traffic = pool.map(_outcomes, [DEPTH1, TRAFFIC])
     assert math.isclose(single[0].truth.ratio, 1.0, abs_tol=0.05)
     assert traffic[0].truth.ratio > 1.5
+    # conflicting is what the stalls make it where the 90th percentile is proven worse by then
     assert not any(item.verdict.mode for item in single)
-    assert all(item.verdict is Verdict.NO_DIFFERENCE for item in single[:5])
+    assert sum(item.verdict is Verdict.NO_DIFFERENCE for item in single) >= 28
     found = [item.verdict is Verdict.WRITE_THROUGH for item in traffic]
     assert sum(found) >= 38
     scores = [score(item.verdict, item.truth) for item in (*single, *traffic)]
