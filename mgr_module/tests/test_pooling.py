@@ -1,5 +1,6 @@
 """Drives are pooled with the drive as the unit, only where alike, and odd ones are named."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
+from wcache.core.model import CacheMode
 
 OPTIONS = Options()
 
@@ -34,8 +36,49 @@ def test_two_drives_are_not_pooled_to_a_verdict():
 
 
 def test_many_experiments_of_one_drive_stay_one_drive():
-    pooled = pool([result("a", 3.0, seed=i) for i in range(6)], OPTIONS)
-    assert pooled["drives"] == 1
+    many = [{**result("a", 3.0, seed=i), "record_id": f"r{i}"} for i in range(6)]
+    assert pool(many, OPTIONS)["drives"] == 1
+
+
+def test_an_experiment_given_twice_counts_once():
+    others = [result("b", 3.0, seed=2), result("c", 3.0, seed=3)]
+    once = {**result("a", 3.2, seed=1), "record_id": "r1"}
+    again = {**result("a", 2.8, seed=4), "record_id": "r2"}
+    assert pool([once, once, *others], OPTIONS) == pool([once, *others], OPTIONS)
+    assert pool([once, again, *others], OPTIONS) != pool([once, *others], OPTIONS)
+
+
+def with_tail(drive, factor, seed):
+    """A drive of equal medians; a fifth of its samples in write back are slower."""
+    rng = random.Random(seed)
+
+    def draw(mode, index, count):
+        period = rng.gauss(0, 0.2)
+        slow = factor if mode is CacheMode.WRITE_BACK else 1.0
+        return [
+            1000 * math.exp(rng.gauss(0, 0.02)) * (slow * math.exp(period) if n % 5 == 0 else 1.0)
+            for n in range(count)
+        ]
+
+    setup = replace(synthetic.SETUP, domain_id=drive, drive_id=drive)
+    return analyse(synthetic.record(draw, 6, setup=setup), OPTIONS)
+
+
+def test_a_worse_tail_that_no_single_drive_proves_makes_the_pool_conflicting():
+    drives = [with_tail(f"d{i}", 1.8, i) for i in range(8)]
+    assert {item["verdict"] for item in drives} == {"no material difference"}
+    pooled = pool(drives, OPTIONS)
+    assert pooled["verdict"] == "conflicting"
+    assert "90th percentile is proven better in write through" in pooled["why"]
+    assert pooled["tail_ratio_low"] > 1.1
+
+
+def test_a_tail_of_too_few_drives_says_nothing():
+    drives = [with_tail(f"d{i}", 1.8, i) for i in range(8)]
+    silent = [{**item, "tail_log_ratio": None, "tail_pair_sd": None} for item in drives[2:]]
+    pooled = pool([*drives[:2], *silent], OPTIONS)
+    assert pooled["verdict"] == "no material difference"
+    assert pooled["tail_ratio"] is None
 
 
 def test_drives_proven_better_in_different_modes_are_conflicting():

@@ -89,6 +89,7 @@ def item(result: Result) -> Dict[str, Any]:
     return {
         "format": RESULT_FORMAT, "version": RESULT_VERSION, "forced": result.forced,
         "pairs": result.pairs, "log_ratio": term.log_ratio, "pair_sd": term.pair_sd,
+        "tail_log_ratio": term.tail_log_ratio, "tail_pair_sd": term.tail_pair_sd,
         "verdict": result.verdict.value,
         "subject": {"domain_id": drive_verdict(result).name},
         "alike": {

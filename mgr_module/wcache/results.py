@@ -55,8 +55,11 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
         return None  # it stands for one mode of the other drive only
     setup = record.setup
     release = setup.ceph_version.split(".")[0]
+    tail_mean, tail_sd = _number(answer.get("tail_log_ratio")), _number(answer.get("tail_pair_sd"))
+    tells = tail_mean is not None and tail_sd is not None and tail_sd >= 0
     return PoolTerm(
         mean, sd, setup.transport, setup.role, release, setup.rotational,
+        tail_mean if tells else None, tail_sd if tells else None,
         ", ".join(role.value for role in setup.apart),
     )
 

@@ -10,14 +10,14 @@ The prediction interval (Higgins et al. 2009) says what the next drive would sho
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
 from ..core.factorial import PROVEN
 from ..core.model import Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from . import sequential, summary
-from .decision import Options
+from .decision import Options, torn_by_tail
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
 from .wording import verdict_text
@@ -55,23 +55,27 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
         return {
             **answer, "verdict": Verdict.INSUFFICIENT.value, "ratio": None, "ratio_low": None,
             "ratio_high": None, "odd_drives": [], "tau": None, "next_low": None,
-            "next_high": None,
+            "next_high": None, "tail_ratio": None, "tail_ratio_low": None,
+            "tail_ratio_high": None,
             "why": f"{len(names)} drives measured; pooling starts at {DRIVES_MIN}",
         }
-    tau2 = _paule_mandel(means, variances)
-    mean, error = _hartung_knapp(means, variances, tau2)
+    tau2, mean, error = _pooled(means, variances)
     far = _around(mean, error, len(names) - 1, DECIDE_ALPHA)
     near = _around(mean, error, len(names) - 1, SAME_ALPHA)
+    tail = _tail(results)
     coming = _around(mean, math.sqrt(tau2 + error * error), len(names) - 2, SAME_ALPHA)
     odd = _odd_drives(names, means, variances)
     if odd:
         answer["warnings"].append(f"odd drives, kept in the pool: {', '.join(odd)}")
-    verdict, why = _decide(far, near, verdicts, options)
+    verdict, why = _decide(far, near, tail, verdicts, options)
     return {
         **answer, "verdict": verdict.value, "why": why, "ratio": ratio(mean),
         "ratio_low": ratio(far.low), "ratio_high": ratio(far.high),
         "ratio_low_95": ratio(near.low), "ratio_high_95": ratio(near.high),
         "next_low": ratio(coming.low), "next_high": ratio(coming.high),
+        "tail_ratio": ratio(tail.mean) if tail else None,
+        "tail_ratio_low": ratio(tail.low) if tail else None,
+        "tail_ratio_high": ratio(tail.high) if tail else None,
         "tau": summary.rounded(math.sqrt(tau2)), "odd_drives": odd,
     }
 
@@ -111,7 +115,7 @@ def _differing(alikes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _by_drive(
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, Any]], mean_of: str = "log_ratio", sd_of: str = "pair_sd"
 ) -> Dict[str, Tuple[float, float, str]]:
     """Cache domain -> mean log ratio, its variance, verdict.
 
@@ -121,14 +125,14 @@ def _by_drive(
     gathered: Dict[str, List[Tuple[float, float, str]]] = {}
     seen: Set[Tuple[str, str, str]] = set()
     for index, item in enumerate(results):
-        pairs, mean, sd = item.get("pairs"), item.get("log_ratio"), item.get("pair_sd")
+        pairs, mean, sd = item.get("pairs"), item.get(mean_of), item.get(sd_of)
         if (
             isinstance(pairs, bool) or not isinstance(pairs, int)
             or isinstance(mean, bool) or not isinstance(mean, (int, float))
             or isinstance(sd, bool) or not isinstance(sd, (int, float))
             or not (math.isfinite(mean) and math.isfinite(sd)) or sd < 0
         ):
-            raise MalformedError(f"records[{index}] has no pairs, log_ratio and pair_sd")
+            raise MalformedError(f"records[{index}] has no pairs, {mean_of} and {sd_of}")
         if pairs < sequential.FIRST_LOOK:
             continue
         if "record_id" in item:  # what is given twice was measured once
@@ -165,6 +169,22 @@ def _weighted(
     total = math.fsum(weights)
     mean = math.fsum(w * value for w, value in zip(weights, means)) / total
     return mean, total, math.fsum(w * (v - mean) ** 2 for w, v in zip(weights, means))
+
+
+def _pooled(means: Sequence[float], variances: Sequence[float]) -> Tuple[float, float, float]:
+    """tau^2 between drives, pooled mean, and its standard error."""
+    tau2 = _paule_mandel(means, variances)
+    return (tau2, *_hartung_knapp(means, variances, tau2))
+
+
+def _tail(results: Sequence[Mapping[str, Any]]) -> Optional[Interval]:
+    """The pooled p90 ratio with its 99% interval, where enough drives tell of theirs."""
+    telling = [item for item in results if item.get("tail_log_ratio") is not None]
+    drives = _by_drive(telling, "tail_log_ratio", "tail_pair_sd")
+    if len(drives) < DRIVES_MIN:
+        return None
+    _, mean, error = _pooled(*zip(*((mean, variance) for mean, variance, _ in drives.values())))
+    return _around(mean, error, len(drives) - 1, DECIDE_ALPHA)
 
 
 def _paule_mandel(means: Sequence[float], variances: Sequence[float]) -> float:
@@ -214,7 +234,8 @@ def _odd_drives(
 
 
 def _decide(
-    far: Interval, near: Interval, verdicts: Mapping[str, str], options: Options
+    far: Interval, near: Interval, tail: Optional[Interval], verdicts: Mapping[str, str],
+    options: Options,
 ) -> Tuple[Verdict, str]:
     through = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_THROUGH.value)
     back = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_BACK.value)
@@ -231,4 +252,10 @@ def _decide(
     else:
         verdict = Verdict.INSUFFICIENT
     basis = f"over {len(verdicts)} drives"
+    worse = sequential.differs(tail, options.margin) if tail else 0
+    torn = worse and torn_by_tail(
+        verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK
+    )
+    if torn:
+        return Verdict.CONFLICTING, f"{torn}, {basis}; measure the load that counts for longer"
     return verdict, verdict_text(verdict, far, near, options.material_ratio, basis)

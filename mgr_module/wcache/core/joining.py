@@ -24,7 +24,8 @@ DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
 class PoolTerm:
     """What pooling needs of an experiment beside its verdict.
 
-    `log_ratio` is the mean of its pairs and `pair_sd` their spread; the other fields are
+    `log_ratio` is the mean of its pairs and `pair_sd` their spread, `tail_log_ratio` and
+    `tail_pair_sd` those of the 90th percentiles where there are any; the other fields are
     those in which experiments must agree, with drive model, load and class.
     """
 
@@ -34,6 +35,8 @@ class PoolTerm:
     role: Role
     ceph_release: str
     rotational: Optional[bool] = None
+    tail_log_ratio: Optional[float] = None
+    tail_pair_sd: Optional[float] = None
     apart: str = ""  # the roles that the OSD has on other drives than its block
 
 
