@@ -14,6 +14,7 @@ import pytest
 import wcache
 import wcache_cli
 from bench_decision import synthetic
+from matrices import a_matrix
 from wcache.analysis.__main__ import answer
 from wcache.core import codec
 from wcache_cli.main import main
@@ -47,6 +48,30 @@ def test_like_records_of_three_drives_are_pooled_and_unlike_ones_are_not(tmp_pat
     assert len(found["results"]) == 4
     (pool,) = found["pools"]
     assert (pool["drives"], pool["verdict"]) == (3, "write through")
+
+
+def test_a_matrix_beside_a_record_is_decided_cell_by_cell(tmp_path, capsys):
+    files = [stored(tmp_path / "m", a_matrix()), stored(tmp_path / "r", made())]
+    assert main(["analyze", *files, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["results"]) == 1
+    (matrix,) = found["matrices"]
+    assert {(c["sync"], c["better"]) for c in matrix["cells"] if c["sync"] != "O_DSYNC"} == {
+        ("none", "write back"), ("fdatasync", "write through"),
+    }
+    main(["analyze", files[0]])
+    shown = capsys.readouterr().out
+    assert "sdz1 on h1, V M 1, scsi: 8 pairs, ratio is write back / write through" in shown
+    assert "none decides for one" in shown
+    assert len(shown.splitlines()) == 16
+
+
+def test_a_matrix_that_is_none_is_refused_in_one_line(tmp_path, capsys):
+    path = tmp_path / "m"
+    path.write_text('{"format": "wcache.matrix", "version": 1}')
+    assert main(["analyze", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
 
 
 def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):

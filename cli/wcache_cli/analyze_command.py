@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Union
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.factorial import PROVEN, both_sides, measured_in
+from wcache.core.matrix import MATRIX_FORMAT, Matrix
 from wcache.core.record import RECORD_BYTES_MAX, Record
 
 from .files import read_text
+from .matrix_table import matrix_lines
 from .output import add_format, print_json
 from .tables import mode_table, result_lines
 
@@ -18,7 +20,8 @@ NAME = "analyze"
 ERROR_CODE = 2
 HELP = (
     "Decide recorded experiments anew, offline: the same verdict as on the cluster, bit for "
-    "bit; like records of three drives or more are pooled as well"
+    "bit; like records of three drives or more are pooled as well.  Also decides the files of "
+    "`wcache-probe matrix`"
 )
 RECORDS_MAX = 4096
 
@@ -37,18 +40,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print each record's result, and those of pools of like records."""
+    from wcache.analysis import matrix
     from wcache.analysis.decision import Options
     from wcache.analysis.experiment import analyse
 
     rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
-    records = [record for path in options.records for record in _records(path)]
-    if len(records) > RECORDS_MAX:
+    found = [item for path in options.records for item in _read(path)]
+    if len(found) > RECORDS_MAX:
         raise MalformedError(f"more than {RECORDS_MAX} records", "give fewer files")
+    records = [item for item in found if isinstance(item, Record)]
+    matrices = [matrix.analyse(item, rules) for item in found if isinstance(item, Matrix)]
     results = [analyse(record, rules) for record in _sides(records)]
     pools = _pools(results, rules)
     if options.format == "json":
-        print_json({"results": results, "pools": pools})
+        print_json({"results": results, "pools": pools, "matrices": matrices})
         return 0
+    for item in matrices:
+        print("\n".join(matrix_lines(item)))
+        print()
     for result in results:
         print("\n".join(_heading(result)))
         print("\n".join(mode_table(result["per_mode"])))
@@ -62,19 +71,23 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _records(path: str) -> List[Record]:
-    """The record in a file, or those on its lines; MalformedError names file and line."""
+def _read(path: str) -> List[Union[Record, Matrix]]:
+    """The record or matrix in a file, or those on its lines; MalformedError names the place."""
     text = read_text(path, RECORD_BYTES_MAX * 8)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         raise MalformedError(f"{path} is empty")
     whole = len(lines) == 1 or not lines[0][1].rstrip().endswith("}")
     if whole:
-        return [codec.loads(Record, text, bytes_max=RECORD_BYTES_MAX, what=path)]
-    return [
-        codec.loads(Record, line, bytes_max=RECORD_BYTES_MAX, what=f"{path}, line {number}")
-        for number, line in lines
-    ]
+        return [_decoded(text, path)]
+    return [_decoded(line, f"{path}, line {number}") for number, line in lines]
+
+
+def _decoded(text: str, where: str) -> Union[Record, Matrix]:
+    plain = codec.parse_json(text, bytes_max=RECORD_BYTES_MAX, what=where)
+    if isinstance(plain, dict) and plain.get("format") == MATRIX_FORMAT:
+        return codec.decode(Matrix, plain, where)
+    return codec.decode(Record, plain, where)
 
 
 def _sides(records: List[Record]) -> Iterator[Record]:

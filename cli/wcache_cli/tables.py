@@ -47,14 +47,15 @@ def result_lines(result: Dict[str, Any]) -> List[str]:
     if result.get("ratio") is not None:
         lines.append(
             "ratio (write back / write through): "
-            f"{_ratio(result['ratio'])}, {level} interval {_ratio(result['ratio_low'])} "
-            f"to {_ratio(result['ratio_high'])}"
+            f"{ratio_text(result['ratio'])}, {level} interval {ratio_text(result['ratio_low'])} "
+            f"to {ratio_text(result['ratio_high'])}"
         )
     if result.get("tail_ratio") is not None:
-        lines.append(f"ratio of the 90th percentiles: {_ratio(result['tail_ratio'])}")
+        lines.append(f"ratio of the 90th percentiles: {ratio_text(result['tail_ratio'])}")
     if result.get("next_low") is not None:
         lines.append(
-            f"the next drive, 95%: {_ratio(result['next_low'])} to {_ratio(result['next_high'])}"
+            f"the next drive, 95%: {ratio_text(result['next_low'])} to "
+            f"{ratio_text(result['next_high'])}"
         )
     lines.append(f"verdict: {result['verdict']}")
     lines.append(f"why: {result['why']}")
@@ -85,5 +86,6 @@ def _more(result: Mapping[str, Any]) -> str:
     return ""
 
 
-def _ratio(value: Optional[float]) -> str:
+def ratio_text(value: Optional[float]) -> str:
+    """Four digits of a ratio, "?" where there is none."""
     return "?" if value is None else f"{value:.4g}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional
 
 import pytest
 from hypothesis import settings
+from loop_devices import loop_on
 from wcache_probe.block.host_files import HostFiles
 from wcache_probe.block.writers import INITIAL_PID_NAMESPACE
 
@@ -181,23 +181,5 @@ def fake_host(tmp_path):
 @pytest.fixture
 def loop_device(tmp_path):
     """A real loop device over a sparse file, as (name, backing file); skips where none is."""
-    backing = tmp_path / "backing.img"
-    with open(backing, "wb") as file:
-        file.truncate(16 * 2**20)
-    try:
-        done = subprocess.run(
-            ["/usr/sbin/losetup", "--find", "--show", str(backing)],
-            capture_output=True, text=True, timeout=30, check=False,
-        )
-    except FileNotFoundError:
-        pytest.skip("there is no losetup here")
-    device = done.stdout.strip()
-    if done.returncode != 0 or not device:
-        pytest.skip(f"no loop device can be made here: {done.stderr.strip()[:80]}")
-    cache = Path("/sys/block") / os.path.basename(device) / "queue/write_cache"
-    try:
-        cache.write_text("write back")
-        yield os.path.basename(device), backing
-    finally:
-        cache.write_text("write back")  # outlives the detaching
-        subprocess.run(["/usr/sbin/losetup", "--detach", device], timeout=30, check=False)
+    with loop_on(tmp_path / "backing.img", 16 * 2**20) as name:
+        yield name, tmp_path / "backing.img"

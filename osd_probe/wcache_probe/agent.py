@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Callable, List, Optional, Protocol
+from typing import Callable, List, Optional
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
@@ -28,6 +28,7 @@ from wcache.core.protocol import (
 )
 
 from .mgr_link import encode_post, printable
+from .stop_signal import Stop
 from .switcher import Switcher
 from .tasks import Identity, TaskRunner
 
@@ -44,16 +45,6 @@ REFUSED_RETRY_S = 10.0
 HELD_RETRY_S = 1.0
 NOTICES_MAX = 64
 REFUSALS_MAX = 5
-
-
-class Stop(Protocol):
-    """Says when the probe has to end."""
-
-    def is_set(self) -> bool:
-        """Whether it has to end."""
-
-    def wait(self, seconds: float) -> None:
-        """Sleep, but not past the moment it has to end."""
 
 
 class Agent:

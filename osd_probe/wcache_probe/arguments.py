@@ -7,13 +7,14 @@ import os
 import socket
 from typing import List
 
+from wcache.core.matrix import PAIRS_MAX, PAIRS_MIN
 from wcache.core.model import CacheMode
 
 from . import VERSION
 
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
-COMMANDS = ("run", "look", "restore", "status", "appear")
+COMMANDS = ("run", "look", "restore", "status", "matrix", "appear")
 
 
 def parse(words: List[str]) -> argparse.Namespace:
@@ -51,6 +52,11 @@ def parse(words: List[str]) -> argparse.Namespace:
     status = verbs.add_parser("status", help="show the probe of this host and its journal")
     _folders(status)
     status.add_argument("--format", choices=("plain", "json"), default="plain")
+    matrix = verbs.add_parser(
+        "matrix", help="measure the write+sync matrix of scratch space, in both cache modes"
+    )
+    _matrix(matrix)
+    _folders(matrix)
     appear = verbs.add_parser("appear", help="for udev rules: keep a drive in its mode")
     appear.add_argument("--mode", required=True, choices=[mode.value for mode in CacheMode],
                         type=lambda word: word.replace("-", " "))
@@ -62,6 +68,42 @@ def parse(words: List[str]) -> argparse.Namespace:
     options = parser.parse_args(words)
     options.osd_data = options.osd_data or [] if hasattr(options, "osd_data") else []
     return options
+
+
+def _matrix(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scratch", required=True, metavar="DEVICE",
+        help="a blank drive, partition or LV that nothing uses; it is OVERWRITTEN",
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=8, choices=range(PAIRS_MIN, PAIRS_MAX + 1),
+        metavar="N", help="pairs of periods, one in each mode; default: %(default)s",
+    )
+    parser.add_argument(
+        "--seconds", type=_seconds, default=0.5, help="for each cell; default: %(default)s"
+    )
+    parser.add_argument("--out", default="", metavar="FILE", help="default: in this folder")
+    parser.add_argument(
+        "--beside-osds", action="store_true",
+        help="consent to toggle and load a drive that OSDs use as well",
+    )
+    parser.add_argument(
+        "--consent-turn-on", action="store_true", help="consent to turn on a cache that is off"
+    )
+    parser.add_argument(
+        "--hostname", default=socket.gethostname(), help="for the file; default: %(default)s"
+    )
+    parser.add_argument(
+        "--osd-data", action="append", metavar="GLOB",
+        help="data folders of OSDs; may be repeated; default: where Ceph puts them",
+    )
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not 0.1 <= seconds <= 60.0:
+        raise argparse.ArgumentTypeError("from 0.1 to 60 seconds")
+    return seconds
 
 
 def _drives(parser: argparse.ArgumentParser) -> None:

@@ -173,6 +173,10 @@ class LinuxDriveHost:
             raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
         return self._survey().report_of(device)
 
+    def drive_of(self, device: BlockDevice) -> DriveReport:
+        """The drive that a disk is, used by an OSD or not."""
+        return self._with_memory(self._survey().report_of(device))
+
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
         seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,

@@ -50,6 +50,8 @@ def main(
             return _run(options, link, after_step)
         if options.command == "restore":
             return _restore(options, after_step)
+        if options.command == "matrix":
+            return _matrix(options, after_step)
         if options.command == "appear":
             return _appear(options)
         from . import views
@@ -146,6 +148,26 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
         hostname=options.hostname, conf=options.conf, keyring=options.keyring, name=name,
         interrupt_fd=stop.fd,
     )
+
+
+# ---- matrix
+
+
+def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
+    """Measure scratch space; no probe may run meanwhile, since it restores what it finds."""
+    from .block.osds import DEFAULT_DATA_GLOBS
+    from .host import LinuxDriveHost
+    from .matrix.command import matrix
+    from .persistence.rule_folder import RuleFolder
+
+    state = StateFolder(options.state_dir, options.run_dir)
+    state.lock()
+    host = LinuxDriveHost(
+        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS,
+        rules=RuleFolder(run_dir=options.run_dir),
+    )
+    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
+    return matrix(options, host, switcher, _say)
 
 
 # ---- appear: what our udev rules call

@@ -9,7 +9,17 @@ from __future__ import annotations
 import os
 import select
 import signal
-from typing import Any
+from typing import Any, Protocol
+
+
+class Stop(Protocol):
+    """Says when the probe has to end."""
+
+    def is_set(self) -> bool:
+        """Whether it has to end."""
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not past the moment it has to end."""
 
 
 class StopSignal:

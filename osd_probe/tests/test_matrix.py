@@ -1,0 +1,139 @@
+"""`wcache-probe matrix` on a real loop device: measures, spares what is not blank, restores."""
+
+import os
+import signal
+
+import pytest
+from loop_devices import loop_on
+from matrix_bench import Bench
+from wcache.core.errors import MalformedError, NotReadyError
+from wcache.core.matrix import CELLS
+from wcache_probe.block.host_files import HostFiles
+from wcache_probe.host import LinuxDriveHost
+from wcache_probe.matrix import fio
+from wcache_probe.matrix.scratch import MIB, find
+from wcache_probe.stop_signal import StopSignal
+
+SIZE_BYTES = 24 * MIB
+LONG = ("--pairs", "40")
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with loop_on(tmp_path / "scratch.img", SIZE_BYTES) as name:
+        yield Bench(tmp_path, name)
+
+
+@pytest.mark.parametrize("place", [0, 1024, 5 * MIB + 3, SIZE_BYTES - 1])
+def test_what_is_not_blank_is_neither_written_nor_toggled(bench, place):
+    with open(bench.path, "r+b") as device:
+        device.seek(place)
+        device.write(b"x")
+    before = bench.backing.read_bytes()
+    code, _, error = bench.run()
+    assert code == 2
+    assert "is not blank" in error
+    assert bench.backing.read_bytes() == before
+    assert bench.view == "write back"
+    assert not bench.out.exists()
+
+
+def test_what_somebody_else_has_claimed_is_refused(bench):
+    fd = os.open(bench.path, os.O_RDONLY | os.O_EXCL)
+    try:
+        code, _, error = bench.run()
+    finally:
+        os.close(fd)
+    assert code == 2
+    assert "is in use" in error
+
+
+def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
+    folder = bench.root / "osds" / "osd7"
+    folder.mkdir(parents=True)
+    (folder / "whoami").write_text("7\n")
+    (folder / "ceph_fsid").write_text("11111111-2222-3333-4444-555555555555\n")
+    (folder / "block").symlink_to(bench.path)
+    code, _, error = bench.run()
+    assert code == 2
+    assert "belongs to osd.7" in error
+
+
+def test_after_kill_9_restore_brings_the_mode_back_and_the_marked_device_is_taken_again(bench):
+    process = bench.start(*LONG)
+    bench.reach(process, "write through")
+    process.kill()
+    process.communicate(timeout=20)
+    assert bench.view == "write through"
+    code, _, error = bench.run()
+    assert code == 2
+    assert "restore --all" in error
+    assert bench.restore().returncode == 0
+    assert bench.view == "write back"
+    again = bench.start(*LONG)
+    bench.reach(again, "write through")
+    again.send_signal(signal.SIGTERM)
+    again.communicate(timeout=60)
+    assert bench.view == "write back"
+    assert bench.restore().stdout == "nothing to restore\n"
+
+
+def test_a_stopped_matrix_restores_and_keeps_the_whole_pairs(bench):
+    process = bench.start(*LONG)
+    said = ""
+    while "pair 2 of 40" not in said:
+        said += process.stderr.readline()
+    bench.reach(process, "write through")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, bench.view) == (1, "write back")
+    assert bench.found().ended == "stopped"
+    assert 1 <= len(bench.found().pairs) < 40
+    assert "of 40 pairs: stopped" in out
+
+
+def test_two_at_a_time_are_refused(bench):
+    process = bench.start(*LONG)
+    bench.reach(process, "write through")
+    code, _, error = bench.run("--out", str(bench.root / "second.json"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert code == 2
+    assert "is running with" in error
+    assert bench.view == "write back"
+
+
+@pytest.fixture
+def scratch(bench):
+    return find(HostFiles(), LinuxDriveHost(osd_data_globs=[]), bench.path)
+
+
+DEEP = next(cell for cell in CELLS if cell.depth > 1)
+
+
+@pytest.mark.parametrize(("said", "error", "why"), [
+    ("exit 3", NotReadyError, "fio ends with 3"),
+    ("echo 'no such option' >&2; exit 1", NotReadyError, "no such option"),
+    ("echo nothing", MalformedError, "not JSON"),
+    ("echo '{\"jobs\": []}'", MalformedError, "no writes and runtime"),
+    ("echo '{\"jobs\": [{\"error\": 5, \"write\": {\"total_ios\": 1, \"runtime\": 1}}]}'",
+     NotReadyError, "error 5"),
+    ("echo '{\"jobs\": [{\"error\": 0, \"write\": {\"total_ios\": 0, \"runtime\": 500}}]}'",
+     MalformedError, "no time"),
+])
+def test_a_fio_that_fails_or_makes_no_sense_gives_one_line(tmp_path, scratch, said, error, why):
+    script = tmp_path / "fio"
+    script.write_text(f"#!/bin/sh\n{said}\n")
+    script.chmod(0o755)
+    with pytest.raises(error, match=why):
+        fio.measure(str(script), scratch, DEEP, 0.1, 1, StopSignal())
+
+
+def test_a_fio_under_way_ends_when_the_matrix_has_to(tmp_path, scratch):
+    script = tmp_path / "fio"
+    script.write_text("#!/bin/sh\nexec sleep 600\n")
+    script.chmod(0o755)
+    stop = StopSignal()
+    stop.set()
+    with pytest.raises(NotReadyError, match="stopped"):
+        fio.measure(str(script), scratch, DEEP, 0.1, 1, stop)

@@ -1,0 +1,1 @@
+"""The write+sync matrix of scratch space: `wcache-probe matrix`."""

@@ -1,0 +1,124 @@
+"""`wcache-probe matrix`: asks for what it may do, measures, writes the file, prints a table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import time
+from statistics import median
+from typing import Callable, Dict, List, Tuple
+
+from wcache.core import codec
+from wcache.core.errors import ConflictError, RefusedError, StorageError
+from wcache.core.journal import EntryKind
+from wcache.core.matrix import CELLS, Cell, Matrix
+from wcache.core.model import CacheMode
+from wcache.core.wording import table
+
+from ..block.host_files import HostFiles
+from ..host import LinuxDriveHost
+from ..stop_signal import StopSignal
+from ..switcher import Switcher
+from . import fio
+from .run import SETTLE_S, MatrixRun, Plan
+from .scratch import MIB, find
+
+SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts
+
+
+def matrix(
+    options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher,
+    say: Callable[[str], None],
+) -> int:
+    """Measure the matrix of `options.scratch`; 0 when all pairs were measured, else 1."""
+    sound, damaged = switcher.read_journal()
+    owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
+    if owed or damaged:
+        raise ConflictError(
+            f"the journal holds what is not back yet ({', '.join([*owed, *damaged])})",
+            "run `wcache-probe restore --all` first",
+        )
+    scratch = find(HostFiles(), host, options.scratch)
+    osds = sorted({use.osd_id for use in scratch.drive.uses})
+    if osds and not options.beside_osds:
+        names = ", ".join(f"osd.{osd}" for osd in osds)
+        raise RefusedError(
+            f"{scratch.drive.dev_name} also serves {names}, which would wait and be toggled",
+            "give an unused drive, or consent with --beside-osds",
+        )
+    target = options.out or f"wcache-matrix-{scratch.device.name}-{int(time.time())}.json"
+    if os.path.lexists(target):
+        raise ConflictError(f"{target} exists", "give another --out")
+    plan = Plan(
+        f"matrix.{secrets.token_hex(4)}", options.hostname, options.pairs, options.seconds,
+        secrets.randbits(32), options.consent_turn_on,
+    )
+    deep = fio.find()
+    each_s = sum(
+        options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
+        for cell in CELLS if deep or cell.depth == 1
+    )
+    say(
+        f"{scratch.device.name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): "
+        f"{plan.pairs} pairs, about {2 * plan.pairs * (each_s + SETTLE_S):.0f} s; overwrites "
+        f"{scratch.span // MIB} MiB of {scratch.path}"
+    )
+    stop = StopSignal()
+    stop.install()
+    found = MatrixRun(
+        host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
+        fio_path=deep,
+    ).run()
+    _write(target, codec.dumps(found))
+    print("\n".join(lines(found)))
+    print(f"written to {target}; decide it where numpy and scipy are: wcache analyze {target}")
+    return 0 if found.ended == "done" else 1
+
+
+def lines(found: Matrix) -> List[str]:
+    """The medians of each cell in each mode, over all pairs, and what was not measured."""
+    rows = []
+    for cell in CELLS:
+        medians = _medians(found, cell)
+        if not medians:
+            continue
+        back, through = (median(values) for values in zip(*medians))
+        rows.append((
+            cell.pattern.value, cell.sync.value, cell.depth, f"{back / 1e3:.4g}",
+            f"{through / 1e3:.4g}", f"{back / through:.3g}",
+        ))
+    heads = ("PATTERN", "SYNC", "DEPTH", "WRITE BACK us", "WRITE THROUGH us", "RATIO")
+    said = [table(heads, rows)] if rows else []
+    said += [
+        f"not measured: {item.cell.pattern.value}, {item.cell.sync.value}, depth "
+        f"{item.cell.depth}: {item.why}" for item in found.skipped
+    ]
+    if found.ended != "done":
+        said.append(f"ended after {len(found.pairs)} of {found.pairs_max} pairs: {found.ended}")
+    return said
+
+
+def _medians(found: Matrix, cell: Cell) -> List[Tuple[float, float]]:
+    """ns in write back and in write through of each pair that has the cell in both."""
+    medians = []
+    for pair in found.pairs:
+        both: Dict[CacheMode, float] = {}
+        for period in (pair.write_back, pair.write_through):
+            for item in period.cells:
+                if item.cell == cell:
+                    both[period.mode] = median(item.samples_ns)
+        if len(both) == len(CacheMode):
+            medians.append((both[CacheMode.WRITE_BACK], both[CacheMode.WRITE_THROUGH]))
+    return medians
+
+
+def _write(path: str, text: str) -> None:
+    """Write a new file; StorageError where it cannot be."""
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path} ({error.strerror})", "give --out where there is room"
+        ) from None

@@ -1,0 +1,97 @@
+"""The deep cells, by fio: 128 writes under way at a time, told as time per write.
+
+A queue that is always full shows throughput: the latency of one write is mostly the wait
+for those before it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from typing import Any, Dict, List, Optional, Tuple
+
+from wcache.core.codec import one_line, parse_json
+from wcache.core.errors import MalformedError, NotReadyError
+from wcache.core.matrix import WRITE_BYTES, Cell, CellSamples, Pattern, Sync
+
+from ..stop_signal import Stop
+from .scratch import Scratch
+
+# beside the time it measures for: its start, its end, and a full cache
+EXTRA_S = 30.0
+POLL_S = 0.05
+OUTPUT_BYTES_MAX = 4_000_000
+
+# HOWTO, "I/O depth" and "fdatasync", "sync"
+SYNCS: Dict[Sync, List[str]] = {
+    Sync.NONE: [], Sync.FDATASYNC: ["--fdatasync=1"], Sync.DSYNC: ["--sync=dsync"],
+}
+PATTERNS = {Pattern.SEQUENTIAL: "write", Pattern.RANDOM: "randwrite"}
+
+
+def find() -> Optional[str]:
+    """Where fio is, None where it is not installed."""
+    return shutil.which("fio")
+
+
+def measure(
+    fio: str, scratch: Scratch, cell: Cell, seconds: float, seed: int, stop: Stop
+) -> CellSamples:
+    """A cell by fio; its one sample is ns per write.
+
+    Raises NotReadyError where fio cannot do it or was stopped, MalformedError where what it
+    printed makes no sense.
+    """
+    command = [
+        fio, "--name=cell", f"--filename={scratch.path}", "--allow_file_create=0",
+        "--ioengine=libaio", "--direct=1", f"--bs={WRITE_BYTES}", f"--iodepth={cell.depth}",
+        f"--rw={PATTERNS[cell.pattern]}", "--norandommap", f"--randseed={seed}",
+        f"--offset={scratch.start}", f"--size={scratch.span}", "--time_based",
+        f"--runtime={round(1000 * seconds)}ms", *SYNCS[cell.sync], "--output-format=json",
+    ]
+    text = _run(command, seconds + EXTRA_S, stop)
+    # what it warns of comes before the JSON
+    answer = text[max(0, text.find("{")) :]
+    plain = parse_json(answer, bytes_max=OUTPUT_BYTES_MAX, what="fio's answer")
+    writes, runtime_ms = _counts(plain)
+    return CellSamples(cell, (round(1e6 * runtime_ms / writes),), writes, runtime_ms / 1000)
+
+
+def _run(command: List[str], seconds_max: float, stop: Stop) -> str:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
+        try:
+            left_s = seconds_max
+            while process.poll() is None and left_s > 0 and not stop.is_set():
+                stop.wait(POLL_S)
+                left_s -= POLL_S
+            if process.poll() is None:
+                why = "stopped" if stop.is_set() else f"fio has not ended in {seconds_max:.0f} s"
+                raise NotReadyError(why)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for file in (out, errors):
+            file.seek(0)
+        said = errors.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace")
+        text = out.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace")
+    if process.returncode:
+        raise NotReadyError(f"fio ends with {process.returncode}: {one_line(said or text, 200)}")
+    return text
+
+
+def _counts(plain: Any) -> Tuple[int, int]:
+    """Writes done, and ms they took; both above 0."""
+    try:
+        job = plain["jobs"][0]
+        found = job["error"], job["write"]["total_ios"], job["write"]["runtime"]
+    except (KeyError, IndexError, TypeError):
+        raise MalformedError("fio's answer has no writes and runtime") from None
+    error, writes, runtime_ms = found
+    if error != 0:
+        raise NotReadyError(f"fio's job failed with error {str(error)[:20]}")
+    if not all(type(value) is int and 0 < value < 2**53 for value in (writes, runtime_ms)):
+        raise MalformedError("fio's answer has no writes, or they took no time")
+    return writes, runtime_ms

@@ -1,0 +1,155 @@
+"""Scratch space: a block device that nobody else holds, and whose content nobody misses.
+
+It is written to only where it is blank, or where it carries the mark of an earlier matrix.
+It is opened exclusively (open(2), O_EXCL on a block device), which the kernel refuses for
+what is mounted, used as swap, or part of LVM, device mapper or md.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from contextlib import contextmanager
+from typing import Iterator, Optional
+
+from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from wcache.core.matrix import WRITE_BYTES
+from wcache.core.model import DriveReport, LayerKind, Transport
+
+from ..block.host_files import HostFiles, printable
+from ..block.stack import is_followed, paths_down
+from ..block.sysfs import BlockDevice, by_number
+from ..host import LinuxDriveHost, refuse_false_flush
+
+MIB = 2**20
+# left alone at both ends, where labels, partition tables and superblocks are
+MARGIN_BYTES = MIB
+SPAN_MAX_BYTES = 256 * MIB
+SPAN_MIN_BYTES = 16 * MIB
+MARK = b"wcache scratch space: may be overwritten at any time\n"
+
+
+class Scratch:
+    """One scratch device and the drive below it."""
+
+    def __init__(self, files: HostFiles, device: BlockDevice, drive: DriveReport) -> None:
+        self._files = files
+        self.device = device
+        self.drive = drive
+        self.path = os.path.join(files.dev, device.name)
+        self.start = MARGIN_BYTES
+        room = device.size_bytes - 2 * MARGIN_BYTES
+        self.span = min(room, SPAN_MAX_BYTES) // WRITE_BYTES * WRITE_BYTES
+        if room < SPAN_MIN_BYTES:
+            raise RefusedError(
+                f"{device.name} is too small", f"give {SPAN_MIN_BYTES // MIB + 2} MiB or more"
+            )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep everybody else from claiming it; ConflictError where somebody has."""
+        fd = self._open(os.O_RDONLY | os.O_EXCL)
+        try:
+            yield
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def opened(self, flags: int = 0) -> Iterator[int]:
+        """A descriptor for direct writes, while it is held."""
+        fd = self._open(os.O_RDWR | os.O_DIRECT | flags)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def claim(self) -> None:
+        """Prove, while it is held, that it may be overwritten, and mark it.
+
+        RefusedError, with nothing written, where anything but zeros is there.
+        """
+        with self.opened() as fd, mmap.mmap(-1, MIB) as buffer:
+            self._read(fd, buffer, 0)
+            marked = buffer[: len(MARK)] == MARK
+            if any(buffer[WRITE_BYTES if marked else 0 :]):
+                raise self._not_blank(0)
+            end = self.device.size_bytes // WRITE_BYTES * WRITE_BYTES - MARGIN_BYTES
+            places = [end] if marked else [*range(self.start, self.start + self.span, MIB), end]
+            for place in places:
+                self._read(fd, buffer, place)
+                if any(buffer[:]):
+                    raise self._not_blank(place)
+            if not marked:
+                with mmap.mmap(-1, WRITE_BYTES) as block:
+                    block[: len(MARK)] = MARK
+                    self._write(fd, block)
+
+    def _open(self, flags: int) -> int:
+        try:
+            fd = os.open(self.path, flags | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise ConflictError(
+                    f"{self.path} is in use", "see `lsblk` and `fuser -v` for who has it"
+                ) from None
+            raise StorageError(f"cannot open {self.path} ({error.strerror})") from None
+        if self._files.number_of_fd(fd) != self.device.number:
+            os.close(fd)
+            raise RefusedError(f"{self.path} is another device now", "look at the drives again")
+        return fd
+
+    def _read(self, fd: int, buffer: mmap.mmap, place: int) -> None:
+        try:
+            if os.preadv(fd, [buffer], place) == len(buffer):
+                return
+            why = "it is shorter than it says"
+        except OSError as error:
+            why = str(error.strerror)
+        raise StorageError(f"cannot read {self.path} at {place} ({why})")
+
+    def _write(self, fd: int, block: mmap.mmap) -> None:
+        try:
+            os.pwritev(fd, [block], 0)
+            os.fdatasync(fd)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path} ({error.strerror})") from None
+
+    def _not_blank(self, place: int) -> RefusedError:
+        return RefusedError(
+            f"{self.path} is not blank: there is data within 1 MiB of byte {place}",
+            f"if nobody misses it, `blkdiscard -z {self.path}` or "
+            f"`dd if=/dev/zero of={self.path} bs=1M` makes it blank",
+        )
+
+
+def find(files: HostFiles, host: LinuxDriveHost, path: str) -> Scratch:
+    """The scratch space at a path such as /dev/vg/scratch, and the drive it lies on.
+
+    RefusedError where it is no block device, where an OSD uses it, or where it does not
+    lie on one drive by layers that are understood.
+    """
+    number = files.number_of_path(path)
+    device = by_number(files, number) if number else None
+    if device is None:
+        raise NotFoundError(f"{printable(path)} is no block device", "give one that is unused")
+    paths = paths_down(device)
+    if len(paths) != 1 or not is_followed(paths[0]):
+        raise RefusedError(f"{device.name} does not lie on one drive that can be followed")
+    bottom = paths[0].drive
+    drive = host.drive_of(bottom)
+    osd = _used_by(drive, device)
+    if osd is not None:
+        raise RefusedError(f"{device.name} belongs to osd.{osd}", "give one that is unused")
+    refuse_false_flush(bottom, drive.transport, files)
+    if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
+        raise RefusedError(f"{device.name} lies on a loop device", "give a drive, not a file")
+    return Scratch(files, device, drive)
+
+
+def _used_by(drive: DriveReport, device: BlockDevice) -> Optional[int]:
+    """The OSD that uses the device, or anything that stands on it."""
+    for use in drive.uses:
+        if device.name in (layer.name for layer in use.layers):
+            return use.osd_id
+    return None

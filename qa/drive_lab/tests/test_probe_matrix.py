@@ -1,0 +1,65 @@
+"""The write+sync matrix on drives that really toggle: each period in its mode, then as before."""
+
+import pytest
+from probe_bench import BACK, THROUGH
+from wcache.core import codec
+from wcache.core.matrix import Matrix
+
+pytestmark = pytest.mark.lab
+
+SPAN_MIB = 258  # what a matrix overwrites, and what it wants blank before
+NAMES = pytest.mark.parametrize(
+    "name", ["scsi", *(pytest.param(name, marks=[pytest.mark.long]) for name in ("sata", "nvme"))]
+)
+
+
+@pytest.fixture
+def matrix_on(bench, probe_of):
+    """Starts a matrix on a blank drive that no OSD uses; gives the probe and the process."""
+
+    def start(name, *more):
+        probe = probe_of(name)
+        disk = probe.begin(BACK)
+        last = probe.bench.lab.drive(name).fitted.placed.spec.size_bytes // 2**20 - 1
+        bench.sh(
+            f"rm -rf {probe.data}; rm -f /tmp/{name}.json\n"
+            f"blkdiscard --force --zeroout --length {SPAN_MIB}M {disk.path}\n"
+            f"dd if=/dev/zero of={disk.path} bs=1M seek={last} oflag=direct", timeout_s=120,
+        )
+        words = ["--scratch", disk.path, "--out", f"/tmp/{name}.json", "--seconds", "0.1", *more]
+        return probe, probe.forks.fork([*probe.words("matrix"), *words])
+
+    return start
+
+
+def found(bench, name):
+    text = bench.sh(f"cat /tmp/{name}.json").checked()
+    return codec.loads(Matrix, text, bytes_max=10**7, what="matrix")
+
+
+@NAMES
+def test_each_period_is_in_its_mode_and_the_drive_is_as_it_was(bench, matrix_on, name):
+    probe, run = matrix_on(name, "--pairs", "4")
+    assert run.wait(300) == 0, run.output()
+    measured = found(bench, name)
+    assert measured.ended == "done"
+    for pair in measured.pairs:
+        for mode, period in ((BACK, pair.write_back), (THROUGH, pair.write_through)):
+            for state in (*period.state_before, *period.state_after):
+                assert state.device_cache.value == mode.value
+                assert state.kernel_view is not None
+            assert len(period.cells) >= 6
+    assert probe.mode() is BACK
+    assert probe.journal() == []
+    assert bench.true_state(name).flushed
+
+
+@NAMES
+def test_a_matrix_killed_in_write_through_is_restored_by_hand(matrix_on, name):
+    probe, run = matrix_on(name, "--pairs", "40")
+    while probe.mode() is not THROUGH:
+        assert run.ended() is None, run.output()
+    run.kill()
+    assert probe.mode() is THROUGH
+    assert probe.restore_all()[0] == 0
+    assert probe.mode() is BACK

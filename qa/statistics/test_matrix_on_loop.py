@@ -1,0 +1,54 @@
+"""A whole write+sync matrix on a real loop device, with fio where it is installed."""
+
+from statistics import median
+
+import pytest
+from loop_devices import loop_on
+from matrix_bench import Bench
+from wcache.core.experiment import coin
+from wcache.core.matrix import Cell, Pattern, Sync, cells_of
+from wcache.core.model import CacheMode
+from wcache_probe.matrix import fio
+from wcache_probe.matrix.scratch import MARK, MIB
+
+
+@pytest.fixture
+def bench(tmp_path):
+    with loop_on(tmp_path / "scratch.img", 24 * MIB) as name:
+        yield Bench(tmp_path, name, with_fio=True)
+
+
+def test_all_cells_are_measured_in_both_modes_and_the_drive_is_as_it_was(bench):
+    code, out, error = bench.run("--pairs", "4")
+    assert (code, bench.view) == (0, "write back"), error
+    found = bench.found()
+    assert [pair.index for pair in found.pairs] == [0, 1, 2, 3]
+    skipped = {item.cell for item in found.skipped}
+    assert all(cell.depth > 1 for cell in skipped)
+    assert skipped == set() or fio.find() is None
+    for pair in found.pairs:
+        assert pair.first is coin(found.seed, pair.index)
+        wanted = [cell for cell in cells_of(found.seed, pair.index) if cell not in skipped]
+        for period, mode in ((pair.write_back, CacheMode.WRITE_BACK),
+                             (pair.write_through, CacheMode.WRITE_THROUGH)):
+            assert [item.cell for item in period.cells] == wanted
+            assert {state.kernel_view.value for state in period.state_before} == {mode.value}
+            assert period.state_after == period.state_before
+            for item in period.cells:
+                assert len(item.samples_ns) >= (5 if item.cell.depth == 1 else 1)
+    # a loop device in write through drops flushes, so that fdatasync costs nothing there
+    cell = Cell(Pattern.SEQUENTIAL, Sync.FDATASYNC, 1)
+    levels = {
+        period.mode: median(item.samples_ns) for pair in found.pairs
+        for period in (pair.write_back, pair.write_through)
+        for item in period.cells if item.cell == cell
+    }
+    assert levels[CacheMode.WRITE_BACK] > levels[CacheMode.WRITE_THROUGH]
+    assert "wcache analyze" in out
+    assert "pair 4 of 4" in error
+    content = bench.backing.read_bytes()
+    assert content.startswith(MARK)
+    assert not any(content[4096:MIB])
+    assert not any(content[-MIB:])
+    assert any(content[MIB:-MIB])
+    assert bench.restore().stdout == "nothing to restore\n"
