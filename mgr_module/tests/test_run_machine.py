@@ -58,6 +58,7 @@ class Mgr:
         self.bytes_begun = Counter()
         self.modes = {domain_id: WB for domain_id in spec.domain_ids}
         self.stale = []
+        self.asked = False  # whether the machine waits for an answer, and not for time
         self._start()
 
     def _start(self):
@@ -92,6 +93,9 @@ class Mgr:
     def give(self, event, lost_after=None):
         """Feed an event and carry out the actions, or only the first `lost_after` of them."""
         todo = self.machine.handle(event, self.now_s)
+        self.asked = any(
+            isinstance(action, (act.GiveTask, act.MeasureLoad, act.AskAnalysis)) for action in todo
+        )
         for index, action in enumerate(todo):
             if lost_after is not None and index >= lost_after:
                 self.restart()
@@ -173,7 +177,7 @@ class Mgr:
             self.give(act.LoadMeasured(token, samples), lost_after)
         elif self.look:
             self.give(act.Decided(self.look.token, False), lost_after)
-        if not self.machine.over and self.machine.wake_at_s is not None and not self.measures():
+        if not self.machine.over and not self.asked and self.machine.wake_at_s is not None:
             self.now_s = max(self.now_s, self.machine.wake_at_s)
             self.give(act.Tick())
 
@@ -590,7 +594,7 @@ def test_a_period_that_does_not_end_is_cut_off_where_the_budget_ends(point, peri
     assert mgr.now_s - began_s >= 60.0
     (record,) = mgr.records.values()
     assert record.ended == "the budget is spent within a period"
-    assert record.interrupted_periods == 1
+    assert record.interrupted_periods == 1 + period % 2
     assert len(record.pairs) == period // 2
     assert isinstance(mgr.task.request, SetModeRequest)
     mgr.finish()
@@ -606,6 +610,56 @@ def test_a_bench_is_cut_off_where_clients_have_waited_enough():
     waited_s = client_wait_s(setup, periods)
     assert waited_s < 20.0
     assert record.interrupted_seconds + waited_s < 25.0
+
+
+def late(mgr, request, period):
+    """Let the answer to a task of one period come 100 s late, with a tick before it or not."""
+    while len(mgr.measured) < period or not isinstance(mgr.task and mgr.task.request, request):
+        mgr.answer()
+    mgr.now_s += 100.0
+
+
+@pytest.mark.parametrize("ticks", [True, False])
+@pytest.mark.parametrize("request_of", [SetModeRequest, CountersRequest])
+def test_a_probe_that_answers_late_does_not_stretch_the_budget(request_of, ticks):
+    mgr = begun(make.setup(pairs_max=40), make.setup(seed=8), seconds_max=60.0)
+    late(mgr, request_of, 6)
+    measured = set(mgr.measured)
+    if ticks:
+        mgr.give(act.Tick())
+    else:
+        mgr.answer()
+    assert mgr.machine.experiment_index == 1
+    assert mgr.measured == measured
+    (record,) = mgr.records.values()
+    assert record.ended == "the budget is spent within a period"
+    mgr.finish()
+    assert mgr.machine.state.status is RunStatus.DONE
+
+
+def test_restarts_of_the_mgr_do_not_stretch_the_budget():
+    mgr = begun(make.setup(LoadPoint.OSD_BENCH_4M, pairs_max=40), seconds_max=60.0)
+    began_s = mgr.now_s
+    while mgr.machine.experiment_index == 0 and not mgr.machine.over:
+        assert mgr.now_s - began_s < 200.0
+        if mgr.measures():
+            mgr.now_s += 25.0
+            mgr.restart()
+        else:
+            mgr.answer()
+    assert mgr.now_s - began_s <= 60.0 + 25.0
+    assert mgr.machine.seconds_spent <= 60.0
+
+
+@pytest.mark.parametrize("crossed", [None, OTHER_DRIVE])
+def test_a_record_that_ends_in_the_middle_of_a_pair_tells_of_all_it_cost(crossed):
+    setup = replace(make.setup(LoadPoint.OSD_BENCH_4M, pairs_max=40), crossed=crossed)
+    mgr = begun(setup, make.setup(seed=8), seconds_max=60.0)
+    hangs(mgr, 7)
+    record = next(r for r in mgr.records.values() if not measured_in(r.record_id))
+    assert record.seconds == pytest.approx(mgr.machine.seconds_spent)
+    assert record.bytes_written == mgr.machine.bytes_spent
+    assert record.interrupted_periods == (2 if crossed is None else 4)
 
 
 def test_a_timer_is_given_no_more_time_than_the_budget_has_left():

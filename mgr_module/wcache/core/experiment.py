@@ -200,8 +200,13 @@ def compose(
     pairs = pairs_of(setup, periods)
     started = min((period.started_at_s for period in periods.values()), default=ended_at_s)
     waste = waste or Waste()
+    used = {id(p) for pair in pairs for p in (pair.write_back, pair.write_through)}
+    # of a pair or replicate that is not whole: no evidence, but it has cost as much
+    half = [p for slot, p in periods.items() if not slot.watch and id(p) not in used]
     return Record(
         RECORD_FORMAT, RECORD_VERSION, record_id, campaign_id, setup, pairs, started,
-        ended_at_s, ended, waste.periods, waste.seconds, waste.bytes_written, missed, forced,
+        ended_at_s, ended, waste.periods + len(half),
+        waste.seconds + sum(p.seconds for p in half),
+        waste.bytes_written + sum(p.bytes_written for p in half), missed, forced,
         watches_of(periods), settled(setup, periods) if setup.watch_samples else None,
     )

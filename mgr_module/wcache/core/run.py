@@ -40,6 +40,8 @@ from .run_state import Periods, RunSpec, RunState, RunStatus
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
+# Where a period takes time of the drive.
+UNDER_WAY = (Phase.SETTING, Phase.SETTLING, Phase.MEASURING, Phase.CLOSING)
 
 
 @dataclass
@@ -81,7 +83,7 @@ class RunMachine:
         """When the machine wants its next Tick, or None."""
         if self._now.phase is Phase.SETTLING:
             return min(self._now.settled_at_s, self._now.cut_off_at_s)
-        if self._now.phase is Phase.MEASURING and self._now.cut_off_at_s < math.inf:
+        if self._now.phase in UNDER_WAY and self._now.cut_off_at_s < math.inf:
             return self._now.cut_off_at_s
         return None
 
@@ -139,8 +141,8 @@ class RunMachine:
         if self.state.status is RunStatus.RELEASING:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
-            self._count_cut_off()
-        self._set_status(RunStatus.RUNNING)
+            self._count_cut_off(now_s)
+        self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s)
         if self._look_is_due():
             return [act.SaveRun(), *self._look(now_s)]
         return [act.SaveRun(), *self._next_period(now_s)]
@@ -152,14 +154,18 @@ class RunMachine:
         return is_look(self._setup, next_slot(self.periods[self.experiment_index]))
 
     def _tick(self, now_s: float) -> List[act.Action]:
-        if self._now.phase not in (Phase.SETTLING, Phase.MEASURING):
+        if self._now.phase not in UNDER_WAY:
             return []
         if now_s >= self._now.cut_off_at_s:
-            self._void(now_s)
-            return self._finish_experiment("the budget is spent within a period", now_s)
+            return self._cut_off(now_s)
         if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
             return self._measure(now_s)
         return []
+
+    def _cut_off(self, now_s: float) -> List[act.Action]:
+        """The budget ends within a period: what was seen of that is not used."""
+        self._void(now_s)
+        return self._finish_experiment("the budget is spent within a period", now_s)
 
     def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
         if event.task_id != self._now.token:
@@ -208,6 +214,7 @@ class RunMachine:
             return self._look(now_s)
         attempt = self._now.attempt if self._now.slot == slot else 0
         self._now = PeriodUnderWay(slot, attempt, Phase.SETTING, started_at_s=now_s)
+        self._bound()
         return self._set_next()
 
     @property
@@ -232,12 +239,21 @@ class RunMachine:
             return self._set_next()
         self._now.phase = Phase.SETTLING
         self._now.settled_at_s = now_s + self._settle_s
-        index = self.experiment_index
-        cost = run_budget.cost_of(self._setup, self.periods[index], self.state.waste[index])
-        self._now.cut_off_at_s = run_budget.cut_off_at_s(
-            self.spec, self._setup, cost, self._now.started_at_s, self._now.settled_at_s
-        )
+        self._bound()
         return self._tick(now_s)
+
+    @property
+    def _cost(self) -> run_budget.Cost:
+        """What the experiment under way has cost."""
+        index = self.experiment_index
+        return run_budget.cost_of(self._setup, self.periods[index], self.state.waste[index])
+
+    def _bound(self) -> None:
+        """Say when the budget ends the period under way; before it has settled, by time alone."""
+        settled_at_s = self._now.settled_at_s or math.inf
+        self._now.cut_off_at_s = run_budget.cut_off_at_s(
+            self.spec, self._setup, self._cost, self._now.started_at_s, settled_at_s
+        )
 
     def _measure(self, now_s: float) -> List[act.Action]:
         self._now.phase = Phase.MEASURING
@@ -268,6 +284,8 @@ class RunMachine:
         side = sides[len(self._now.after)]
         if not all_in(side.mode.value, outcome.after, side.transport):
             return self._again("the cache mode was changed behind our back", now_s)
+        if now_s >= self._now.cut_off_at_s:
+            return self._cut_off(now_s)  # the answer was late
         self._now.after += (outcome,)
         if len(self._now.after) < len(sides):
             return [self._task(CountersRequest(sides[len(self._now.after)].domain_id))]
@@ -297,8 +315,7 @@ class RunMachine:
 
     def _void(self, now_s: float) -> None:
         """Count what the period under way has cost; its samples are not used."""
-        if self._now.phase not in (Phase.SETTING, Phase.SETTLING, Phase.MEASURING,
-                                   Phase.CLOSING):
+        if self._now.phase not in UNDER_WAY:
             return
         samples = self._now.samples
         spent_s = max(0.0, now_s - self._now.started_at_s)
@@ -456,12 +473,17 @@ class RunMachine:
             reason=self.state.reason if reason is None else reason,
         )
 
-    def _count_cut_off(self) -> None:
+    def _count_cut_off(self, now_s: float) -> None:
         """Count what a period may have cost that went under with the last mgr."""
         seconds, written = 0.0, 0
         if self.experiment_index < len(self.spec.experiments):
             setup, periods = self._setup, self.periods[self.experiment_index]
             seconds = run_budget.cut_off_seconds(setup, periods)
+            if not self.spec.simulated:
+                # nobody knows how much of the time since then it was measured for
+                ends = [p.started_at_s + p.seconds for p in periods.values()]
+                seconds = max(seconds, now_s - max([self.state.began_at_s, *ends]))
+                seconds = min(seconds, max(0.0, self.spec.seconds_max - self._cost.seconds))
             slot = watch_slot(setup, periods) or next_slot(periods)
             written = run_budget.cut_off_bytes_max(setup, slot)
         self._count_waste(seconds, written)

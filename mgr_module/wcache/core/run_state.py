@@ -69,6 +69,7 @@ class RunState:
     finished_bytes: int = 0
     # of `spec.domain_ids` those whose prior state nobody has confirmed; all where empty
     owed: Tuple[str, ...] = ()
+    began_at_s: float = 0.0  # when the mgr that saved this took the run up
 
 
 Periods = Dict[Slot, Period]
