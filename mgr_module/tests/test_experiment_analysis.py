@@ -207,8 +207,8 @@ def test_swapping_the_modes_turns_the_verdict_around():
     turned = tuple(
         replace(
             pair,
-            write_back=replace(pair.write_through, mode=CacheMode.WRITE_BACK),
-            write_through=replace(pair.write_back, mode=CacheMode.WRITE_THROUGH),
+            write_back=replace(pair.write_back, samples_ns=pair.write_through.samples_ns),
+            write_through=replace(pair.write_through, samples_ns=pair.write_back.samples_ns),
         )
         for pair in forward.pairs
     )

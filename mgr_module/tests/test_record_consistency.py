@@ -8,6 +8,7 @@ from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.errors import MalformedError
+from wcache.core.record import Precondition
 
 RECORD = synthetic.record(synthetic.lognormal(random.Random(1), ratio=1.16), 6)
 
@@ -28,16 +29,42 @@ def late(pairs, seconds):
     )
 
 
+def altered(**changes):
+    """The record with a period of its first pair changed."""
+    pair = RECORD.pairs[0]
+    changed = replace(pair, write_back=replace(pair.write_back, **changes))
+    return replace(RECORD, pairs=(changed, *RECORD.pairs[1:]))
+
+
+def test_a_scrub_is_no_reason_to_refuse_and_what_was_forced_may_miss_anything():
+    setup = replace(RECORD.setup, simulated=False)
+    for forced, missed in ((False, Precondition.NO_SCRUB), (True, Precondition.CLUSTER_HEALTHY)):
+        record = replace(RECORD, setup=setup, forced=forced, missed_preconditions=(missed,))
+        analyse(record, Options())
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         (replace(RECORD, pairs=RECORD.pairs * 2), "pair 0 is in the record 2 times"),
-        (replace(RECORD, pairs=RECORD.pairs + again(RECORD.pairs, 6)), "when another one did"),
+        (replace(RECORD, pairs=RECORD.pairs + again(RECORD.pairs, 6)), "began before its turn"),
+        (replace(RECORD, pairs=RECORD.pairs + late(again(RECORD.pairs, 6), 11.0)),
+         "when another one did"),
         (replace(RECORD, pairs=RECORD.pairs + late(again(RECORD.pairs, 6), 99.0)),
          "not in the order of the record's seed"),
         (replace(RECORD, setup=replace(RECORD.setup, seed=99)), "order of the record's seed"),
         (replace(RECORD, setup=replace(RECORD.setup, pairs_max=3)), "beyond the 3 of its setup"),
         (replace(RECORD, setup=replace(RECORD.setup, settle_s=1.0)), "settled for 0 s"),
+        (replace(RECORD, pairs=RECORD.pairs[::2]), "pair 1 is not in the record"),
+        (replace(RECORD, pairs=late(RECORD.pairs[:1], 99.0) + RECORD.pairs[1:]),
+         "pair 1 began before its turn"),
+        (altered(started_at_s=1e9), "pair 0 began before its turn|pair 1 began before its turn"),
+        (altered(seconds=-1e9), "less than no time"),
+        (altered(seconds=1.7e308), "or years"),
+        (altered(samples_ns=RECORD.pairs[0].write_back.samples_ns * 2), "samples, its setup 16"),
+        (replace(RECORD, interrupted_seconds=-1.0), "less than no time"),
+        (replace(RECORD, setup=replace(RECORD.setup, simulated=False),
+                 missed_preconditions=(Precondition.CLUSTER_HEALTHY,)), "that it was forced"),
     ],
 )
 def test_what_was_altered_by_hand_is_refused(changed, said):

@@ -76,7 +76,8 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
     made = []
     for index in range(pairs):
         periods = {}
-        for second, mode in enumerate(CacheMode):
+        first = coin(setup.seed, index)
+        for second, mode in enumerate((first, first.other)):
             total_s = sum(draw(mode, index, 100)) / 1e6
             periods[mode] = replace(
                 _period(mode, 2 * index + second, ()),
@@ -84,7 +85,7 @@ def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
             )
         made.append(
             Pair(
-                index, coin(setup.seed, index), periods[CacheMode.WRITE_BACK],
+                index, first, periods[CacheMode.WRITE_BACK],
                 periods[CacheMode.WRITE_THROUGH],
             )
         )

@@ -6,6 +6,7 @@ altered or put together by hand, and no statistics of it would mean anything.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import List, Tuple
 
@@ -13,9 +14,10 @@ from ..core import factorial, settling
 from ..core.errors import MalformedError
 from ..core.experiment import coin
 from ..core.model import CacheMode
-from ..core.record import Period, Record
+from ..core.record import Period, Precondition, Record
 
 SETTLE_TOLERANCE_S = 1e-6
+SECONDS_MAX = 1e9
 
 
 def check(record: Record) -> None:
@@ -26,6 +28,9 @@ def check(record: Record) -> None:
             raise MalformedError("the record's settling does not follow from its watches")
     periods = _periods(record)
     _check_pairs(record)
+    _check_conditions(record)
+    for period in record.periods:
+        _check_amounts(record, period)
     _check_times(record, periods)
     for period in (*record.watches, *(period for _, period in periods)):
         if record.setup.crossed is None and period.crossed is not None:
@@ -52,14 +57,42 @@ def _check_pairs(record: Record) -> None:
     twice = sorted(index for index, count in indexes.items() if count > 1)
     if twice:
         raise MalformedError(f"pair {twice[0]} is in the record {indexes[twice[0]]} times")
+    missing = sorted(set(range(len(record.pairs))) - set(indexes))
+    if missing:
+        raise MalformedError(f"pair {missing[0]} is not in the record, and later ones are")
     most = record.setup.pairs_max
-    if most and any(not 0 <= index < most for index in indexes):
+    if most and len(indexes) > most:
         raise MalformedError(f"the record has pairs beyond the {most} of its setup")
+
+
+def _check_conditions(record: Record) -> None:
+    """What a campaign does not measure under unless it is forced to; a scrub it does."""
+    missed = [item for item in record.missed_preconditions if item is not Precondition.NO_SCRUB]
+    if missed and not (record.forced or record.setup.simulated):
+        raise MalformedError(
+            f"the record misses {missed[0].value!r} and does not say that it was forced"
+        )
+
+
+def _check_amounts(record: Record, period: Period) -> None:
+    times_s = (
+        period.seconds, period.settle_s, record.interrupted_seconds,
+        *(item.sum_s for item in period.counters),
+    )
+    if not all(0 <= seconds <= SECONDS_MAX for seconds in times_s):
+        raise MalformedError("a period of the record took less than no time, or years")
+    most = record.setup.samples_per_period
+    if period not in record.watches and most and len(period.samples_ns) > most:
+        raise MalformedError(
+            f"a period of the record has {len(period.samples_ns)} samples, its setup {most}"
+        )
 
 
 def _check_times(record: Record, periods: List[Tuple[int, Period]]) -> None:
     """Periods follow one another, and each settled for as long as was chosen."""
     began = Counter(period.started_at_s for _, period in periods)
+    if record.setup.crossed is None:
+        _check_order(record)
     chosen_s = record.setup.settle_s if record.settling is None else record.settling.settle_s
     for index, period in periods:
         if began[period.started_at_s] > 1:
@@ -69,6 +102,19 @@ def _check_times(record: Record, periods: List[Tuple[int, Period]]) -> None:
                 f"a period of pair {index} settled for {period.settle_s:g} s, "
                 f"the record chose {chosen_s:g} s"
             )
+
+
+def _check_order(record: Record) -> None:
+    """Each pair came after the one before it, and began with the mode that it says."""
+    last_s = -math.inf
+    for pair in sorted(record.pairs, key=lambda pair: pair.index):
+        in_turn = [pair.write_back, pair.write_through]
+        if pair.first is CacheMode.WRITE_THROUGH:
+            in_turn.reverse()
+        for period in in_turn:
+            if period.started_at_s < last_s:
+                raise MalformedError(f"a period of pair {pair.index} began before its turn")
+            last_s = period.started_at_s
 
 
 def _check_orders(record: Record) -> None:
