@@ -48,6 +48,16 @@ def test_what_somebody_else_has_claimed_is_refused(bench):
     assert "is in use" in error
 
 
+def test_a_device_whose_drive_has_another_user_is_refused_with_nothing_written(bench):
+    with open(bench.path, "r+b", buffering=0):
+        before = bench.backing.read_bytes()
+        code, _, error = bench.run()
+    assert code == 2
+    assert "open for writing" in error
+    assert "nothing was written" in error
+    assert bench.backing.read_bytes() == before
+
+
 def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
     folder = bench.root / "osds" / "osd7"
     folder.mkdir(parents=True)

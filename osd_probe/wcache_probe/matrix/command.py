@@ -14,6 +14,7 @@ from wcache.core.errors import ConflictError, RefusedError, StorageError
 from wcache.core.journal import EntryKind
 from wcache.core.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode
+from wcache.core.safety import may_toggle
 from wcache.core.wording import table
 
 from ..block.host_files import HostFiles
@@ -40,13 +41,23 @@ def matrix(
             "run `wcache-probe restore --all` first",
         )
     scratch = find(HostFiles(), host, options.scratch)
-    osds = sorted({use.osd_id for use in scratch.drive.uses})
+    drives = host.domain(scratch.drive.domain_id)
+    osds = sorted({use.osd_id for drive in drives for use in drive.uses})
     if osds and not options.beside_osds:
         names = ", ".join(f"osd.{osd}" for osd in osds)
         raise RefusedError(
             f"{scratch.drive.dev_name} also serves {names}, which would wait and be toggled",
             "give an unused drive, or consent with --beside-osds",
         )
+    for mode in CacheMode:
+        reason = may_toggle(
+            drives, mode, throwaway=scratch.is_loop, consent_turn_on=options.consent_turn_on
+        )
+        if reason:
+            raise RefusedError(
+                f"{reason}; nothing was written",
+                "see `wcache-probe look`; a cache is turned on only with --consent-turn-on",
+            )
     target = options.out or f"wcache-matrix-{scratch.device.name}-{int(time.time())}.json"
     if os.path.lexists(target):
         raise ConflictError(f"{target} exists", "give another --out")

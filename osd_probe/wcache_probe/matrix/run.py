@@ -27,7 +27,7 @@ from wcache.core.matrix import (
     Skipped,
     cells_of,
 )
-from wcache.core.model import CacheMode, DriveReport, DriveState, Transport
+from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.ports import DriveHost
 
 from ..stop_signal import Stop
@@ -165,8 +165,7 @@ class MatrixRun:
                 )
             done = self._switcher.run(switching.lease_set(
                 drives, entry, lease_id=self._plan.matrix_id, mode=mode, now_s=time.time(),
-                # of a loop device that is scratch as a whole nobody else loses a flush
-                throwaway=self._scratch.drive.transport is Transport.LOOP,
+                throwaway=self._scratch.is_loop,
                 consent_turn_on=self._plan.consent_turn_on,
             ))
         return done.after

@@ -46,6 +46,11 @@ class Scratch:
                 f"{device.name} is too small", f"give {SPAN_MIN_BYTES // MIB + 2} MiB or more"
             )
 
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop device as a whole: nobody else loses a flush by its switch."""
+        return self.drive.transport is Transport.LOOP
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep everybody else from claiming it; ConflictError where somebody has."""
