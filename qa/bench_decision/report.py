@@ -95,7 +95,8 @@ def _own(cell: Cell) -> Tally:
 def _figure_line(figure: Figure) -> str:
     found = "not shown by these drives" if figure.found is None else f"{figure.found:.4g}"
     if figure.share is not None:
-        found += f", 95%: {figure.share.low:.4g} to {figure.share.high:.4g}"
+        low, high = round(figure.share.low, 4), round(figure.share.high, 4)
+        found += f", 95%: {low:g} to {high:g}"
     line = f"{figure.name}: {found} ({figure.experiments} experiments"
     if figure.limit is None or figure.found is None:
         return line + ")"
