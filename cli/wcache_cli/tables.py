@@ -82,7 +82,9 @@ def _more(result: Mapping[str, Any]) -> str:
         what = result["more_needed"]["what"]
         if count is None:
             return "more: no number of files like these will decide it; the ratio is too close"
-        return f"more: about {count} {what} per mode at this spread"
+        per_mode = result["more_needed"]["per_mode"]
+        each = ", ".join(f"{more} in {mode}" for mode, more in per_mode.items())
+        return f"more: about {count} {what} per mode at this spread ({each})"
     return ""
 
 

@@ -206,6 +206,7 @@ def test_intervals_of_unpaired_runs_cover_93_to_97_percent(phi, n):
                 values.append(math.exp(0.4 * z))
             worth = longrun.effective_n([values], summary.median(values), True)
             sides.append(longrun.log_quantile(longrun.pooled([values]), 0.5, worth, 0.05))
-        half = math.hypot(sides[0][1], sides[1][1])
-        covered += abs(sides[0][0] - sides[1][0]) <= half
+        (one, one_below, one_above), (two, two_below, two_above) = sides
+        down, up = math.hypot(one_below, two_above), math.hypot(one_above, two_below)
+        covered += one - two - down <= 0 <= one - two + up
     assert 0.93 <= covered / trials <= 0.97

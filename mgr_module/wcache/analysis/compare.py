@@ -17,7 +17,8 @@ from ..core.errors import MalformedError
 from ..core.model import CacheMode, Verdict
 from . import longrun, sequential, summary
 from .decision import Options, torn_by_tail
-from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
+from .reach import Estimate, Reach, clock_reach, times_needed
+from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
 from .wording import verdict_text
 
@@ -27,6 +28,8 @@ RUN_TO_RUN = 0.05  # of the ratio, either way
 REPLICATES_MIN = 4
 EFFECTIVE_MIN = 20.0
 SAMPLES_MORE_MAX = 10_000_000
+# A clock's step is worth a word where it widens an interval by more than this.
+STEP_NOTED = 0.01
 LATENCY_MAX_US = 86_400e6
 
 ADVICE = {
@@ -40,6 +43,10 @@ ADVICE = {
         "number; give fio --write_lat_log files for a narrower interval"
     ),
     "few samples": f"fewer than {EFFECTIVE_MIN:.0f} effective samples in a mode: measure longer",
+    "coarse": (
+        "the clock's step shows in equal latencies; a latency is only known to such a step, and "
+        "the interval is wider for it: measure with a finer clock"
+    ),
     "stalls": "single latencies beyond ten times the median: look at the maximum, not only p90",
 }
 
@@ -57,19 +64,6 @@ class Run:
     count: int = 0
 
 
-@dataclass(frozen=True)
-class _Estimate:
-    """The log ratio at one quantile, with the half widths of its two intervals."""
-
-    mean: float
-    far_half: float
-    near_half: float
-
-    def interval(self, alpha: float, widen: float = 0.0) -> Interval:
-        half = (self.far_half if alpha == DECIDE_ALPHA else self.near_half) + widen
-        return Interval(self.mean, self.mean - half, self.mean + half)
-
-
 def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[str, Any]:
     """The comparison of both modes, JSON-ready; ratio is write back over write through.
 
@@ -85,7 +79,7 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     runs = distinct
     back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
     replicated = min(len(back), len(through)) >= REPLICATES_MIN
-    worth = {mode: _worth(runs[mode]) for mode in CacheMode}
+    worth = {mode: _worth(runs[mode], 0.5) for mode in CacheMode}
     if replicated:
         middle, tail = _by_runs(back, through, 0.5), _by_runs(back, through, 0.9)
         widen = 0.0
@@ -108,6 +102,8 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     }
     if any(item["stalls"] for item in per_mode.values()):
         warnings.append("stalls")
+    if sum(middle.step.down) + sum(middle.step.up) > STEP_NOTED:
+        warnings.append("coarse")
     verdict = Verdict.INSUFFICIENT if few else _verdict(middle, widen, options.margin)
     why = _why(verdict, middle, widen, few, options)
     against = _verdict(tail, widen, options.margin)
@@ -162,28 +158,29 @@ def _distinct(runs: Sequence[Run]) -> List[Run]:
     return [run for alike in kept.values() for run in alike]
 
 
-def _worth(runs: Sequence[Run]) -> float:
-    """Effective samples of a mode, ordered files by their own correlation."""
-    centre = summary.median([us for run in runs for us in run.latencies_us])
+def _worth(runs: Sequence[Run], part: float) -> float:
+    """Effective samples of a mode for one quantile, ordered files by their own correlation."""
+    centre = summary.quantile(sorted(us for run in runs for us in run.latencies_us), part)
     kept = [run.latencies_us for run in runs if run.ordered]
     loose = [run.latencies_us for run in runs if not run.ordered]
     return longrun.effective_n(kept, centre, True) + longrun.effective_n(loose, centre, False)
 
 
-def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> _Estimate:
-    means, far, near = [], [], []
-    for runs in (back, through):
-        logs = longrun.pooled([run.latencies_us for run in runs])
-        worth = _worth(runs)
-        value, wide = longrun.log_quantile(logs, part, worth, DECIDE_ALPHA)
-        means.append(value)
-        far.append(wide)
-        near.append(longrun.log_quantile(logs, part, worth, SAME_ALPHA)[1])
-    return _Estimate(means[0] - means[1], math.hypot(*far), math.hypot(*near))
+def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
+    sides = [longrun.pooled([run.latencies_us for run in runs]) for runs in (back, through)]
+    worths = [_worth(runs, part) for runs in (back, through)]
+    reaches = []
+    for alpha in (DECIDE_ALPHA, SAME_ALPHA):
+        (one, one_below, one_above), (two, two_below, two_above) = (
+            longrun.log_quantile(logs, part, worth, alpha) for logs, worth in zip(sides, worths)
+        )
+        reaches.append(Reach((one_below, two_above), (one_above, two_below)))
+    return Estimate(one - two, reaches[0], reaches[1], _clocks(sides, part))
 
 
-def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> _Estimate:
+def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
     """Welch's t on one log quantile per run (Biometrika 1947)."""
+    logs = [longrun.pooled([run.latencies_us for run in runs]) for runs in (back, through)]
     sides = [
         sequential.moments(
             [summary.quantile(longrun.pooled([run.latencies_us]), part) for run in runs]
@@ -191,16 +188,21 @@ def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> _Estim
         for runs in (back, through)
     ]
     errors = [max(side.sd, sequential.SD_FLOOR) ** 2 / side.n for side in sides]
-    error = sum(errors)
-    degrees = error**2 / sum(e**2 / (side.n - 1) for e, side in zip(errors, sides))
-    return _Estimate(
-        sides[0].mean - sides[1].mean,
-        summary.student(degrees, DECIDE_ALPHA) * math.sqrt(error),
-        summary.student(degrees, SAME_ALPHA) * math.sqrt(error),
-    )
+    degrees = sum(errors) ** 2 / sum(e**2 / (side.n - 1) for e, side in zip(errors, sides))
+    reaches = []
+    for alpha in (DECIDE_ALPHA, SAME_ALPHA):
+        one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
+        reaches.append(Reach((one, two), (one, two)))
+    return Estimate(sides[0].mean - sides[1].mean, reaches[0], reaches[1], _clocks(logs, part))
 
 
-def _verdict(found: _Estimate, widen: float, margin: float) -> Verdict:
+def _clocks(sides: Sequence[Sequence[float]], part: float) -> Reach:
+    back_us, through_us = (math.exp(summary.quantile(logs, part)) for logs in sides)
+    back_step, through_step = (longrun.step_us(logs, part) for logs in sides)
+    return clock_reach(back_us, through_us, (back_step, through_step))
+
+
+def _verdict(found: Estimate, widen: float, margin: float) -> Verdict:
     direction = sequential.differs(found.interval(DECIDE_ALPHA, widen), margin)
     if direction:
         return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
@@ -210,7 +212,7 @@ def _verdict(found: _Estimate, widen: float, margin: float) -> Verdict:
 
 
 def _why(
-    verdict: Verdict, found: _Estimate, widen: float, few: bool, options: Options
+    verdict: Verdict, found: Estimate, widen: float, few: bool, options: Options
 ) -> str:
     if few:
         return ADVICE["few samples"]
@@ -221,30 +223,26 @@ def _why(
 
 
 def _more(
-    verdict: Verdict, found: _Estimate, widen: float,
+    verdict: Verdict, found: Estimate, widen: float,
     runs: Mapping[CacheMode, Sequence[Run]], worth: Mapping[CacheMode, float],
     replicated: bool, margin: float,
 ) -> Optional[Dict[str, Any]]:
-    """About how many more samples (or runs) of each mode would decide; None if decided.
+    """About how many more samples (or runs) would decide; None if decided.
 
-    `count` is None where no number would: the ratio is too close to the border.
+    `per_mode` says how many of each mode, `count` is the larger one.  Both are None where no
+    number would decide: the ratio is too close to the border.
     """
     if verdict is not Verdict.INSUFFICIENT:
         return None
     replicated = replicated and min(worth.values()) >= EFFECTIVE_MIN
     what = "runs" if replicated else "samples"
-    distance = abs(abs(found.mean) - margin) - widen
-    half = found.far_half if abs(found.mean) > margin else found.near_half
-    have: Tuple[int, ...] = tuple(
-        len(runs[mode]) if replicated else sum(len(run.latencies_us) for run in runs[mode])
-        for mode in CacheMode
-    )
-    needed = 1.0
-    if not replicated:  # enough effective samples in both modes, at least
-        needed = EFFECTIVE_MIN / min(worth.values())
-    if math.isfinite(half):
-        if distance <= 0:
-            return {"what": what, "count": None}
-        needed = max(needed, (half / distance) ** 2)
-    count = math.ceil(max(have) * needed) - min(have)
-    return {"what": what, "count": max(1, count) if count <= SAMPLES_MORE_MAX else None}
+    per_mode: Dict[str, int] = {}
+    for mode, for_spread in zip(CacheMode, times_needed(found, margin, widen)):
+        have, times = len(runs[mode]), for_spread
+        if not replicated:  # enough effective samples, at least
+            have = sum(len(run.latencies_us) for run in runs[mode])
+            times = max(for_spread, EFFECTIVE_MIN / worth[mode])
+        if have * times > SAMPLES_MORE_MAX:
+            return {"what": what, "count": None, "per_mode": None}
+        per_mode[mode.value] = math.ceil(have * (times - 1))
+    return {"what": what, "count": max(1, *per_mode.values()), "per_mode": per_mode}

@@ -9,6 +9,7 @@ is then that of Woodruff (JASA 1952): the quantiles at p +- t sqrt(p (1-p) / n_e
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import List, Sequence, Tuple
 
@@ -20,6 +21,7 @@ from . import summary
 # AR(1) with 0.9, as slow drives show, whose n is worth 1/19 of itself.
 UNORDERED_TIME = 19.0
 LAGS_MAX = 20_000
+GAP_LIMIT = 2.0  # standard deviations
 
 
 def autocorrelation_time(values: Sequence[float], centre: float) -> float:
@@ -55,23 +57,46 @@ def effective_n(runs: Sequence[Sequence[float]], centre: float, ordered: bool) -
 
 def log_quantile(
     ordered_logs: Sequence[float], part: float, n_effective: float, alpha: float
-) -> Tuple[float, float]:
-    """The log quantile at `part` and half the width of its interval at level 1 - alpha.
+) -> Tuple[float, float, float]:
+    """The log quantile at `part`, and how far its interval reaches below and above it.
 
-    The width is that of Woodruff's interval; where it would reach past the samples, it
-    is infinite.
+    The interval is Woodruff's, at level 1 - alpha; a reach past the samples is infinite.
+    Where samples have a gap at the quantile, one reach is far longer than the other.  Two
+    that differ no more than the spacings of that many samples do by chance are the same.
     """
     value = summary.quantile(ordered_logs, part)
     if n_effective < 2:
-        return value, math.inf
+        return value, math.inf, math.inf
     reach = summary.student(max(1.0, n_effective - 1), alpha) * math.sqrt(
         part * (1 - part) / n_effective
     )
-    if part - reach <= 0.0 or part + reach >= 1.0:
-        return value, math.inf
-    low = summary.quantile(ordered_logs, part - reach)
-    high = summary.quantile(ordered_logs, part + reach)
-    return value, (high - low) / 2
+    low = summary.quantile(ordered_logs, part - reach) if part > reach else -math.inf
+    high = summary.quantile(ordered_logs, part + reach) if part + reach < 1 else math.inf
+    below, above = value - low, high - value
+    if min(below, above) > 0 and math.isfinite(below + above):
+        # the log of a sum of k spacings has the standard deviation 1 / sqrt(k), about
+        by_chance = GAP_LIMIT * math.sqrt(2 / (reach * n_effective))
+        if abs(math.log(above / below)) < by_chance:
+            below = above = (below + above) / 2
+    return value, below, above
+
+
+def step_us(ordered_logs: Sequence[float], part: float) -> float:
+    """How coarse the clock was at a quantile, us; 0 where nothing says that it was.
+
+    Where two samples or more have the quantile's value, the clock's step is taken for the
+    way to the nearest other value.  No step is longer than the value itself, or a clock that
+    was rounded would have shown 0.
+    """
+    place = round(part * (len(ordered_logs) - 1))
+    log = ordered_logs[place]
+    first, past = bisect.bisect_left(ordered_logs, log), bisect.bisect_right(ordered_logs, log)
+    if past - first < 2:
+        return 0.0
+    value = math.exp(log)
+    below = value - math.exp(ordered_logs[first - 1]) if first else value
+    above = math.exp(ordered_logs[past]) - value if past < len(ordered_logs) else value
+    return min(value, below, above)
 
 
 def pooled(runs: Sequence[Sequence[float]]) -> List[float]:

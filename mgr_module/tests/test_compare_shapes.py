@@ -1,0 +1,100 @@
+"""Files of latencies of every shape: no verdict on a difference that is not there."""
+
+import math
+import random
+from collections import Counter
+
+import pytest
+from wcache.analysis.compare import Run, compare
+from wcache.analysis.decision import Options
+from wcache.core.model import CacheMode
+
+SEEDS = 20
+DIFFERS = {"write back", "write through", "conflicting"}
+
+
+def compared(back, through):
+    runs = {CacheMode.WRITE_BACK: back, CacheMode.WRITE_THROUGH: through}
+    return compare(
+        {mode: [Run(f"{i}", us) for i, us in enumerate(found)] for mode, found in runs.items()},
+        Options(),
+    )
+
+
+def mixture(rng, slow_share, n=1000, slow=10.0):
+    return [
+        1000 * (slow if rng.random() < slow_share else 1) * math.exp(rng.gauss(0, 0.1))
+        for _ in range(n)
+    ]
+
+
+def in_bursts(rng, n=20_000):
+    """A tenth of the time, in stretches of about 300 samples, everything takes ten times."""
+    values, slow = [], False
+    for _ in range(n):
+        if rng.random() < (1 / 300 if slow else 1 / 2700):
+            slow = not slow
+        values.append(1000 * (10 if slow else 1) * math.exp(rng.gauss(0, 0.2)))
+    return values
+
+
+def in_whole_ms(rng, mean_ms, n=3000):
+    return [max(1, round(mean_ms * math.exp(rng.gauss(0, 0.3)))) * 1000.0 for _ in range(n)]
+
+
+# half fast and half slow has its gap at the median, 10% slow has it at the 90th percentile
+@pytest.mark.parametrize("slow_share", [0.5, 0.1])
+def test_the_same_drive_twice_does_not_differ_where_its_latencies_have_a_gap(slow_share):
+    verdicts = Counter()
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        result = compared([mixture(rng, slow_share)], [mixture(rng, slow_share)])
+        verdicts[result["verdict"]] += 1
+    assert not DIFFERS & set(verdicts)
+
+
+def test_a_clear_difference_of_drives_with_a_gap_is_still_found():
+    for seed in range(5):
+        rng = random.Random(seed)
+        through = [us / 3 for us in mixture(rng, 0.2)]
+        assert compared([mixture(rng, 0.2)], [through])["verdict"] == "write through"
+
+
+def test_slow_stretches_count_for_few_samples_at_the_tail():
+    for seed in range(SEEDS):
+        rng = random.Random(seed)
+        assert compared([in_bursts(rng)], [in_bursts(rng)])["verdict"] not in DIFFERS
+
+
+@pytest.mark.parametrize("files", [1, 4])
+def test_a_clock_of_whole_milliseconds_proves_nothing_finer(files):
+    for seed in range(5):
+        rng = random.Random(seed)
+        back = [in_whole_ms(rng, 1.46) for _ in range(files)]
+        through = [in_whole_ms(rng, 1.54) for _ in range(files)]
+        result = compared(back, through)
+        assert result["verdict"] == "insufficient data"
+        assert "coarse" in result["warnings"]
+        assert result["ratio_low"] < 1.46 / 1.54 < result["ratio_high"]
+        assert result["more_needed"]["count"] is None
+
+
+def test_a_coarse_clock_still_shows_what_is_many_steps_away():
+    rng = random.Random(1)
+    result = compared([in_whole_ms(rng, 12)], [in_whole_ms(rng, 3)])
+    assert (result["verdict"], "coarse" in result["warnings"]) == ("write through", True)
+
+
+def test_of_a_mode_with_one_value_only_the_clock_is_not_known():
+    same = compared([[5000.0] * 2000], [[5000.0] * 1000])
+    assert (same["verdict"], same["warnings"][-1]) == ("insufficient data", "coarse")
+    assert compared([[50_000.0] * 2000], [[5000.0] * 1000])["verdict"] == "write through"
+
+
+def test_more_samples_are_asked_for_where_they_are_missing():
+    rng = random.Random(1)
+    few = [1000 * math.exp(rng.gauss(0, 0.5)) for _ in range(100)]
+    many = [1000 * math.exp(rng.gauss(0, 0.5)) for _ in range(50_000)]
+    more = compared([few], [many])["more_needed"]
+    assert more["per_mode"]["write through"] == 0
+    assert 0 < more["count"] == more["per_mode"]["write back"] < 1000
