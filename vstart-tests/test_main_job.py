@@ -217,6 +217,12 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
         back, through = pair["write_back"], pair["write_through"]
         names = {counter["name"] for counter in back["counters"]}
         assert {"kv_sync_lat", "kv_commit_lat", "txc_commit_lat"} <= names
+        for period in (back, through):
+            whole, half = (
+                {item["name"]: item["count"] for item in period[kept]}["txc_commit_lat"]
+                for kept in ("counters", "later_counters")
+            )
+            assert 0.1 * whole < half < 0.9 * whole, (half, whole)
         flushes = {
             mode: p["flush_counters"][-1]["flushes"] - p["flush_counters"][0]["flushes"]
             for mode, p in (("back", back), ("through", through))

@@ -9,6 +9,7 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
+from wcache.analysis.pairs import differences
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.model import (
@@ -73,6 +74,38 @@ def test_a_change_that_fades_within_the_period_is_no_verdict():
     result = analyse(synthetic.record(fading, 12), OPTIONS)
     assert result["verdict"] == "insufficient data"
     assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
+
+
+@pytest.mark.parametrize(
+    ("boosted", "verdict", "codes"),
+    [
+        (50, "insufficient data", ["WCACHE_CARRYOVER"]),  # write back is slow at first only
+        (100, "write through", []),
+    ],
+)
+def test_traffic_that_differs_in_the_first_half_of_its_periods_only_is_no_verdict(
+    boosted, verdict, codes
+):
+    rng = random.Random(3)
+
+    def fading(mode, pair, count):
+        boost = 3.0 if mode is CacheMode.WRITE_BACK else 1.0
+        return [
+            (boost if i < boosted else 1.0) * 1e4 * math.exp(rng.gauss(0, 0.05))
+            for i in range(count)
+        ]
+
+    result = analyse(synthetic.counter_record(fading, 12, ["txc_commit_lat"]), OPTIONS)
+    assert result["verdict"] == verdict
+    assert [item["code"] for item in result["findings"]] == codes
+
+
+def test_halves_of_traffic_decide_nothing_unless_every_period_has_one():
+    draw = synthetic.lognormal(random.Random(2), ratio=3.0, period_sd=0.02)
+    pairs = synthetic.counter_record(draw, 6, ["txc_commit_lat"]).pairs
+    assert len(differences(pairs, "txc_commit_lat").later) == 6
+    lacking = replace(pairs[2], write_back=replace(pairs[2].write_back, later_counters=()))
+    assert differences((*pairs[:2], lacking, *pairs[3:]), "txc_commit_lat").later == ()
 
 
 def test_what_a_toggle_leaves_behind_is_no_verdict():

@@ -8,7 +8,7 @@ from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.errors import MalformedError
-from wcache.core.record import Precondition
+from wcache.core.record import CounterDelta, Precondition
 
 RECORD = synthetic.record(synthetic.lognormal(random.Random(1), ratio=1.16), 6)
 
@@ -43,6 +43,28 @@ def test_a_scrub_is_no_reason_to_refuse_and_what_was_forced_may_miss_anything():
         analyse(record, Options())
 
 
+HALF = CounterDelta("commit_lat", 0.5, 50)
+
+
+def of_traffic(half):
+    def counted(period):
+        return replace(
+            period, samples_ns=(), counters=(CounterDelta("commit_lat", 1.0, 100),),
+            later_counters=(half,),
+        )
+
+    return replace(RECORD, pairs=tuple(
+        replace(
+            pair, write_back=counted(pair.write_back), write_through=counted(pair.write_through)
+        )
+        for pair in RECORD.pairs
+    ))
+
+
+def test_a_half_of_a_period_may_hold_all_of_it():
+    assert analyse(of_traffic(replace(HALF, sum_s=1.0, count=100)), Options())["pairs"] == 6
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -65,6 +87,9 @@ def test_a_scrub_is_no_reason_to_refuse_and_what_was_forced_may_miss_anything():
         (replace(RECORD, interrupted_seconds=-1.0), "less than no time"),
         (replace(RECORD, setup=replace(RECORD.setup, simulated=False),
                  missed_preconditions=(Precondition.CLUSTER_HEALTHY,)), "that it was forced"),
+        (of_traffic(replace(HALF, count=101)), "half a period holds more of commit_lat"),
+        (of_traffic(replace(HALF, sum_s=1.5)), "half a period holds more of commit_lat"),
+        (of_traffic(replace(HALF, name="other")), "half a period holds more of other"),
     ],
 )
 def test_what_was_altered_by_hand_is_refused(changed, said):

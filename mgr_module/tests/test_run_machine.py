@@ -514,11 +514,14 @@ def test_traffic_is_kept_as_counters():
     while not mgr.machine.over:
         if mgr.load:
             delta = (CounterDelta("kv_commit_lat", 1.0, 100),)
-            mgr.give(act.LoadMeasured(mgr.load.token, act.LoadSamples(2.0, (), delta)))
+            half = (CounterDelta("kv_commit_lat", 0.4, 50),)
+            samples = act.LoadSamples(2.0, (), delta, later_counters=half)
+            mgr.give(act.LoadMeasured(mgr.load.token, samples))
         else:
             mgr.answer()
     (record,) = mgr.records.values()
     assert record.pairs[0].write_back.counters[0].count == 100
+    assert record.pairs[0].write_back.later_counters == half
     assert record.bytes_written == 0
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .ceph_command import CommandFailed, SendsCommands, ask_osd
 from .core.actions import LoadRequest, LoadSamples
@@ -144,24 +144,23 @@ class CephLoads:
         first = last = self._dump(request.osd_id)
         begin = time.monotonic()
         end = begin + request.seconds
+        check_every_s = min(CHECK_EVERY_S, request.seconds / 2)  # one in the middle at least
+        between: List[Tuple[float, Counters]] = []
         aborted = ""
         while not aborted:
             left_s = end - time.monotonic()
             if left_s <= 0:
                 break
-            if cancel.wait(min(left_s, CHECK_EVERY_S)):
+            if cancel.wait(min(left_s, check_every_s)):
                 raise CommandFailed("stopped")
             now = self._dump(request.osd_id)
             slow_ms = _mean_ms(last, now)
             if slow_ms is not None and slow_ms > request.latency_limit_ms:
                 aborted = _past_limit(request, slow_ms)
             last = now
+            between.append((time.monotonic() - begin, now))
         seconds = time.monotonic() - begin
-        deltas = tuple(
-            CounterDelta(name, last[name][0] - first[name][0], last[name][1] - first[name][1])
-            for name in sorted(first)
-            if name in last and last[name][1] >= first[name][1]
-        )
+        deltas = _gained(first, last)
         commits = max((d.count for d in deltas if d.name in COMMIT_COUNTERS), default=0)
         unusable = ""
         if commits < self._commits_min() and not aborted:
@@ -169,7 +168,10 @@ class CephLoads:
                 f"too little client traffic: {commits} commits in {seconds:.1f} s, "
                 f"{self._commits_min()} are needed"
             )
-        return LoadSamples(seconds, (), deltas, 0, aborted, unusable)
+        return LoadSamples(
+            seconds, (), deltas, 0, aborted, unusable,
+            later_counters=_later(between[:-1], last, seconds),
+        )
 
     def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         """The mean commit latency of each part in which anything was committed."""
@@ -195,6 +197,26 @@ class CephLoads:
         return LoadSamples(
             time.monotonic() - begin, tuple(samples), (), 0, aborted, at_ns=tuple(began)
         )
+
+
+def _gained(before: Counters, after: Counters) -> Tuple[CounterDelta, ...]:
+    return tuple(
+        CounterDelta(name, after[name][0] - before[name][0], after[name][1] - before[name][1])
+        for name in sorted(before)
+        if name in after and after[name][1] >= before[name][1]
+    )
+
+
+def _later(
+    between: Sequence[Tuple[float, Counters]], last: Counters, seconds: float
+) -> Tuple[CounterDelta, ...]:
+    """What was gained from the dump nearest the middle on; () where none lies near it."""
+    at_s, middle = min(
+        between, key=lambda item: abs(item[0] - seconds / 2), default=(0.0, last)
+    )
+    if abs(at_s - seconds / 2) > seconds / 4:
+        return ()
+    return tuple(delta for delta in _gained(middle, last) if delta.count > 0)
 
 
 def _mean_ms(before: Counters, after: Counters) -> Optional[float]:

@@ -71,17 +71,22 @@ def record(
 
 
 def counter_record(draw: Draw, pairs: int, names: Sequence[str]) -> Record:
-    """A record of the OSD's own traffic: 100 commits a period, under each counter name."""
+    """A record of the OSD's own traffic: 100 commits a period, under each counter name.
+
+    Half of them in the later half.
+    """
     setup = replace(SETUP, load_point=LoadPoint.OSD_TRAFFIC, samples_per_period=0)
     made = []
     for index in range(pairs):
         periods = {}
         first = coin(setup.seed, index)
         for second, mode in enumerate((first, first.other)):
-            total_s = sum(draw(mode, index, 100)) / 1e6
+            drawn = draw(mode, index, 100)
+            whole_s, later_s = sum(drawn) / 1e6, sum(drawn[50:]) / 1e6
             periods[mode] = replace(
                 _period(mode, 2 * index + second, ()),
-                counters=tuple(CounterDelta(name, total_s, 100) for name in names),
+                counters=tuple(CounterDelta(name, whole_s, 100) for name in names),
+                later_counters=tuple(CounterDelta(name, later_s, 50) for name in names),
             )
         made.append(
             Pair(

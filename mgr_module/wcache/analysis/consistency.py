@@ -18,6 +18,7 @@ from ..core.record import Period, Precondition, Record
 
 SETTLE_TOLERANCE_S = 1e-6
 SECONDS_MAX = 1e9
+SUM_TOLERANCE_S = 1e-6  # running sums of seconds are subtracted from one another
 
 
 def check(record: Record) -> None:
@@ -37,6 +38,7 @@ def check(record: Record) -> None:
             raise MalformedError("its periods are of a factorial, the record's setup is not")
         if record.setup.crossed is not None and period.crossed is None:
             raise MalformedError(factorial.SILENT)
+        _check_halves(period)
     if record.setup.crossed is None:
         for pair in record.pairs:
             if pair.first is not coin(record.setup.seed, pair.index):
@@ -77,7 +79,7 @@ def _check_conditions(record: Record) -> None:
 def _check_amounts(record: Record, period: Period) -> None:
     times_s = (
         period.seconds, period.settle_s, record.interrupted_seconds,
-        *(item.sum_s for item in period.counters),
+        *(item.sum_s for item in period.counters + period.later_counters),
     )
     if not all(0 <= seconds <= SECONDS_MAX for seconds in times_s):
         raise MalformedError("a period of the record took less than no time, or years")
@@ -115,6 +117,17 @@ def _check_order(record: Record) -> None:
             if period.started_at_s < last_s:
                 raise MalformedError(f"a period of pair {pair.index} began before its turn")
             last_s = period.started_at_s
+
+
+def _check_halves(period: Period) -> None:
+    """A part of a period holds no more than the whole."""
+    whole = {item.name: item for item in period.counters}
+    for part in period.later_counters:
+        of = whole.get(part.name)
+        if of is None or part.count > of.count or part.sum_s > of.sum_s + SUM_TOLERANCE_S:
+            raise MalformedError(
+                f"half a period holds more of {part.name[:60]} than the whole period"
+            )
 
 
 def _check_orders(record: Record) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 from ..core.errors import MalformedError
 from ..core.factorial import PAIRS_PER_REPLICATE
 from ..core.model import CacheMode, Transport
-from ..core.record import Pair, Period, Record
+from ..core.record import CounterDelta, Pair, Period, Record
 from . import sequential, summary
 
 # Which counter decides, best first: a transaction's whole way to its commit, then the
@@ -33,7 +33,7 @@ class Differences:
     """What the usable pairs say: one log difference each, with their record indexes.
 
     `later` has the first half of every period dropped, `tail` is of the 90th
-    percentiles; each is empty where the periods hold too few samples to say.
+    percentiles; each is empty where a period holds too little to say.
     `stays` are the changes from one period to the next where a pair began in the mode
     the one before it ended in: no toggle lies between, so that on average nothing
     changes unless the toggle before still does something.  `orders` says of each pair
@@ -110,7 +110,7 @@ def differences(pairs: Sequence[Pair], counter: str) -> Differences:
     )
     stays = _stays(orders, levels)
     if counter:
-        return Differences(indexes, whole, (), (), stays, orders)
+        return Differences(indexes, whole, _later_of_counter(pairs, counter), (), stays, orders)
     logs = [(_logs(pair.write_back), _logs(pair.write_through)) for pair in pairs]
     fewest = min((min(len(back), len(through)) for back, through in logs), default=0)
     later: Tuple[float, ...] = ()
@@ -168,12 +168,33 @@ def _held(record: Record, period: Period) -> bool:
 
 
 def _means(period: Period) -> Dict[str, float]:
+    return _means_us(period.counters)
+
+
+def _means_us(counters: Sequence[CounterDelta]) -> Dict[str, float]:
     """Counter name without its section -> mean latency in us, where anything was counted."""
     return {
         item.name.rsplit(".", 1)[-1]: item.sum_s / item.count * 1e6
-        for item in period.counters
+        for item in counters
         if item.count > 0 and item.sum_s > 0
     }
+
+
+def _later_of_counter(pairs: Sequence[Pair], counter: str) -> Tuple[float, ...]:
+    """Differences of the second halves' log means; () where one was not read."""
+    halves = [
+        (
+            _means_us(pair.write_back.later_counters).get(counter),
+            _means_us(pair.write_through.later_counters).get(counter),
+        )
+        for pair in pairs
+    ]
+    found = [
+        round(math.log(back) - math.log(through), DIGITS)
+        for back, through in halves
+        if back is not None and through is not None
+    ]
+    return tuple(found) if len(found) == len(pairs) else ()
 
 
 def _shared_counters(pairs: Sequence[Pair]) -> List[str]:

@@ -33,7 +33,8 @@ class LoadSamples:
 
     `aborted` says why it must not go on (latency limit); `unusable` why this load cannot
     be measured on this OSD (too little traffic), while others still can.  `at_ns` says
-    when each sample of a spread measurement began.
+    when each sample of a spread measurement began.  `later_counters` is what `counters`
+    gained in about the second half, where that was read.
     """
 
     seconds: float
@@ -43,6 +44,7 @@ class LoadSamples:
     aborted: str = ""
     unusable: str = ""
     at_ns: Tuple[int, ...] = ()
+    later_counters: Tuple[CounterDelta, ...] = ()
 
 
 # ---- events

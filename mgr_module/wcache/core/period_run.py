@@ -114,7 +114,7 @@ def period_of(
         else max(now_s - now.started_at_s, samples.seconds),
         samples.samples_ns, samples.counters, samples.bytes_written,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
-        seen[1] if len(seen) > 1 else None, samples.at_ns,
+        seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
     )
 
 

@@ -75,6 +75,8 @@ class Period:
     crossed: Optional[CrossedPeriod] = None  # of a factorial
     # of a watch: when each sample began, since the toggle was answered
     at_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": 10_000})
+    # of traffic: what `counters` gained in about the second half; none where it was not read
+    later_counters: Tuple[CounterDelta, ...] = ()
 
 
 @dataclass(frozen=True)
