@@ -22,6 +22,7 @@ from wcache.core.codec import one_line
 from wcache.core.errors import ConflictError, MalformedError, NotFoundError, VersionError
 from wcache.core.experiment import Slot, coin, next_slot
 from wcache.core.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
+from wcache.core.joining import LoadVerdict
 from wcache.core.model import (
     CacheMode,
     DriveModel,
@@ -34,8 +35,9 @@ from wcache.core.model import (
     Verdict,
 )
 from wcache.core.osds import touches
+from wcache.core.over_loads import over_loads
 from wcache.core.plan import CHANGES_MAX, make_changes
-from wcache.core.policy import LoadVerdict, Result, over_loads, recommend
+from wcache.core.policy import Result, recommend
 from wcache.core.protocol import Hello
 from wcache.host_views import HostViews
 from wcache.options import DESCRIPTIONS, Options, read_options
@@ -246,7 +248,23 @@ THROUGH, BACK, SAME, FEW, TORN = (
     [
         ([(D1, THROUGH, 4.0, 5.0)], THROUGH),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], TORN),
-        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, None, None)], THROUGH),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, None, None)], FEW),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], FEW),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.95, 1.5)], THROUGH),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 4.0, 5.0)], FEW),  # in doubt: a carryover
+        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.05)], BACK),
+        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.2)], FEW),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, SAME, 0.95, 1.05)], THROUGH),
+        ([(D1, THROUGH, 4.0, 5.0), (TIMER, FEW, 0.2, 1.5)], THROUGH),
+        ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0)], SAME),
+        ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], SAME),
+        ([(TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)], FEW),
+        ([(TRAFFIC, FEW, 0.98, 2.0), (D1, BACK, 0.2, 0.3)], FEW),
+        ([(TRAFFIC, FEW, 0.8, 1.5), (D1, THROUGH, 4.0, 5.0)], FEW),
+        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, THROUGH, 4.0, 5.0)], THROUGH),
+        ([(TRAFFIC, FEW, 0.7, 1.05), (D1, BACK, 0.2, 0.3)], BACK),
+        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, SAME, 0.95, 1.05)], FEW),
+        ([(TRAFFIC, FEW, 0.5, 1.02)], FEW),
         ([(D1, SAME, 0.99, 1.01), (BATCH, SAME, 0.99, 1.01)], SAME),
         ([(D1, SAME, 0.99, 1.01), (BATCH, FEW, None, None)], FEW),
         ([(TIMER, THROUGH, 9.0, 9.0)], FEW),
@@ -262,6 +280,19 @@ def test_the_verdict_over_loads(items, verdict):
     found, why = over_loads(loads(*items))
     assert found is verdict
     assert why
+
+
+def test_what_the_osds_own_traffic_decided_keeps_a_benchs_loss_as_words():
+    found, why = over_loads(loads((TRAFFIC, SAME, 0.95, 1.05), (BATCH, BACK, 0.1, 0.2)))
+    assert found is SAME
+    assert "osd_bench_batch is at least 5.0x slower in write through" in why
+
+
+def test_an_undecided_load_that_would_settle_it_is_named():
+    _, why = over_loads(loads((D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)))
+    assert "osd_bench_batch (ratio 0.2 to 1.5) is undecided" in why
+    _, why = over_loads(loads((TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)))
+    assert "measure traffic for longer" in why
 
 
 def test_drives_that_contradict_each_other_are_not_averaged():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core import codec
+from wcache.core.joining import LoadVerdict
 from wcache.core.load_profile import (
     HOURS_MAX,
     HOURS_MIN,
@@ -18,7 +19,7 @@ from wcache.core.load_profile import (
     work_counters,
 )
 from wcache.core.model import LoadPoint, Verdict
-from wcache.core.policy import LoadVerdict, over_loads
+from wcache.core.over_loads import over_loads
 from wcache.core.weighing import Proven, weigh
 
 DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
@@ -124,6 +125,33 @@ def test_the_osds_own_traffic_is_not_overruled_by_a_load_it_does_not_carry():
     assert over_loads(loads)[0] is Verdict.CONFLICTING
     assert over_loads(loads, known(1.0))[0] is THROUGH
     assert over_loads(loads, known(2.0))[0] is Verdict.CONFLICTING
+
+
+@pytest.mark.parametrize(("low", "high", "verdict"), [
+    (0.95, 1.05, Verdict.NO_DIFFERENCE),
+    (0.5, 1.02, Verdict.INSUFFICIENT),
+    (0.8, 1.5, Verdict.INSUFFICIENT),
+    (0.95, 1.5, THROUGH),
+])
+def test_a_known_profile_does_not_overrule_the_osds_own_traffic(low, high, verdict):
+    same = verdict is Verdict.NO_DIFFERENCE
+    loads = [
+        LoadVerdict(
+            LoadPoint.OSD_TRAFFIC, verdict if same else Verdict.INSUFFICIENT, 3, 1.0, low, high
+        ),
+        LoadVerdict(DEPTH1, THROUGH, 3, 4.5, 4.0, 5.0),
+        LoadVerdict(BATCH, THROUGH, 3, 2.5, 2.0, 3.0),
+    ]
+    assert over_loads(loads, known(2.0))[0] is verdict
+
+
+def test_what_is_in_doubt_is_never_weighed():
+    ignores_flushes = measured(Proven(Verdict.INSUFFICIENT, 0.1, 0.2))
+    verdict, why = weigh(ignores_flushes, profile(hour(together=1.0)))
+    assert verdict is Verdict.INSUFFICIENT
+    assert "osd_bench_depth1 is in doubt" in why
+    rare = measured(Proven(THROUGH, 3, 4), Proven(Verdict.INSUFFICIENT, 1e-9, 1e-8))
+    assert weigh(rare, profile(hour(together=1.01)))[0] is THROUGH
 
 
 def dump(n, **sections):

@@ -14,10 +14,7 @@ from . import multiplicity
 from .joining import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
 from .load_profile import LoadProfile
 from .model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
-from .weighing import VETO_RATIO, Proven, may_veto, weigh
-
-# The bare timer is a component of a commit, not a load that an OSD carries.
-_EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
+from .over_loads import over_loads
 
 
 @dataclass(frozen=True)
@@ -211,67 +208,3 @@ def _recommend(
 def _torn(result: Result) -> Tuple[str, ...]:
     """Why a drive contradicts itself: its median and its tail, or with another drive's mode."""
     return (result.why,) if result.verdict is Verdict.CONFLICTING else ()
-
-
-def over_loads(
-    loads: Sequence[LoadVerdict], profile: Optional[LoadProfile] = None
-) -> Tuple[Verdict, str]:
-    """The verdict over load points and why, in words.
-
-    The OSD's own traffic outranks benches, since it is the load that counts; but a bench
-    load with a proven loss of `VETO_RATIO` or more contradicts it, unless the profile
-    says that the OSD hardly carries it.  Without such traffic a known profile weighs.
-    """
-    counted = [load for load in loads if load.load_point not in _EVIDENCE_ONLY]
-    if not counted:
-        return Verdict.INSUFFICIENT, "only the bare timer was measured; measure an OSD's load"
-    if any(load.verdict is Verdict.CONFLICTING for load in counted):
-        names = _names([x for x in counted if x.verdict is Verdict.CONFLICTING])
-        return Verdict.CONFLICTING, (
-            f"the measurements contradict each other at {names}: measure more drives, or settle "
-            "what the notes say"
-        )
-    traffic = [x for x in counted if x.load_point is LoadPoint.OSD_TRAFFIC]
-    decided = [load for load in counted if load.verdict.mode is not None]
-    if traffic and traffic[0].verdict.mode is not None:
-        own = traffic[0].verdict
-        against = [
-            x for x in decided
-            if x.verdict is not own and _loss(x) >= VETO_RATIO and may_veto(x.load_point, profile)
-        ]
-        if against:
-            return Verdict.CONFLICTING, (
-                f"the OSD's own traffic is better in {own.value}, but {_names(against)} lose "
-                f"{VETO_RATIO:.0f}x or more there"
-            )
-        return own, f"the OSD's own traffic is better in {own.value}"
-    if profile is not None and profile.known:
-        return weigh(_proven(counted), profile)
-    modes = {load.verdict for load in decided}
-    if len(modes) > 1:
-        said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
-        return Verdict.CONFLICTING, f"{said}; measure under the OSD's own traffic"
-    if decided:
-        return decided[0].verdict, f"{_names(decided)} better in {decided[0].verdict.value}"
-    if all(load.verdict is Verdict.NO_DIFFERENCE for load in counted):
-        return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave it as it is"
-    return Verdict.INSUFFICIENT, "not decided yet; measure longer or on more drives"
-
-
-def _proven(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Proven]:
-    return {
-        load.load_point: Proven(load.verdict, load.ratio_low, load.ratio_high)
-        for load in loads
-        if load.ratio_low is not None and load.ratio_high is not None and load.ratio_low > 0
-    }
-
-
-def _loss(load: LoadVerdict) -> float:
-    """How many times slower the other mode is proven to be (1 where nothing is proven)."""
-    if not load.ratio_low or not load.ratio_high or min(load.ratio_low, load.ratio_high) <= 0:
-        return 1.0
-    return max(load.ratio_low, 1.0 / load.ratio_high, 1.0)
-
-
-def _names(loads: Sequence[LoadVerdict]) -> str:
-    return ", ".join(load.load_point.value for load in loads)

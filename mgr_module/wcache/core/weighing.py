@@ -30,6 +30,15 @@ class Proven:
     ratio_low: float
     ratio_high: float
 
+    @property
+    def doubted(self) -> bool:
+        """Whether something else than its interval keeps it from being decided.
+
+        A carryover or a flush too fast: what was measured then was no cache mode.
+        """
+        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
+        return self.verdict is Verdict.INSUFFICIENT and beyond
+
     def loss(self, mode: Verdict) -> float:
         """How many times slower `mode` is proven to be here; 1 where it is not."""
         if mode is Verdict.WRITE_THROUGH:
@@ -54,6 +63,14 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
             f"{overall[heaviest]:.0%} of the writes are like {heaviest.value}, which was not "
             "measured; measure it"
         )
+    doubted = [p for p, found in measured.items() if found.doubted]
+    heavy = [p for p in doubted if _heaviest(p, loads) >= VETO_SHARE]
+    if heavy:
+        names = ", ".join(point.value for point in heavy)
+        return Verdict.INSUFFICIENT, (
+            f"what was measured at {names} is in doubt, see the findings; measure it again"
+        )
+    measured = {p: found for p, found in measured.items() if p not in doubted}
     verdict, span = _summed(measured, overall)
     said = _described(overall)
     if verdict is Verdict.INSUFFICIENT:
@@ -75,7 +92,12 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
 def may_veto(point: LoadPoint, profile: Optional[LoadProfile]) -> bool:
     """Whether a load is heavy enough, in any variant, to forbid what it loses by."""
     loads = variants(profile) if profile is not None and profile.known else {}
-    return not loads or max(item.get(point, 0.0) for item in loads.values()) >= VETO_SHARE
+    return not loads or _heaviest(point, loads) >= VETO_SHARE
+
+
+def _heaviest(point: LoadPoint, loads: Mapping[str, Shares]) -> float:
+    """The largest share of the writes that a load point has in any variant."""
+    return max(item.get(point, 0.0) for item in loads.values())
 
 
 def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdict, str]:
@@ -104,9 +126,7 @@ def _veto(
     """The load that forbids `verdict` in any variant, in words, or None."""
     if verdict.mode is None:
         return None
-    heaviest = {
-        point: max(item.get(point, 0.0) for item in loads.values()) for point in measured
-    }
+    heaviest = {point: _heaviest(point, loads) for point in measured}
     losers = [
         point for point, found in measured.items()
         if heaviest[point] >= VETO_SHARE and found.loss(verdict) >= VETO_RATIO
