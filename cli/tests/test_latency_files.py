@@ -23,7 +23,7 @@ def bins(counts, **more):
 def test_json_plus_gives_its_histogram(tmp_path):
     path = fio(tmp_path, write={"clat_ns": bins({4000: 50, 6000: 49, 900_000: 1})})
     found = read_latencies(path, "us")
-    assert len(found.latencies_us) == 100
+    assert found.n == 100
     assert not found.ordered
     assert statistics.median(found.latencies_us) == pytest.approx(4, rel=0.05)
     assert max(found.latencies_us) == pytest.approx(900, rel=0.5)
@@ -33,7 +33,7 @@ def test_plain_json_gives_a_distribution_through_its_percentiles(tmp_path):
     percentile = {f"{p:.6f}": 1000 * p for p in (1, 5, 10, 25, 50, 75, 90, 95, 99)}
     side = {"N": 1000, "min": 900, "max": 120_000, "percentile": percentile}
     found = read_latencies(fio(tmp_path, write={"total_ios": 1000, "clat_ns": side}), "us")
-    assert len(found.latencies_us) == 1000
+    assert found.n == 1000
     assert statistics.median(found.latencies_us) == pytest.approx(50, rel=0.01)
     assert statistics.quantiles(found.latencies_us, n=10)[-1] == pytest.approx(90, rel=0.02)
 
@@ -101,3 +101,42 @@ def test_whatever_stands_in_the_json_there_is_one_line_or_positive_latencies(tmp
     except MalformedError as error:
         smallest = 1.0 if "\n" not in error.line() else 0.0
     assert smallest > 0
+
+
+def test_several_jobs_count_for_as_many_writes_as_they_made(tmp_path):
+    path = tmp_path / "jobs.json"
+    jobs = [{"write": {"clat_ns": bins({1000 * us: n})}} for us, n in ((100, 10**7), (900, 10**6))]
+    path.write_text(json.dumps({"jobs": jobs}))
+    found = read_latencies(str(path), "us")
+    assert found.n == 11 * 10**6
+    assert sum(us > 500 for us in found.latencies_us) / len(found.latencies_us) == pytest.approx(
+        1 / 11, rel=0.01
+    )
+
+
+def test_numbers_of_absurd_length_are_one_line_each(tmp_path):
+    for place, side in enumerate((
+        {"N": 10**4000, "bins": {"1000": 5}},
+        {"N": 100, "min": 10**400, "percentile": {"50.0": 3}},
+        {"N": 100, "bins": {"1000": 10**30}},
+        {"N": 100, "bins": {"9" * 400: 5}},
+    )):
+        path = tmp_path / f"{place}.json"
+        path.write_text(json.dumps({"jobs": [{"write": {"clat_ns": side}}]}))
+        with pytest.raises(MalformedError) as caught:
+            read_latencies(str(path), "us")
+        assert len(caught.value.line()) < 400
+
+
+def test_percentiles_away_from_the_median_are_refused_with_what_to_run(tmp_path):
+    side = {"N": 100, "min": 10, "max": 9000, "percentile": {"1.0": 20, "99.0": 5000}}
+    with pytest.raises(MalformedError, match="no percentiles around the median") as caught:
+        read_latencies(fio(tmp_path, write={"clat_ns": side}), "us")
+    assert "json+" in caught.value.line()
+
+
+def test_a_latency_under_a_picosecond_names_its_line(tmp_path):
+    path = tmp_path / "plain"
+    path.write_text("3\n1e-320\n")
+    with pytest.raises(MalformedError, match="line 2: a latency of less than a picosecond"):
+        read_latencies(str(path), "us")

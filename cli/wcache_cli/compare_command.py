@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of each mode, the ratio, the verdict and the warnings."""
-    from wcache.analysis.compare import Run, compare
+    from wcache.analysis.compare import compare
     from wcache.analysis.decision import Options
 
     rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
@@ -57,11 +57,7 @@ def run(options: argparse.Namespace) -> int:
                 f"{len(files)} files for {mode.value}, {FILES_MAX} are the most"
             )
     runs = {
-        mode: [
-            Run(path, found.latencies_us, found.ordered, found.count)
-            for path in files
-            for found in (read_latencies(path, options.unit),)
-        ]
+        mode: [read_latencies(path, options.unit) for path in files]
         for mode, files in paths.items()
     }
     result = compare(runs, rules)

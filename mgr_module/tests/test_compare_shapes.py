@@ -5,8 +5,9 @@ import random
 from collections import Counter
 
 import pytest
-from wcache.analysis.compare import Run, compare
+from wcache.analysis.compare import compare
 from wcache.analysis.decision import Options
+from wcache.analysis.runs import Run
 from wcache.core.model import CacheMode
 
 SEEDS = 20

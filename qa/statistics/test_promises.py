@@ -204,8 +204,8 @@ def test_intervals_of_unpaired_runs_cover_93_to_97_percent(phi, n):
             for _ in range(n):
                 z = phi * z + math.sqrt(1 - phi * phi) * rng.gauss(0, 1)
                 values.append(math.exp(0.4 * z))
-            worth = longrun.effective_n([values], summary.median(values), True)
-            sides.append(longrun.log_quantile(longrun.pooled([values]), 0.5, worth, 0.05))
+            worth = longrun.effective_n([values], summary.median(values))
+            sides.append(longrun.log_quantile(longrun.logs(values), 0.5, worth, 0.05))
         (one, one_below, one_above), (two, two_below, two_above) = sides
         down, up = math.hypot(one_below, two_above), math.hypot(one_above, two_below)
         covered += one - two - down <= 0 <= one - two + up

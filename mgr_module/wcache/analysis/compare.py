@@ -10,14 +10,14 @@ never pooled and never applied: the modes were not measured in turn.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..core.errors import MalformedError
 from ..core.model import CacheMode, Verdict
 from . import longrun, sequential, summary
+from . import runs as files
 from .decision import Options, torn_by_tail
 from .reach import Estimate, Reach, clock_reach, times_needed
+from .runs import STALLS, Run
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
 from .wording import verdict_text
@@ -30,7 +30,6 @@ EFFECTIVE_MIN = 20.0
 SAMPLES_MORE_MAX = 10_000_000
 # A clock's step is worth a word where it widens an interval by more than this.
 STEP_NOTED = 0.01
-LATENCY_MAX_US = 86_400e6
 
 ADVICE = {
     "unreplicated": (
@@ -47,33 +46,31 @@ ADVICE = {
         "the clock's step shows in equal latencies; a latency is only known to such a step, and "
         "the interval is wider for it: measure with a finer clock"
     ),
+    "summed": (
+        "fio tells of writes and of their syncs apart; a commit is their sum, which is taken as "
+        "if the two were independent: measure with --sync=1 to have it as one"
+    ),
+    "averaged": (
+        "the log holds means over log_avg_msec, not latencies, so neither the median nor the "
+        "tail of single commits shows: measure without log_avg_msec"
+    ),
+    "untold": (
+        "a file does not tell of the 90th percentile, so tails were not compared: "
+        "run fio with --output-format=json+"
+    ),
     "stalls": "single latencies beyond ten times the median: look at the maximum, not only p90",
 }
-
-
-@dataclass(frozen=True)
-class Run:
-    """One file: latencies in us, in order of time unless `ordered` is False.
-
-    `count` is how many the file told of, where fewer stand for them.
-    """
-
-    name: str
-    latencies_us: Sequence[float]
-    ordered: bool = True
-    count: int = 0
 
 
 def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[str, Any]:
     """The comparison of both modes, JSON-ready; ratio is write back over write through.
 
     `ratio_low` and `ratio_high` are the 95% interval, without the run-to-run spread.
-    Raises MalformedError where a mode has no run, or a run no positive latency.
+    Raises MalformedError where the runs cannot be compared (runs.check).
     """
-    for mode in CacheMode:
-        _check(mode, runs.get(mode, ()))
+    files.check(runs)
     warnings: List[str] = []
-    distinct = {mode: _distinct(runs[mode]) for mode in CacheMode}
+    distinct = {mode: files.distinct(runs[mode]) for mode in CacheMode}
     if any(len(distinct[mode]) < len(runs[mode]) for mode in CacheMode):
         warnings.append("repeated")
     runs = distinct
@@ -93,21 +90,21 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     few = min(worth.values()) < EFFECTIVE_MIN
     if few:
         warnings.append("few samples")
-    per_mode = {
-        mode.value: {
-            **summary.latencies([us for run in runs[mode] for us in run.latencies_us]),
-            "n": sum(run.count or len(run.latencies_us) for run in runs[mode]),
-        }
-        for mode in CacheMode
-    }
-    if any(item["stalls"] for item in per_mode.values()):
+    per_mode = {mode.value: files.table(runs[mode]) for mode in CacheMode}
+    untold = files.untold((*back, *through))
+    if any(_stalled(item) for item in per_mode.values()):
         warnings.append("stalls")
+    doubts = {doubt for run in (*back, *through) for doubt in run.doubts}
+    if "p90" in untold and "averaged" not in doubts:
+        doubts.add("untold")
+    warnings += sorted(doubts)
     if sum(middle.step.down) + sum(middle.step.up) > STEP_NOTED:
         warnings.append("coarse")
     verdict = Verdict.INSUFFICIENT if few else _verdict(middle, widen, options.margin)
     why = _why(verdict, middle, widen, few, options)
-    against = _verdict(tail, widen, options.margin)
-    torn = torn_by_tail(verdict, against)
+    torn = ""
+    if "p90" not in untold:
+        torn = torn_by_tail(verdict, _verdict(tail, widen, options.margin))
     if torn:
         verdict, why = Verdict.CONFLICTING, torn
     near = middle.interval(SAME_ALPHA)
@@ -120,7 +117,7 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         "ratio_low": ratio(near.low),
         "ratio_high": ratio(near.high),
         "level": 1 - SAME_ALPHA,
-        "tail_ratio": ratio(tail.mean),
+        "tail_ratio": None if "p90" in untold else ratio(tail.mean),
         "n": sum(item["n"] for item in per_mode.values()),
         "n_effective": {mode.value: summary.rounded(worth[mode]) for mode in CacheMode},
         "unit": "run" if replicated else "sample",
@@ -133,41 +130,16 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     }
 
 
-def _check(mode: CacheMode, runs: Sequence[Run]) -> None:
-    if not runs:
-        raise MalformedError(f"no file was given for {mode.value}")
-    for run in runs:
-        if not run.latencies_us:
-            raise MalformedError(f"{run.name} holds no latencies")
-        if not min(run.latencies_us) > 0:
-            raise MalformedError(f"{run.name} holds a latency that is not above 0")
-        if not max(run.latencies_us) <= LATENCY_MAX_US:
-            raise MalformedError(
-                f"{run.name} holds a latency of more than a day", "check --unit"
-            )
-
-
-def _distinct(runs: Sequence[Run]) -> List[Run]:
-    """The runs of a mode without copies: who counts one twice has not measured twice."""
-    kept: Dict[Tuple[int, float, float], List[Run]] = {}
-    for run in runs:
-        key = (len(run.latencies_us), run.latencies_us[0], run.latencies_us[-1])
-        alike = kept.setdefault(key, [])
-        if not any(list(run.latencies_us) == list(other.latencies_us) for other in alike):
-            alike.append(run)
-    return [run for alike in kept.values() for run in alike]
-
-
 def _worth(runs: Sequence[Run], part: float) -> float:
     """Effective samples of a mode for one quantile, ordered files by their own correlation."""
-    centre = summary.quantile(sorted(us for run in runs for us in run.latencies_us), part)
+    centre = summary.quantile(files.weighted(runs), part)
     kept = [run.latencies_us for run in runs if run.ordered]
-    loose = [run.latencies_us for run in runs if not run.ordered]
-    return longrun.effective_n(kept, centre, True) + longrun.effective_n(loose, centre, False)
+    loose = sum(min(run.n, len(run.latencies_us)) for run in runs if not run.ordered)
+    return longrun.effective_n(kept, centre) + loose / longrun.UNORDERED_TIME
 
 
 def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
-    sides = [longrun.pooled([run.latencies_us for run in runs]) for runs in (back, through)]
+    sides = [longrun.logs(files.weighted(runs)) for runs in (back, through)]
     worths = [_worth(runs, part) for runs in (back, through)]
     reaches = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
@@ -180,10 +152,10 @@ def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> Est
 
 def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
     """Welch's t on one log quantile per run (Biometrika 1947)."""
-    logs = [longrun.pooled([run.latencies_us for run in runs]) for runs in (back, through)]
+    logs = [longrun.logs(files.weighted(runs)) for runs in (back, through)]
     sides = [
         sequential.moments(
-            [summary.quantile(longrun.pooled([run.latencies_us]), part) for run in runs]
+            [summary.quantile(longrun.logs(run.latencies_us), part) for run in runs]
         )
         for runs in (back, through)
     ]
@@ -194,6 +166,14 @@ def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estima
         one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
         reaches.append(Reach((one, two), (one, two)))
     return Estimate(sides[0].mean - sides[1].mean, reaches[0], reaches[1], _clocks(logs, part))
+
+
+def _stalled(row: Mapping[str, Any]) -> bool:
+    """Whether a mode's row shows a stall; where they were not counted, its maximum tells."""
+    if row[STALLS] is not None:
+        return bool(row[STALLS])
+    highest = row["max_us"] or row.get("max_at_least_us") or 0.0
+    return bool(highest > summary.STALL_FACTOR * row["p50_us"])
 
 
 def _clocks(sides: Sequence[Sequence[float]], part: float) -> Reach:
@@ -240,7 +220,7 @@ def _more(
     for mode, for_spread in zip(CacheMode, times_needed(found, margin, widen)):
         have, times = len(runs[mode]), for_spread
         if not replicated:  # enough effective samples, at least
-            have = sum(len(run.latencies_us) for run in runs[mode])
+            have = sum(min(run.n, len(run.latencies_us)) for run in runs[mode])
             times = max(for_spread, EFFECTIVE_MIN / worth[mode])
         if have * times > SAMPLES_MORE_MAX:
             return {"what": what, "count": None, "per_mode": None}

@@ -48,10 +48,8 @@ def autocorrelation_time(values: Sequence[float], centre: float) -> float:
     return max(1.0, total * (1.0 + 2.0 * max(total, 1.0) / n))
 
 
-def effective_n(runs: Sequence[Sequence[float]], centre: float, ordered: bool) -> float:
-    """What the samples of all runs are worth, in independent ones."""
-    if not ordered:
-        return sum(len(run) for run in runs) / UNORDERED_TIME
+def effective_n(runs: Sequence[Sequence[float]], centre: float) -> float:
+    """What the samples of all runs, in order of time, are worth in independent ones."""
     return math.fsum(len(run) / autocorrelation_time(run, centre) for run in runs if run)
 
 
@@ -99,6 +97,6 @@ def step_us(ordered_logs: Sequence[float], part: float) -> float:
     return min(value, below, above)
 
 
-def pooled(runs: Sequence[Sequence[float]]) -> List[float]:
-    """The logs of all samples of all runs, sorted."""
-    return sorted(math.log(value) for run in runs for value in run)
+def logs(values: Sequence[float]) -> List[float]:
+    """The logs of positive values, sorted."""
+    return sorted(math.log(value) for value in values)

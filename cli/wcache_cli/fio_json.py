@@ -1,0 +1,234 @@
+"""fio's JSON: a histogram ("bins", in json+) or percentiles, and a few figures beside them.
+
+A distribution is drawn through either, for medians to be taken from.  Where each write was
+followed by its own fsync or fdatasync, fio reports the two apart; a commit is their sum, and
+the distribution of the sum is taken as if they were independent.  (fio: stat.c
+`add_ddir_status_json`.)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, FrozenSet, List, Mapping, Optional, Tuple
+
+from wcache.analysis.runs import COLUMN_SHARES, STALLS, Figures, Run, together
+from wcache.analysis.summary import P99_SAMPLES_MIN
+from wcache.core.errors import MalformedError
+
+from .fio_settings import AVERAGED, SYNCS_ADDED, settings_of
+
+SAMPLES_MAX = 10_000_000
+# A file's distributions are drawn as this many values, together: fine enough for the
+# quantiles of a few latencies, and no more than what can be held of many.
+DRAWN_MIN, DRAWN_MAX = 20_000, 200_000
+COUNT_MAX = 10**12
+DIGITS_MAX = 20
+JOBS_MAX = 1024
+SUM_POINTS = 400
+# Between percentiles this far apart, and no further, a third one may be drawn.
+BRACKET_MAX = 0.1 + 1e-9
+MEDIAN_ADVICE = "run fio with --output-format=json+"
+
+
+@dataclass(frozen=True)
+class _Distribution:
+    """A distribution, as points (share at or below, us), and what fio says of it itself."""
+
+    points: Tuple[Tuple[float, float], ...]
+    figures: Figures
+    untold: FrozenSet[str] = frozenset()
+    summed: bool = False
+
+    def values(self, count: int) -> List[float]:
+        """`count` values at the middles of equal shares."""
+        found = []
+        index = 0
+        for i in range(count):
+            share = (i + 0.5) / count
+            while index < len(self.points) - 1 and self.points[index][0] < share:
+                index += 1
+            (low, from_us), (high, to_us) = self.points[max(index - 1, 0)], self.points[index]
+            part = min(1.0, (share - low) / (high - low)) if high > low else 1.0
+            found.append(from_us + part * (to_us - from_us))
+        return found
+
+
+def fio_json(path: str, text: str) -> Run:
+    """The commits that a file tells of; MalformedError where it does not, or tells nonsense."""
+    try:
+        top, _ = json.JSONDecoder(parse_int=_integer).raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"{path} is not JSON: {str(error)[:80]}") from None
+    jobs = top.get("jobs") if isinstance(top, dict) else None
+    if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
+        raise MalformedError(f"{path} is no output of fio: it has no list of jobs")
+    if len(jobs) > JOBS_MAX:
+        raise MalformedError(f"{path} has {len(jobs)} jobs, {JOBS_MAX} are the most")
+    wrote, commits = [], []
+    for place, job in enumerate(jobs):
+        if job.get("error"):
+            raise MalformedError(
+                f"{path}: job {place} ended with error {str(job['error'])[:30]}",
+                "a run that failed says nothing; measure again",
+            )
+        found = _commits(path, job)
+        if found is not None:
+            wrote.append(job)
+            commits.append(found)
+    if not commits:
+        raise MalformedError(
+            f"{path} has no write latencies with percentiles or bins", MEDIAN_ADVICE
+        )
+    figures = together([found.figures for found in commits])
+    drawn = max(DRAWN_MIN, min(figures.n, DRAWN_MAX)) / figures.n
+    summed = any(found.summed for found in commits)
+    untold = {name for found in commits for name in found.untold}
+    if figures.n < P99_SAMPLES_MIN:  # its bound from below is a sample, and there are none
+        untold.add("p99")
+    settings = {
+        **settings_of(top, wrote), SYNCS_ADDED: "yes" if summed else "no", AVERAGED: "not set"
+    }
+    return Run(
+        path,
+        [us for found in commits for us in found.values(max(1, round(found.figures.n * drawn)))],
+        ordered=False,
+        figures=figures,
+        untold=frozenset(untold),
+        settings=settings,
+        doubts=("summed",) if summed else (),
+    )
+
+
+def number(path: str, value: Any) -> float:
+    """A finite number, or MalformedError."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if isinstance(value, bool) or not math.isfinite(found):
+        raise MalformedError(f"{path}: {str(value)[:30]!r} is no number")
+    return found
+
+
+def _integer(digits: str) -> float:
+    """An int, but of absurd length a float: those would take long, and may overflow."""
+    return int(digits) if len(digits) <= DIGITS_MAX else float(digits)
+
+
+def _commits(path: str, job: Mapping[str, Any]) -> Optional[_Distribution]:
+    """The distribution of a job's commits: writes, each with its sync where it had one."""
+    writes = _distribution(path, job.get("write"))
+    syncs = _distribution(path, job.get("sync"))
+    if writes is None or syncs is None:
+        return writes or syncs
+    if syncs.figures.n * 2 < writes.figures.n:
+        raise MalformedError(
+            f"{path} syncs only once in {writes.figures.n // max(syncs.figures.n, 1)} writes",
+            "measure with --fdatasync=1 or --sync=1: what counts is a commit",
+        )
+    sums = sorted(
+        a + b for a in writes.values(SUM_POINTS) for b in syncs.values(SUM_POINTS)
+    )
+    count = len(sums)
+    points = tuple(((i + 0.5) / count, value) for i, value in enumerate(sums))
+    return _Distribution(
+        points, _summed(writes.figures, syncs.figures),
+        writes.untold | syncs.untold | {STALLS}, summed=True,
+    )
+
+
+def _summed(writes: Figures, syncs: Figures) -> Figures:
+    """Only means can be added; of the extremes there is a bound."""
+    mean = lowest = None
+    if writes.mean_us is not None and syncs.mean_us is not None:
+        mean = writes.mean_us + syncs.mean_us
+    if writes.min_us is not None and syncs.min_us is not None:
+        lowest = writes.min_us + syncs.min_us
+    highest = [us for us in (writes.max_us, syncs.max_us) if us is not None]
+    return Figures(
+        min(writes.n, syncs.n), mean, lowest_us=lowest,
+        highest_us=max(highest) if highest else None,
+    )
+
+
+def _distribution(path: str, side: Any) -> Optional[_Distribution]:
+    """The latencies of one direction as fio reports them; None where there are none."""
+    if not isinstance(side, dict):
+        return None
+    for key, factor in (("lat_ns", 1e-3), ("clat_ns", 1e-3), ("lat", 1.0), ("clat", 1.0)):
+        found = side.get(key)
+        if not isinstance(found, dict):
+            continue
+        n = _count(path, found.get("N", side.get("total_ios")))
+        if n and isinstance(found.get("bins"), dict) and found["bins"]:
+            return _from_bins(path, found, n, factor)
+        if n and isinstance(found.get("percentile"), dict) and found["percentile"]:
+            return _from_percentiles(path, found, n, factor)
+    return None
+
+
+def _count(path: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    if not value <= COUNT_MAX:
+        raise MalformedError(f"{path} tells of more than {COUNT_MAX} latencies")
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _figures(path: str, found: Mapping[str, Any], n: int, factor: float) -> Figures:
+    values = {}
+    for name, key in (("mean_us", "mean"), ("std_us", "stddev"), ("min_us", "min"),
+                      ("max_us", "max")):
+        if found.get(key) is not None:
+            values[name] = number(path, found[key]) * factor
+            if values[name] < 0:
+                raise MalformedError(f"{path}: its {key} is below 0; a latency is above 0")
+    return Figures(n, **values)
+
+
+def _from_bins(path: str, found: Mapping[str, Any], n: int, factor: float) -> _Distribution:
+    bins = sorted((number(path, value), number(path, k)) for value, k in found["bins"].items())
+    total = sum(k for _, k in bins)
+    if total <= 0 or any(k < 0 for _, k in bins):
+        raise MalformedError(f"{path}: its bins hold no counts")
+    if bins[0][0] < 0:
+        raise MalformedError(f"{path}: it has a bin of {bins[0][0]:g}; a latency is above 0")
+    n = max(1, min(n, _count(path, int(total) if total <= COUNT_MAX else total)))
+    points = []
+    seen = 0.0
+    for value, k in bins:
+        seen += k
+        points.append((seen / total, max(value, 0.5) * factor))
+    return _Distribution(((0.0, points[0][1]), *points), _figures(path, found, n, factor))
+
+
+def _from_percentiles(
+    path: str, found: Mapping[str, Any], n: int, factor: float
+) -> _Distribution:
+    inner = sorted(
+        (number(path, share) / 100, number(path, value))
+        for share, value in found["percentile"].items()
+    )
+    shares = [share for share, _ in inner]
+    if not _told(shares, 0.5):
+        raise MalformedError(f"{path} has no percentiles around the median", MEDIAN_ADVICE)
+    ends = [(0.0, number(path, found.get("min", inner[0][1])))]
+    tail = [(1.0, number(path, found.get("max", inner[-1][1])))]
+    points = []
+    highest = 0.5
+    for share, value in (*ends, *inner, *tail):
+        highest = max(highest, value)  # percentiles are bucket edges and may pass the maximum
+        points.append((min(max(share, 0.0), 1.0), highest * factor))
+    untold = {name for name, share in COLUMN_SHARES.items() if not _told(shares, share)}
+    return _Distribution(
+        tuple(points), _figures(path, found, n, factor), frozenset({*untold, STALLS})
+    )
+
+
+def _told(shares: List[float], wanted: float) -> bool:
+    """Whether percentiles close by on both sides, or one itself, tell of a quantile."""
+    below = [share for share in shares if share <= wanted + 1e-9]
+    above = [share for share in shares if share >= wanted - 1e-9]
+    return bool(below and above) and above[0] - below[-1] <= BRACKET_MAX

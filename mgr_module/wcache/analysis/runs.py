@@ -1,0 +1,222 @@
+"""Runs measured by somebody else: what a file told of them, and what it did not.
+
+A file that keeps no samples has its distribution drawn as values.  Medians are taken from
+those; what the file says itself (a mean, a maximum) is printed as it stands there, and what
+it does not say is not printed at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from ..core.errors import MalformedError
+from ..core.model import CacheMode
+from . import summary
+
+LATENCY_MIN_US = 1e-6  # a picosecond
+LATENCY_MAX_US = 86_400e6
+# What a file may leave untold: columns, and the share of stalls.
+COLUMN_SHARES = {"p25": 0.25, "p75": 0.75, "p90": 0.9, "p99": 0.99}
+STALLS = "stalls"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a file says itself of n latencies, in us; None where it does not.
+
+    `lowest_us` and `highest_us` are bounds of the minimum from below and of the maximum
+    from below, where the file has both only in parts.
+    """
+
+    n: int
+    mean_us: Optional[float] = None
+    std_us: Optional[float] = None
+    min_us: Optional[float] = None
+    max_us: Optional[float] = None
+    lowest_us: Optional[float] = None
+    highest_us: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One file: latencies in us, in order of time unless `ordered` is False.
+
+    `figures` stand where the latencies were drawn from a distribution of more or fewer.
+    `untold` are names out of COLUMN_SHARES and STALLS.  `settings` say how it was measured,
+    as far as the file tells, and `doubts` are codes of compare.ADVICE.
+    """
+
+    name: str
+    latencies_us: Sequence[float]
+    ordered: bool = True
+    figures: Optional[Figures] = None
+    untold: FrozenSet[str] = frozenset()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    doubts: Tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """How many latencies the file told of."""
+        return self.figures.n if self.figures else len(self.latencies_us)
+
+
+def check(runs: Mapping[CacheMode, Sequence[Run]]) -> None:
+    """Raise MalformedError where runs cannot be compared with one another.
+
+    That is a mode without a run, latencies out of bounds, the same latencies for both modes,
+    and runs that were not measured alike, which names the settings.
+    """
+    for mode in CacheMode:
+        if not runs.get(mode):
+            raise MalformedError(f"no file was given for {mode.value}")
+        for run in runs[mode]:
+            _check_latencies(run)
+    every = [run for mode in CacheMode for run in runs[mode]]
+    _check_alike(every)
+    for run in runs[CacheMode.WRITE_BACK]:
+        for other in runs[CacheMode.WRITE_THROUGH]:
+            if _same(run, other):
+                both = run.name if run.name == other.name else f"{run.name} and {other.name}"
+                raise MalformedError(
+                    f"{both} gave the same latencies for both cache modes",
+                    "one of the modes was not measured, or a file was copied",
+                )
+
+
+def _check_latencies(run: Run) -> None:
+    if not run.latencies_us:
+        raise MalformedError(f"{run.name} holds no latencies")
+    if not min(run.latencies_us) > 0:
+        raise MalformedError(f"{run.name} holds a latency that is not above 0")
+    if not min(run.latencies_us) >= LATENCY_MIN_US:
+        raise MalformedError(
+            f"{run.name} holds a latency of less than a picosecond", "check --unit"
+        )
+    if not max(run.latencies_us) <= LATENCY_MAX_US:
+        raise MalformedError(f"{run.name} holds a latency of more than a day", "check --unit")
+
+
+def _check_alike(runs: Sequence[Run]) -> None:
+    """What one file does not tell is no difference; each field has its own first teller."""
+    tellers: Dict[str, Run] = {}
+    for run in runs:
+        unlike = []
+        for name, value in run.settings.items():
+            teller = tellers.setdefault(name, run)
+            if teller.settings[name] != value:
+                unlike.append((teller.name, f"{name} ({teller.settings[name]}, {value})"))
+        if unlike:
+            fields = ", ".join(text for _, text in unlike)
+            raise MalformedError(
+                f"{unlike[0][0]} and {run.name} were not measured alike: {fields}",
+                "compare runs that differ in the cache mode only",
+            )
+
+
+def _same(one: Run, other: Run) -> bool:
+    return one.figures == other.figures and one.latencies_us == other.latencies_us
+
+
+def distinct(runs: Sequence[Run]) -> List[Run]:
+    """The runs of a mode without copies: who counts one twice has not measured twice."""
+    kept: List[Run] = []
+    for run in runs:
+        if not any(_same(run, other) for other in kept):
+            kept.append(run)
+    return kept
+
+
+def weighted(runs: Sequence[Run]) -> List[float]:
+    """Latencies of a mode in us, sorted, each run with the weight of its own n."""
+    scale = max(run.n / len(run.latencies_us) for run in runs)
+    values: List[float] = []
+    for run in runs:
+        count = max(1, round(run.n / scale))
+        if count == len(run.latencies_us):
+            values += run.latencies_us
+            continue
+        ordered = sorted(run.latencies_us)
+        values += (ordered[int((i + 0.5) / count * len(ordered))] for i in range(count))
+    return sorted(values)
+
+
+def table(runs: Sequence[Run]) -> Dict[str, Any]:
+    """A mode's row: summary.latencies, with the files' own figures; None for what none told."""
+    values = weighted(runs)
+    found = summary.latencies(values)
+    found["n"] = sum(run.n for run in runs)
+    if any(run.figures for run in runs):
+        share = found[STALLS] / len(values)
+        found[STALLS] = round(share * found["n"])
+        found["stall_rate_below"] = summary.rounded(
+            summary.rate_below(found[STALLS], found["n"])
+        )
+        found.update(_own(together([run.figures or _measured(run) for run in runs])))
+    for name in untold(runs):
+        if name == STALLS:
+            found.update(stalls=None, stall_rate=None, stall_rate_below=None)
+        else:
+            found[f"{name}_us"] = None
+    if "p99" in untold(runs):
+        found.pop("p99_at_least_us", None)
+    return found
+
+
+def untold(runs: Sequence[Run]) -> FrozenSet[str]:
+    """What at least one of the runs does not tell."""
+    return frozenset().union(*(run.untold for run in runs))
+
+
+def together(parts: Sequence[Figures]) -> Figures:
+    """Figures of several parts as those of one whole; None where a part does not tell."""
+    n = sum(part.n for part in parts)
+    means = _all([part.mean_us for part in parts])
+    deviations = _all([part.std_us for part in parts])
+    minima, maxima = _all([part.min_us for part in parts]), _all([part.max_us for part in parts])
+    lowest = _all([_first(part.min_us, part.lowest_us) for part in parts])
+    highest = _all([_first(part.max_us, part.highest_us) for part in parts])
+    mean = std = None
+    if means:
+        mean = math.fsum(part.n * us for part, us in zip(parts, means)) / n
+    if means and deviations and mean is not None:
+        squares = math.fsum(
+            part.n * (sd**2 + (us - mean) ** 2) for part, us, sd in zip(parts, means, deviations)
+        )
+        std = math.sqrt(squares / n)
+    return Figures(
+        n, mean, std, min(minima) if minima else None, max(maxima) if maxima else None,
+        min(lowest) if lowest else None, max(highest) if highest else None,
+    )
+
+
+def _measured(run: Run) -> Figures:
+    seen = summary.latencies(run.latencies_us)
+    return Figures(run.n, seen["mean_us"], seen["std_us"], seen["min_us"], seen["max_us"])
+
+
+def _own(figures: Figures) -> Dict[str, Optional[float]]:
+    own = {
+        f"{name}_us": None if value is None else summary.rounded(value)
+        for name, value in (
+            ("mean", figures.mean_us), ("std", figures.std_us),
+            ("min", figures.min_us), ("max", figures.max_us),
+        )
+    }
+    for name, value, bound in (
+        ("min", figures.min_us, figures.lowest_us), ("max", figures.max_us, figures.highest_us)
+    ):
+        if value is None and bound is not None:
+            own[f"{name}_at_least_us"] = summary.rounded(bound)
+    return own
+
+
+def _all(values: Sequence[Optional[float]]) -> List[float]:
+    """The values if all are there, else none."""
+    found = [value for value in values if value is not None]
+    return found if len(found) == len(values) else []
+
+
+def _first(*values: Optional[float]) -> Optional[float]:
+    return next((value for value in values if value is not None), None)
