@@ -28,6 +28,23 @@ def mode_table(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
     ]
 
 
+def write_lines(per_mode: Mapping[str, Mapping[str, Any]]) -> List[str]:
+    """What OSDs' histograms tell of client writes, a line for each mode that has one."""
+    lines = []
+    for mode, found in per_mode.items():
+        writes = found.get("client_writes")
+        if writes is not None:
+            parts = ", ".join(
+                f"{name} about {_figure(writes[f'{name}_about_us'])}"
+                for name in ("p50", "p90", "p99") if f"{name}_about_us" in writes
+            )
+            lines.append(
+                f"{writes['n']} client writes in {mode}, in us: {parts} "
+                "(read from buckets a factor of 2 wide)"
+            )
+    return lines
+
+
 def _microseconds(found: Mapping[str, Any], column: str) -> str:
     value = found.get(f"{column}_us")
     if value is not None:

@@ -4,24 +4,34 @@ import json
 import queue
 
 import pytest
+from mgr_fakes.histogram import dump
 from wcache.ceph_loads import CephLoads
 from wcache.core.actions import LoadRequest
 from wcache.core.model import LoadPoint, Role
+from wcache.core.record import LatencyHistogram
 
 # Dumps of a period of 0.2 s: at its start, in its middle, and at its end.
 DUMPS = [(10.0, 1000), (13.0, 1100), (14.0, 1300)]
 
 
 class ScriptedOsd:
-    """A mgr with one OSD: `perf dump` says one of `dumps` after the other, then the last."""
+    """A mgr with one OSD: `perf dump` says one of `dumps` after the other, then the last.
 
-    def __init__(self, dumps):
+    `perf histogram dump` says one of `histograms` after the other, then fails.
+    """
+
+    def __init__(self, dumps, histograms=()):
         self.dumps = list(dumps)
+        self.histograms = list(histograms)
         self.asked = []
 
     def send_command(self, result, svc_type, svc_id, command, tag):
         prefix = json.loads(command)["prefix"]
         self.asked.append(prefix)
+        if prefix == "perf histogram dump":
+            text = self.histograms.pop(0) if self.histograms else ""
+            result.complete(0 if text else -22, text, "")
+            return
         assert prefix == "perf dump"
         dump = self.dumps.pop(0) if len(self.dumps) > 1 else self.dumps[0]
         result.complete(0, json.dumps({"lat": dump}), "")
@@ -68,3 +78,40 @@ def test_a_period_cut_short_by_the_latency_limit_says_so():
     samples = measured(ScriptedOsd(DUMPS), limit_ms=20.0)
     assert "past the limit" in samples.aborted
     assert samples.later_counters == ()
+
+
+HISTOGRAM = "perf histogram dump"
+
+
+def test_what_the_histogram_of_client_writes_gained_in_the_period_is_kept():
+    mgr = ScriptedOsd(DUMPS, [dump({1: 5, 3: 7}), dump({1: 15, 3: 10})])
+    assert measured(mgr).histogram == LatencyHistogram(
+        (100_000, 200_000, 400_000), (10, 0, 3)
+    )
+    # outside of what is measured: before the first dump of the counters, and after the last
+    assert mgr.asked == [HISTOGRAM, "perf dump", "perf dump", "perf dump", HISTOGRAM]
+
+
+@pytest.mark.parametrize(
+    ("histograms", "asked"),
+    [
+        ([], 1),  # an OSD that refuses is not asked again
+        ([json.dumps({"osd": {}})], 1),
+        ([dump({1: 5})], 2),
+        ([dump({1: 5}), "{"], 2),
+        ([dump({1: 5}), dump({1: 4})], 2),  # it was started anew
+        ([dump({1: 5}), dump({1: 5})], 2),
+    ],
+)
+def test_without_a_histogram_the_period_still_counts(histograms, asked):
+    mgr = ScriptedOsd(DUMPS, histograms)
+    samples = measured(mgr)
+    assert samples.histogram is None
+    assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
+    assert mgr.asked.count(HISTOGRAM) == asked
+
+
+def test_after_the_latency_limit_nothing_more_is_asked_of_the_osd():
+    mgr = ScriptedOsd(DUMPS, [dump({1: 5}), dump({1: 15})])
+    assert measured(mgr, limit_ms=20.0).aborted
+    assert mgr.asked[-1] == "perf dump"

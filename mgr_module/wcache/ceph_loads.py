@@ -12,16 +12,19 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .ceph_command import CommandFailed, SendsCommands, ask_osd
+from .ceph_command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd
+from .core import osd_histogram
 from .core.actions import LoadRequest, LoadSamples
 from .core.load_profile import WorkCounters, work_counters
 from .core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES, spread_at_s
 from .core.model import LoadPoint
 from .core.proof import COMMIT_COUNTERS
-from .core.record import CounterDelta
+from .core.record import CounterDelta, LatencyHistogram
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
+# It is read outside of what is measured, and is not worth a longer wait in either mode.
+HISTOGRAM_TIMEOUT_S = 2.0
 # The shortest part of a watch of it: a dump takes some milliseconds of the OSD's one admin thread.
 PART_MIN_S = 0.05
 # (bytes in all, bytes per write, writes) of one bench call at each load point
@@ -90,8 +93,10 @@ class CephLoads:
             # a thread's exception would go nowhere, and the campaign wait for ever
             return LoadSamples(0.0), f"measuring osd.{request.osd_id} failed: {error!r}"[:300]
 
-    def _command(self, osd_id: int, command: Mapping[str, Any]) -> str:
-        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up)
+    def _command(
+        self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
+        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=timeout_s)
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         total_bytes, write_bytes, writes = _CALLS[request.load_point]
@@ -140,7 +145,16 @@ class CephLoads:
             return None
         return work_counters(plain, time.time()) if isinstance(plain, dict) else None
 
+    def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
+        """Client writes by latency; None where the OSD does not tell, or not at once."""
+        try:
+            text = self._command(osd_id, osd_histogram.COMMAND, timeout_s=HISTOGRAM_TIMEOUT_S)
+        except CommandFailed:
+            return None
+        return osd_histogram.parse(text)
+
     def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        writes = self._histogram(request.osd_id)
         first = last = self._dump(request.osd_id)
         begin = time.monotonic()
         end = begin + request.seconds
@@ -168,9 +182,12 @@ class CephLoads:
                 f"too little client traffic: {commits} commits in {seconds:.1f} s, "
                 f"{self._commits_min()} are needed"
             )
+        histogram = None
+        if writes is not None and not aborted and not unusable:
+            histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
         return LoadSamples(
             seconds, (), deltas, 0, aborted, unusable,
-            later_counters=_later(between[:-1], last, seconds),
+            later_counters=_later(between[:-1], last, seconds), histogram=histogram,
         )
 
     def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:

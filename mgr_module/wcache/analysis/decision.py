@@ -104,7 +104,8 @@ def decide(
                 Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True
             )
     if seen.tail:
-        torn = torn_by_tail(verdict, verdict_of(sequential.spread(seen.tail), options.margin))
+        tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
+        torn = torn_by_tail(verdict, tail, "mean" if seen.tail_slack else "median")
         if torn:
             return Decision(
                 Verdict.CONFLICTING, f"{torn}; measure the load that counts for longer"
@@ -239,12 +240,12 @@ def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[
     return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 
-def torn_by_tail(middle: Verdict, tail: Verdict) -> str:
-    """Why the tail contradicts the verdict on the median, or ''."""
+def torn_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:
+    """Why the tail contradicts the verdict on the median (or what `name` says), or ''."""
     if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
         return ""
-    of_median = "does not differ" if middle.mode is None else f"is better in {middle.value}"
-    return f"the median {of_median}, the 90th percentile is proven better in {tail.value}"
+    of_middle = "does not differ" if middle.mode is None else f"is better in {middle.value}"
+    return f"the {name} {of_middle}, the 90th percentile is proven better in {tail.value}"
 
 
 def units_of(record: Record) -> str:

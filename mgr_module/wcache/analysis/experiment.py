@@ -94,7 +94,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         # of one pair, so that pair_sd / sqrt(pairs) is the error of the mean
         "pair_sd": summary.rounded(measured.sd * math.sqrt(unit)),
         "statistic": f"log mean of {counter}" if counter else "median log latency",
-        **_tail(seen, unit),
+        **_tail(seen, unit, options),
         "interaction": None
         if effects is None
         else factorial.as_plain(effects, used, counter, options),
@@ -143,11 +143,12 @@ def _subject(record: Record) -> Dict[str, Any]:
     }
 
 
-def _tail(seen: Differences, unit: int) -> Dict[str, Any]:
+def _tail(seen: Differences, unit: int, options: Options) -> Dict[str, Any]:
     """The p90 ratio with its 99% interval; None where periods hold too few samples."""
     if not seen.tail:
         return dict.fromkeys((
             "tail_ratio", "tail_ratio_low", "tail_ratio_high", "tail_log_ratio", "tail_pair_sd",
+            "tail_material_ratio",
         ))
     spread = sequential.spread(seen.tail)
     found = sequential.interval(spread, DECIDE_ALPHA)
@@ -157,4 +158,6 @@ def _tail(seen: Differences, unit: int) -> Dict[str, Any]:
         "tail_ratio_high": ratio(found.high),
         "tail_log_ratio": summary.rounded(spread.mean),
         "tail_pair_sd": summary.rounded(spread.sd * math.sqrt(unit)),
+        # what its interval must lie beyond to count
+        "tail_material_ratio": ratio(options.margin + seen.tail_slack),
     }

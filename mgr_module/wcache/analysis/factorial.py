@@ -67,7 +67,7 @@ def effects(pairs: Sequence[Pair], counter: str) -> Effects:
     main = Differences(
         tuple(first.index // len(CacheMode) for first, _ in both),
         _mean(halves[0].whole, halves[1].whole), _mean(halves[0].later, halves[1].later),
-        _mean(halves[0].tail, halves[1].tail), stays, (), stay_sd,
+        _mean(halves[0].tail, halves[1].tail), stays, (), stay_sd, halves[0].tail_slack,
     )
     return Effects(
         main, {mode: half.whole for mode, half in zip(CacheMode, halves)},

@@ -15,7 +15,7 @@ from ..core.errors import MalformedError
 from ..core.factorial import PAIRS_PER_REPLICATE
 from ..core.model import CacheMode, Transport
 from ..core.record import CounterDelta, Pair, Period, Record
-from . import sequential, summary
+from . import sequential, summary, tails
 
 # Which counter decides, best first: a transaction's whole way to its commit, then the
 # kv commit alone.  `commit_lat` (16) became `txc_commit_lat` (17 and later); both stand
@@ -48,6 +48,8 @@ class Differences:
     orders: Tuple[Tuple[CacheMode, bool], ...] = ()
     # of one of `stays` with its degrees of freedom, where the orders cannot tell it
     stay_sd: Optional[Tuple[float, int]] = None
+    # what the tail must clear beyond the margin: histograms are coarse
+    tail_slack: float = 0.0
 
 
 def by_counters(record: Record) -> bool:
@@ -110,7 +112,10 @@ def differences(pairs: Sequence[Pair], counter: str) -> Differences:
     )
     stays = _stays(orders, levels)
     if counter:
-        return Differences(indexes, whole, _later_of_counter(pairs, counter), (), stays, orders)
+        return Differences(
+            indexes, whole, _later_of_counter(pairs, counter), tails.differences(pairs), stays,
+            orders, tail_slack=tails.SLACK,
+        )
     logs = [(_logs(pair.write_back), _logs(pair.write_through)) for pair in pairs]
     fewest = min((min(len(back), len(through)) for back, through in logs), default=0)
     later: Tuple[float, ...] = ()
@@ -123,7 +128,10 @@ def differences(pairs: Sequence[Pair], counter: str) -> Differences:
 
 
 def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
-    """Summary of all samples per mode; of the per-period means where counters decide."""
+    """Summary of all samples per mode; of the per-period means where counters decide.
+
+    `client_writes` where an OSD's histogram tells of them (`tails.client_writes`).
+    """
     result = {}
     for mode in CacheMode:
         periods = [
@@ -135,6 +143,9 @@ def per_mode(pairs: Sequence[Pair], counter: str) -> Dict[str, Any]:
         else:
             values = [ns / 1e3 for period in periods for ns in period.samples_ns]
         result[mode.value] = summary.latencies(values)
+        writes = tails.client_writes(periods)
+        if writes is not None:
+            result[mode.value]["client_writes"] = writes
     return result
 
 

@@ -16,7 +16,7 @@ from ..core.errors import MalformedError
 from ..core.factorial import PROVEN
 from ..core.model import Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
-from . import sequential, summary
+from . import sequential, summary, tails
 from .decision import Options, torn_by_tail
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
@@ -67,7 +67,8 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
     odd = _odd_drives(names, means, variances)
     if odd:
         answer["warnings"].append(f"odd drives, kept in the pool: {', '.join(odd)}")
-    verdict, why = _decide(far, near, tail, verdicts, options)
+    slack = tails.slack_of(results[0]["alike"])
+    verdict, why = _decide(far, near, tail, slack, verdicts, options)
     return {
         **answer, "verdict": verdict.value, "why": why, "ratio": ratio(mean),
         "ratio_low": ratio(far.low), "ratio_high": ratio(far.high),
@@ -234,8 +235,8 @@ def _odd_drives(
 
 
 def _decide(
-    far: Interval, near: Interval, tail: Optional[Interval], verdicts: Mapping[str, str],
-    options: Options,
+    far: Interval, near: Interval, tail: Optional[Interval], tail_slack: float,
+    verdicts: Mapping[str, str], options: Options,
 ) -> Tuple[Verdict, str]:
     through = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_THROUGH.value)
     back = sorted(n for n, v in verdicts.items() if v == Verdict.WRITE_BACK.value)
@@ -252,9 +253,10 @@ def _decide(
     else:
         verdict = Verdict.INSUFFICIENT
     basis = f"over {len(verdicts)} drives"
-    worse = sequential.differs(tail, options.margin) if tail else 0
+    worse = sequential.differs(tail, options.margin + tail_slack) if tail else 0
     torn = worse and torn_by_tail(
-        verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK
+        verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK,
+        "mean" if tail_slack else "median",
     )
     if torn:
         return Verdict.CONFLICTING, f"{torn}, {basis}; measure the load that counts for longer"

@@ -7,7 +7,7 @@ from typing import Optional, Tuple, Union
 
 from .model import LoadPoint, Role
 from .protocol import Outcome, Request
-from .record import CounterDelta, Period, Record
+from .record import CounterDelta, LatencyHistogram, Period, Record
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class LoadSamples:
     `aborted` says why it must not go on (latency limit); `unusable` why this load cannot
     be measured on this OSD (too little traffic), while others still can.  `at_ns` says
     when each sample of a spread measurement began.  `later_counters` is what `counters`
-    gained in about the second half, where that was read.
+    gained in about the second half, where that was read; `histogram` the client writes by
+    latency, where the OSD tells.
     """
 
     seconds: float
@@ -45,6 +46,7 @@ class LoadSamples:
     unusable: str = ""
     at_ns: Tuple[int, ...] = ()
     later_counters: Tuple[CounterDelta, ...] = ()
+    histogram: Optional[LatencyHistogram] = None
 
 
 # ---- events

@@ -20,6 +20,7 @@ RESULT_FORMAT = "wcache.result"
 RESULT_VERSION = 1
 RECORD_BYTES_MAX = 8_000_000
 PAIRS_MAX = 512
+BUCKETS_MAX = 64  # an OSD has 32
 
 
 class Precondition(str, Enum):
@@ -41,6 +42,26 @@ class CounterDelta:
     name: str
     sum_s: float
     count: int
+
+
+@dataclass(frozen=True)
+class LatencyHistogram:
+    """How many client writes an OSD answered in a period, by latency.
+
+    `counts[i]` took from `upper_ns[i - 1]` (0 for the first) to less than `upper_ns[i]`;
+    no bucket but the first spans more than a factor of two.
+    """
+
+    upper_ns: Tuple[int, ...] = field(metadata={"max_items": BUCKETS_MAX})
+    counts: Tuple[int, ...] = field(metadata={"max_items": BUCKETS_MAX})
+
+    def __post_init__(self) -> None:
+        if not self.upper_ns or len(self.upper_ns) != len(self.counts):
+            raise ValueError("a histogram needs a count for each of its buckets")
+        if self.upper_ns[0] < 1 or any(
+            not low < high <= 2 * low for low, high in zip(self.upper_ns, self.upper_ns[1:])
+        ):
+            raise ValueError("a histogram's buckets must rise, each at most twofold")
 
 
 @dataclass(frozen=True)
@@ -77,6 +98,8 @@ class Period:
     at_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": 10_000})
     # of traffic: what `counters` gained in about the second half; none where it was not read
     later_counters: Tuple[CounterDelta, ...] = ()
+    # of traffic: the client writes of the period, where the OSD tells
+    histogram: Optional[LatencyHistogram] = None
 
 
 @dataclass(frozen=True)
