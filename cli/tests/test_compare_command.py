@@ -175,7 +175,7 @@ def test_what_no_run_can_have_measured_is_one_clear_line(tmp_path, capsys):
     failed = tmp_path / "failed.json"
     bins = {"lat_ns": {"N": 4, "bins": {"1000": 4}}}
     failed.write_text(json.dumps({"jobs": [{"error": 5, "write": bins}]}))
-    assert "ended with error 5" in said(
+    assert "ended with error '5'" in said(
         capsys, "--write-back", str(failed), "--write-through", good
     )
     below = tmp_path / "below.json"

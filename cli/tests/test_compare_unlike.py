@@ -65,6 +65,7 @@ def refused(capsys, back, through):
         ("rw", "write", "rw (randwrite, write)"),
         ("direct", "1", "direct (0, 1)"),
         ("buffered", "0", "direct (0, 1)"),
+        ("ioengine", "a\n\x1b[2J", "ioengine (psync, a??[2j)"),
     ],
 )
 def test_a_setting_that_differs_between_the_modes_is_named(tmp_path, capsys, name, value, said):

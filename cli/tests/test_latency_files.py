@@ -86,7 +86,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(
         st.sampled_from(["jobs", "write", "sync", "clat_ns", "lat_ns", "N", "bins", "percentile",
-                         "min", "max", "50.0", "10"]), inner, max_size=6),
+                         "min", "max", "mean", "stddev", "50.0", "10", "job options", "bs"]),
+        inner, max_size=6),
     max_leaves=20,
 )
 

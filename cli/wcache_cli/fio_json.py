@@ -70,7 +70,7 @@ def fio_json(path: str, text: str) -> Run:
     for place, job in enumerate(jobs):
         if job.get("error"):
             raise MalformedError(
-                f"{path}: job {place} ended with error {str(job['error'])[:30]}",
+                f"{path}: job {place} ended with error {str(job['error'])[:30]!r}",
                 "a run that failed says nothing; measure again",
             )
         found = _commits(path, job)

@@ -51,7 +51,7 @@ def _value(options: Mapping[str, str], name: str) -> str:
 
 def _plain(text: str) -> str:
     """4k, 4K, 4KiB and 4096 are the same; so are the names and the numbers of `sync`."""
-    word = text.strip().lower()[:TEXT_MAX]
+    word = "".join(c if c.isprintable() else "?" for c in text.strip().lower()[:TEXT_MAX])
     size = re.fullmatch(r"([0-9]{1,15})([kmgt]?)(?:i?b)?", word)
     if size:
         return str(int(size[1]) * SUFFIXES[size[2]])

@@ -5,6 +5,8 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from wcache.analysis.compare import compare
 from wcache.analysis.decision import Options
 from wcache.analysis.runs import Run
@@ -84,6 +86,17 @@ def test_a_coarse_clock_still_shows_what_is_many_steps_away():
     rng = random.Random(1)
     result = compared([in_whole_ms(rng, 12)], [in_whole_ms(rng, 3)])
     assert (result["verdict"], "coarse" in result["warnings"]) == ("write through", True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([1e-3, 1.0, 2.0, 1e4, 1e9]), min_size=1, max_size=40),
+                min_size=2, max_size=2))
+def test_whatever_values_repeat_the_ratio_lies_in_its_interval(sides):
+    assume(sides[0] != sides[1])
+    result = compared([sides[0]], [sides[1]])
+    for end, sign in (("ratio_low", -1), ("ratio_high", 1)):
+        if result[end] is not None:
+            assert sign * (result[end] - result["ratio"]) >= 0
 
 
 def test_of_a_mode_with_one_value_only_the_clock_is_not_known():

@@ -178,8 +178,11 @@ def _stalled(row: Mapping[str, Any]) -> bool:
 
 def _clocks(sides: Sequence[Sequence[float]], part: float) -> Reach:
     back_us, through_us = (math.exp(summary.quantile(logs, part)) for logs in sides)
-    back_step, through_step = (longrun.step_us(logs, part) for logs in sides)
-    return clock_reach(back_us, through_us, (back_step, through_step))
+    steps = [longrun.step_us(logs, part) for logs in sides]
+    # a quantile between two values may lie below the step that separates them
+    return clock_reach(
+        back_us, through_us, (min(steps[0], back_us), min(steps[1], through_us))
+    )
 
 
 def _verdict(found: Estimate, widen: float, margin: float) -> Verdict:
