@@ -78,6 +78,36 @@ def test_a_load_with_five_percent_that_would_be_twice_as_slow_vetoes():
     assert "8.3x slower" in why
 
 
+def test_losses_proven_both_ways_never_cancel_out():
+    even = measured(Proven(THROUGH, 9.0, 9.2), Proven(BACK, 1 / 9.2, 1 / 9))
+    verdict, why = weigh(even, profile(hour(together=2.0)))
+    assert verdict is Verdict.CONFLICTING
+    assert "osd_bench_depth1" in why
+    assert "osd_bench_batch" in why
+    assert "OSD's own traffic settles that" in why
+    wide = measured(Proven(THROUGH, 3.0, 30.0), Proven(BACK, 0.03, 0.3))
+    assert weigh(wide, profile(hour(together=2.0)))[0] is Verdict.CONFLICTING
+
+
+def test_no_material_difference_hides_no_load_that_is_twice_as_slow():
+    one = measured(Proven(THROUGH, 2.5, 2.6))
+    some = profile(hour(together=16.0))  # 6% of the writes are alone in their commit
+    verdict, why = weigh(one, some)
+    assert verdict is Verdict.CONFLICTING
+    assert "on the whole shows no material difference, but osd_bench_depth1" in why
+    assert "2.5x slower in write back" in why
+    assert weigh(measured(Proven(THROUGH, 1.9, 2.0)), some)[0] is Verdict.NO_DIFFERENCE
+
+
+def test_hours_that_are_proven_either_way_are_no_lack_of_a_difference():
+    disk = measured(Proven(THROUGH, 1.5, 1.52), Proven(BACK, 0.66, 0.67))
+    both = profile(*[hour(n, 1.0) for n in range(5)], *[hour(n, 40.0) for n in range(5, 10)])
+    verdict, why = weigh(disk, both)
+    assert verdict is Verdict.CONFLICTING
+    assert "write through is better in the variant" in why
+    assert "write back is better in the variant" in why
+
+
 def test_under_five_percent_there_is_no_veto():
     flash = measured(Proven(THROUGH, 3.0, 3.3), Proven(BACK, 0.1, 0.12))
     assert weigh(flash, profile(hour(together=1.01)))[0] is THROUGH

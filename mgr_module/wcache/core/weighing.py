@@ -2,15 +2,15 @@
 
 The intervals of the log ratios are summed by each load's share of the writes.  The sum
 has to decide for the whole time, and no variant of the load (an hour, a load half or
-twice as crowded) may decide otherwise.  A load with 5% of the writes that would be
-proven twice as slow vetoes: an average must not hide who pays for it.
+twice as crowded) may decide otherwise.  A load with 5% of the writes that is proven twice
+as slow vetoes a mode, and `no material difference` too: an average must not hide who pays.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from .load_profile import LoadProfile, variants
 from .model import LoadPoint, Verdict
@@ -18,6 +18,7 @@ from .model import LoadPoint, Verdict
 VETO_SHARE = 0.05
 VETO_RATIO = 2.0
 MATERIAL_RATIO = 1.1
+MODES = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
 
 Shares = Mapping[LoadPoint, float]
 
@@ -71,6 +72,10 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
             f"what was measured at {names} is in doubt, see the findings; measure it again"
         )
     measured = {p: found for p, found in measured.items() if p not in doubted}
+    # no more measuring of these loads could undo it, so it is said however the sum stands
+    torn = _torn(measured, loads)
+    if torn:
+        return Verdict.CONFLICTING, torn
     verdict, span = _summed(measured, overall)
     said = _described(overall)
     if verdict is Verdict.INSUFFICIENT:
@@ -78,14 +83,9 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
     veto = _veto(measured, loads, verdict)
     if veto:
         return Verdict.CONFLICTING, veto
-    for name, shares in loads.items():
-        other = _summed(measured, shares)[0]
-        if verdict.mode and other.mode and other is not verdict:
-            return Verdict.CONFLICTING, (
-                f"weighed by the load ({said}) {verdict.value} is better, but in the variant "
-                f"{name!r} ({_described(shares)}) {other.value} is; measure under the OSD's own "
-                "traffic at that time"
-            )
+    otherwise = _otherwise(measured, loads, verdict)
+    if otherwise:
+        return Verdict.CONFLICTING, otherwise
     return verdict, f"weighed by the load ({said}) the ratio is {span}"
 
 
@@ -120,25 +120,59 @@ def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdi
     return Verdict.INSUFFICIENT, span
 
 
+def _losers(
+    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], mode: Verdict
+) -> Dict[LoadPoint, str]:
+    """The loads that count in any variant and are proven to lose much in a mode, in words."""
+    found: Dict[LoadPoint, str] = {}
+    for point, proven in measured.items():
+        share, loss = _heaviest(point, loads), proven.loss(mode)
+        if share >= VETO_SHARE and loss >= VETO_RATIO:
+            found[point] = (
+                f"{point.value}, up to {share:.0%} of the writes, would be at least {loss:.1f}x "
+                f"slower in {mode.value}"
+            )
+    return found
+
+
+def _torn(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+    """Loads that lose much in either mode, in words; empty where there are none."""
+    sides = [_losers(measured, loads, mode) for mode in MODES]
+    if not all(sides):
+        return ""
+    said = ", but ".join("; ".join(side.values()) for side in sides)
+    return f"{said}: only measuring under the OSD's own traffic settles that"
+
+
 def _veto(
     measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], verdict: Verdict
-) -> Optional[str]:
-    """The load that forbids `verdict` in any variant, in words, or None."""
-    if verdict.mode is None:
-        return None
-    heaviest = {point: _heaviest(point, loads) for point in measured}
-    losers = [
-        point for point, found in measured.items()
-        if heaviest[point] >= VETO_SHARE and found.loss(verdict) >= VETO_RATIO
-    ]
+) -> str:
+    """The load that forbids `verdict` in any variant, in words; empty where none does."""
+    modes = MODES if verdict.mode is None else (verdict,)
+    losers = [words for mode in modes for words in _losers(measured, loads, mode).values()]
     if not losers:
-        return None
-    worst = max(losers, key=lambda point: measured[point].loss(verdict))
+        return ""
+    whole = "shows no material difference" if verdict.mode is None else f"prefers {verdict.value}"
     return (
-        f"the load on the whole prefers {verdict.value}, but {worst.value}, up to "
-        f"{heaviest[worst]:.0%} of the writes, would be at least "
-        f"{measured[worst].loss(verdict):.1f}x slower; measure under the OSD's own traffic"
+        f"the load on the whole {whole}, but {'; '.join(losers)}; measure under the OSD's own "
+        "traffic"
     )
+
+
+def _otherwise(
+    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], verdict: Verdict
+) -> str:
+    """The variants of the load that decide otherwise, in words; empty where none does."""
+    by_mode: Dict[Verdict, str] = {}
+    for name, shares in loads.items():
+        mode = _summed(measured, shares)[0]
+        if mode.mode is not None:
+            by_mode.setdefault(mode, f"in the variant {name!r} ({_described(shares)})")
+    if len(by_mode) < 2:
+        return ""
+    whole = f"weighed by the load ({_described(loads['overall'])}) {verdict.value} is the verdict"
+    said = " and ".join(f"{mode.value} is better {where}" for mode, where in by_mode.items())
+    return f"{whole}, but {said}; measure under the OSD's own traffic at that time"
 
 
 def _described(shares: Shares) -> str:
