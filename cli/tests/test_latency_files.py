@@ -120,6 +120,7 @@ def test_numbers_of_absurd_length_are_one_line_each(tmp_path):
         {"N": 10**4000, "bins": {"1000": 5}},
         {"N": 100, "min": 10**400, "percentile": {"50.0": 3}},
         {"N": 100, "bins": {"1000": 10**30}},
+        {"N": 100, "mean": 9, "stddev": 1e300, "bins": {"1000": 100}},
         {"N": 100, "bins": {"9" * 400: 5}},
     )):
         path = tmp_path / f"{place}.json"

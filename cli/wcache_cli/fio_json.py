@@ -13,7 +13,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, FrozenSet, List, Mapping, Optional, Tuple
 
-from wcache.analysis.runs import COLUMN_SHARES, STALLS, Figures, Run, together
+from wcache.analysis.runs import (
+    COLUMN_SHARES,
+    LATENCY_MAX_US,
+    STALLS,
+    Figures,
+    Run,
+    together,
+)
 from wcache.analysis.summary import P99_SAMPLES_MIN
 from wcache.core.errors import MalformedError
 
@@ -183,8 +190,8 @@ def _figures(path: str, found: Mapping[str, Any], n: int, factor: float) -> Figu
                       ("max_us", "max")):
         if found.get(key) is not None:
             values[name] = number(path, found[key]) * factor
-            if values[name] < 0:
-                raise MalformedError(f"{path}: its {key} is below 0; a latency is above 0")
+            if not 0 <= values[name] <= LATENCY_MAX_US:
+                raise MalformedError(f"{path}: its {key} is below 0 or more than a day")
     return Figures(n, **values)
 
 
