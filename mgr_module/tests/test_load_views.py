@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from wcache.ceph_view import CephView
 from wcache.core.load_profile import HOURS_MIN, HourLoad, LoadProfile
 from wcache.core.model import DriveModel, LoadPoint, Verdict
+from wcache.core.osds import OsdLatency
 from wcache.core.policy import Result
 from wcache.load_views import load_ls, render
 
@@ -20,7 +22,7 @@ def profile(hours):
 
 
 def test_an_osds_load_is_told_per_commit_per_write_and_as_shares():
-    data = load_ls({3: profile(2)}, [RESULT])
+    data = load_ls({3: profile(2)}, [RESULT], {})
     (row,) = data["osds"]
     assert (row["osd_id"], row["device_class"], row["hours"], row["known"]) == (3, "hdd", 2, False)
     assert (row["transactions_per_commit"], row["bytes_per_write"]) == (4.0, 8192.0)
@@ -32,7 +34,7 @@ def test_a_class_is_the_sum_of_its_osds_and_simulated_ones_are_no_part():
     other = replace(RESULT, osd_id=4)
     simulated = replace(RESULT, osd_id=5, simulated=True)
     profiles = {3: profile(HOURS_MIN), 4: profile(HOURS_MIN), 5: profile(1)}
-    data = load_ls(profiles, [RESULT, other, simulated])
+    data = load_ls(profiles, [RESULT, other, simulated], {})
     (row,) = data["classes"]
     assert (row["osds"], row["client_writes"]) == (2, 2 * HOURS_MIN * 2000)
     assert row["known"]
@@ -40,9 +42,36 @@ def test_a_class_is_the_sum_of_its_osds_and_simulated_ones_are_no_part():
 
 def test_an_idle_osd_has_no_shares_and_the_table_says_so():
     idle = LoadProfile((HourLoad(0),))
-    text = render(load_ls({3: idle}, [RESULT]))
-    assert text.splitlines()[1].split() == ["osd.3", "hdd", "1", "0", *["-"] * 7]
+    text = render(load_ls({3: idle}, [RESULT], {}))
+    assert text.splitlines()[1].split() == ["osd.3", "hdd", "1", "0", *["-"] * 9]
 
 
 def test_where_nothing_was_measured_it_says_what_to_do():
-    assert "next:" in render(load_ls({}, []))
+    assert "next:" in render(load_ls({}, [], {}))
+
+
+class Mgr:
+    """A mgr whose OSDs say `stats` of themselves."""
+
+    version = "ceph version 20.2.4"
+
+    def __init__(self, stats):
+        self.stats = stats
+
+    def get(self, data_name):
+        assert data_name == "osd_stats"
+        return {"osd_stats": self.stats}
+
+
+def test_what_ceph_osd_perf_shows_stands_beside_it_in_whole_milliseconds():
+    stats = [
+        {"osd": 3, "perf_stat": {"commit_latency_ms": 12, "apply_latency_ms": 11}},
+        {"osd": 4},
+    ]
+    said = CephView(Mgr(stats), bench_empties_caches=True).latencies()
+    assert said == {3: OsdLatency(12, 11)}
+    other = replace(RESULT, osd_id=4)
+    data = load_ls({3: profile(2), 4: profile(2)}, [RESULT, other], said)
+    assert [(r["commit_ms"], r["apply_ms"]) for r in data["osds"]] == [(12, 11), (None, None)]
+    lines = [line.split() for line in render(data).splitlines()[1:4]]
+    assert [line[-2:] for line in lines] == [["12", "11"], ["-", "-"], ["-", "-"]]

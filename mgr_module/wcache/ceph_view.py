@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Protocol, Tuple
 
-from .core.osds import ClusterState, OsdInfo
+from .core.osds import ClusterState, OsdInfo, OsdLatency
 from .core.record import Precondition
 
 # Health checks that make latencies mean something else.
@@ -57,6 +57,16 @@ class CephView:
         return ClusterState(
             str(osd_map["fsid"]), self._version(), osds, self._missed(), self._bench_empties_caches
         )
+
+    def latencies(self) -> Dict[int, OsdLatency]:
+        """As `ceph osd perf` has them, of the OSDs that report any."""
+        found: Dict[int, OsdLatency] = {}
+        for row in self._mgr.get("osd_stats").get("osd_stats", ()):
+            stat = row.get("perf_stat", {})
+            commit_ms, apply_ms = stat.get("commit_latency_ms"), stat.get("apply_latency_ms")
+            if commit_ms is not None and apply_ms is not None:
+                found[int(row["osd"])] = OsdLatency(int(commit_ms), int(apply_ms))
+        return found
 
     def _version(self) -> str:
         words = self._mgr.version.split()

@@ -6,17 +6,22 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .core.load_profile import HOURS_MIN, HourLoad, LoadProfile, join, shares
 from .core.model import LoadPoint
+from .core.osds import OsdLatency
 from .core.policy import Result
 from .core.wording import table
 
 ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
 
 
-def load_ls(profiles: Mapping[int, LoadProfile], results: List[Result]) -> Dict[str, Any]:
+def load_ls(
+    profiles: Mapping[int, LoadProfile], results: List[Result],
+    latencies: Mapping[int, OsdLatency],
+) -> Dict[str, Any]:
     """One row per OSD with a profile, and one per device class, as `classes`.
 
     `transactions_per_commit`, `bytes_per_write`, `deferred_per_write` and `recovery_share`
-    (of client writes and recovery operations together) are None where nothing was written.
+    (of client writes and recovery operations together) are None where nothing was written;
+    `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
     """
     class_of = {r.osd_id: r.device_class for r in results if not r.simulated}
     seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
@@ -25,7 +30,10 @@ def load_ls(profiles: Mapping[int, LoadProfile], results: List[Result]) -> Dict[
         by_class.setdefault(class_of[osd_id], []).append(profiles[osd_id])
     return {
         "osds": [
-            {"osd_id": osd_id, "device_class": class_of[osd_id], **_row(profiles[osd_id])}
+            {
+                "osd_id": osd_id, "device_class": class_of[osd_id], **_row(profiles[osd_id]),
+                **_latency(latencies.get(osd_id)),
+            }
             for osd_id in seen
         ],
         "classes": [
@@ -49,6 +57,13 @@ def _row(profile: LoadProfile) -> Dict[str, Any]:
             total.recovery_ops, total.recovery_ops + total.client_writes
         ),
         "load_shares": _shares(total),
+    }
+
+
+def _latency(said: Optional[OsdLatency]) -> Dict[str, Optional[int]]:
+    return {
+        "commit_ms": None if said is None else said.commit_ms,
+        "apply_ms": None if said is None else said.apply_ms,
     }
 
 
@@ -76,7 +91,7 @@ def render(data: Mapping[str, Any]) -> str:
     ]
     heads = (
         "OSD", "CLASS", "HOURS", "CLIENT WRITES", "TXC/COMMIT", "KIB/WRITE", "DEFERRED/WRITE",
-        "RECOVERY", "LIKE DEPTH1", "LIKE BATCH", "LIKE 4M",
+        "RECOVERY", "LIKE DEPTH1", "LIKE BATCH", "LIKE 4M", "COMMIT MS", "APPLY MS",
     )
     said = f"recommendations are weighed by it from {data['hours_needed']} hours with writes on"
     return f"{table(heads, rows)}\n{said}\nnext: ceph wcache recommend"
@@ -92,7 +107,9 @@ def _cells(row: Mapping[str, Any]) -> List[str]:
     ]
     by_load = row["load_shares"]
     points = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_4M)
-    return cells + [_number(by_load.get(point.value), "{:.0%}") for point in points]
+    cells += [_number(by_load.get(point.value), "{:.0%}") for point in points]
+    # a class has none: there is no mean of what was rounded to whole ms
+    return cells + [_number(row.get(name), "{:d}") for name in ("commit_ms", "apply_ms")]
 
 
 def _number(value: Optional[float], form: str) -> str:

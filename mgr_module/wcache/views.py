@@ -141,7 +141,11 @@ class Views:
         """`load ls`: what measured OSDs carry over hours."""
         with self._engine.lock:
             results = list(self._engine.analyses.results.values())
-        return {"format_version": FORMAT_VERSION, **load_ls(self._profiles(), results)}
+        latencies = self._engine.view.latencies()
+        return {
+            "format_version": FORMAT_VERSION,
+            **load_ls(self._profiles(), results, latencies),
+        }
 
     def history(self, limit: Optional[int] = None) -> Dict[str, Any]:
         """`history`: the audit log, oldest first."""

@@ -10,7 +10,7 @@ from wcache.archive import Archive
 from wcache.core.actions import LoadRequest, LoadSamples
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
-from wcache.core.osds import ClusterState
+from wcache.core.osds import ClusterState, OsdLatency
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.retention import Bounds
@@ -31,10 +31,15 @@ class FakeView:
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
+        self.said: Dict[int, OsdLatency] = {}
 
     def cluster(self) -> ClusterState:
         """The state."""
         return self.state
+
+    def latencies(self) -> Dict[int, OsdLatency]:
+        """What a test lets the OSDs say."""
+        return self.said
 
 
 class FakeLoads:

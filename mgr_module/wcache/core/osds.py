@@ -25,6 +25,14 @@ class OsdInfo:
 
 
 @dataclass(frozen=True)
+class OsdLatency:
+    """The latencies of `ceph osd perf`, in whole ms; on BlueStore the two are one number."""
+
+    commit_ms: int
+    apply_ms: int
+
+
+@dataclass(frozen=True)
 class ClusterState:
     """The cluster at one moment, as far as wcache cares."""
 
@@ -49,6 +57,9 @@ class ClusterView(Protocol):
 
     def cluster(self) -> ClusterState:
         """OSDs, health and versions; cheap, from the mgr's own maps."""
+
+    def latencies(self) -> Dict[int, OsdLatency]:
+        """What OSDs last said of theirs; of a big cluster too much to ask at every tick."""
 
 
 def roles_of(drive: DriveReport, osd_id: int) -> Tuple[Role, ...]:
