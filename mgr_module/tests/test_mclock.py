@@ -151,6 +151,27 @@ def test_the_most_specific_section_wins(sections, taken):
     assert (entry.who if entry else None) == taken
 
 
+PLACE = (("host", "h1"), ("rack", "r1"), ("root", "default"))
+
+
+@pytest.mark.parametrize(("sections", "taken"), [
+    (("osd/rack:r1", "osd/class:hdd"), "osd/rack:r1"),
+    (("osd/root:default", "osd/class:hdd", "osd"), "osd/root:default"),
+    (("osd/host:h1", "osd/rack:r1", "osd/root:default"), "osd/host:h1"),
+    (("osd/host:h1/class:hdd", "osd/host:h1"), "osd/host:h1"),  # as precise: the later one
+    (("osd/rack:r1/class:ssd", "osd/class:hdd"), "osd/class:hdd"),
+    (("osd/rack:r2", "osd/row:r1", "osd"), "osd"),
+    (("global/host:h1", "osd"), "osd"),
+    (("global", "global/rack:r1"), "global/rack:r1"),
+    (("osd/host:h1", "osd.1/rack:r1"), "osd.1/rack:r1"),
+    (("osd.1", "osd.1/rack:r2"), "osd.1"),
+])
+def test_any_crush_location_outranks_a_class_and_the_inner_one_the_outer(sections, taken):
+    config = Config([Entry(who, HDD, "300") for who in sections])
+    entry = config.of_osd(replace(make.osd(1, "h1"), location=PLACE), HDD)
+    assert entry.who == taken
+
+
 def test_a_value_keeps_the_setting_in_which_it_was_first_seen():
     osds = {1: make.osd(1, "h1")}
     config = Config([Entry("osd.1", HDD, "300.5")])
@@ -245,8 +266,57 @@ def test_host_masks_and_forced_benches_are_named_since_they_undo_the_change():
                ("osd", "osd_mclock_force_run_benchmark_on_init", "true")]
     (found,) = advise(facts(measured(0), entries=entries))
     text = " ".join(found.warnings)
-    assert "osd/host:h1 outrank" in text
+    assert "osd/host:h1 (5) outranks the class for osd.1" in text
     assert "bench themselves at every start" in text
+
+
+def placed(*entries, known=True):
+    """Three measured OSDs, each on a host of its own; osd.1 and osd.2 are in rack r1."""
+    found = facts(*(measured(i) for i in (0, 1, 2)), osds=3, entries=entries)
+    rack = {0: "r0", 1: "r1", 2: "r1"}
+    return replace(found, osds={
+        i: replace(osd, location=(("host", f"h{i}"), ("rack", rack[i]), ("root", "default")))
+        if known else osd
+        for i, osd in found.osds.items()
+    })
+
+
+@pytest.mark.parametrize(("who", "covered"), [
+    ("osd/rack:r1", "osd.1, osd.2"),
+    ("osd/root:default", "osd.0, osd.1, osd.2"),
+    ("osd/host:h1/class:hdd", "osd.1"),
+    ("osd.2/rack:r1", "osd.2"),
+])
+def test_each_entry_that_outranks_the_class_is_named_with_whom_it_covers(who, covered):
+    (found,) = advise(placed((who, HDD, "5000")))
+    (line,) = found.warnings
+    assert line.startswith(f"{who} (5000) outranks the class for {covered}, so")
+    assert f"ceph config rm {who} {HDD}" in line
+
+
+@pytest.mark.parametrize("who", [
+    "osd/rack:r9", "osd/row:r1", "osd/host:h1/class:ssd", "global/host:h1", "host:h1",
+    "osd.7/rack:r1", "osd",
+])
+def test_what_covers_none_of_the_class_or_is_weaker_is_not_named(who):
+    (found,) = advise(placed((who, HDD, "5000")))
+    assert found.warnings == ()
+
+
+def test_an_osd_that_would_not_take_the_class_keeps_its_own_key():
+    own = [(f"osd.{i}", HDD, "120") for i in range(3)]
+    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own))
+    assert commands(found) == [
+        f"ceph config set osd/class:hdd {HDD} 302", f"ceph config rm osd.0 {HDD}",
+    ]
+    assert found.warnings[0].endswith("; until then osd.1, osd.2 keep what is their own")
+
+
+def test_where_the_crush_location_is_not_known_an_entry_may_outrank_the_class():
+    own = [("osd.0", HDD, "120")]
+    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own, known=False))
+    assert "may outrank the class for osd.0, osd.1, osd.2, whose CRUSH" in found.warnings[0]
+    assert commands(found) == [f"ceph config set osd/class:hdd {HDD} 302"]
 
 
 # ---- what is stale

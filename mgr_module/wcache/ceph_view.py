@@ -13,6 +13,9 @@ _SICK = (
     "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
     "SLOW_OPS", "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
 )
+# More levels than CRUSH has types; a map in which a bucket holds itself ends here.
+DEPTH_MAX = 32
+Location = Tuple[Tuple[str, str], ...]
 _RECOVERY = ("recovering", "backfilling", "backfill_wait", "recovery_wait", "forced_recovery")
 
 
@@ -38,21 +41,23 @@ class CephView:
         """OSDs, health and versions as of now."""
         osd_map = self._mgr.get("osd_map")
         metadata = self._mgr.get("osd_metadata")
-        classes, domains = _crush(self._mgr.get("osd_map_crush"))
+        classes, locations = _crush(self._mgr.get("osd_map_crush"))
         osds: Dict[int, OsdInfo] = {}
         for row in osd_map["osds"]:
             osd_id = int(row["osd"])
             meta = metadata.get(str(osd_id)) or metadata.get(osd_id) or {}
+            location = locations.get(osd_id, ())
             osds[osd_id] = OsdInfo(
                 osd_id,
                 str(meta.get("hostname", "")),
                 classes.get(osd_id, str(meta.get("default_device_class", ""))),
                 bool(row["up"]) and bool(row["in"]),
                 str(meta.get("ceph_version_short", "")),
-                domains.get(osd_id, ""),
+                dict(location).get("host", ""),
                 meta.get("bluefs_dedicated_db") == "1",
                 meta.get("bluefs_dedicated_wal") == "1",
                 meta.get("bluestore_bdev_rotational", meta.get("rotational")) == "1",
+                location,
             )
         return ClusterState(
             str(osd_map["fsid"]), self._version(), osds, self._missed(), self._bench_empties_caches
@@ -92,19 +97,31 @@ def _words(states: Mapping[str, int]) -> List[List[str]]:
     return [name.split("+") for name, count in states.items() if count]
 
 
-def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
-    """(device class, host bucket) of each OSD."""
+def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location]]:
+    """(device class, the buckets over it from the innermost on) of each OSD.
+
+    The trees of single device classes ("default~hdd") are copies, in no OSD's location.
+    """
     classes = {
         int(device["id"]): str(device["class"])
         for device in crush.get("devices", ())
         if "class" in device
     }
-    domains = {
-        int(item["id"]): str(bucket["name"])
-        for bucket in crush.get("buckets", ())
-        if bucket.get("type_name") == "host" and "~" not in str(bucket["name"])
-        for item in bucket.get("items", ())
+    buckets = {
+        int(bucket["id"]): bucket
+        for bucket in crush.get("buckets", ()) if "~" not in str(bucket["name"])
     }
-    return classes, domains
+    over = {
+        int(item["id"]): bucket_id
+        for bucket_id, bucket in buckets.items() for item in bucket.get("items", ())
+    }
+    upwards: Dict[int, Location] = {}
 
+    def location(bucket_id: int, depth: int = 0) -> Location:
+        if bucket_id not in upwards:
+            bucket, parent = buckets[bucket_id], over.get(bucket_id)
+            rest = () if parent is None or depth > DEPTH_MAX else location(parent, depth + 1)
+            upwards[bucket_id] = ((str(bucket["type_name"]), str(bucket["name"])), *rest)
+        return upwards[bucket_id]
 
+    return classes, {item: location(parent) for item, parent in over.items() if item >= 0}

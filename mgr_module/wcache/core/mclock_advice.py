@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from .mclock import (
     DEFAULT_IOPS,
@@ -23,6 +23,7 @@ from .mclock import (
     option,
 )
 from .mclock_config import FORCED_BENCH, Config, Entry, Known
+from .mclock_outrank import Outranking, outranking
 from .model import CacheMode
 from .osds import OsdInfo
 
@@ -118,6 +119,8 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
     current = [item for item in facts.current() if item.osd_id in ids]
     capacities, warnings = _of_models(current, counts)
     warnings += _doubts(facts, members, current, capacities)
+    stronger = outranking(facts.config, name, members)
+    warnings += _outranked(stronger, facts.config, device_class)
     found, value = tuple(capacities), None
     shadowing: Tuple[str, ...] = ()
     changes: List[ConfigChange] = []
@@ -133,7 +136,11 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
             f"osd.{osd.osd_id}" for osd in mine if facts.config.at(f"osd.{osd.osd_id}", name)
         )
         if not blocked:
-            changes = _changes(facts.config, name, device_class, value, found, mine, facts.stacks)
+            # without its own key such an OSD would take the stronger value, not the class's
+            kept = frozenset().union(*(item.surely | item.maybe for item in stronger))
+            changes = _changes(
+                facts.config, name, device_class, value, found, mine, facts.stacks, kept
+            )
     if len(changes) > CHANGES_MAX:
         del changes[CHANGES_MAX:]
         blocked.append(f"these are the first {CHANGES_MAX} changes; look again after them")
@@ -184,7 +191,7 @@ def _not_default(iops: float, rotational: bool) -> int:
 
 def _changes(
     config: Config, name: str, device_class: str, value: int, found: Sequence[ModelCapacity],
-    mine: Sequence[OsdInfo], stacks: Mapping[int, str],
+    mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
 ) -> List[ConfigChange]:
     own = {
         item.stack: round(item.capacity.iops) for item in found
@@ -196,7 +203,7 @@ def _changes(
         wanted = own.get(stacks[osd.osd_id])
         if wanted is not None:
             changes.append(_set(config, who, name, wanted))
-        elif config.at(who, name) is not None:
+        elif config.at(who, name) is not None and osd.osd_id not in kept:
             entry = config.at(who, name)
             changes.append(ConfigChange(who, name, None, entry.value if entry else None))
     return [change for change in changes if change is not None and _moves(change)]
@@ -291,12 +298,6 @@ def _doubts(
     others = [osd for osd in members if facts.stacks.get(osd.osd_id) not in measured]
     if found and others:
         lines.append(f"{_osds(others)} are on drive models that were not measured")
-    hosts = sorted({
-        e.who for e in facts.config.entries
-        if e.who.startswith("osd/host:") and e.name == option(members[0].rotational)
-    })
-    if hosts:
-        lines.append(f"{', '.join(hosts[:NAMED_MAX])} outrank the class: remove them by hand")
     forced = [osd for osd in members if _is_forced(facts.config, osd)]
     if forced:
         lines.append(
@@ -306,14 +307,45 @@ def _doubts(
     return lines
 
 
+def _outranked(
+    stronger: Sequence[Outranking], config: Config, device_class: str
+) -> List[str]:
+    """What is stronger than the class's value, by entry, and what follows for which OSDs."""
+    lines = []
+    for item in stronger[:NAMED_MAX]:
+        entry, parts = item.entry, []
+        if item.surely:
+            parts.append(f"outranks the class for {_ids(item.surely)}")
+        if item.maybe:
+            parts.append(
+                f"may outrank the class for {_ids(item.maybe)}, whose CRUSH location is not known"
+            )
+        own = {
+            osd_id for osd_id in item.surely | item.maybe
+            if config.at(f"osd.{osd_id}", entry.name) is not None
+        }
+        keeps = f"; until then {_ids(own)} keep what is their own" if own else ""
+        lines.append(
+            f"{entry.who} ({entry.value}) {' and '.join(parts)}, so class {device_class} does "
+            f"not reach them: remove it by hand (ceph config rm {entry.who} {entry.name}){keeps}"
+        )
+    if len(stronger) > NAMED_MAX:
+        others = named([item.entry.who for item in stronger[NAMED_MAX:]])
+        lines.append(f"{others} outrank the class too, or may")
+    return lines
+
+
 def _is_forced(config: Config, osd: OsdInfo) -> bool:
     entry = config.of_osd(osd, FORCED_BENCH)
     return entry is not None and entry.value.lower() in ("true", "1")
 
 
 def _osds(osds: Sequence[OsdInfo]) -> str:
-    ids = sorted({osd.osd_id for osd in osds})
-    return named([f"osd.{osd_id}" for osd_id in ids])
+    return _ids({osd.osd_id for osd in osds})
+
+
+def _ids(osd_ids: AbstractSet[int]) -> str:
+    return named([f"osd.{osd_id}" for osd_id in sorted(osd_ids)])
 
 
 def named(names: Sequence[str]) -> str:

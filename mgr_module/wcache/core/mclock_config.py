@@ -1,12 +1,19 @@
 """What the config database says to mClock: values by section, and which one an OSD takes.
 
 A section is written as `ceph config set` takes it: `global`, `osd`, `osd/class:hdd`,
-`osd/host:h1`, `osd.3`.  The later in this list, the stronger.
+`osd/root:default`, `osd/rack:r1`, `osd/host:h1`, `osd/host:h1/class:hdd`, `osd.3`.  A stronger
+section wins whatever its masks are; within one, any CRUSH location outranks a device class,
+and the inner location the outer one (src/mon/ConfigMap.cc, `generate_entity_map` and
+`get_precision`).  Masks that are equally precise are settled by their order in the dump.
+
+Not modelled: the mons compare precision across sections too where an option is the last
+of `osd` and the first of `osd.N`; seen on 18, a value of `osd/host:h1` then outranks `osd.N`.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
@@ -70,12 +77,63 @@ def parse_dump(plain: Any) -> Tuple[Entry, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class Mask:
+    """A section and what narrows it; `place` is a CRUSH bucket as (type, name)."""
+
+    section: str
+    place: Optional[Tuple[str, str]] = None
+    device_class: str = ""
+
+    def covers(self, osd: OsdInfo) -> Optional[bool]:
+        """Whether an OSD is in it; None where its CRUSH location is not known well enough."""
+        if self.section not in ("global", "osd", f"osd.{osd.osd_id}"):
+            return False
+        if self.device_class and self.device_class != osd.device_class:
+            return False
+        if self.place is None or self.place in _places(osd):
+            return True
+        # without the CRUSH map only the host is known, by its own name
+        return False if osd.location or self.place[0] == "host" else None
+
+    def outranks_class(self) -> bool:
+        """Whether it is stronger than a value for a device class, where it covers an OSD."""
+        return self.section.startswith("osd.") or (
+            self.section == "osd" and self.place is not None
+        )
+
+
+def mask_of(who: str) -> Mask:
+    """A section as it is written, taken apart."""
+    section, place, device_class = "global", None, ""
+    for part in who.split("/"):
+        kind, colon, name = part.partition(":")
+        if not colon:
+            section = part
+        elif kind == "class":
+            device_class = name
+        else:
+            place = (kind, name)
+    return Mask(section, place, device_class)
+
+
+def _places(osd: OsdInfo) -> Tuple[Tuple[str, str], ...]:
+    return osd.location or (("host", osd.failure_domain or osd.hostname),)
+
+
 class Config:
     """Entries, asked by OSD."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries = tuple(entries)
         self._values = {(entry.who, entry.name): entry for entry in self.entries}
+        # by option, section and place: an OSD's own are found without going through them all
+        self._found: Dict[Tuple[str, str, Optional[Tuple[str, str]]], List[Entry]] = (
+            defaultdict(list)
+        )
+        for entry in self.entries:
+            mask = mask_of(entry.who)
+            self._found[(entry.name, mask.section, mask.place)].append(entry)
 
     def at(self, who: str, name: str) -> Optional[Entry]:
         """The entry of one section itself."""
@@ -83,13 +141,17 @@ class Config:
 
     def of_osd(self, osd: OsdInfo, name: str) -> Optional[Entry]:
         """The entry that an OSD takes; None where the compiled default is in force."""
-        for who in (
-            f"osd.{osd.osd_id}", f"osd/host:{osd.failure_domain or osd.hostname}",
-            f"osd/class:{osd.device_class}", "osd", "global",
-        ):
-            entry = self.at(who, name)
-            if entry is not None:
-                return entry
+        for section in (f"osd.{osd.osd_id}", "osd", "global"):
+            for place in (*_places(osd), None):
+                mine = [
+                    entry for entry in self._found.get((name, section, place), ())
+                    if mask_of(entry.who).device_class in ("", osd.device_class)
+                ]
+                if place is None:
+                    # a class is the more precise one; beside a place it adds nothing
+                    mine.sort(key=lambda entry: bool(mask_of(entry.who).device_class))
+                if mine:
+                    return mine[-1]
         return None
 
     def scheduler(self, osd: OsdInfo, compiled: str) -> str:
@@ -138,17 +200,10 @@ def _setting(
 
 def covered(entry: Entry, osds: Mapping[int, OsdInfo]) -> List[OsdInfo]:
     """The OSDs that would read an entry, if nothing outranked it."""
-    who = entry.who
-    if who.startswith("osd.") and who[4:].isdecimal():
-        osd = osds.get(int(who[4:]))
+    mask = mask_of(entry.who)
+    if mask.section.startswith("osd.") and mask.section[4:].isdecimal():
+        osd = osds.get(int(mask.section[4:]))
         mine = [osd] if osd is not None else []
     else:
-        mine = [osd for osd in osds.values() if _in(who, osd)]
-    return [osd for osd in mine if option(osd.rotational) == entry.name]
-
-
-def _in(who: str, osd: OsdInfo) -> bool:
-    return who in (
-        "global", "osd", f"osd/class:{osd.device_class}",
-        f"osd/host:{osd.failure_domain or osd.hostname}",
-    )
+        mine = list(osds.values())
+    return [osd for osd in mine if option(osd.rotational) == entry.name and mask.covers(osd)]

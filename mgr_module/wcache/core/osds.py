@@ -11,7 +11,11 @@ from .record import Precondition
 
 @dataclass(frozen=True)
 class OsdInfo:
-    """One OSD of the osd map, with what its metadata says."""
+    """One OSD of the osd map, with what its metadata says.
+
+    `location` are the CRUSH buckets over it as (type, name), the innermost first; empty
+    where the map was not there to say.
+    """
 
     osd_id: int
     hostname: str
@@ -22,6 +26,7 @@ class OsdInfo:
     dedicated_db: bool = False
     dedicated_wal: bool = False
     rotational: bool = False
+    location: Tuple[Tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
