@@ -135,9 +135,8 @@ def _commits(path: str, job: Mapping[str, Any]) -> Optional[_Distribution]:
             f"{path} syncs only once in {writes.figures.n // max(syncs.figures.n, 1)} writes",
             "measure with --fdatasync=1 or --sync=1: what counts is a commit",
         )
-    sums = sorted(
-        a + b for a in writes.values(SUM_POINTS) for b in syncs.values(SUM_POINTS)
-    )
+    after = syncs.values(SUM_POINTS)
+    sums = sorted(a + b for a in writes.values(SUM_POINTS) for b in after)
     count = len(sums)
     points = tuple(((i + 0.5) / count, value) for i, value in enumerate(sums))
     return _Distribution(
