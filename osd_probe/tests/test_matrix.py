@@ -88,31 +88,6 @@ def test_after_kill_9_restore_brings_the_mode_back_and_the_marked_device_is_take
     assert bench.restore().stdout == "nothing to restore\n"
 
 
-def test_a_stopped_matrix_restores_and_keeps_the_whole_pairs(bench):
-    process = bench.start(*LONG)
-    said = ""
-    while "pair 2 of 40" not in said:
-        said += process.stderr.readline()
-    bench.reach(process, "write through")
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=60)
-    assert (process.returncode, bench.view) == (1, "write back")
-    assert bench.found().ended == "stopped"
-    assert 1 <= len(bench.found().pairs) < 40
-    assert "of 40 pairs: stopped" in out
-
-
-def test_two_at_a_time_are_refused(bench):
-    process = bench.start(*LONG)
-    bench.reach(process, "write through")
-    code, _, error = bench.run("--out", str(bench.root / "second.json"))
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert code == 2
-    assert "is running with" in error
-    assert bench.view == "write back"
-
-
 @pytest.fixture
 def scratch(bench):
     return find(HostFiles(), LinuxDriveHost(osd_data_globs=[]), bench.path)

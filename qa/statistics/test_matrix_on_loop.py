@@ -1,5 +1,6 @@
-"""A whole write+sync matrix on a real loop device, with fio where it is installed."""
+"""Whole write+sync matrices on a real loop device, with fio where it is installed."""
 
+import signal
 from statistics import median
 
 import pytest
@@ -10,6 +11,8 @@ from wcache.core.matrix import Cell, Pattern, Sync, cells_of
 from wcache.core.model import CacheMode
 from wcache_probe.matrix import fio
 from wcache_probe.matrix.scratch import MARK, MIB
+
+LONG = ("--pairs", "40")
 
 
 @pytest.fixture
@@ -52,3 +55,28 @@ def test_all_cells_are_measured_in_both_modes_and_the_drive_is_as_it_was(bench):
     assert not any(content[-MIB:])
     assert any(content[MIB:-MIB])
     assert bench.restore().stdout == "nothing to restore\n"
+
+
+def test_a_stopped_matrix_restores_and_keeps_the_whole_pairs(bench):
+    process = bench.start(*LONG)
+    said = ""
+    while "pair 2 of 40" not in said:
+        said += process.stderr.readline()
+    bench.reach(process, "write through")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, bench.view) == (1, "write back")
+    assert bench.found().ended == "stopped"
+    assert 1 <= len(bench.found().pairs) < 40
+    assert "of 40 pairs: stopped" in out
+
+
+def test_two_at_a_time_are_refused(bench):
+    process = bench.start(*LONG)
+    bench.reach(process, "write through")
+    code, _, error = bench.run("--out", str(bench.root / "second.json"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert code == 2
+    assert "is running with" in error
+    assert bench.view == "write back"
