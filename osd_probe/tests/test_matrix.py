@@ -11,7 +11,7 @@ from wcache.core.matrix import CELLS
 from wcache_probe.block.host_files import HostFiles
 from wcache_probe.host import LinuxDriveHost
 from wcache_probe.matrix import fio
-from wcache_probe.matrix.scratch import MIB, find
+from wcache_probe.matrix.scratch import MARK, MIB, find
 from wcache_probe.stop_signal import StopSignal
 
 SIZE_BYTES = 24 * MIB
@@ -36,6 +36,19 @@ def test_what_is_not_blank_is_neither_written_nor_toggled(bench, place):
     assert bench.backing.read_bytes() == before
     assert bench.view == "write back"
     assert not bench.out.exists()
+
+
+@pytest.mark.parametrize("place", [446, 1080, 4086, MIB - 1])
+def test_a_mark_is_none_where_something_was_written_beside_it(bench, place):
+    with open(bench.path, "r+b") as device:
+        device.write(MARK)
+        device.seek(place)  # an MBR's table, ext4's magic, swap's
+        device.write(b"x")
+    before = bench.backing.read_bytes()
+    code, _, error = bench.run()
+    assert code == 2
+    assert "is not blank" in error
+    assert bench.backing.read_bytes() == before
 
 
 def test_what_somebody_else_has_claimed_is_refused(bench):

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as something that every wait of the probe can be woken by.
+"""SIGTERM, SIGINT and SIGHUP as something that every wait of the probe can be woken by.
 
 A pipe and not a threading.Event: an Event set inside a signal handler takes a lock that
 the interrupted code may hold.
@@ -30,9 +30,11 @@ class StopSignal:
         self._set = False
 
     def install(self) -> None:
-        """Take SIGTERM and SIGINT; only in the main thread."""
+        """Take SIGTERM, SIGINT and SIGHUP (a terminal that goes); only in the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1) means it
+            signal.signal(signal.SIGHUP, self._on_signal)
 
     def _on_signal(self, _number: int, _frame: Any) -> None:
         self.set()

@@ -1,16 +1,24 @@
 """Whole write+sync matrices on a real loop device, with fio where it is installed."""
 
+import contextlib
+import os
 import signal
+import threading
+from pathlib import Path
 from statistics import median
 
 import pytest
 from loop_devices import loop_on
 from matrix_bench import Bench
+from wcache.core.errors import NotReadyError
 from wcache.core.experiment import coin
 from wcache.core.matrix import Cell, Pattern, Sync, cells_of
 from wcache.core.model import CacheMode
+from wcache_probe.block.host_files import HostFiles
+from wcache_probe.host import LinuxDriveHost
 from wcache_probe.matrix import fio
-from wcache_probe.matrix.scratch import MARK, MIB
+from wcache_probe.matrix.scratch import MARK, MIB, find
+from wcache_probe.stop_signal import StopSignal
 
 LONG = ("--pairs", "40")
 
@@ -57,13 +65,36 @@ def test_all_cells_are_measured_in_both_modes_and_the_drive_is_as_it_was(bench):
     assert bench.restore().stdout == "nothing to restore\n"
 
 
-def test_a_stopped_matrix_restores_and_keeps_the_whole_pairs(bench):
+def holders(path):
+    """Processes that have a file open."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            found += [link.parts[2]] if os.readlink(link) == path else []
+    return found
+
+
+def test_no_fio_outlives_the_matrix_that_is_stopped(bench):
+    if fio.find() is None:
+        pytest.skip("needs fio (apt-get install fio)")
+    scratch = find(HostFiles(), LinuxDriveHost(osd_data_globs=[]), bench.path)
+    stop = StopSignal()
+    timer = threading.Timer(1.0, stop.set)
+    timer.start()
+    with pytest.raises(NotReadyError, match="stopped"):
+        fio.measure(fio.find(), scratch, Cell(Pattern.RANDOM, Sync.NONE, 128), 30.0, 1, stop)
+    timer.join()
+    assert holders(bench.path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_stopped_matrix_restores_and_keeps_the_whole_pairs(bench, number):
     process = bench.start(*LONG)
     said = ""
     while "pair 2 of 40" not in said:
         said += process.stderr.readline()
     bench.reach(process, "write through")
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, bench.view) == (1, "write back")
     assert bench.found().ended == "stopped"

@@ -44,7 +44,8 @@ def measure(
     printed makes no sense.
     """
     command = [
-        fio, "--name=cell", f"--filename={scratch.path}", "--allow_file_create=0",
+        # a thread, or the process that writes would outlive the one that is stopped
+        fio, "--name=cell", "--thread", f"--filename={scratch.path}", "--allow_file_create=0",
         "--ioengine=libaio", "--direct=1", f"--bs={WRITE_BYTES}", f"--iodepth={cell.depth}",
         f"--rw={PATTERNS[cell.pattern]}", "--norandommap", f"--randseed={seed}",
         f"--offset={scratch.start}", f"--size={scratch.span}", "--time_based",

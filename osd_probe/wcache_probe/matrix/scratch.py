@@ -27,7 +27,7 @@ MIB = 2**20
 MARGIN_BYTES = MIB
 SPAN_MAX_BYTES = 256 * MIB
 SPAN_MIN_BYTES = 16 * MIB
-MARK = b"wcache scratch space: may be overwritten at any time\n"
+MARK = b"wcache scratch space: may be overwritten at any time\n".ljust(WRITE_BYTES, b"\0")
 
 
 class Scratch:
@@ -76,7 +76,8 @@ class Scratch:
         """
         with self.opened() as fd, mmap.mmap(-1, MIB) as buffer:
             self._read(fd, buffer, 0)
-            marked = buffer[: len(MARK)] == MARK
+            # whole: a partition table, a file system or swap may leave the first bytes alone
+            marked = buffer[:WRITE_BYTES] == MARK
             if any(buffer[WRITE_BYTES if marked else 0 :]):
                 raise self._not_blank(0)
             end = self.device.size_bytes // WRITE_BYTES * WRITE_BYTES - MARGIN_BYTES
@@ -87,7 +88,7 @@ class Scratch:
                     raise self._not_blank(place)
             if not marked:
                 with mmap.mmap(-1, WRITE_BYTES) as block:
-                    block[: len(MARK)] = MARK
+                    block[:] = MARK
                     self._write(fd, block)
 
     def _open(self, flags: int) -> int:
