@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-FOLDERS = ("mgr_module/tests", "osd_probe/tests", "qa/drive_lab/tests", "cli/tests")
+FOLDERS = (
+    "mgr_module/tests", "osd_probe/tests", "cli/tests", "qa/drive_lab/tests", "qa/statistics",
+)
 DOC = (PROJECT / "doc" / "safety.md").read_text()
 
 
