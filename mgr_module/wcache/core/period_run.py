@@ -10,7 +10,13 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 from . import actions as act
 from .experiment import Slot, modes_of, watch_of
 from .model import CacheMode, DriveState, KernelView, LoadPoint, Transport
-from .protocol import MeasureRequest, SetModeRequest, StateOutcome, TimerRequest
+from .protocol import (
+    MeasureRequest,
+    SamplesOutcome,
+    SetModeRequest,
+    StateOutcome,
+    TimerRequest,
+)
 from .record import CrossedPeriod, ExperimentSetup, Period
 from .run_state import RunSpec
 
@@ -50,6 +56,20 @@ class PeriodUnderWay:
     after: Tuple[StateOutcome, ...] = ()
     samples: Optional[act.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it takes time of the drive."""
+        return self.phase in (Phase.SETTING, Phase.SETTLING, Phase.MEASURING, Phase.CLOSING)
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When time alone takes it further, or None."""
+        if self.phase is Phase.SETTLING:
+            return min(self.settled_at_s, self.cut_off_at_s)
+        if self.under_way and self.cut_off_at_s < math.inf:
+            return self.cut_off_at_s
+        return None
 
 
 def sides(spec: RunSpec, setup: ExperimentSetup, slot: Slot) -> List[Step]:
@@ -91,6 +111,14 @@ def load_of(
     return act.LoadRequest(
         setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
         slot.watch,
+    )
+
+
+def samples_of(outcome: SamplesOutcome) -> act.LoadSamples:
+    """What a task of the probe measured, as if a load on the OSD had."""
+    return act.LoadSamples(
+        max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
+        outcome.aborted, at_ns=outcome.at_ns,
     )
 
 

@@ -7,26 +7,15 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
 from . import actions as act
-from . import period_run, run_budget
+from . import period_run, run_books
 from .codec import one_line
-from .experiment import (
-    PAIRS_WITHOUT_ANALYSIS,
-    Slot,
-    Waste,
-    compose,
-    is_look,
-    next_slot,
-    pairs_limit,
-    pairs_of,
-    settled,
-    watch_slot,
-)
-from .period_run import PeriodUnderWay, Phase, all_in, load_of, period_of, set_request
+from .experiment import Slot, Waste, is_look, pairs_limit
+from .experiment_run import ExperimentUnderWay
+from .period_run import PeriodUnderWay, Phase, all_in, load_of, period_of, samples_of, set_request
 from .protocol import (
     CountersRequest,
     FailureOutcome,
@@ -40,8 +29,6 @@ from .run_state import Periods, RunSpec, RunState, RunStatus
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
-# Where a period takes time of the drive.
-UNDER_WAY = (Phase.SETTING, Phase.SETTLING, Phase.MEASURING, Phase.CLOSING)
 
 
 @dataclass
@@ -57,9 +44,8 @@ class RunMachine:
 
     def __post_init__(self) -> None:
         missing = len(self.state.spec.experiments) - len(self.state.waste)
-        self.state = replace(
-            self.state, waste=(*self.state.waste, *(Waste() for _ in range(missing)))
-        )
+        waste = (*self.state.waste, *(Waste() for _ in range(missing)))
+        self.state = replace(self.state, waste=waste)
 
     # ---- what others ask
 
@@ -81,11 +67,7 @@ class RunMachine:
     @property
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
-        if self._now.phase is Phase.SETTLING:
-            return min(self._now.settled_at_s, self._now.cut_off_at_s)
-        if self._now.phase in UNDER_WAY and self._now.cut_off_at_s < math.inf:
-            return self._now.cut_off_at_s
-        return None
+        return self._now.wake_at_s
 
     @property
     def experiment_index(self) -> int:
@@ -95,12 +77,12 @@ class RunMachine:
     @property
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
-        return run_budget.seconds_spent(self.state, self.periods)
+        return run_books.seconds_spent(self.state, self.periods)
 
     @property
     def bytes_spent(self) -> int:
         """Bytes written so far by measuring, interrupted periods included."""
-        return run_budget.bytes_spent(self.state, self.periods)
+        return run_books.bytes_spent(self.state, self.periods)
 
     @property
     def open_periods(self) -> Tuple[int, int]:
@@ -141,20 +123,15 @@ class RunMachine:
         if self.state.status is RunStatus.RELEASING:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
-            self._count_cut_off(now_s)
+            self.state = run_books.with_cut_off(self.state, self.periods, now_s)
         self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s)
-        if self._look_is_due():
+        # the last mgr may have stopped while the analysis looked
+        if not self._all_over and self._experiment.look_is_due:
             return [act.SaveRun(), *self._look(now_s)]
         return [act.SaveRun(), *self._next_period(now_s)]
 
-    def _look_is_due(self) -> bool:
-        """After a restart: whether the last mgr stopped while the analysis looked."""
-        if self.experiment_index >= len(self.spec.experiments):
-            return False
-        return is_look(self._setup, next_slot(self.periods[self.experiment_index]))
-
     def _tick(self, now_s: float) -> List[act.Action]:
-        if self._now.phase not in UNDER_WAY:
+        if not self._now.under_way:
             return []
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)
@@ -176,11 +153,7 @@ class RunMachine:
         if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
         if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
-            samples = act.LoadSamples(
-                max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
-                outcome.aborted, at_ns=outcome.at_ns,
-            )
-            return self._measured(act.LoadMeasured(event.task_id, samples), now_s)
+            return self._measured(act.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
         if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
         if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
@@ -196,33 +169,36 @@ class RunMachine:
             return self._released(one_line(said), restored=outcome.restored)
         return self._halt(said, now_s)
 
-    # ---- one period
+    # ---- one experiment, and one period of it
+
+    @property
+    def _all_over(self) -> bool:
+        """Whether every experiment has ended."""
+        return self.experiment_index >= len(self.spec.experiments)
+
+    @property
+    def _experiment(self) -> ExperimentUnderWay:
+        index = self.experiment_index
+        return ExperimentUnderWay(self.spec, index, self.periods[index], self.state.waste[index])
 
     @property
     def _setup(self) -> ExperimentSetup:
         return self.spec.experiments[self.experiment_index]
 
     def _next_period(self, now_s: float) -> List[act.Action]:
-        if self.experiment_index >= len(self.spec.experiments):
+        if self._all_over:
             return self._release()
-        spent = self._spent()
+        experiment = self._experiment
+        spent = experiment.spent()
         if spent:
             return self._finish_experiment(spent, now_s)
-        periods = self.periods[self.experiment_index]
-        slot = watch_slot(self._setup, periods) or next_slot(periods)
-        if not slot.watch and slot.pair_index >= pairs_limit(self._setup):
+        if experiment.all_measured:
             return self._look(now_s)
+        slot = experiment.next_slot
         attempt = self._now.attempt if self._now.slot == slot else 0
         self._now = PeriodUnderWay(slot, attempt, Phase.SETTING, started_at_s=now_s)
-        self._bound()
+        self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         return self._set_next()
-
-    @property
-    def _settle_s(self) -> float:
-        """How long the period under way settles; a watch begins at once."""
-        if self._now.slot.watch:
-            return 0.0
-        return settled(self._setup, self.periods[self.experiment_index]).settle_s
 
     def _set_next(self) -> List[act.Action]:
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
@@ -238,22 +214,9 @@ class RunMachine:
         if len(self._now.before) < len(steps):
             return self._set_next()
         self._now.phase = Phase.SETTLING
-        self._now.settled_at_s = now_s + self._settle_s
-        self._bound()
+        self._now.settled_at_s = now_s + self._experiment.settle_s(self._now.slot)
+        self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         return self._tick(now_s)
-
-    @property
-    def _cost(self) -> run_budget.Cost:
-        """What the experiment under way has cost."""
-        index = self.experiment_index
-        return run_budget.cost_of(self._setup, self.periods[index], self.state.waste[index])
-
-    def _bound(self) -> None:
-        """Say when the budget ends the period under way; before it has settled, by time alone."""
-        settled_at_s = self._now.settled_at_s or math.inf
-        self._now.cut_off_at_s = run_budget.cut_off_at_s(
-            self.spec, self._setup, self._cost, self._now.started_at_s, settled_at_s
-        )
 
     def _measure(self, now_s: float) -> List[act.Action]:
         self._now.phase = Phase.MEASURING
@@ -292,8 +255,9 @@ class RunMachine:
         return self._keep_period(now_s)
 
     def _keep_period(self, now_s: float) -> List[act.Action]:
-        period = period_of(self.spec, self._setup, self._now, self._settle_s, now_s)
         slot = self._now.slot
+        settle_s = self._experiment.settle_s(slot)
+        period = period_of(self.spec, self._setup, self._now, settle_s, now_s)
         self.periods[self.experiment_index][slot] = period
         saved = act.SavePeriod(self.experiment_index, slot.pair_index, slot.second, period)
         self._now.attempt = 0
@@ -315,18 +279,9 @@ class RunMachine:
 
     def _void(self, now_s: float) -> None:
         """Count what the period under way has cost; its samples are not used."""
-        if self._now.phase not in UNDER_WAY:
-            return
-        samples = self._now.samples
-        spent_s = max(0.0, now_s - self._now.started_at_s)
-        if self.spec.simulated:
-            spent_s = 0.0  # a simulated drive's time passes faster than ours
-        written = samples.bytes_written if samples else 0
-        if samples is None and self._now.phase is Phase.MEASURING:
-            # a bench under way is not called back
-            written = run_budget.cut_off_bytes_max(self._setup, self._now.slot)
-        self._count_waste(max(spent_s, samples.seconds if samples else 0.0), written)
-        self._now.phase = Phase.IDLE
+        if self._now.under_way:
+            self.state = run_books.with_voided(self.state, self._now, now_s)
+            self._now.phase = Phase.IDLE
 
     def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
         if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
@@ -350,63 +305,34 @@ class RunMachine:
 
     def _look(self, now_s: float) -> List[act.Action]:
         self._now.phase = Phase.DECIDING
-        return [act.AskAnalysis(self._new_token(), self._compose("in progress", now_s))]
+        return [act.AskAnalysis(self._new_token(), self._experiment.record("in progress", now_s))]
 
     def _decided(self, event: act.Decided, now_s: float) -> List[act.Action]:
         if event.token != self._now.token or self._now.phase is not Phase.DECIDING:
             return []
-        pairs = len(pairs_of(self._setup, self.periods[self.experiment_index]))
-        if event.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, pairs_limit(self._setup)):
-            return self._finish_experiment(f"not analysed: {event.failed}", now_s)
-        if event.stop:
-            return self._finish_experiment("decided", now_s)
-        if pairs >= pairs_limit(self._setup):
-            return self._finish_experiment(f"budget of {pairs} pairs is spent", now_s)
-        spent = self._spent(same=True) if event.same else ""
-        if spent:
-            return self._finish_experiment(spent, now_s)
+        ended = self._experiment.ends_after(event)
+        if ended:
+            return self._finish_experiment(ended, now_s)
         self._now.phase = Phase.IDLE
         return self._next_period(now_s)
 
-    def _spent(self, *, same: bool = False) -> str:
-        index = self.experiment_index
-        return run_budget.spent(
-            self.spec, self._setup, self.periods[index], self.state.waste[index], same=same
-        )
-
-    def _compose(self, ended: str, now_s: float) -> Record:
-        index = self.experiment_index
-        return compose(
-            self._setup, self.periods[index], record_id=f"{self.spec.run_id}.{index}",
-            campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
-            waste=self.state.waste[index], missed=self.spec.missed, forced=self.spec.forced,
-        )
-
     def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
-        record = self._compose(one_line(ended), now_s)
-        self._close_books(record)
+        saved = self._close_books(self._experiment.record(one_line(ended), now_s))
         self._now = PeriodUnderWay(Slot(0, False))
-        return [act.SaveRecord(record), act.SaveRun(), *self._next_period(now_s)]
+        return [saved, act.SaveRun(), *self._next_period(now_s)]
 
-    def _close_books(self, record: Record) -> None:
-        """The experiment is over: keep what it cost, since its periods will be dropped."""
-        periods = self.periods[self.experiment_index].values()
-        self.state = replace(
-            self.state, finished=(*self.state.finished, record.record_id),
-            finished_seconds=self.state.finished_seconds + sum(p.seconds for p in periods),
-            finished_bytes=self.state.finished_bytes + sum(p.bytes_written for p in periods),
-        )
+    def _close_books(self, record: Record) -> act.SaveRecord:
+        periods = self.periods[self.experiment_index]
+        self.state = run_books.with_recorded(self.state, periods, record.record_id)
+        return act.SaveRecord(record)
 
     def _stop_measuring(self, reason: str, now_s: float) -> List[act.Action]:
         """Void the period under way and keep the complete pairs before it as a record."""
         self._void(now_s)
-        if self.experiment_index >= len(self.spec.experiments):
+        if self._all_over:
             return []
-        record = self._compose(reason, now_s)
-        if not record.pairs:
-            return []
-        self._close_books(record)
-        return [act.SaveRecord(record)]
+        record = self._experiment.record(reason, now_s)
+        return [self._close_books(record)] if record.pairs else []
 
     def _halt(self, reason: str, now_s: float) -> List[act.Action]:
         reason = one_line(reason)
@@ -415,7 +341,7 @@ class RunMachine:
         if self.state.status is RunStatus.WAITING:
             return self._end(RunStatus.ABORTED, reason, restored=True)
         saved = self._stop_measuring(reason, now_s)
-        self._set_status(self.state.status, reason=reason)
+        self.state = replace(self.state, reason=reason)
         return [*saved, act.Note(f"stopping: {reason}", "warning"), *self._release()]
 
     def _silent(self, detail: str, now_s: float) -> List[act.Action]:
@@ -429,7 +355,7 @@ class RunMachine:
         return [*saved, *self._end(RunStatus.ABORTED, detail, restored=never_held)]
 
     def _release(self) -> List[act.Action]:
-        self._set_status(RunStatus.RELEASING)
+        self.state = replace(self.state, status=RunStatus.RELEASING)
         self._releases += 1
         self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
         return [act.SaveRun(), self._task(ReleaseRequest(self.spec.domain_id))]
@@ -438,7 +364,7 @@ class RunMachine:
         """The probe has answered for one cache domain: ask for the next, or end."""
         self._now.released += (restored,)
         if problem:
-            self._set_status(RunStatus.RELEASING, reason=problem)
+            self.state = replace(self.state, status=RunStatus.RELEASING, reason=problem)
         domain_ids, done = self.spec.domain_ids, self._now.released
         if len(done) < len(domain_ids):
             return [act.SaveRun(), self._task(ReleaseRequest(domain_ids[len(done)]))]
@@ -464,38 +390,6 @@ class RunMachine:
         return [act.SaveRun(), act.Note(text, None if restored else "error")]
 
     # ---- small things
-
-    def _set_status(
-        self, status: RunStatus, *, reason: Optional[str] = None
-    ) -> None:
-        self.state = replace(
-            self.state, status=status,
-            reason=self.state.reason if reason is None else reason,
-        )
-
-    def _count_cut_off(self, now_s: float) -> None:
-        """Count what a period may have cost that went under with the last mgr."""
-        seconds, written = 0.0, 0
-        if self.experiment_index < len(self.spec.experiments):
-            setup, periods = self._setup, self.periods[self.experiment_index]
-            seconds = run_budget.cut_off_seconds(setup, periods)
-            if not self.spec.simulated:
-                # nobody knows how much of the time since then it was measured for
-                ends = [p.started_at_s + p.seconds for p in periods.values()]
-                seconds = max(seconds, now_s - max([self.state.began_at_s, *ends]))
-                seconds = min(seconds, max(0.0, self.spec.seconds_max - self._cost.seconds))
-            slot = watch_slot(setup, periods) or next_slot(periods)
-            written = run_budget.cut_off_bytes_max(setup, slot)
-        self._count_waste(seconds, written)
-
-    def _count_waste(self, seconds: float, bytes_written: int) -> None:
-        waste = list(self.state.waste)
-        index = min(self.experiment_index, len(waste) - 1)
-        old = waste[index]
-        waste[index] = Waste(
-            old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
-        )
-        self.state = replace(self.state, waste=tuple(waste))
 
     def _new_token(self) -> str:
         self._serial += 1

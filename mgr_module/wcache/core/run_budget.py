@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, Sequence, Tuple
 
 from .experiment import Slot, Waste, next_slot, settled, watch_of, watch_slot
 from .factorial import CELLS
@@ -19,7 +19,7 @@ from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from .model import CacheMode, LoadPoint
 from .proof import COMMIT_COUNTERS
 from .record import ExperimentSetup, Period
-from .run_state import Periods, RunSpec, RunState
+from .run_state import Periods, RunSpec
 
 FOR_SAME = " for showing that nothing differs"
 
@@ -31,18 +31,6 @@ class Cost:
     seconds: float = 0.0
     bytes_written: int = 0
     client_wait_s: float = 0.0
-
-
-def seconds_spent(state: RunState, periods: Sequence[Periods]) -> float:
-    """Drive time a run has spent so far, interrupted periods included."""
-    measured = sum(p.seconds for p in _open(state, periods))
-    return state.finished_seconds + measured + sum(waste.seconds for waste in state.waste)
-
-
-def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
-    """Bytes a run has written so far by measuring, interrupted periods included."""
-    measured = sum(p.bytes_written for p in _open(state, periods))
-    return state.finished_bytes + measured + sum(waste.bytes_written for waste in state.waste)
 
 
 def cost_of(setup: ExperimentSetup, periods: Periods, waste: Waste) -> Cost:
@@ -153,8 +141,3 @@ def cut_off_seconds(setup: ExperimentSetup, periods: Periods) -> float:
         return watch_of(setup, slot)[1]
     samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
     return settled(setup, periods).settle_s + max(setup.period_s, samples_s)
-
-
-def _open(state: RunState, periods: Sequence[Periods]) -> List[Period]:
-    """Measured periods of experiments that are not finished yet."""
-    return [p for found in periods[len(state.finished) :] for p in found.values()]
