@@ -30,7 +30,7 @@ from wcache.core.record import (
     Period,
     Record,
 )
-from wcache.core.rollout import Change, Rollout
+from wcache.core.rollout_state import Change, Rollout
 
 HOSTILE = '</td><script src="//evil.example/x.js">alert(1)</script><img onerror=x>'
 MODEL = DriveModel("ACME", HOSTILE, "1.0")

@@ -19,7 +19,7 @@ from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.policy import ModeSummary, Result, recommend
 from wcache.core.retention import Bounds
 from wcache.core.retention import surplus as beyond
-from wcache.core.rollout import Change, ChangeStatus, Rollout, RolloutStatus
+from wcache.core.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
 from wcache.core.run_state import RunState, RunStatus
 from wcache.load_watch import OSDS_MAX
 from wcache.record_keeper import RECOVERED

@@ -9,7 +9,6 @@ from mgr_fakes import builders as make
 from wcache.core import actions as act
 from wcache.core import codec
 from wcache.core.model import CacheMode, LoadPoint, Transport
-from wcache.core.proof import error_of, is_worse, latency_of
 from wcache.core.protocol import (
     ApplyRequest,
     FailureOutcome,
@@ -19,14 +18,8 @@ from wcache.core.protocol import (
     SamplesOutcome,
     StateOutcome,
 )
-from wcache.core.record import CounterDelta
-from wcache.core.rollout import (
-    Change,
-    ChangeStatus,
-    Rollout,
-    RolloutMachine,
-    RolloutStatus,
-)
+from wcache.core.rollout import RolloutMachine
+from wcache.core.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
@@ -366,29 +359,6 @@ def test_a_finished_plan_is_not_begun_again():
     before = mgr.machine.rollout
     assert mgr.machine.handle(act.Begin(), mgr.now_s) == []
     assert mgr.machine.rollout == before
-
-
-def test_latency_is_the_median_sample_or_the_mean_of_a_commit_counter():
-    assert latency_of(act.LoadSamples(1.0, (1000, 3000, 50_000))) == 3.0
-    both = (CounterDelta("kv_commit_lat", 9.0, 3), CounterDelta("txc_commit_lat", 1.0, 4))
-    assert latency_of(act.LoadSamples(1.0, (), both)) == 250_000.0
-    idle = (CounterDelta("txc_commit_lat", 0.0, 0),)
-    assert latency_of(act.LoadSamples(1.0, (), idle)) is None
-
-
-def test_a_noisy_difference_is_no_harm_and_a_clear_one_is():
-    def samples(middle_us, spread):
-        return act.LoadSamples(
-            1.0, tuple(int(1000 * middle_us * (1 + spread * (i - 12) / 12)) for i in range(25))
-        )
-
-    quiet, noisy = samples(100, 0.1), samples(100, 0.9)
-    for before, after_us, worse in (
-        (quiet, 105, False), (quiet, 125, False), (quiet, 160, True),
-        (noisy, 160, False), (noisy, 400, True),
-    ):
-        judged = is_worse(latency_of(before), error_of(before), after_us, error_of(before))
-        assert judged is worse, (before, after_us)
 
 
 def test_a_change_that_looks_worse_once_is_measured_again_and_stays():

@@ -24,7 +24,7 @@ from .core.model import HostReport
 from .core.policy import Result
 from .core.ports import Store
 from .core.record import RECORD_BYTES_MAX, Period, Record
-from .core.rollout import Rollout
+from .core.rollout_state import Rollout
 from .core.run_state import Periods, RunState
 
 T = TypeVar("T")

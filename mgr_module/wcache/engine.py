@@ -23,7 +23,8 @@ from .core.osds import ClusterView
 from .core.policy import Profiles, Recommendation, recommend
 from .core.protocol import Lease, ReleaseRequest, RollbackRequest, Task
 from .core.retention import Bounds
-from .core.rollout import Rollout, RolloutMachine
+from .core.rollout import RolloutMachine
+from .core.rollout_state import Rollout
 from .core.run import RunMachine
 from .core.run_state import RunStatus
 from .hosts import Hosts, Pending

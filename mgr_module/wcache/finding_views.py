@@ -6,7 +6,7 @@ from typing import Dict, List, Set, Tuple
 
 from .core.findings import mixed_modes, of_agents, of_results
 from .core.model import Finding, FindingCode, Severity
-from .core.rollout import ChangeStatus
+from .core.rollout_state import ChangeStatus
 from .core.run_state import RunStatus
 from .engine import Engine
 from .host_views import HostView, HostViews

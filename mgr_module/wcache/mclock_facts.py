@@ -8,7 +8,7 @@ from .core.mclock import option, settings, stacks
 from .core.mclock_advice import Facts
 from .core.mclock_stale import stale
 from .core.model import Finding
-from .core.rollout import Change, ChangeStatus
+from .core.rollout_state import Change, ChangeStatus
 from .engine import Engine
 from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork, moving_domains

@@ -8,7 +8,7 @@ from .archive import next_number
 from .core import codec
 from .core.errors import ConflictError, NotFoundError, RefusedError
 from .core.plan import make_changes
-from .core.rollout import Rollout, RolloutStatus
+from .core.rollout_state import Rollout, RolloutStatus
 from .engine import Engine
 from .guards import require_idle, require_thawed
 from .mclock_facts import MclockFacts

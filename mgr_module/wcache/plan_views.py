@@ -9,7 +9,7 @@ from .core.errors import NotFoundError
 from .core.manual import commands
 from .core.model import DriveReport
 from .core.policy import Recommendation
-from .core.rollout import ChangeStatus
+from .core.rollout_state import ChangeStatus
 from .engine import Engine
 from .mclock_facts import MclockFacts
 from .output_format import FORMAT_VERSION

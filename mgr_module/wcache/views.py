@@ -14,7 +14,7 @@ from .core import codec
 from .core.errors import MalformedError, NotFoundError
 from .core.findings import ADVICE
 from .core.model import DriveReport, Finding
-from .core.rollout import ChangeStatus
+from .core.rollout_state import ChangeStatus
 from .core.safety import judge
 from .engine import Engine
 from .finding_views import FindingViews

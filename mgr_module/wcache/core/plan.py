@@ -9,7 +9,7 @@ from .manual import commands
 from .model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
 from .osds import ClusterState
 from .policy import Recommendation
-from .rollout import Change
+from .rollout_state import Change
 from .safety import may_toggle
 
 # A plan is stored whole after each step, so it is kept small.

@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping, Set, Tuple
 
 from .campaign import Campaign
 from .policy import Result, latest
-from .rollout import Rollout, RolloutStatus
+from .rollout_state import Rollout, RolloutStatus
 from .run_state import RunState, RunStatus
 
 
