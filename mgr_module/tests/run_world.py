@@ -1,0 +1,221 @@
+"""What a run happens in: an engine, a mgr that can be lost, drives that obey."""
+
+import math
+from collections import Counter
+
+from mgr_fakes import builders as make
+from wcache.core import actions as act
+from wcache.core import codec
+from wcache.core.experiment import Slot, coin
+from wcache.core.factorial import OTHER, both_sides, measured_in
+from wcache.core.loads import WRITE_BYTES
+from wcache.core.model import CacheMode, FlushCounters, Role, Transport
+from wcache.core.protocol import (
+    CountersRequest,
+    ReleaseRequest,
+    SamplesOutcome,
+    SetModeRequest,
+    StateOutcome,
+    TimerRequest,
+)
+from wcache.core.record import CrossedDrive, Period, Record
+from wcache.core.run import RunMachine
+from wcache.core.run_budget import cost_of
+from wcache.core.run_state import RunState, RunStatus
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+OTHER_DRIVE = CrossedDrive(
+    "domain-nvme0n1", "wwn-nvme0n1", make.MODEL, Transport.NVME, Role.DB, False
+)
+
+
+def counters():
+    return (FlushCounters(1, 2, 3, 4),)
+
+
+class Mgr:
+    """What Engine does with a run's actions; the mgr can be lost after any of them.
+
+    Everything stored goes through the codec, as in the archive.
+    """
+
+    def __init__(self, spec):
+        self.now_s = 1000.0
+        self.stored = codec.dumps(RunState(spec, RunStatus.WAITING))
+        self.periods = {}
+        self.records = {}
+        self.measured = set()
+        self.restarts = 0
+        self.ended_by = ""
+        self.began_release = False
+        self.released = set()
+        self.bytes_begun = Counter()
+        self.modes = {domain_id: WB for domain_id in spec.domain_ids}
+        self.stale = []
+        self.asked = False  # whether the machine waits for an answer, and not for time
+        self._start()
+
+    def _start(self):
+        state = codec.loads(RunState, self.stored, bytes_max=10**6, what="run")
+        periods = [{} for _ in state.spec.experiments]
+        for (index, pair, second), text in self.periods.items():
+            found = codec.loads(Period, text, bytes_max=10**6, what="period")
+            periods[index][Slot(pair, second)] = found
+        self.machine = RunMachine(state, periods, str(self.restarts))
+        self.task = self.load = self.look = None
+
+    def restart(self):
+        self.restarts += 1
+        self.keep_stale()
+        self._start()
+        self.give(act.Begin())
+
+    def cost(self):
+        """What the experiment under way has cost."""
+        machine, index = self.machine, self.machine.experiment_index
+        setup, waste = machine.spec.experiments[index], machine.state.waste[index]
+        return cost_of(setup, machine.periods[index], waste)
+
+    def keep_stale(self):
+        if self.task:
+            self.stale.append(act.TaskAnswered(self.task.task_id, self.good_outcome()))
+        if self.load:
+            self.stale.append(act.LoadMeasured(self.load.token, self.good_samples()))
+        if self.look:
+            self.stale.append(act.Decided(self.look.token, True))
+
+    def give(self, event, lost_after=None):
+        """Feed an event and carry out the actions, or only the first `lost_after` of them."""
+        todo = self.machine.handle(event, self.now_s)
+        self.asked = any(
+            isinstance(action, (act.GiveTask, act.MeasureLoad, act.AskAnalysis)) for action in todo
+        )
+        for index, action in enumerate(todo):
+            if lost_after is not None and index >= lost_after:
+                self.restart()
+                return
+            self.execute(action)
+
+    def execute(self, action):
+        machine = self.machine
+        if isinstance(action, act.GiveTask):
+            self.keep_stale()
+            self.task, self.load, self.look = action, None, None
+            if isinstance(action.request, SetModeRequest):
+                assert not self.began_release, "a mode is set after the release began"
+                assert self.cost().seconds < machine.spec.seconds_max
+            if isinstance(action.request, ReleaseRequest):
+                self.began_release = True
+                self.released.add(action.request.domain_id)
+            if isinstance(action.request, TimerRequest):
+                assert action.request.count > 0
+        elif isinstance(action, act.MeasureLoad):
+            self.load, self.task = action, None
+            point = action.request.load_point
+            index = machine.experiment_index
+            self.bytes_begun[index] += action.request.count * WRITE_BYTES[point]
+            assert self.bytes_begun[index] <= machine.spec.bytes_max
+        elif isinstance(action, act.AskAnalysis):
+            self.look, self.task = action, None
+        elif isinstance(action, act.SavePeriod):
+            key = (action.experiment_index, action.pair_index, action.second)
+            assert key not in self.measured, f"{key} is measured twice"
+            self.measured.add(key)
+            self.periods[key] = codec.dumps(action.period)
+        elif isinstance(action, act.SaveRecord):
+            for side in both_sides(action.record):
+                text = codec.dumps(side)
+                self.records[side.record_id] = codec.loads(
+                    Record, text, bytes_max=10**7, what="record"
+                )
+        elif isinstance(action, act.SaveRun):
+            self.stored = codec.dumps(machine.state)
+            for key in [k for k in self.periods if k[0] < machine.experiment_index]:
+                del self.periods[key]
+        elif isinstance(action, act.Note):
+            assert action.text
+
+    # ---- answers
+
+    def good_samples(self):
+        request = self.load.request
+        return act.LoadSamples(
+            0.4, (1_000_000,) * request.count, (),
+            request.count * WRITE_BYTES[request.load_point],
+            at_ns=tuple(range(request.count)) if request.spread else (),
+        )
+
+    def good_outcome(self):
+        request = self.task.request
+        if isinstance(request, SetModeRequest):
+            before = self.modes[request.domain_id]
+            self.modes[request.domain_id] = request.mode
+            after = (make.state(request.mode),)
+            changed = before is not request.mode
+            return StateOutcome((make.state(before),), after, counters(), changed)
+        if isinstance(request, (CountersRequest, ReleaseRequest)):
+            now = (make.state(self.modes[request.domain_id]),)
+            return StateOutcome(now, now, counters(), False)
+        return SamplesOutcome((1_000_000,) * request.count, 0.3, 0)
+
+    def answer(self, lost_after=None):
+        """Whatever is waited for comes, and it is good."""
+        self.now_s += 0.3
+        if self.task:
+            task = self.task
+            if isinstance(task.request, ReleaseRequest):
+                self.ended_by = "release"
+            self.give(act.TaskAnswered(task.task_id, self.good_outcome()), lost_after)
+        elif self.load:
+            token, samples = self.load.token, self.good_samples()
+            self.give(act.LoadMeasured(token, samples), lost_after)
+        elif self.look:
+            self.give(act.Decided(self.look.token, False), lost_after)
+        if not self.machine.over and not self.asked and self.machine.wake_at_s is not None:
+            self.now_s = max(self.now_s, self.machine.wake_at_s)
+            self.give(act.Tick())
+
+    def measures(self):
+        """Whether a measurement is under way, so that the next wake is the budget's end."""
+        timed = self.task and isinstance(self.task.request, TimerRequest)
+        return bool(self.load or timed)
+
+    def finish(self, answers=2000):
+        for _ in range(answers):
+            if self.machine.over:
+                return
+            self.answer()
+        raise AssertionError(f"not over after {answers} answers: {self.machine}")
+
+    def check_records(self):
+        for record in self.records.values():
+            assert [pair.index for pair in record.pairs] == list(range(len(record.pairs)))
+            assert len(record.pairs) <= record.setup.pairs_max
+            for pair in record.pairs:
+                assert pair.write_back.mode is WB
+                assert pair.write_through.mode is WT
+                if record.setup.crossed is None:
+                    assert pair.first is coin(record.setup.seed, pair.index)
+            if record.setup.crossed is not None:
+                check_factorial(self.records, record)
+
+
+def check_factorial(records, record):
+    """Whole replicates, and a record of either drive that tells of the same periods."""
+    twin = records[measured_in(record.record_id) or record.record_id + OTHER]
+    assert twin.setup.domain_id == record.setup.crossed.domain_id
+    assert len(record.pairs) == len(twin.pairs)
+    assert len(record.pairs) % 2 == 0
+    assert math.isclose(record.seconds - record.interrupted_seconds,
+                        twin.seconds - twin.interrupted_seconds)
+    for pair in record.pairs:
+        for period in (pair.write_back, pair.write_through):
+            states = period.crossed.state_before + period.crossed.state_after
+            assert {state.device_cache.value for state in states} == {period.crossed.mode.value}
+            assert period.crossed.mode is list(CacheMode)[pair.index % 2]
+
+
+def begun(*setups, **changes):
+    mgr = Mgr(make.run_spec(*(setups or (make.setup(),)), **changes))
+    mgr.give(act.Begin())
+    return mgr
