@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Union
 
 from fake_mgr import ScriptedMgr
 from wcache.core.errors import WcacheError
 from wcache.core.lease import LeaseKeeper
 from wcache.core.model import CacheMode
+from wcache.core.protocol import Lease, SetModeRequest, StateOutcome
 from wcache_probe.agent import Agent
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim_host import SimulatedHost
@@ -100,6 +101,19 @@ class FakeStop:
         self.clock.now_s += seconds
 
 
+class StopNever:
+    """Never stops; a wait lets virtual time pass."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> None:
+        self.probe.clock.now_s += seconds
+
+
 @dataclass
 class MemoryJournal:
     """The Journal port in memory; `error` is raised by the next write."""
@@ -165,7 +179,7 @@ class Probe:
         self.agent(stop).run()
         return stop
 
-    def agent(self, stop: FakeStop) -> Agent:
+    def agent(self, stop: Union[FakeStop, StopNever]) -> Agent:
         """A new loop over what is there."""
         return Agent(
             identity=self.identity, link=self.mgr, keeper=self.keeper, switcher=self.switcher,
@@ -179,3 +193,18 @@ class Probe:
         found = drive.mode
         assert found is not None
         return found
+
+
+def lease(domain_id: str = OBEYS, lease_id: str = "L1", ttl_s: float = 30.0) -> Lease:
+    """A lease as the mgr gives it."""
+    return Lease(lease_id, domain_id, ttl_s)
+
+
+def hold(probe: Probe, domain_id: str = OBEYS) -> None:
+    """Leave the domain in write through under a live lease, as between two polls."""
+    probe.mgr.lease = lease(domain_id)
+    probe.mgr.ask("hold", SetModeRequest(domain_id, THROUGH))
+    stop = StopNever(probe)
+    probe.agent(stop).run_turn()
+    assert probe.mode(domain_id) is THROUGH
+    assert isinstance(probe.mgr.outcome("hold"), StateOutcome)

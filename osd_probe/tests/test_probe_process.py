@@ -65,7 +65,7 @@ def test_kill_9_in_each_mode_is_repaired_at_the_next_start(probe, mgr, mode):
     assert probe.stop() == 0
 
 
-# journal, read, pin, read, flush, set, flush, read; test_agent.py crashes after every one
+# journal, read, pin, read, flush, set, flush, read; test_agent_leases.py crashes after each
 @pytest.mark.parametrize("step", [1, 3, 6])
 def test_a_crash_in_a_toggle_is_repaired_with_no_mgr(probe, mgr, step):
     mgr.say(SetModeRequest(OBEYS, THROUGH), "t1", LEASE)
