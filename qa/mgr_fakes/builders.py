@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 from wcache.core.loads import SAMPLES
 from wcache.core.model import (
@@ -47,6 +47,12 @@ def drive(name: str, *osd_ids: int, mode: CacheMode = CacheMode.WRITE_BACK,
     return replace(found, **changes)
 
 
+def unsafe_drive(**changes: Any) -> DriveReport:
+    """A drive that caches, under a kernel that does not flush."""
+    wrong = state(CacheMode.WRITE_BACK, kernel_view=KernelView.WRITE_THROUGH)
+    return drive("sda", 0, state=wrong, **changes)
+
+
 def report(hostname: str, *drives: DriveReport, **changes: Any) -> HostReport:
     """A host's report."""
     found = HostReport(hostname, f"probe-{hostname}", "i1", "0.1", drives)
@@ -64,6 +70,16 @@ def cluster(osds: Iterable[OsdInfo], **changes: Any) -> ClusterState:
     """A healthy cluster of these OSDs."""
     found = ClusterState(CLUSTER_ID, "20.2.4", {o.osd_id: o for o in osds})
     return replace(found, **changes)
+
+
+def fleet(hosts: int = 5, drives: int = 4) -> Tuple[List[HostReport], ClusterState]:
+    """What hosts with as many drives each report, and the cluster of their OSDs."""
+    reports = [
+        report(f"h{h}", *(drive(f"sd{d}", h * drives + d) for d in range(drives)))
+        for h in range(hosts)
+    ]
+    osds = [osd(h * drives + d, f"h{h}") for h in range(hosts) for d in range(drives)]
+    return reports, cluster(osds)
 
 
 def setup(load_point: LoadPoint = LoadPoint.OSD_BENCH_DEPTH1, **changes: Any) -> ExperimentSetup:

@@ -1,0 +1,158 @@
+"""Which drives a campaign takes, which loads touch them, and what it may cost."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgr_fakes import builders as make
+from wcache.core.campaign import (
+    SKIPPED_MAX,
+    CampaignOptions,
+    Scope,
+    candidates,
+    forecast,
+    parse_loads,
+    parse_scope,
+    select,
+)
+from wcache.core.campaign_runs import make_runs
+from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from wcache.core.osds import touches
+
+WT = CacheMode.WRITE_THROUGH
+D1, BATCH, M4, TIMER = (
+    LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_4M,
+    LoadPoint.FDATASYNC_TIMER,
+)
+
+
+def options(**changes):
+    return replace(CampaignOptions("cluster", (D1,), 20, 6, 0.25, 2.0, 2000.0, 900.0, 2**32),
+                   **changes)
+
+
+def chosen(reports, cluster, **changes):
+    wanted = options(**changes)
+    found = candidates(reports, cluster, parse_scope(wanted.scope))
+    return select(found, cluster, wanted, throwaway=False)
+
+
+def test_a_sample_is_spread_over_hosts():
+    reports, cluster = make.fleet()
+    picked = chosen(reports, cluster, drives_per_model=6).chosen
+    per_host = [sum(c.hostname == f"h{h}" for c in picked) for h in range(5)]
+    assert sorted(per_host) == [1, 1, 1, 1, 2]
+
+
+def test_each_drive_model_gets_its_own_sample():
+    other = DriveModel("ACME", "SSD", "2")
+    reports, cluster = make.fleet()
+    drives = tuple(replace(d, drive_model=other) for d in reports[0].drives)
+    reports[0] = replace(reports[0], drives=drives)
+    picked = chosen(reports, cluster, drives_per_model=2).chosen
+    assert [str(c.drives[0].drive_model) for c in picked] == ["ACME HD1 1.0"] * 2 + [
+        "ACME SSD 2"] * 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "count"),
+    [("cluster", 20), ("host:h1", 4), ("osd.7", 1), ("class:hdd", 20)],
+)
+def test_a_scope_covers_what_it_names(scope, count):
+    reports, cluster = make.fleet()
+    assert len(candidates(reports, cluster, parse_scope(scope))) == count
+
+
+@pytest.mark.parametrize("text", ["", "all", "host:", "osd.", "osd.-1", "class:\n", "osd.1x",
+                                  "host:" + "h" * 254, "osd." + "1" * 20])
+def test_an_unknown_scope_is_refused_with_what_is_allowed(text):
+    with pytest.raises(MalformedError) as caught:
+        parse_scope(text)
+    assert "use cluster" in caught.value.line()
+
+
+def test_loads_are_named_short_or_long_and_once():
+    assert parse_loads("depth1, osd_bench_depth1,timer") == (D1, TIMER)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"foreign_uses": ("/mnt/home",)}, "not an OSD"),
+        ({"toggle_refusal": "it is a RAID volume"}, "RAID"),
+        ({"transport": Transport.LOOP}, "loop device"),
+        ({"state": make.state(WT)}, "own consent"),
+    ],
+)
+def test_a_drive_that_may_not_be_toggled_is_left_out_with_the_reason(change, why):
+    reports, cluster = make.fleet(1, 2)
+    odd = replace(reports[0].drives[0], **change)
+    reports[0] = replace(reports[0], drives=(odd, reports[0].drives[1]))
+    picked = chosen(reports, cluster)
+    assert len(picked.chosen) == 1
+    assert why in picked.skipped[0]
+
+
+def test_an_osd_that_is_down_is_not_measured_and_nothing_at_all_is_an_error():
+    reports, cluster = make.fleet(1, 1)
+    down = make.cluster([replace(cluster.osds[0], up=False)])
+    with pytest.raises(NotFoundError, match=r"osd\.0 is not up"):
+        chosen(reports, down)
+
+
+def test_reasons_are_bounded_by_what_can_be_stored():
+    reports, cluster = make.fleet(60, 10)
+    reports = [
+        replace(r, drives=tuple(
+            replace(d, toggle_refusal="x" * 1024) if i else d for i, d in enumerate(r.drives)
+        ))
+        for r in reports
+    ]
+    skipped = chosen(reports, cluster).skipped
+    assert len(skipped) == SKIPPED_MAX + 1
+    assert all(len(line) <= 300 for line in skipped)
+    assert "more" in skipped[-1]
+
+
+def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
+    luns = (make.drive("sda", 5), make.drive("sdb", 3, domain_id="domain-sda"))
+    reports = [make.report("h1", *luns)]
+    cluster = make.cluster([make.osd(3, "h1"), make.osd(5, "h1")])
+    picked = chosen(reports, cluster)
+    (run,) = make_runs("c1", picked, cluster, options(), seed=1, throwaway=False)
+    assert [(e.osd_id, e.drive_id) for e in run.experiments] == [(3, "wwn-sdb")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, unique=True), st.integers(4, 80),
+       st.integers(1, 30))
+def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):
+    reports, cluster = make.fleet(3, 3)
+    wanted = options(loads=tuple(loads), pairs_max=pairs, drives_per_model=per_model)
+    found = candidates(reports, cluster, Scope("cluster"))
+    picked = select(found, cluster, wanted, throwaway=False)
+    runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False)
+    cost = forecast(runs, cluster, ())
+    assert cost.drives == len(runs) == min(per_model, 9)
+    assert (cost.bytes_written == 0) is not ({D1, BATCH, M4} & set(loads))
+    assert cost.seconds <= cost.drive_seconds
+    assert cost.drive_seconds <= sum(
+        1.0 + len(run.experiments) * (run.seconds_max + 10.0) for run in runs
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "roles", "separate", "expected"),
+    [
+        (D1, (Role.BLOCK,), True, False), (BATCH, (Role.BLOCK,), True, False),
+        (M4, (Role.BLOCK,), True, True), (D1, (Role.DB,), True, True),
+        (D1, (Role.WAL,), True, True), (M4, (Role.DB,), True, False),
+        (D1, (Role.BLOCK,), False, True), (TIMER, (Role.BLOCK,), True, True),
+        (M4, (Role.BLOCK, Role.DB), False, True),
+    ],
+)
+def test_a_load_is_put_down_to_the_drive_it_touches(load, roles, separate, expected):
+    osd = make.osd(0, "h1", dedicated_db=separate)
+    assert touches(load, roles, osd) is expected

@@ -1,0 +1,149 @@
+"""Verdicts to one recommendation, and that to a plan."""
+
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from wcache.core.findings import of_drive
+from wcache.core.joining import LoadVerdict
+from wcache.core.model import CacheMode, LoadPoint, Verdict
+from wcache.core.over_loads import over_loads
+from wcache.core.plan import CHANGES_MAX, make_changes
+from wcache.core.policy import Result, recommend
+
+WT = CacheMode.WRITE_THROUGH
+D1, BATCH, TRAFFIC, TIMER = (
+    LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_TRAFFIC,
+    LoadPoint.FDATASYNC_TIMER,
+)
+
+
+# ---- policy
+
+
+def result(load=D1, verdict=Verdict.WRITE_THROUGH, **changes):
+    found = Result(
+        "r1", "c1", "h1", 0, "hdd", "d0", "w0", make.MODEL, load, verdict, 8, 1.0, 0, "decided",
+        5.0, 4.5, 5.5,
+    )
+    return replace(found, **changes)
+
+
+def loads(*items):
+    """LoadVerdicts from (load, verdict, low, high)."""
+    return [LoadVerdict(load, verdict, 3, None, low, high) for load, verdict, low, high in items]
+
+
+THROUGH, BACK, SAME, FEW, TORN = (
+    Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
+    Verdict.CONFLICTING,
+)
+
+
+@pytest.mark.parametrize(
+    ("items", "verdict"),
+    [
+        ([(D1, THROUGH, 4.0, 5.0)], THROUGH),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], TORN),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, None, None)], FEW),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], FEW),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.95, 1.5)], THROUGH),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 4.0, 5.0)], FEW),  # in doubt: a carryover
+        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.05)], BACK),
+        ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.2)], FEW),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, SAME, 0.95, 1.05)], THROUGH),
+        ([(D1, THROUGH, 4.0, 5.0), (TIMER, FEW, 0.2, 1.5)], THROUGH),
+        ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0)], SAME),
+        ([(TRAFFIC, SAME, 0.95, 1.05), (D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], SAME),
+        ([(TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)], FEW),
+        ([(TRAFFIC, FEW, 0.98, 2.0), (D1, BACK, 0.2, 0.3)], FEW),
+        ([(TRAFFIC, FEW, 0.8, 1.5), (D1, THROUGH, 4.0, 5.0)], FEW),
+        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, THROUGH, 4.0, 5.0)], THROUGH),
+        ([(TRAFFIC, FEW, 0.7, 1.05), (D1, BACK, 0.2, 0.3)], BACK),
+        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, SAME, 0.95, 1.05)], FEW),
+        ([(TRAFFIC, FEW, 0.5, 1.02)], FEW),
+        ([(D1, SAME, 0.99, 1.01), (BATCH, SAME, 0.99, 1.01)], SAME),
+        ([(D1, SAME, 0.99, 1.01), (BATCH, FEW, None, None)], FEW),
+        ([(TIMER, THROUGH, 9.0, 9.0)], FEW),
+        ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.6, 0.8)], THROUGH),
+        ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.5)], TORN),
+        ([(TRAFFIC, BACK, 0.1, 0.2), (D1, THROUGH, 2.0, 2.5)], TORN),
+        ([(TRAFFIC, BACK, 0.1, 0.2), (D1, THROUGH, 1.9, 2.5)], BACK),
+        ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.0, 0.0)], THROUGH),
+        ([(TRAFFIC, TORN, None, None), (D1, THROUGH, 4.0, 5.0)], TORN),
+    ],
+)
+def test_the_verdict_over_loads(items, verdict):
+    found, why = over_loads(loads(*items))
+    assert found is verdict
+    assert why
+
+
+def test_what_the_osds_own_traffic_decided_keeps_a_benchs_loss_as_words():
+    found, why = over_loads(loads((TRAFFIC, SAME, 0.95, 1.05), (BATCH, BACK, 0.1, 0.2)))
+    assert found is SAME
+    assert "osd_bench_batch is at least 5.0x slower in write through" in why
+
+
+def test_an_undecided_load_that_would_settle_it_is_named():
+    _, why = over_loads(loads((D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)))
+    assert "osd_bench_batch (ratio 0.2 to 1.5) is undecided" in why
+    _, why = over_loads(loads((TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)))
+    assert "measure traffic for longer" in why
+
+
+def test_drives_that_contradict_each_other_are_not_averaged():
+    results = [result(drive_id="a"), result(drive_id="b", verdict=BACK, record_id="r2")]
+    (advice,) = recommend(results)
+    assert advice.verdict is TORN
+    assert advice.mode is None
+
+
+def test_the_newest_result_of_a_drive_counts_and_forced_or_empty_ones_never():
+    old = result(verdict=BACK, ended_at_s=1.0)
+    new = result(ended_at_s=2.0, record_id="r2")
+    forced = result(verdict=BACK, ended_at_s=3.0, record_id="r3", forced=True)
+    empty = result(verdict=FEW, ended_at_s=4.0, record_id="r4", pairs=0)
+    (advice,) = recommend([forced, new, empty, old])
+    assert advice.record_ids == ("r2",)
+    assert advice.mode is WT
+
+
+def test_simulated_and_real_drives_are_never_joined():
+    assert len(recommend([result(), result(simulated=True, record_id="r2")])) == 2
+
+
+def test_few_drives_are_said():
+    (advice,) = recommend([result()])
+    assert any("3 or more" in line for line in advice.warnings)
+
+
+# ---- plan
+
+
+def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_error():
+    reports, cluster = make.fleet(1, 4)
+    wrong = replace(
+        reports[0].drives[2],
+        findings=(replace(of_drive(make.unsafe_drive(), throwaway=False, leased=False)[0]),),
+    )
+    drives = (make.drive("sd0", 0, mode=WT), reports[0].drives[1], wrong, reports[0].drives[3])
+    down = replace(cluster.osds[1], up=False)
+    osds = make.cluster([o if o.osd_id != 1 else down for o in cluster.osds.values()])
+    changes, left = make_changes(
+        recommend([result()]), [replace(reports[0], drives=drives)], osds, plan_id="p1",
+        device_class=None, throwaway=False, consent_turn_on=False,
+    )
+    assert [c.dev_names for c in changes] == [("sd3",)]
+    assert any("osd.1 is not up" in line for line in left)
+    assert any("WCACHE_UNSAFE" in line for line in left)
+
+
+def test_a_plan_is_no_longer_than_can_be_stored_after_each_step():
+    reports, cluster = make.fleet(CHANGES_MAX // 10 + 1, 10)
+    changes, left = make_changes(
+        recommend([result()]), reports, cluster, plan_id="p1", device_class=None,
+        throwaway=False, consent_turn_on=False,
+    )
+    assert len(changes) == CHANGES_MAX
+    assert left[-1].startswith("10 more")
