@@ -18,7 +18,7 @@ from wcache.core.load_profile import (
     shares,
     work_counters,
 )
-from wcache.core.model import LoadPoint, Verdict
+from wcache.core.model import FindingCode, LoadPoint, Verdict
 from wcache.core.over_loads import over_loads
 from wcache.core.weighing import Proven, weigh
 
@@ -157,6 +157,15 @@ def test_the_osds_own_traffic_is_not_overruled_by_a_load_it_does_not_carry():
     assert over_loads(loads, known(2.0))[0] is Verdict.CONFLICTING
 
 
+def test_a_load_with_a_doubted_drive_is_not_weighed_whatever_its_interval():
+    doubted = LoadVerdict(
+        DEPTH1, Verdict.INSUFFICIENT, 3, 1.0, 0.98, 1.02, doubts=(FindingCode.CARRYOVER,)
+    )
+    assert over_loads([doubted], known(1.0))[0] is Verdict.INSUFFICIENT
+    cured = replace(doubted, doubts=())
+    assert over_loads([cured], known(1.0))[0] is Verdict.NO_DIFFERENCE
+
+
 @pytest.mark.parametrize(("low", "high", "verdict"), [
     (0.95, 1.05, Verdict.NO_DIFFERENCE),
     (0.5, 1.02, Verdict.INSUFFICIENT),
@@ -180,6 +189,8 @@ def test_what_is_in_doubt_is_never_weighed():
     verdict, why = weigh(ignores_flushes, profile(hour(together=1.0)))
     assert verdict is Verdict.INSUFFICIENT
     assert "osd_bench_depth1 is in doubt" in why
+    carried = measured(Proven(Verdict.INSUFFICIENT, 0.98, 1.02, finding=True))
+    assert weigh(carried, profile(hour(together=1.0)))[0] is Verdict.INSUFFICIENT
     rare = measured(Proven(THROUGH, 3, 4), Proven(Verdict.INSUFFICIENT, 1e-9, 1e-8))
     assert weigh(rare, profile(hour(together=1.01)))[0] is THROUGH
 

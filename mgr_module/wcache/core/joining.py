@@ -7,7 +7,7 @@ doubt about a single drive: what a flush too fast or a carryover showed was no c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .model import FindingCode, LoadPoint, Role, Transport, Verdict
@@ -17,6 +17,7 @@ POOL_DRIVES_MIN = 3
 POOL_DRIVES_MAX = 512
 # The first look of an experiment: fewer pairs have no spread to weigh a drive by.
 POOL_PAIRS_MIN = 4
+NAMED_MAX = 3  # drives in one note
 DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
 
 
@@ -95,6 +96,8 @@ class LoadVerdict:
     next_high: Optional[float] = None
     odd_drives: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = field(default=())
+    # what one of the drives is in doubt for; then the intervals prove nothing
+    doubts: Tuple[FindingCode, ...] = ()
 
 
 def join(
@@ -103,7 +106,7 @@ def join(
     """The drives as one: by `pool` where it is one of just these, else by agreement."""
     ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
     if pool is not None and pool.record_ids == ids and not pool.refused:
-        return _by_pool(load_point, drives, pool)
+        return _unless_doubted(_by_pool(load_point, drives, pool), drives)
     notes: Tuple[str, ...] = ()
     if len(drives) >= POOL_DRIVES_MIN:
         reason = unlike(drives) or (pool.refused if pool is not None else "")
@@ -111,7 +114,7 @@ def join(
         if not reason:
             reason = "too few pairs on some" if few else "the pool is being computed"
         notes = (f"{load_point.value}: drives are joined by agreement, not pooled: {reason}",)
-    return _by_agreement(load_point, drives, notes)
+    return _unless_doubted(_by_agreement(load_point, drives, notes), drives)
 
 
 def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
@@ -140,29 +143,41 @@ def unlike(drives: Sequence[DriveVerdict]) -> str:
 
 
 def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) -> LoadVerdict:
-    verdict = pool.verdict
-    notes: List[str] = []
+    notes: Tuple[str, ...] = ()
     if pool.odd_drives:
-        notes.append(
-            f"{load_point.value}: odd drives, kept in the pool: {', '.join(pool.odd_drives)}"
-        )
+        odd = ", ".join(pool.odd_drives)
+        notes = (f"{load_point.value}: odd drives, kept in the pool: {odd}",)
+    return LoadVerdict(
+        load_point, pool.verdict, len(drives), pool.ratio, pool.low, pool.high,
+        f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
+        pool.odd_drives, notes,
+    )
+
+
+def _unless_doubted(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVerdict:
+    """The load as joined, unless one of its drives contradicts itself or is in doubt."""
+    verdict, notes = load.verdict, list(load.notes)
     torn = [drive.name for drive in drives if drive.verdict is Verdict.CONFLICTING]
     if torn:
         verdict = Verdict.CONFLICTING
-        notes.append(f"{load_point.value}: {torn[0]} contradicts itself; look at that drive")
-    doubted = [drive for drive in drives if any(code in DOUBTS for code in drive.doubts)]
-    if verdict.mode is not None and doubted:
+        notes.append(f"{load.load_point.value}: {torn[0]} contradicts itself; look at that drive")
+    doubts = {code for drive in drives for code in drive.doubts if code in DOUBTS}
+    if doubts and verdict is not Verdict.CONFLICTING:
         verdict = Verdict.INSUFFICIENT
-        codes = ", ".join(sorted({code.value for drive in doubted for code in drive.doubts}))
+        names = ", ".join(drive.name for drive in _doubted(drives)[:NAMED_MAX])
+        codes = ", ".join(sorted(code.value for code in doubts))
         notes.append(
-            f"{load_point.value}: {doubted[0].name} raised {codes}, so the pool decides nothing; "
-            "see `ceph wcache status`"
+            f"{load.load_point.value}: {names} raised {codes}, so nothing is decided there; see "
+            "`ceph wcache status`"
         )
-    return LoadVerdict(
-        load_point, verdict, len(drives), pool.ratio, pool.low, pool.high,
-        f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
-        pool.odd_drives, tuple(notes),
+    return replace(
+        load, verdict=verdict, notes=tuple(notes),
+        doubts=tuple(code for code in DOUBTS if code in doubts),
     )
+
+
+def _doubted(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
+    return [drive for drive in drives if any(code in DOUBTS for code in drive.doubts)]
 
 
 def _by_agreement(
@@ -170,7 +185,7 @@ def _by_agreement(
 ) -> LoadVerdict:
     said = [drive.verdict for drive in drives]
     decided = {verdict for verdict in said if verdict.mode is not None}
-    if Verdict.CONFLICTING in said or len(decided) > 1:
+    if len(decided) > 1:
         verdict = Verdict.CONFLICTING
     elif decided:
         (only,) = decided

@@ -12,7 +12,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from .joining import LoadVerdict
 from .load_profile import LoadProfile
 from .model import LoadPoint, Verdict
-from .weighing import MATERIAL_RATIO, VETO_RATIO, Proven, may_veto, weigh
+from .weighing import MATERIAL_RATIO, MODES, VETO_RATIO, Proven, may_veto, weigh
 
 # The bare timer is a component of a commit, not a load that an OSD carries.
 _EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
@@ -115,48 +115,45 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
 
 
 def _measured(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Proven]:
-    return {
-        load.load_point: Proven(load.verdict, bounds[0], bounds[1])
-        for load in loads for bounds in (_bounds(load),) if bounds is not None
-    }
+    found = {load.load_point: _proven(load) for load in loads}
+    return {point: proven for point, proven in found.items() if proven is not None}
 
 
-def _bounds(load: LoadVerdict) -> Optional[Tuple[float, float]]:
-    """The interval of the ratio, or None where there is none."""
+def _proven(load: LoadVerdict) -> Optional[Proven]:
+    """The load with its interval; None where it has none."""
     low, high = load.ratio_low, load.ratio_high
     if low is None or high is None or low <= 0 or high <= 0:
         return None
-    return low, high
+    return Proven(load.verdict, low, high, bool(load.doubts))
 
 
 def _allows(load: LoadVerdict, verdict: Verdict) -> bool:
     """Whether an undecided load's interval leaves room for a material gain in a mode."""
-    bounds = _bounds(load)
-    if bounds is None:
+    found = _proven(load)
+    if found is None:
         return True
     if verdict is Verdict.WRITE_THROUGH:
-        return bounds[1] > MATERIAL_RATIO
-    return bounds[0] < 1 / MATERIAL_RATIO
+        return found.ratio_high > MATERIAL_RATIO
+    return found.ratio_low < 1 / MATERIAL_RATIO
 
 
 def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
     """Whether an undecided load may be materially slower in a mode.
 
-    One whose interval lies beyond the margin and that is undecided all the same is in doubt
-    (a carryover, a flush too fast), so its interval rules nothing out.
+    One in doubt may: its interval rules nothing out.
     """
-    bounds = _bounds(load)
-    if bounds is None or Proven(load.verdict, *bounds).doubted:
+    found = _proven(load)
+    if found is None or found.doubted:
         return True
     if verdict is Verdict.WRITE_THROUGH:
-        return bounds[0] < 1 / MATERIAL_RATIO
-    return bounds[1] > MATERIAL_RATIO
+        return found.ratio_low < 1 / MATERIAL_RATIO
+    return found.ratio_high > MATERIAL_RATIO
 
 
 def _loss(load: LoadVerdict) -> float:
     """How many times slower the other mode is proven to be (1 where nothing is proven)."""
-    low, high = _bounds(load) or (1.0, 1.0)
-    return max(low, 1.0 / high, 1.0)
+    found = _proven(load)
+    return max(found.loss(mode) for mode in MODES) if found is not None else 1.0
 
 
 def _worse(load: LoadVerdict) -> str:
@@ -167,8 +164,10 @@ def _worse(load: LoadVerdict) -> str:
 
 
 def _span(load: LoadVerdict) -> str:
-    bounds = _bounds(load)
-    return "no interval yet" if bounds is None else f"ratio {bounds[0]:.3g} to {bounds[1]:.3g}"
+    found = _proven(load)
+    if found is None:
+        return "no interval yet"
+    return f"ratio {found.ratio_low:.3g} to {found.ratio_high:.3g}"
 
 
 def _names(loads: Sequence[LoadVerdict]) -> str:

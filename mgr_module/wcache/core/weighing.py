@@ -25,20 +25,25 @@ Shares = Mapping[LoadPoint, float]
 
 @dataclass(frozen=True)
 class Proven:
-    """What was measured at one load point; the ratio is write back over write through."""
+    """What was measured at one load point; the ratio is write back over write through.
+
+    `finding`: a carryover or a flush too fast was found: what was measured was no cache mode.
+    """
 
     verdict: Verdict
     ratio_low: float
     ratio_high: float
+    finding: bool = False
 
     @property
     def doubted(self) -> bool:
-        """Whether something else than its interval keeps it from being decided.
+        """Whether its interval proves nothing.
 
-        A carryover or a flush too fast: what was measured then was no cache mode.
+        Also where no finding says why: what lies beyond the margin and is undecided all the
+        same waits for something, such as a check for carryover.
         """
         beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
-        return self.verdict is Verdict.INSUFFICIENT and beyond
+        return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
 
     def loss(self, mode: Verdict) -> float:
         """How many times slower `mode` is proven to be here; 1 where it is not."""

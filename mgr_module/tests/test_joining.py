@@ -1,0 +1,55 @@
+"""Drives of one drive model joined at a load: what overrules what, and what is said."""
+
+from dataclasses import replace
+
+import pytest
+from wcache.core.joining import DriveVerdict, Pool, PoolTerm, join
+from wcache.core.model import FindingCode, LoadPoint, Role, Transport, Verdict
+
+D1 = LoadPoint.OSD_BENCH_DEPTH1
+THROUGH, BACK, SAME, FEW, TORN = (
+    Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
+    Verdict.CONFLICTING,
+)
+FAST, CARRIED = FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER
+
+
+def drives(*items):
+    """Drives d0, d1, ... from (verdict, low, high) and, where in doubt, a finding's code."""
+    return [
+        DriveVerdict(f"r{i}", f"h1 d{i}", item[0], (item[1] * item[2]) ** 0.5, *item[1:3], 20,
+                     tuple(item[3:]))
+        for i, item in enumerate(items)
+    ]
+
+
+@pytest.mark.parametrize("items", [
+    [(BACK, 0.3, 0.4), (FEW, 0.3, 0.4, FAST)],
+    [(THROUGH, 2.0, 3.0), (FEW, 2.0, 3.0, CARRIED)],
+    [(THROUGH, 1.2, 1.3), (THROUGH, 1.2, 1.3), (FEW, 0.2, 0.4, FAST), (FEW, 0.2, 0.4, FAST)],
+    [(SAME, 0.98, 1.02), (FEW, 0.98, 1.02, CARRIED)],
+])
+def test_a_drive_in_doubt_keeps_the_others_from_deciding_by_agreement(items):
+    found = join(D1, drives(*items))
+    assert found.verdict is FEW
+    assert items[-1][3] in found.doubts
+    assert any(f"raised {items[-1][3].value}" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("verdict", [THROUGH, SAME])
+def test_a_drive_in_doubt_keeps_a_pool_from_deciding(verdict):
+    term = PoolTerm(0.0, 0.1, Transport.SAS, Role.BLOCK, "20")
+    measured = [
+        replace(drive, term=term)
+        for drive in drives(*[(verdict, 0.98, 1.02)] * 2, (FEW, 0.98, 1.02, CARRIED))
+    ]
+    cured = replace(measured[2], doubts=())
+    pool = Pool(("r0", "r1", "r2"), verdict, "", 3, 1.0, 0.98, 1.02)
+    assert join(D1, [*measured[:2], cured], pool).verdict is verdict
+    assert join(D1, measured, pool).verdict is FEW
+
+
+def test_a_drive_that_contradicts_itself_is_named():
+    found = join(D1, drives((THROUGH, 2.0, 3.0), (TORN, 1.2, 1.3)))
+    assert found.verdict is TORN
+    assert any("h1 d1 contradicts itself" in note for note in found.notes)
