@@ -21,12 +21,37 @@ def bins(counts, **more):
 
 
 def test_json_plus_gives_its_histogram(tmp_path):
-    path = fio(tmp_path, write={"clat_ns": bins({4000: 50, 6000: 49, 900_000: 1})})
+    path = fio(tmp_path, write={"clat_ns": bins({4000: 60, 6000: 39, 900_000: 1})})
     found = read_latencies(path, "us")
     assert found.n == 100
     assert not found.ordered
     assert statistics.median(found.latencies_us) == pytest.approx(4, rel=0.05)
     assert max(found.latencies_us) == pytest.approx(900, rel=0.5)
+
+
+def bucket(ns):
+    """The middle of fio's bucket of a latency (stat.h: 64 in an octave, 1 ns below 128)."""
+    width = 1 << max(0, ns.bit_length() - 7)
+    return ns // width * width + width // 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 10**10), min_size=1, max_size=40))
+def test_a_histogram_keeps_each_latency_within_its_bucket(tmp_path_factory, latencies):
+    path = tmp_path_factory.mktemp("bins") / "fio.json"
+    counts = {str(bucket(ns)): sum(bucket(ns) == bucket(o) for o in latencies) for ns in latencies}
+    side = {"N": len(latencies), "bins": counts}
+    path.write_text(json.dumps({"jobs": [{"write": {"clat_ns": side}}]}))
+    drawn, truth = read_latencies(str(path), "us").latencies_us, sorted(latencies)
+    for i, ns in enumerate(truth):  # the middle of the share that this latency has
+        drawn_ns = 1000 * drawn[int((i + 0.5) / len(truth) * len(drawn))]
+        assert drawn_ns == pytest.approx(ns, rel=1 / 64, abs=0.5)
+
+
+def test_a_histogram_is_filled_between_its_own_minimum_and_maximum(tmp_path):
+    side = bins({bucket(6_000_000): 500}, min=5_999_000, max=6_001_000)
+    drawn = read_latencies(fio(tmp_path, write={"clat_ns": side}), "us").latencies_us
+    assert 5999 <= min(drawn) < max(drawn) <= 6001
 
 
 def test_plain_json_gives_a_distribution_through_its_percentiles(tmp_path):

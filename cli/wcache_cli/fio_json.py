@@ -1,6 +1,7 @@
 """fio's JSON: a histogram ("bins", in json+) or percentiles, and a few figures beside them.
 
-A distribution is drawn through either, for medians to be taken from.  Where each write was
+A distribution is drawn through either, for medians to be taken from: through a histogram
+with the latencies of each bucket spread over that bucket alone.  Where each write was
 followed by its own fsync or fdatasync, fio reports the two apart; a commit is their sum, and
 the distribution of the sum is taken as if they were independent.  (fio: stat.c
 `add_ddir_status_json`.)
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.analysis.runs import (
     COLUMN_SHARES,
@@ -34,6 +35,10 @@ COUNT_MAX = 10**12
 DIGITS_MAX = 20
 JOBS_MAX = 1024
 SUM_POINTS = 400
+# A bucket of fio's is the power of two below it over this many; below twice that it is 1
+# wide (fio: stat.h `FIO_IO_U_PLAT_BITS`).  What a file tells lies in its bucket's middle.
+BUCKETS_PER_OCTAVE = 64
+GRAIN = 0.5 / BUCKETS_PER_OCTAVE
 # Between percentiles this far apart, and no further, a third one may be drawn.
 BRACKET_MAX = 0.1 + 1e-9
 MEDIAN_ADVICE = "run fio with --output-format=json+"
@@ -41,7 +46,10 @@ MEDIAN_ADVICE = "run fio with --output-format=json+"
 
 @dataclass(frozen=True)
 class _Distribution:
-    """A distribution, as points (share at or below, us), and what fio says of it itself."""
+    """A distribution, as points (share at or below, us), and what fio says of it itself.
+
+    Between two points it rises evenly; two points of one share are a gap without latencies.
+    """
 
     points: Tuple[Tuple[float, float], ...]
     figures: Figures
@@ -105,6 +113,7 @@ def fio_json(path: str, text: str) -> Run:
         untold=frozenset(untold),
         settings=settings,
         doubts=("summed",) if summed else (),
+        grain=GRAIN,
     )
 
 
@@ -202,12 +211,36 @@ def _from_bins(path: str, found: Mapping[str, Any], n: int, factor: float) -> _D
     if bins[0][0] < 0:
         raise MalformedError(f"{path}: it has a bin of {bins[0][0]:g}; a latency is above 0")
     n = max(1, min(n, _count(path, int(total) if total <= COUNT_MAX else total)))
+    figures = _figures(path, found, n, factor)
     points = []
     seen = 0.0
-    for value, k in bins:
+    for edges, (_, k) in zip(_buckets([value for value, _ in bins]), bins):
+        low_us, high_us = (max(edge, 0.5) * factor for edge in edges)
+        # the outermost buckets are filled no further than the file's own minimum and maximum
+        if low_us < (figures.min_us or 0.0) < high_us:
+            low_us = figures.min_us or low_us
+        if low_us < (figures.max_us or math.inf) < high_us:
+            high_us = figures.max_us or high_us
+        points.append((seen / total, low_us))
         seen += k
-        points.append((seen / total, max(value, 0.5) * factor))
-    return _Distribution(((0.0, points[0][1]), *points), _figures(path, found, n, factor))
+        points.append((seen / total, high_us))
+    return _Distribution(tuple(points), figures)
+
+
+def _buckets(middles: Sequence[float]) -> List[Tuple[float, float]]:
+    """The edges of fio's buckets around their middles, which rise (stat.c `plat_idx_to_val`).
+
+    Where another program wrote finer ones, two that would overlap meet halfway.
+    """
+    edges = []
+    for middle in middles:
+        width = max(1.0, math.ldexp(0.5, math.frexp(middle)[1]) / BUCKETS_PER_OCTAVE)
+        edges.append((middle - width / 2, middle + width / 2))
+    for i in range(1, len(edges)):
+        if edges[i][0] < edges[i - 1][1]:
+            halfway = (middles[i - 1] + middles[i]) / 2
+            edges[i - 1], edges[i] = (edges[i - 1][0], halfway), (halfway, edges[i][1])
+    return edges
 
 
 def _from_percentiles(

@@ -147,7 +147,9 @@ def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> Est
             longrun.log_quantile(logs, part, worth, alpha) for logs, worth in zip(sides, worths)
         )
         reaches.append(Reach((one_below, two_above), (one_above, two_below)))
-    return Estimate(one - two, reaches[0], reaches[1], _clocks(sides, part))
+    return Estimate(
+        one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(back, through)
+    )
 
 
 def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
@@ -165,7 +167,10 @@ def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estima
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
         reaches.append(Reach((one, two), (one, two)))
-    return Estimate(sides[0].mean - sides[1].mean, reaches[0], reaches[1], _clocks(logs, part))
+    return Estimate(
+        sides[0].mean - sides[1].mean, reaches[0], reaches[1], _clocks(logs, part),
+        _grain(back, through),
+    )
 
 
 def _stalled(row: Mapping[str, Any]) -> bool:
@@ -183,6 +188,11 @@ def _clocks(sides: Sequence[Sequence[float]], part: float) -> Reach:
     return clock_reach(
         back_us, through_us, (min(steps[0], back_us), min(steps[1], through_us))
     )
+
+
+def _grain(*modes: Sequence[Run]) -> float:
+    """How far the log ratio may lie off because latencies are known to their bucket only."""
+    return math.fsum(math.log1p(max(run.grain for run in runs)) for runs in modes)
 
 
 def _verdict(found: Estimate, widen: float, margin: float) -> Verdict:

@@ -28,19 +28,21 @@ class Estimate:
     """The log ratio at one quantile, write back over write through.
 
     `far` and `near` reach as far as the 99% and the 95% interval, by chance.  `step` is what
-    the steps of the clock leave open on top, which no number of samples makes smaller.
+    the steps of the clock leave open on top, `grain` what the buckets of histograms do, either
+    way; no number of samples makes those smaller.
     """
 
     mean: float
     far: Reach
     near: Reach
     step: Reach = Reach((0.0, 0.0), (0.0, 0.0))
+    grain: float = 0.0
 
     def interval(self, alpha: float, widen: float = 0.0) -> Interval:
         """The interval at level 1 - alpha (.99 or .95), `widen` longer at both ends."""
         chance = self.far if alpha == DECIDE_ALPHA else self.near
-        down = math.hypot(*chance.down) + sum(self.step.down) + widen
-        up = math.hypot(*chance.up) + sum(self.step.up) + widen
+        down = math.hypot(*chance.down) + sum(self.step.down) + self.grain + widen
+        up = math.hypot(*chance.up) + sum(self.step.up) + self.grain + widen
         return Interval(self.mean, self.mean - down, self.mean + up)
 
 
@@ -68,7 +70,7 @@ def times_needed(found: Estimate, margin: float, widen: float) -> Tuple[float, f
     # outside, the near end of the interval has to clear the border; inside, the far end
     downwards = (found.mean > 0) is outside
     parts = chance.down if downwards else chance.up
-    room = abs(abs(found.mean) - margin) - widen
+    room = abs(abs(found.mean) - margin) - found.grain - widen
     room -= sum(found.step.down if downwards else found.step.up)
     if room <= 0 and math.isfinite(math.hypot(*parts)):
         return math.inf, math.inf

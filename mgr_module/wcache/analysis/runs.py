@@ -45,7 +45,8 @@ class Run:
 
     `figures` stand where the latencies were drawn from a distribution of more or fewer.
     `untold` are names out of COLUMN_SHARES and STALLS.  `settings` say how it was measured,
-    as far as the file tells, and `doubts` are codes of compare.ADVICE.
+    as far as the file tells, and `doubts` are codes of compare.ADVICE.  `grain` is the share
+    of itself that a latency may lie off, either way, as in a histogram.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Run:
     untold: FrozenSet[str] = frozenset()
     settings: Mapping[str, str] = field(default_factory=dict)
     doubts: Tuple[str, ...] = ()
+    grain: float = 0.0
 
     @property
     def n(self) -> int:
