@@ -60,6 +60,7 @@ def measure(job: Job) -> Cell:
     return Cell(
         job.drive, job.load_point, outcomes, stated.verdict.value if stated else "", recipe,
         rank_test,
+        spec.cache.ignores_flushes and not spec.cache.power_loss_protection,
     )
 
 

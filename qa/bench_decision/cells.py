@@ -30,6 +30,14 @@ class Cell:
     stated_verdict: str
     recipe: Optional[Tally] = None
     rank_test: Optional[Tally] = None
+    flushes_nothing: bool = False  # the drive ignores flushes and no capacitor makes up for it
+
+    @property
+    def ignores_flushes(self) -> bool:
+        """Whether this drive, or one beside it in its OSD, must never get `write back`."""
+        return self.flushes_nothing or any(
+            item.truth.verdict is Verdict.INSUFFICIENT for item in self.outcomes
+        )
 
     @property
     def measured(self) -> Tuple[Outcome, ...]:
@@ -137,6 +145,7 @@ class Cell:
             "refused": next((item.refused for item in self.outcomes if item.refused), ""),
             "pair_sd": self.pair_sd,
             "clear_case": self.is_clear,
+            "ignores_flushes": self.ignores_flushes,
             "over_minimum": self.over_minimum,
             "over_minimum_seconds": self.over_minimum_seconds,
             "docs_recipe": self.recipe.as_json() if self.recipe else None,

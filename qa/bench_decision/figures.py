@@ -6,11 +6,25 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Dict, List, Optional, Sequence
 
+from wcache.core.model import Verdict
+
 from .cells import RIGHT_MIN, Cell
-from .score import CLEAR_RATIO, SAME_RATIO, Score, Share, count, score
+from .score import (
+    CLEAR_RATIO,
+    MATERIAL_RATIO,
+    SAME_RATIO,
+    Score,
+    Share,
+    backwards,
+    count,
+    has_better,
+    score,
+)
 
 CLEAR_SECONDS, CLEAR_SAMPLES, CLEAR_SHARE = 15.0, 256, 0.99
 QUARTER_SD, QUARTER_SHARE = 0.2, 0.95
+# What is right at ten times says nothing of a quarter, so the border has a figure of its own.
+BAND_RATIO_MAX = 1.35
 WRONG_SHARE_MAX = 12 / 2000
 OVER_MINIMUM_MAX = 3.0
 OVER_MINIMUM_SECONDS_MAX = 4.0
@@ -67,6 +81,15 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
         item for cell in cells
         if cell.size >= CLEAR_RATIO and cell.pair_sd <= QUARTER_SD for item in cell.measured
     ]
+    band = [
+        item for cell in cells
+        if CLEAR_RATIO <= cell.size <= BAND_RATIO_MAX and cell.pair_sd <= QUARTER_SD
+        and not cell.ignores_flushes for item in cell.measured
+    ]
+    differing = [item for cell in cells for item in cell.measured if has_better(item.truth)]
+    reversed_count = sum(backwards(item.verdict, item.truth) for item in differing)
+    lying = [item for cell in cells if cell.ignores_flushes for item in cell.measured]
+    trusted = sum(item.verdict is Verdict.WRITE_BACK for item in lying)
     costs = [cell for cell in cells if cell.over_minimum is not None]
     trials = sum(len(cell.measured) for cell in costs)
     least = sum(cell.least_pairs for cell in costs)
@@ -86,6 +109,22 @@ def figures(cells: Sequence[Cell]) -> List[Figure]:
             f"right from a ratio of {CLEAR_RATIO} where the pair sd is <= {QUARTER_SD}, share",
             Share.of(count(quarter, Score.RIGHT), len(quarter)), len(quarter), QUARTER_SHARE,
             at_most=False,
+        ),
+        _share(
+            f"right from {CLEAR_RATIO} to {BAND_RATIO_MAX} where the pair sd is <= {QUARTER_SD}, "
+            "share",
+            Share.of(count(band, Score.RIGHT), len(band)), len(band), QUARTER_SHARE,
+            at_most=False,
+        ),
+        _share(
+            f"for the slower mode where a ratio is beyond {MATERIAL_RATIO}, share",
+            Share.of(reversed_count, len(differing)), len(differing), WRONG_SHARE_MAX,
+            at_most=True,
+        ),
+        # not a share: none may be, however many were tried
+        Figure(
+            "verdicts `write back` on drives that ignore flushes",
+            float(trusted) if lying else None, 0.0, True, len(lying),
         ),
         Figure(
             f"samples over the minimum W, {COSTED}",

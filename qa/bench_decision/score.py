@@ -49,6 +49,18 @@ def score(verdict: Verdict, truth: LoadTruth) -> Score:
     return Score.RIGHT if SAME_RATIO < size < CLEAR_RATIO else Score.UNDECIDED
 
 
+def has_better(truth: LoadTruth) -> bool:
+    """Whether one mode is better by more than the margin, for a reason that counts."""
+    size = max(truth.ratio, 1 / truth.ratio)
+    return truth.verdict is not Verdict.INSUFFICIENT and size > MATERIAL_RATIO
+
+
+def backwards(verdict: Verdict, truth: LoadTruth) -> bool:
+    """Whether a verdict names the mode that is slower by more than the margin."""
+    slower = Verdict.WRITE_BACK if truth.ratio > 1 else Verdict.WRITE_THROUGH
+    return has_better(truth) and verdict is slower
+
+
 @dataclass(frozen=True)
 class Share:
     """A share, 0 to 1, with its 95% interval."""

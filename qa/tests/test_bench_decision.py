@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from bench_decision.__main__ import main
 from bench_decision.cells import MARGIN, Cell
+from bench_decision.figures import figures
 from bench_decision.loop import PLANS, Outcome, experiment
 from bench_decision.minimum import least_pairs, pair_variance
+from bench_decision.report import report
 from bench_decision.score import Score, score, wilson
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
@@ -190,3 +192,60 @@ def test_the_minimum_takes_the_smaller_of_the_variance_by_formula_and_as_observe
     for by_formula, counted in ((0.0, 0.01), (0.005, 0.005), (0.5, 0.01)):
         cell = Cell("d", LoadPoint.OSD_TRAFFIC, (replace(seen, least_variance=by_formula),), "")
         assert cell.least_pairs == pytest.approx(least_pairs(1.25, counted, MARGIN))
+
+
+def trials(name, verdict, truth, pair_sd=0.1, **cell):
+    """Twenty times the same verdict."""
+    outcomes = (replace(outcome(verdict, 6, truth), pair_sd=pair_sd),) * 20
+    return Cell(name, LoadPoint.OSD_BENCH_DEPTH1, outcomes, "", **cell)
+
+
+EASY = tuple(trials(f"easy{n}", THROUGH, LoadTruth(10.0, THROUGH)) for n in range(30))
+
+
+def missed(*cells):
+    """What is told as missed beside thirty easy drives, and what the last line says."""
+    found = figures([*EASY, *cells])
+    names = [item.name for item in found if item.held is False]
+    last = report([*EASY, *cells], found)[-1]
+    assert all(name in last for name in names)
+    return names
+
+
+@pytest.mark.parametrize(("ratio", "better"), [(1.26, THROUGH), (1 / 1.3, BACK)])
+def test_easy_drives_do_not_hide_one_that_is_denied_a_quarter(ratio, better):
+    truth = LoadTruth(ratio, better)
+    assert missed(trials("quarter", better, truth)) == []
+    (name,) = missed(trials("quarter", SAME, truth))
+    assert name.startswith("right from 1.25 to 1.35 ")
+    assert missed(trials("quarter", OPEN, truth)) == [name]
+    noisy = trials("quarter", OPEN, truth, pair_sd=0.3)  # nobody promises anything there
+    assert missed(noisy) == []
+
+
+@pytest.mark.parametrize(("ratio", "slower", "better"), [
+    (1.15, BACK, THROUGH), (1.6, BACK, THROUGH), (0.6, THROUGH, BACK),
+])
+def test_a_verdict_for_the_slower_mode_counts_however_noisy_the_drive(ratio, slower, better):
+    truth = LoadTruth(ratio, better)
+    assert missed(trials("d", better, truth, pair_sd=0.5)) == []
+    (name,) = missed(trials("d", slower, truth, pair_sd=0.5))
+    assert name == "for the slower mode where a ratio is beyond 1.1, share"
+
+
+@pytest.mark.parametrize(("ratio", "true", "lying"), [
+    (0.04, OPEN, False), (1.0, SAME, True), (0.04, OPEN, True),
+])
+def test_one_write_back_on_a_drive_that_ignores_flushes_is_one_too_many(ratio, true, lying):
+    held_back = trials("liar", OPEN, LoadTruth(ratio, true), flushes_nothing=lying)
+    assert missed(held_back) == []
+    name = "verdicts `write back` on drives that ignore flushes"
+    (figure,) = [item for item in figures([held_back]) if item.name == name]
+    assert (figure.found, figure.held, figure.experiments) == (0.0, True, 20)
+    one = replace(held_back.outcomes[0], verdict=BACK)
+    assert name in missed(replace(held_back, outcomes=(*held_back.outcomes[1:], one)))
+
+
+def test_what_no_drive_shows_is_not_told_as_held():
+    (same,) = [item for item in figures(EASY) if "ignore flushes" in item.name]
+    assert same.held is None
