@@ -12,7 +12,10 @@ class Maps:
 
     def __init__(self, buckets):
         self.maps = {
-            "osd_map": {"fsid": "f", "osds": [{"osd": i, "up": 1, "in": 1} for i in (0, 1)]},
+            "osd_map": {
+                "fsid": "f",
+                "osds": [{"osd": i, "uuid": f"u{i}", "up": 1, "in": 1} for i in (0, 1)],
+            },
             "osd_metadata": {"0": {"hostname": "h0.example"}},
             "osd_map_crush": {"devices": [{"id": 0, "class": "hdd"}], "buckets": buckets},
             "health": {"json": json.dumps({})},
@@ -45,3 +48,7 @@ def test_the_location_names_the_buckets_from_the_innermost_on_and_no_shadow_tree
 def test_a_map_in_which_buckets_hold_each_other_ends():
     found = osds(bucket(-1, "a", "rack", -2), bucket(-2, "b", "host", -1, 0))
     assert found[0].location[0] == ("host", "b")
+
+
+def test_an_osd_has_the_uuid_of_the_osd_map():
+    assert [osd.uuid for osd in osds().values()] == ["u0", "u1"]

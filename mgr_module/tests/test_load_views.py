@@ -40,6 +40,12 @@ def test_a_class_is_the_sum_of_its_osds_and_simulated_ones_are_no_part():
     assert row["known"]
 
 
+def test_the_class_is_that_of_the_newest_result():
+    newer = replace(RESULT, record_id="r2", device_class="ssd", ended_at_s=5.0)
+    (row,) = load_ls({3: profile(1)}, [newer, RESULT], {})["osds"]
+    assert row["device_class"] == "ssd"
+
+
 def test_an_idle_osd_has_no_shares_and_the_table_says_so():
     idle = LoadProfile((HourLoad(0),))
     text = render(load_ls({3: idle}, [RESULT], {}))

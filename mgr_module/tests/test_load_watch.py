@@ -1,10 +1,14 @@
 """Load profiles are read for measured OSDs only, kept over a restart, and never in the way."""
 
+from dataclasses import replace
+
+import mgr_fakes.builders as make
 import pytest
 from wcache.archive import Archive
 from wcache.core.errors import StorageError
 from wcache.core.load_profile import WorkCounters
 from wcache.core.model import DriveModel, LoadPoint, Verdict
+from wcache.core.osds import OsdNow, osds_now
 from wcache.core.policy import Result
 from wcache.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
 
@@ -57,10 +61,19 @@ def result(osd_id, **changes):
     return Result(**{**values, **changes})
 
 
-def watch(results, reader, shelf=None):
+def on(*drives, uuid="u"):
+    """An OSD on these drives of host h1."""
+    return OsdNow(uuid, frozenset(("h1", drive) for drive in drives))
+
+
+# every OSD that the tests have, on the drive of `result`
+ALL = {osd_id: on("d", uuid=f"u{osd_id}") for osd_id in range(OSDS_MAX + 1)}
+
+
+def watch(results, reader, shelf=None, osds=None):
     return LoadWatch(
         reader=reader, archive=Archive(shelf or Shelf()), results=lambda: list(results),
-        log=lambda text: None,
+        osds=lambda: ALL if osds is None else osds, log=lambda text: None,
     )
 
 
@@ -123,3 +136,85 @@ def test_a_store_that_refuses_is_an_error_of_the_reading_alone():
 
 def test_nothing_measured_is_nothing_known():
     assert watch([], Reader()).profiles() == {}
+
+
+HDD, SSD = ("hdd", "A B C"), ("ssd", "S S S")
+
+
+def reused(found, results, osds):
+    """Read id 1 as a disk's, then purge it and give it to an SSD that is measured too."""
+    for _ in range(4):
+        found.read()
+    osds[1] = on("s", uuid="new")
+    results.append(result(
+        1, drive_id="s", device_class="ssd", drive_model=DriveModel("S", "S", "S"),
+        ended_at_s=9.0,
+    ))
+
+
+def test_a_purged_osds_load_is_not_that_of_the_osd_that_gets_its_id():
+    results, osds = [result(1)], {1: on("d", uuid="old")}
+    found = watch(results, Reader(), osds=osds)
+    reused(found, results, osds)
+    assert list(found.profiles()) == [SSD]
+    assert found.by_osd()[1].total.client_writes == 0
+    for _ in range(3):
+        found.read()
+    assert found.profiles()[SSD].total.client_writes == 2 * 1000
+    assert HDD not in found.profiles()
+
+
+def test_an_id_that_was_used_again_while_no_mgr_ran_starts_anew():
+    shelf, results, osds = Shelf(), [result(1)], {1: on("d", uuid="old")}
+    first = watch(results, Reader(), shelf, osds)
+    for _ in range(STORE_EVERY):
+        first.read()
+    second = watch(results, Reader(), shelf, osds)
+    second.load()
+    assert second.profiles()[HDD].total.client_writes == (STORE_EVERY - 1) * 1000
+    osds[1] = on("d", uuid="new")
+    assert second.profiles()[HDD].total.client_writes == 0
+
+
+def test_a_profile_from_before_uuids_were_noted_is_taken_over_once():
+    shelf, osds = Shelf(), {1: on("d", uuid="one")}
+    first = watch([result(1)], Reader(), shelf, osds)
+    for _ in range(STORE_EVERY):
+        first.read()
+    archive = Archive(shelf)
+    archive.put_profile(1, replace(archive.profiles()[1], osd_uuid=""))
+    found = watch([result(1)], Reader(), shelf, osds)
+    found.load()
+    before = (STORE_EVERY - 1) * 1000
+    assert found.profiles()[HDD].total.client_writes == before
+    found.read()
+    found.read()
+    assert found.profiles()[HDD].total.client_writes == before + 1000
+    osds[1] = on("d", uuid="two")
+    assert found.profiles()[HDD].total.client_writes == 0
+
+
+@pytest.mark.parametrize("now", [{}, {1: on()}, {1: on("e")}], ids=["purged", "untold", "moved"])
+def test_a_drive_that_is_not_under_its_osd_now_has_no_load(now):
+    osds = {1: on("d")}
+    found = watch([result(1)], Reader(), osds=osds)
+    found.read()
+    found.read()
+    assert found.profiles()
+    osds.clear()
+    osds.update(now)
+    assert found.profiles() == {}
+    assert found.by_osd() == {}
+
+
+def test_an_osd_is_on_the_drives_that_its_own_host_reports():
+    seen = make.cluster([make.osd(1, "h2", uuid="u1"), make.osd(2, "h2.example", uuid="u2")])
+    reports = {
+        "h1": make.report("h1", make.drive("old", 1)),  # from before the id was used again
+        "h2": make.report("h2", make.drive("sda", 1, 2), make.drive("nvme0n1", 1)),
+    }
+    assert osds_now(seen, reports) == {
+        1: OsdNow("u1", frozenset({("h2", "wwn-sda"), ("h2", "wwn-nvme0n1")})),
+        2: OsdNow("u2", frozenset({("h2", "wwn-sda")})),
+    }
+    assert osds_now(seen, {})[1] == OsdNow("u1", frozenset())

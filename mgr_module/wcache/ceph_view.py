@@ -58,6 +58,7 @@ class CephView:
                 meta.get("bluefs_dedicated_wal") == "1",
                 meta.get("bluestore_bdev_rotational", meta.get("rotational")) == "1",
                 location,
+                str(row.get("uuid", "")),
             )
         return ClusterState(
             str(osd_map["fsid"]), self._version(), osds, self._missed(), self._bench_empties_caches

@@ -23,7 +23,9 @@ def load_ls(
     (of client writes and recovery operations together) are None where nothing was written;
     `commit_ms` and `apply_ms` are what `ceph osd perf` shows, None of an OSD it does not.
     """
-    class_of = {r.osd_id: r.device_class for r in results if not r.simulated}
+    # the newest says it: an id may have been another OSD's
+    oldest_first = sorted(results, key=lambda r: r.ended_at_s)
+    class_of = {r.osd_id: r.device_class for r in oldest_first if not r.simulated}
     seen = sorted(osd_id for osd_id in profiles if osd_id in class_of)
     by_class: Dict[str, List[LoadProfile]] = {}
     for osd_id in seen:

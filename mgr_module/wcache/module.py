@@ -15,6 +15,7 @@ from .ceph_loads import CephLoads
 from .ceph_progress import CephProgress
 from .ceph_store import KvStore
 from .ceph_view import CephView
+from .core.osds import OsdNow, osds_now
 from .core.policy import Result
 from .engine import Engine
 from .health import health_checks
@@ -59,7 +60,8 @@ class Module(MgrModule):
         )
         archive = Archive(KvStore(self))
         self._load_watch = LoadWatch(
-            reader=loads, archive=archive, results=self._results, log=self.log.warning
+            reader=loads, archive=archive, results=self._results,
+            osds=lambda: self._osds_now(view), log=self.log.warning,
         )
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
@@ -87,6 +89,11 @@ class Module(MgrModule):
     def _results(self) -> List[Result]:
         with self._engine.lock:
             return list(self._engine.analyses.results.values())
+
+    def _osds_now(self, view: CephView) -> Dict[int, OsdNow]:
+        cluster = view.cluster()
+        with self._engine.lock:
+            return osds_now(cluster, self._engine.hosts.reports)
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""

@@ -7,7 +7,7 @@ recovery.  They are kept per hour, since a night's backup is another load than t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from .model import LoadPoint
@@ -49,9 +49,13 @@ class HourLoad:
 
 @dataclass(frozen=True)
 class LoadProfile:
-    """The hours that were seen, oldest first."""
+    """The hours that were seen, oldest first, and of which OSD.
+
+    `osd_uuid` is empty of several OSDs, and of one that was stored before it was noted.
+    """
 
     hours: Tuple[HourLoad, ...] = field(default=(), metadata={"max_items": HOURS_MAX})
+    osd_uuid: str = ""
 
     @property
     def known(self) -> bool:
@@ -100,7 +104,19 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
     )
     if after.at_s <= before.at_s or min(gained) < 0:
         return profile
-    return join((profile, LoadProfile((HourLoad(int(after.at_s // HOUR_S), *gained),))))
+    hour = LoadProfile((HourLoad(int(after.at_s // HOUR_S), *gained),))
+    return replace(profile, hours=join((profile, hour)).hours)
+
+
+def bound(profile: LoadProfile, osd_uuid: str) -> LoadProfile:
+    """The profile as that of an OSD: a new one where it is another OSD's.
+
+    An id is used again for another OSD, whose load is another.  A profile that was stored
+    before the uuid was noted is taken over, once.
+    """
+    if profile.osd_uuid == osd_uuid:
+        return profile
+    return LoadProfile(() if profile.osd_uuid else profile.hours, osd_uuid)
 
 
 def join(profiles: Tuple[LoadProfile, ...]) -> LoadProfile:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, Optional, Protocol, Tuple
+from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
 
-from .model import DriveReport, LoadPoint, Role
+from .model import DriveReport, HostReport, LoadPoint, Role
 from .record import Precondition
 
 
@@ -14,7 +14,8 @@ class OsdInfo:
     """One OSD of the osd map, with what its metadata says.
 
     `location` are the CRUSH buckets over it as (type, name), the innermost first; empty
-    where the map was not there to say.
+    where the map was not there to say.  `uuid` is the OSD's own: one that is made anew under
+    an old id has another one (OSDMap::dump, `osds`).
     """
 
     osd_id: int
@@ -27,6 +28,7 @@ class OsdInfo:
     dedicated_wal: bool = False
     rotational: bool = False
     location: Tuple[Tuple[str, str], ...] = ()
+    uuid: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,38 @@ class ClusterState:
         any size scrubs all the time.
         """
         return tuple(item for item in self.missed if item is not Precondition.NO_SCRUB)
+
+
+@dataclass(frozen=True)
+class OsdNow:
+    """Which OSD has an id now, since ids are used again.
+
+    `drives` are those under it as (hostname, drive id); none where no host told of it.
+    """
+
+    uuid: str
+    drives: FrozenSet[Tuple[str, str]]
+
+
+def osds_now(cluster: ClusterState, reports: Mapping[str, HostReport]) -> Dict[int, OsdNow]:
+    """Every OSD of the map with its drives, by the last report of its host.
+
+    A report of another host may be from before the id was used again.  It counts where
+    none of the OSD's own host names the OSD, as where the probe calls its host otherwise.
+    """
+    named: Dict[int, Dict[str, FrozenSet[Tuple[str, str]]]] = {}
+    for hostname, report in reports.items():
+        for drive in report.drives:
+            for use in drive.uses:
+                hosts = named.setdefault(use.osd_id, {})
+                held = hosts.get(hostname, frozenset())
+                hosts[hostname] = held | {(hostname, drive.drive_id)}
+    found: Dict[int, OsdNow] = {}
+    for osd_id, osd in cluster.osds.items():
+        hosts = named.get(osd_id, {})
+        anywhere: FrozenSet[Tuple[str, str]] = frozenset().union(*hosts.values())
+        found[osd_id] = OsdNow(osd.uuid, hosts.get(osd.hostname, anywhere))
+    return found
 
 
 class ClusterView(Protocol):
