@@ -20,8 +20,10 @@ from wcache.core import codec
 from wcache_cli.main import main
 
 
-def made(drive="d0", ratio=4.0, seed=1, **changes):
-    draw = synthetic.lognormal(random.Random(seed), ratio=ratio, sample_sd=0.05, period_sd=0.02)
+def made(drive="d0", ratio=4.0, seed=1, base_us=10_000.0, **changes):
+    draw = synthetic.lognormal(
+        random.Random(seed), ratio=ratio, base_us=base_us, sample_sd=0.05, period_sd=0.02
+    )
     setup = replace(synthetic.SETUP, domain_id=drive, drive_id=drive, **changes)
     return synthetic.record(draw, 12, setup=setup, record_id=f"r.{drive}")
 
@@ -48,6 +50,20 @@ def test_like_records_of_three_drives_are_pooled_and_unlike_ones_are_not(tmp_pat
     assert len(found["results"]) == 4
     (pool,) = found["pools"]
     assert (pool["drives"], pool["verdict"]) == (3, "write through")
+
+
+def test_a_pool_decides_nothing_while_one_of_its_drives_may_be_ignoring_flushes(tmp_path, capsys):
+    bases_us = {"d0": 10_000.0, "d1": 10_000.0, "d2": 1_500.0}
+    files = [
+        stored(tmp_path / name, made(name, 0.5, seed=i, base_us=base_us))
+        for i, (name, base_us) in enumerate(bases_us.items())
+    ]
+    main(["analyze", *files[:2], "--format", "json"])
+    assert {r["verdict"] for r in json.loads(capsys.readouterr().out)["results"]} == {"write back"}
+    main(["analyze", *files])
+    *_, pooled = capsys.readouterr().out.split("3 drives of ")
+    assert "verdict: insufficient data" in pooled
+    assert "why: d2 raised WCACHE_FLUSH_TOO_FAST, so nothing is decided" in pooled
 
 
 def test_a_matrix_beside_a_record_is_decided_cell_by_cell(tmp_path, capsys):

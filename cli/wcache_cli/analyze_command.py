@@ -102,7 +102,10 @@ def _sides(records: List[Record]) -> Iterator[Record]:
 
 
 def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
-    """One pool for each group of like, unforced results of three drives or more."""
+    """One pool for each group of like, unforced results of three drives or more.
+
+    Its verdict is the cluster's: a drive in doubt keeps it from deciding.
+    """
     from wcache.analysis.pooling import DRIVES_MIN, pool
 
     groups: Dict[str, List[Dict[str, Any]]] = {}

@@ -88,6 +88,30 @@ def test_drives_proven_better_in_different_modes_are_conflicting():
     assert "such as a and c" in pooled["why"]
 
 
+def odd_one_out(ratio, said, *codes):
+    """A pool of three drives at one ratio, of which d1 has this verdict and these findings."""
+    drives = [{**result(f"d{i}", ratio, seed=i)} for i in range(3)]
+    drives[1].update(verdict=said, findings=[{"code": code, "detail": ""} for code in codes])
+    pooled = pool(drives, OPTIONS)
+    return pooled["verdict"], pooled["why"]
+
+
+@pytest.mark.parametrize("code", ["WCACHE_CARRYOVER", "WCACHE_FLUSH_TOO_FAST"])
+def test_a_drive_in_doubt_keeps_a_pool_from_deciding(code):
+    assert odd_one_out(0.3, "insufficient data")[0] == "write back"
+    verdict, why = odd_one_out(0.3, "insufficient data", code)
+    assert verdict == "insufficient data"
+    assert why.startswith(f"d1 raised {code}")
+    assert odd_one_out(1.0, "insufficient data")[0] == "no material difference"
+    assert odd_one_out(1.0, "insufficient data", code)[0] == "insufficient data"
+
+
+def test_a_drive_that_contradicts_itself_makes_the_pool_contradict_itself():
+    verdict, why = odd_one_out(3.0, "conflicting", "WCACHE_CARRYOVER")
+    assert verdict == "conflicting"
+    assert why.startswith("d1 contradicts itself")
+
+
 @pytest.mark.parametrize("far", [30.0, 1.0])
 def test_an_odd_drive_on_either_side_is_named_and_kept(far):
     drives = [result(f"d{i}", 5.0, seed=i) for i in range(7)] + [result("odd", far, seed=9)]

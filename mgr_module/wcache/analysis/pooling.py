@@ -14,7 +14,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
 from ..core.factorial import PROVEN
-from ..core.model import Verdict
+from ..core.joining import DOUBTS, overruled
+from ..core.model import FindingCode, Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from . import sequential, summary, tails
 from .decision import Options, torn_by_tail
@@ -69,6 +70,8 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
         answer["warnings"].append(f"odd drives, kept in the pool: {', '.join(odd)}")
     slack = tails.slack_of(results[0]["alike"])
     verdict, why = _decide(far, near, tail, slack, verdicts, options)
+    verdict, instead = overruled(verdict, [_said(item) for item in results])
+    why = instead or why
     return {
         **answer, "verdict": verdict.value, "why": why, "ratio": ratio(mean),
         "ratio_low": ratio(far.low), "ratio_high": ratio(far.high),
@@ -102,6 +105,23 @@ def _checked(results: Any) -> Sequence[Mapping[str, Any]]:
     if unlike:
         raise MalformedError("these results are not alike and are not pooled: " + unlike)
     return results
+
+
+def _said(result: Mapping[str, Any]) -> Tuple[str, Verdict, List[FindingCode]]:
+    """A drive, its own verdict, and the doubts raised about it."""
+    findings = result.get("findings")
+    raised = [
+        found.get("code") for found in findings if isinstance(found, dict)
+    ] if isinstance(findings, list) else []
+    torn = result.get("verdict") == Verdict.CONFLICTING.value
+    return (
+        _name(result), Verdict.CONFLICTING if torn else Verdict.INSUFFICIENT,
+        [code for code in DOUBTS if code.value in raised],
+    )
+
+
+def _name(result: Mapping[str, Any]) -> str:
+    return str(result["subject"].get("domain_id"))[:200]
 
 
 def _differing(alikes: Sequence[Mapping[str, Any]]) -> str:
@@ -144,9 +164,8 @@ def _by_drive(
             if key in seen:
                 continue
             seen.add(key)
-        name = str(item["subject"].get("domain_id"))[:200]
         variance = max(sd, sequential.SD_FLOOR) ** 2 / pairs
-        gathered.setdefault(name, []).append((mean, variance, str(item.get("verdict"))))
+        gathered.setdefault(_name(item), []).append((mean, variance, str(item.get("verdict"))))
     drives = {}
     for name, parts in gathered.items():
         weights = [1 / variance for _, variance, _ in parts]

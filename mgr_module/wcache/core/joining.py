@@ -8,7 +8,7 @@ doubt about a single drive: what a flush too fast or a carryover showed was no c
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .model import FindingCode, LoadPoint, Role, Transport, Verdict
 
@@ -156,28 +156,39 @@ def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) 
 
 def _unless_doubted(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVerdict:
     """The load as joined, unless one of its drives contradicts itself or is in doubt."""
-    verdict, notes = load.verdict, list(load.notes)
-    torn = [drive.name for drive in drives if drive.verdict is Verdict.CONFLICTING]
-    if torn:
-        verdict = Verdict.CONFLICTING
-        notes.append(f"{load.load_point.value}: {torn[0]} contradicts itself; look at that drive")
-    doubts = {code for drive in drives for code in drive.doubts if code in DOUBTS}
-    if doubts and verdict is not Verdict.CONFLICTING:
-        verdict = Verdict.INSUFFICIENT
-        names = ", ".join(drive.name for drive in _doubted(drives)[:NAMED_MAX])
-        codes = ", ".join(sorted(code.value for code in doubts))
-        notes.append(
-            f"{load.load_point.value}: {names} raised {codes}, so nothing is decided there; see "
-            "`ceph wcache status`"
-        )
+    doubts = {code for drive in drives for code in drive.doubts}
+    verdict, why = overruled(
+        load.verdict, [(drive.name, drive.verdict, drive.doubts) for drive in drives]
+    )
+    notes = load.notes
+    if why:
+        where = "" if verdict is Verdict.CONFLICTING else "; see `ceph wcache status`"
+        notes = (*notes, f"{load.load_point.value}: {why}{where}")
     return replace(
-        load, verdict=verdict, notes=tuple(notes),
-        doubts=tuple(code for code in DOUBTS if code in doubts),
+        load, verdict=verdict, notes=notes, doubts=tuple(code for code in DOUBTS if code in doubts)
     )
 
 
-def _doubted(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
-    return [drive for drive in drives if any(code in DOUBTS for code in drive.doubts)]
+def overruled(
+    joined: Verdict, drives: Iterable[Tuple[str, Verdict, Iterable[FindingCode]]]
+) -> Tuple[Verdict, str]:
+    """What drives say together after what each (name, verdict, doubts) says of itself.
+
+    With why that overrules `joined`, '' where it stands.  One that contradicts itself makes
+    all contradict; with one in doubt nothing is decided.
+    """
+    doubted: Dict[str, Set[str]] = {}
+    for name, verdict, doubts in drives:
+        if verdict is Verdict.CONFLICTING:
+            return verdict, f"{name} contradicts itself; look at that drive"
+        codes = {code.value for code in doubts if code in DOUBTS}
+        if codes:
+            doubted.setdefault(name, set()).update(codes)
+    if not doubted or joined is Verdict.CONFLICTING:
+        return joined, ""
+    names = ", ".join(list(doubted)[:NAMED_MAX])
+    raised = ", ".join(sorted(set().union(*doubted.values())))
+    return Verdict.INSUFFICIENT, f"{names} raised {raised}, so nothing is decided"
 
 
 def _by_agreement(
