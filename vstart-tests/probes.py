@@ -72,12 +72,12 @@ class Probe:
             self.process.kill()
             self.process.wait(timeout=20)
 
-    def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end by a signal; returns the exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(by)
         return self.process.wait(timeout=30)
 
     def run(self, *words: str, check: bool = True) -> Any:

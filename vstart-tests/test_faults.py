@@ -15,6 +15,7 @@ from probes import Probe, Wcache, all_views, kernel_view
 pytestmark = pytest.mark.cluster
 
 LEASE_S = 3
+BUDGET_S = 8
 LONG = {"scope": "osd.0", "loads": "depth1", "pairs": 80}
 
 
@@ -25,7 +26,7 @@ def device_of(cluster, osd_id: int = 0) -> Path:
 @pytest.fixture
 def slow_periods(wcache: Wcache):
     """Periods long enough to strike in the middle of one."""
-    wcache.option("settle_s", 1.5)
+    wcache.option("settle_s", 0.5)
     yield
     wcache.option("settle_s", 0.1)
 
@@ -89,11 +90,12 @@ def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
     wcache.wait_over(campaign_id)
 
 
-def test_a_clean_stop_of_the_probe_restores(wcache, probe, steady, views, slow_periods):
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])  # SIGHUP: its terminal goes
+def test_a_clean_stop_of_the_probe_restores(wcache, probe, steady, views, slow_periods, by):
     campaign_id = wcache.start_campaign(**LONG)
     device = device_of(steady)
     wcache.wait_period_in("write through", device)
-    assert probe.stop() == 0
+    assert probe.stop(by) == 0
     assert kernel_view(device) == "write back"
     probe.start()
     wcache("campaign stop", campaign_id=campaign_id)
@@ -133,6 +135,28 @@ def test_an_osd_stopped_during_its_bench_ends_the_run_and_restores(
     # whichever is seen first: the bench without an answer, or the health of the cluster
     reason = shown["run_list"][0]["reason"]
     assert "osd.0" in reason or "no longer holds" in reason
+    assert shown["run_list"][0]["restored"] is True
+
+
+def test_a_bench_that_hangs_ends_with_the_budget(wcache, probe, own_cluster: Cluster, views):
+    wcache.option("experiment_seconds_max", BUDGET_S)
+    device = device_of(own_cluster)
+    try:
+        campaign_id = wcache.start_campaign(**LONG)
+        wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
+        wcache.wait_period_in("write through", device)
+        osd_pid = own_cluster.osd_pid(0)
+        os.kill(osd_pid, signal.SIGSTOP)
+        try:
+            shown = wcache.wait_over(campaign_id, 30)
+            assert kernel_view(device) == "write back"
+        finally:
+            os.kill(osd_pid, signal.SIGCONT)
+    finally:
+        wcache.option("experiment_seconds_max", 300)
+    (result,) = shown["results"]
+    assert result["ended"] == "the budget is spent within a period"
+    assert result["seconds"] < BUDGET_S + 1.5  # the mgr looks at its clock now and then
     assert shown["run_list"][0]["restored"] is True
 
 

@@ -7,7 +7,7 @@ import pytest
 from drive_lab import artefacts
 from drive_lab.lab import PROJECT
 from harness.releases import ensure_release
-from lab_command import LOADS, LabCommand, Outcome
+from lab_command import LOADS, SAME, LabCommand, Outcome
 
 pytestmark = pytest.mark.lab
 
@@ -15,22 +15,26 @@ LAB_DRIVES = PROJECT / "qa" / "drive_models" / "lab.toml"
 LONG = pytest.mark.long
 
 
+# Where other work goes on: clear cases must come out right, and nothing wrong.  That two
+# modes are alike takes more pairs than these, or a machine of its own.
+FEW_PAIRS = 10
 RUNS = [
-    pytest.param((16, ("depth1",)), id="16-depth1", marks=LONG),  # the shortest
-    *[pytest.param((each, tuple(LOADS)), id=str(each), marks=LONG) for each in (16, 18, 20)],
+    pytest.param((16, ("depth1", "traffic"), FEW_PAIRS), id="16-few-pairs"),
+    *[pytest.param((each, tuple(LOADS), None), id=str(each), marks=LONG) for each in (16, 18, 20)],
 ]
 
 
 @pytest.fixture(scope="module", params=RUNS)
 def outcome(request, tmp_path_factory):
-    number, loads = request.param
+    number, loads, pairs = request.param
     artefacts.ensure(number)
     ensure_release(number)
     folder = tmp_path_factory.mktemp("lab")
-    command = LabCommand(LAB_DRIVES, folder, number, "--loads", ",".join(loads))
+    words = ["--loads", ",".join(loads), *(["--pairs", str(pairs)] if pairs else [])]
+    command = LabCommand(LAB_DRIVES, folder, number, *words)
     code = command.end()
     assert code == 0, "".join(command.said)
-    return Outcome(command, loads)
+    return Outcome(command, loads, may_be_undecided=pairs is not None)
 
 
 def test_every_verdict_is_what_the_drive_was_made_for_at_each_load(outcome):
@@ -40,24 +44,22 @@ def test_every_verdict_is_what_the_drive_was_made_for_at_each_load(outcome):
         for drive in outcome.drives
         for load in outcome.loads
         for row in [outcome.load(drive, load)]
-        if row["verdict"] != row["expected"]
+        if row["verdict"] not in outcome.fine(row["expected"])
     ]
     assert not wrong, outcome.said
 
 
 def test_recommendations_follow_from_what_the_drives_were_made_for(outcome):
     advised = {row["device_class"]: row["verdict"] for row in outcome.result["recommendations"]}
-    assert advised == {
-        "hdd": "write through", "nvme": "write back", "ssd": "no material difference",
-    }  # fmt: skip
+    made_for = {"hdd": "write through", "nvme": "write back", "ssd": SAME}
+    assert advised.keys() == made_for.keys()
+    assert all(advised[name] in outcome.fine(made_for[name]) for name in made_for), advised
 
 
 def test_passive_and_bench_agree_where_they_measure_one_write_at_a_time(outcome):
-    if "traffic" not in outcome.loads:
-        pytest.skip("this run had no clients")
     for drive in outcome.drives:
         passive, bench = (outcome.load(drive, load) for load in ("traffic", "depth1"))
-        assert passive["verdict"] == bench["verdict"], (passive, bench)
+        assert passive["verdict"] in outcome.fine(bench["expected"]), (passive, bench)
         assert passive["ratio_low"] <= bench["ratio_high"], (passive, bench)
         assert bench["ratio_low"] <= passive["ratio_high"], (passive, bench)
 
