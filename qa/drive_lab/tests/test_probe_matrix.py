@@ -63,3 +63,60 @@ def test_a_matrix_killed_in_write_through_is_restored_by_hand(matrix_on, name):
     assert probe.mode() is THROUGH
     assert probe.restore_all()[0] == 0
     assert probe.mode() is BACK
+
+
+# ---- scratch space on the drive of an OSD
+
+MADE = {
+    "volumes": (
+        "vgcreate -qq -y labvg {path}\n"
+        "lvcreate -qq -y -L 256m -n osd labvg\nlvcreate -qq -y -L 512m -n scratch labvg",
+        "/dev/labvg/osd", "/dev/labvg/scratch",
+        "vgremove -qq -f labvg && pvremove -qq {path}",
+    ),
+    "partitions": (  # sectors; the kernel has them, the disk no table
+        "addpart {path} 1 2048 524288\naddpart {path} 2 526336 1048576",
+        "{path}1", "{path}2",
+        "delpart {path} 1; delpart {path} 2",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(params=MADE)
+def shared(request, bench, probe_of):
+    """The probe of a drive with an OSD and scratch space on it; its words for a matrix."""
+    make, osd, scratch, unmake = (
+        text.format(path=bench.disk("scsi").path) for text in MADE[request.param]
+    )
+    bench.sh(make).checked()
+    bench.settle()
+    probe = probe_of("scsi")
+    probe.begin(BACK, osd)
+    bench.sh(f"blkdiscard --force --zeroout {scratch}; rm -f /tmp/scsi.json", timeout_s=120)
+    words = [
+        *probe.words("matrix"), "--scratch", scratch, "--out", "/tmp/scsi.json",
+        "--seconds", "0.1", "--pairs", "4",
+    ]
+    yield probe, osd, words
+    probe.end()
+    bench.all_on("scsi")
+    bench.sh(unmake).checked()
+
+
+@pytest.mark.long
+def test_beside_an_osd_it_needs_consent_and_the_osd_loses_nothing(bench, shared):
+    probe, osd, words = shared
+    probe.check_safe("before", osd)
+    refused = probe.forks.fork(words)
+    assert refused.wait(60) == 2
+    assert "--beside-osds" in refused.output()
+    run = probe.forks.fork([*words, "--beside-osds"])
+    seen = set()
+    while run.ended() is None:
+        seen.add(probe.mode())
+    assert run.wait(1) == 0, run.output()
+    assert seen == {BACK, THROUGH}
+    assert len(found(bench, "scsi").pairs) == 4
+    assert (probe.mode(), probe.journal()) == (BACK, [])
+    assert bench.on_the_medium(osd) == "before"
+    probe.check_safe("after", osd)
