@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache, all_views, kernel_view
+from wcache.core.load_profile import work_counters
 from wcache.core.loads import SAMPLES, WATCH_SAMPLES
 from wcache.core.model import LoadPoint
 from wcache.core.settling import LONG_SAMPLES
@@ -195,6 +196,14 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         assert word in log
 
 
+def work_of(cluster: ClusterAccess):
+    """What each OSD has done so far, as a load profile reads it."""
+    return {
+        osd_id: work_counters(cluster.ceph_json("tell", f"osd.{osd_id}", "perf", "dump"), 0.0)
+        for osd_id in cluster.osd_ids()
+    }
+
+
 def test_the_osds_own_traffic_is_compared_without_writing_anything(
     wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic
 ):
@@ -203,8 +212,15 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
     campaign_id = wcache.wait(
         "clean PGs", lambda: wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)
     )
+    before = work_of(steady)
     shown = wcache.wait_over(campaign_id, 180)
+    after = work_of(steady)
     wcache.option("settle_s", 0.1)
+    for osd_id, was in before.items():
+        # what clients write is all that these OSDs commit, whichever of them is primary
+        writes = after[osd_id].client_writes - was.client_writes
+        transactions = after[osd_id].transactions - was.transactions
+        assert 0.9 * transactions < writes < 1.1 * transactions, osd_id
     (result,) = shown["results"]
     assert result["pairs"] >= 4, shown
     assert result["bytes_written"] == 0

@@ -218,6 +218,21 @@ def test_the_counters_of_16_are_known_by_their_old_names():
     assert (found.transactions, found.deferred_writes) == (80, 7)
 
 
+def test_a_replicas_writes_are_writes_of_clients_too():
+    """As an OSD of 18.2.7 counted that was primary of one write in eight."""
+    replica = dump(1)
+    replica["osd"] = {
+        "op_w": 62898, "op_w_in_bytes": 257630208, "op_rw": 0, "op_rw_in_bytes": 0,
+        "subop_w": 439382, "subop_w_in_bytes": 2159800259, "recovery_ops": 0,
+    }
+    found = work_counters(replica, 1.0)
+    assert found.client_writes == 502280
+    assert 4096 < found.client_bytes / found.client_writes < 4096 + 1024
+    only = dump(1)
+    only["osd"] = {"op_w": 0, "op_w_in_bytes": 0, "subop_w": 100, "subop_w_in_bytes": 10**6}
+    assert work_counters(only, 1.0).client_writes == 100
+
+
 def test_a_restarted_osd_adds_nothing_for_that_stretch():
     before, after = work_counters(dump(100), 10.0), work_counters(dump(3), 20.0)
     assert add(LoadProfile(), before, after) == LoadProfile()

@@ -92,7 +92,7 @@ def render(data: Mapping[str, Any]) -> str:
         (f"all {r['osds']}", r["device_class"], *_cells(r)) for r in data["classes"]
     ]
     heads = (
-        "OSD", "CLASS", "HOURS", "CLIENT WRITES", "TXC/COMMIT", "KIB/WRITE", "DEFERRED/WRITE",
+        "OSD", "CLASS", "HOURS", "WRITES", "TXC/COMMIT", "KIB/WRITE", "DEFERRED/WRITE",
         "RECOVERY", "LIKE DEPTH1", "LIKE BATCH", "LIKE 4M", "COMMIT MS", "APPLY MS",
     )
     said = f"recommendations are weighed by it from {data['hours_needed']} hours with writes on"

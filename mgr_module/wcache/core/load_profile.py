@@ -1,7 +1,7 @@
 """What load an OSD carries over hours, and so which load points count for it.
 
 Three numbers tell it, from counters that every OSD keeps: transactions per kv commit
-(how many writes share a flush), bytes per client write, and how much of the work is
+(how many writes share a flush), bytes per write of clients, and how much of the work is
 recovery.  They are kept per hour, since a night's backup is another load than the day.
 """
 
@@ -17,6 +17,10 @@ HOUR_S = 3600
 SMALL_BYTES = 4096
 LARGE_BYTES = 4 * 2**20
 HOURS_MIN = 6  # with writes in them, before a load counts as known
+# An OSD's perf counters of what clients write (src/osd/osd_perf_counters.cc): as primary, as
+# primary with a read in the same operation, and as replica, whose bytes include the
+# transaction's (0.8 KiB of a 4 KiB write).  An erasure-coded pool counts at its primaries only.
+CLIENT_WRITES = ("op_w", "op_rw", "subop_w")
 # Fewer writes than this say nothing of an hour.
 HOUR_WRITES_MIN = 100
 
@@ -28,7 +32,7 @@ class WorkCounters:
     at_s: float
     transactions: int  # BlueStore transactions committed
     commits: int  # kv commits, each with its flush
-    client_writes: int
+    client_writes: int  # as primary or replica: each is a transaction here
     client_bytes: int
     deferred_writes: int
     recovery_ops: int
@@ -83,9 +87,10 @@ def work_counters(dump: Mapping[str, Any], at_s: float) -> Optional[WorkCounters
         return None
     transactions = _averaged(store, "txc_commit_lat", "commit_lat")
     commits = _averaged(store, "kv_sync_lat")
-    writes, written = _whole(osd, "op_w"), _whole(osd, "op_w_in_bytes")
-    if transactions is None or commits is None or writes is None or written is None:
+    if transactions is None or commits is None or _whole(osd, "op_w") is None:
         return None
+    writes = sum(_whole(osd, name) or 0 for name in CLIENT_WRITES)
+    written = sum(_whole(osd, f"{name}_in_bytes") or 0 for name in CLIENT_WRITES)
     deferred = _whole(store, "issued_deferred_writes", "deferred_write_ops") or 0
     return WorkCounters(
         at_s, transactions, commits, writes, written, deferred, _whole(osd, "recovery_ops") or 0
