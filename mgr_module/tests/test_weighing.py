@@ -259,3 +259,18 @@ def test_joining_osds_adds_their_hours():
 def test_readings_out_of_order_add_nothing():
     later = WorkCounters(50.0, 9, 9, 9, 9, 9, 9)
     assert add(LoadProfile(), later, replace(later, at_s=40.0)) == LoadProfile()
+
+
+def test_hours_read_while_the_clock_was_ahead_go_with_the_next_reading():
+    found = profile(hour(3), hour(8), hour(9), hour(10), hour(900_000))
+    first, second = (work_counters(dump(n), n + 8 * 3600.0) for n in (100, 300))
+    assert [item.hour for item in add(found, first, second).hours] == [3, 8, 9]
+
+
+@given(st.lists(st.integers(0, 400), min_size=2, max_size=12))
+def test_a_profile_ends_within_an_hour_of_the_last_reading_however_the_clock_goes(hours):
+    found = LoadProfile()
+    for n, number in enumerate(hours):
+        first, second = (work_counters(dump(100 * n + i), number * 3600.0 + i) for i in (0, 1))
+        found = add(found, first, second)
+        assert found.hours[-1].hour in (number, number + 1)

@@ -101,6 +101,7 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
     """The profile with the work between two readings, credited to the later one's hour.
 
     A counter that went back means that the OSD was started anew; that stretch is left out.
+    So is what was read while the clock was ahead: those hours would never be the oldest.
     """
     gained = (
         after.transactions - before.transactions, after.commits - before.commits,
@@ -109,8 +110,10 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
     )
     if after.at_s <= before.at_s or min(gained) < 0:
         return profile
-    hour = LoadProfile((HourLoad(int(after.at_s // HOUR_S), *gained),))
-    return replace(profile, hours=join((profile, hour)).hours)
+    hour = HourLoad(int(after.at_s // HOUR_S), *gained)
+    # a mgr that takes over may be some minutes behind the last one
+    past = LoadProfile(tuple(item for item in profile.hours if item.hour <= hour.hour + 1))
+    return replace(profile, hours=join((past, LoadProfile((hour,)))).hours)
 
 
 def bound(profile: LoadProfile, osd_uuid: str) -> LoadProfile:
