@@ -77,6 +77,14 @@ def watch(results, reader, shelf=None, osds=None):
     )
 
 
+HDD, SSD = ("hdd", "A B C"), ("ssd", "S S S")
+
+
+def writes(found, key):
+    """Client writes by OSD of a device class and drive model."""
+    return {osd_id: p.total.client_writes for osd_id, p in found.profiles()[key].items()}
+
+
 def test_only_measured_real_osds_are_read():
     reader = Reader()
     watch([result(1), result(1), result(5), result(9, simulated=True)], reader).read()
@@ -98,19 +106,19 @@ def test_the_osds_measured_last_are_read_and_profiles_of_others_go():
     assert f"profile/{OSDS_MAX}" in shelf.values
 
 
-def test_osds_of_a_drive_model_are_one_profile():
+def test_osds_of_a_drive_model_stand_together():
     found = watch([result(1), result(2)], Reader())
     for _ in range(3):
         found.read()
-    (profile,) = found.profiles().values()
-    assert profile.total.client_writes == 2 * 2 * 1000
+    (by_osd,) = found.profiles().values()
+    assert {n: p.total.client_writes for n, p in by_osd.items()} == {1: 2000, 2: 2000}
 
 
 def test_an_osd_that_says_nothing_does_not_hide_the_others():
     found = watch([result(1), result(2)], Reader(silent={1}))
     found.read()
     found.read()
-    assert found.profiles()[("hdd", "A B C")].total.client_writes == 1000
+    assert writes(found, HDD) == {2: 1000}
 
 
 def test_profiles_outlive_the_mgr():
@@ -131,14 +139,11 @@ def test_a_store_that_refuses_is_an_error_of_the_reading_alone():
         found.read()
     with pytest.raises(StorageError):
         found.read()
-    assert found.profiles()[("hdd", "A B C")].hours
+    assert writes(found, HDD)
 
 
 def test_nothing_measured_is_nothing_known():
     assert watch([], Reader()).profiles() == {}
-
-
-HDD, SSD = ("hdd", "A B C"), ("ssd", "S S S")
 
 
 def reused(found, results, osds):
@@ -160,7 +165,7 @@ def test_a_purged_osds_load_is_not_that_of_the_osd_that_gets_its_id():
     assert found.by_osd()[1].total.client_writes == 0
     for _ in range(3):
         found.read()
-    assert found.profiles()[SSD].total.client_writes == 2 * 1000
+    assert writes(found, SSD) == {1: 2 * 1000}
     assert HDD not in found.profiles()
 
 
@@ -171,9 +176,9 @@ def test_an_id_that_was_used_again_while_no_mgr_ran_starts_anew():
         first.read()
     second = watch(results, Reader(), shelf, osds)
     second.load()
-    assert second.profiles()[HDD].total.client_writes == (STORE_EVERY - 1) * 1000
+    assert writes(second, HDD) == {1: (STORE_EVERY - 1) * 1000}
     osds[1] = on("d", uuid="new")
-    assert second.profiles()[HDD].total.client_writes == 0
+    assert writes(second, HDD) == {1: 0}
 
 
 def test_a_profile_from_before_uuids_were_noted_is_taken_over_once():
@@ -186,12 +191,12 @@ def test_a_profile_from_before_uuids_were_noted_is_taken_over_once():
     found = watch([result(1)], Reader(), shelf, osds)
     found.load()
     before = (STORE_EVERY - 1) * 1000
-    assert found.profiles()[HDD].total.client_writes == before
+    assert writes(found, HDD) == {1: before}
     found.read()
     found.read()
-    assert found.profiles()[HDD].total.client_writes == before + 1000
+    assert writes(found, HDD) == {1: before + 1000}
     osds[1] = on("d", uuid="two")
-    assert found.profiles()[HDD].total.client_writes == 0
+    assert writes(found, HDD) == {1: 0}
 
 
 @pytest.mark.parametrize("now", [{}, {1: on()}, {1: on("e")}], ids=["purged", "untold", "moved"])

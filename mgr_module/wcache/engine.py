@@ -19,8 +19,10 @@ from .core import actions as act
 from .core.campaign import Campaign
 from .core.codec import one_line
 from .core.errors import StorageError
+from .core.load_profile import join
 from .core.osds import ClusterView
-from .core.policy import Profiles, Recommendation, recommend
+from .core.own_loads import OsdProfiles, with_dissent
+from .core.policy import Recommendation, recommend
 from .core.protocol import Lease, ReleaseRequest, RollbackRequest, Task
 from .core.retention import Bounds
 from .core.rollout import RolloutMachine
@@ -51,7 +53,7 @@ class Engine:
         loads: LoadRunner,
         analysis: Analysis,
         options: Callable[[], Options],
-        profiles: Callable[[], Profiles] = dict,
+        profiles: Callable[[], OsdProfiles] = dict,
         wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
         bounds: Bounds = Bounds(),  # noqa: B008  frozen
@@ -348,9 +350,12 @@ class Engine:
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
         with self.lock:
-            return recommend(
-                tuple(self.analyses.results.values()), self._profiles(), self.analyses.pools()
+            by_osd = self._profiles()
+            joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
+            found = recommend(
+                tuple(self.analyses.results.values()), joined, self.analyses.pools()
             )
+        return with_dissent(found, by_osd)
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:
         """Store a new plan and return its machine, not started."""

@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from .archive import Archive
 from .core.errors import WcacheError
-from .core.load_profile import LoadProfile, WorkCounters, add, bound, join
+from .core.load_profile import LoadProfile, WorkCounters, add, bound
 from .core.osds import OsdNow
 from .core.policy import Result
 
@@ -65,14 +65,14 @@ class LoadWatch:
         if self._thread is not None:
             self._thread.join(timeout=2.0)
 
-    def profiles(self) -> Dict[Tuple[str, str], LoadProfile]:
-        """Profiles by (device class, drive model): of the OSDs now on the drives measured."""
+    def profiles(self) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
+        """By (device class, drive model) the profiles of the OSDs now on its measured drives."""
         known = self._bound()
         found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
         for result in self._standing(known):
             key = (result.device_class, str(result.drive_model))
             found.setdefault(key, {})[result.osd_id] = known[result.osd_id][1]
-        return {key: join(tuple(parts.values())) for key, parts in found.items()}
+        return found
 
     def by_osd(self) -> Dict[int, LoadProfile]:
         """Profiles by OSD, of those now on a drive that was measured."""

@@ -11,6 +11,7 @@ from wcache.core.actions import LoadRequest, LoadSamples
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.osds import ClusterState, OsdLatency
+from wcache.core.own_loads import OsdProfiles
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.retention import Bounds
@@ -157,6 +158,7 @@ class FakeMgr:
         self.exceptions: List[str] = []
         self.config = FakeConfig()
         self.compiled_queue = "mclock_scheduler"
+        self.profiles: OsdProfiles = {}
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self.restart()
         self.probes = {
@@ -173,7 +175,7 @@ class FakeMgr:
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, options=lambda: self.options, clock=lambda: self.now_s,
-            bounds=self.bounds,
+            bounds=self.bounds, profiles=lambda: self.profiles,
         )
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(

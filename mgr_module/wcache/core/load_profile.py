@@ -7,7 +7,7 @@ recovery.  They are kept per hour, since a night's backup is another load than t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from .model import LoadPoint
@@ -136,6 +136,13 @@ def join(profiles: Tuple[LoadProfile, ...]) -> LoadProfile:
             by_hour[item.hour] = _sum(known, item, item.hour)
     newest = sorted(by_hour)[-HOURS_MAX:]
     return LoadProfile(tuple(by_hour[hour] for hour in newest))
+
+
+def evened(profile: LoadProfile) -> LoadProfile:
+    """The same work without its peaks, in as few equal hours as make a load known."""
+    total = profile.total
+    parts = [part // HOURS_MIN for part in astuple(total)[1:]]
+    return replace(profile, hours=tuple(HourLoad(n, *parts) for n in range(HOURS_MIN)))
 
 
 def shares(load: HourLoad, crowding: float = 1.0) -> Dict[LoadPoint, float]:
