@@ -145,18 +145,81 @@ def test_what_is_no_result_is_refused(junk):
         pool(junk, OPTIONS)
 
 
+BLANK = result("x", 2.0, seed=1)
+
+
+def told(drive, log_ratio, error, tail=None):
+    """What a drive told, measured in 8 pairs with this error of their mean."""
+    return {
+        **BLANK, "subject": {"domain_id": drive}, "log_ratio": log_ratio, "pairs": 8,
+        "pair_sd": error * 8**0.5, "tail_log_ratio": tail, "tail_pair_sd": error * 8**0.5,
+        "verdict": "insufficient data",
+    }
+
+
+def drawn(rng, tau, errors, centre=0.7):
+    return [
+        told(f"d{i}", rng.gauss(rng.gauss(centre, tau), error), error)
+        for i, error in enumerate(errors)
+    ]
+
+
 def test_the_pooled_interval_misses_no_more_often_than_it_says():
     rng = random.Random(11)
     misses, trials = 0, 400
-    blank = result("x", 2.0, seed=1)
     for _ in range(trials):
-        drives = []
-        for i in range(5):
-            truth = rng.gauss(0.7, 0.3)
-            drives.append({
-                **blank, "subject": {"domain_id": str(i)}, "log_ratio": rng.gauss(truth, 0.1),
-                "pair_sd": 0.1 * 8**0.5, "pairs": 8,
-            })
-        pooled = pool(drives, OPTIONS)
+        pooled = pool(drawn(rng, 0.3, [0.1] * 5), OPTIONS)
         misses += not pooled["ratio_low_95"] <= 2.0137527 <= pooled["ratio_high_95"]
     assert misses <= 35  # 5% of 400 is 20; 35 is 3.4 standard errors above
+
+
+@pytest.mark.parametrize("errors", [(0.01, 0.1, 0.1), (0.005, 0.3, 0.3), (0.005, *[0.15] * 5)])
+def test_one_drive_that_was_measured_well_does_not_stand_for_those_that_were_not(errors):
+    rng = random.Random(12)
+    misses = beyond = 0
+    for _ in range(200):
+        pooled = pool(drawn(rng, 0.15, errors, 0.0), OPTIONS)
+        misses += not pooled["ratio_low"] <= 1.0 <= pooled["ratio_high"]
+        beyond += not pooled["next_low"] <= math.exp(rng.gauss(0, 0.15)) <= pooled["next_high"]
+        assert pooled["verdict"] == "insufficient data"
+    assert misses <= 7  # 1% of 200 is 2; 7 is 3.5 standard errors above
+    assert beyond <= 21  # 5% is 10, as many above
+
+
+def test_where_drives_are_measured_equally_well_weights_would_change_nothing():
+    values, error = (0.5, 0.9, 0.4, 0.6), 0.02
+    pooled = pool([told(f"d{i}", value, error) for i, value in enumerate(values)], OPTIONS)
+    # Paule and Mandel's tau^2 is then the spread less the error, Hartung and Knapp's q is 1
+    spread = math.sqrt(sum((value - 0.6) ** 2 for value in values) / 3)
+    assert math.log(pooled["ratio"]) == pytest.approx(0.6)
+    assert math.log(pooled["ratio_high"]) == pytest.approx(0.6 + 5.8409 * spread / 2, rel=1e-4)
+    assert pooled["tau"] == pytest.approx(math.sqrt(spread**2 - error**2))
+    same = pool([told(f"d{i}", 0.6, error) for i in range(4)], OPTIONS)
+    assert math.log(same["ratio_high"]) == pytest.approx(0.6 + 5.8409 * error / 2, rel=1e-4)
+    assert same["tau"] == 0
+
+
+def test_a_pool_is_the_same_in_any_order_and_the_mirror_of_its_mirror():
+    rng = random.Random(13)
+    other = {"write through": "write back", "write back": "write through"}
+    for _ in range(100):
+        drives = [
+            told(f"d{i}", rng.gauss(0.3, 0.2), abs(rng.gauss(0, 0.05)), rng.gauss(0.3, 0.2))
+            for i in range(rng.choice((3, 4, 6)))
+        ]
+        turned = [
+            {**d, "log_ratio": -d["log_ratio"], "tail_log_ratio": -d["tail_log_ratio"]}
+            for d in drives
+        ]
+        one, mirrored = pool(drives, OPTIONS), pool(turned, OPTIONS)
+        assert pool(drives[::-1], OPTIONS) == one
+        assert mirrored["verdict"] == other.get(one["verdict"], one["verdict"])
+        for low, high in (("ratio_low", "ratio_high"), ("next_low", "next_high"),
+                          ("tail_ratio_low", "tail_ratio_high")):
+            assert mirrored[low] * one[high] == pytest.approx(1.0)
+
+
+def test_drives_that_agree_to_the_last_digit_are_no_division_by_zero():
+    pooled = pool([told(f"d{i}", 0.0, 0.0) for i in range(5)], OPTIONS)
+    assert pooled["verdict"] == "no material difference"
+    assert pooled["ratio_low"] < 1 < pooled["ratio_high"]

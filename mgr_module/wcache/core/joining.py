@@ -45,8 +45,8 @@ class PoolTerm:
 class Pool:
     """The pooled estimate over `record_ids`, or in `refused` why there is none.
 
-    `low` and `high` are the 99% interval of the mean, `next_low` and `next_high` where the
-    next drive is expected with 95%.
+    `low` and `high` are the 99% interval of the mean, `next_low` and `next_high` where one
+    more drive, measured as well as these, is expected with 95%.
     """
 
     record_ids: Tuple[str, ...]
