@@ -57,12 +57,12 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
     steady.ceph("config", "set", scope, NAME, "123")
     try:
         read_again()
-        cost = wcache("mclock forecast", scope=scope, calls=3)["forecast"]
-        assert cost["bytes_written"] == 3 * CALL_BYTES
+        cost = wcache("mclock forecast", scope=scope, calls=5)["forecast"]
+        assert cost["bytes_written"] == 5 * CALL_BYTES
         with pytest.raises(CommandError, match="--accept-cost"):
-            wcache("mclock measure", scope=scope, calls=3)
+            wcache("mclock measure", scope=scope, calls=5)
         wcache.wait("clean PGs", lambda: wcache(
-            "mclock measure", scope=scope, calls=3, accept_cost=True))
+            "mclock measure", scope=scope, calls=5, accept_cost=True))
         with pytest.raises(CommandError, match="mclock measurement"):
             wcache("campaign start", scope="osd.0", accept_cost=True)
         wcache.wait(
@@ -71,7 +71,7 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
         shown = wcache("mclock show")
         assert shown["job"]["status"] == "done", shown["job"]
         (row,) = [r for r in shown["measured"] if r["osd_id"] == OSD]
-        assert len(row["each_iops"]) == 3
+        assert len(row["each_iops"]) == 5
         assert row["iops_low"] < row["iops"] < row["iops_high"]
         assert row["setting"] == "write back"
 

@@ -242,6 +242,49 @@ def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
     assert own.changes
 
 
+OWN = [(f"osd.{i}", HDD, "350") for i in range(4)]
+
+
+def test_osds_of_one_drive_model_that_lie_apart_are_told_no_value_between_them():
+    two = (measured(0, 100.0, 101.0, 102.0), measured(1, 400.0, 401.0, 402.0))
+    for count in (2, 4):  # all of them measured, or not
+        (found,) = advise(facts(*two, osds=count, entries=OWN[:count]))
+        assert found.iops is None
+        assert found.changes == ()
+        assert "osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS)" in found.warnings[0]
+        assert "would be told 201" in found.warnings[0]
+        assert ("2 OSDs allow 0 to" in found.warnings[1]) == (count == 4)
+
+
+def test_calls_that_say_nothing_set_nothing():
+    (found,) = advise(facts(measured(0, 60.0, 450.0, 60.0, 450.0), entries=OWN))
+    assert (found.iops, found.changes) == (None, ())
+    assert found.warnings[0].startswith("osd.0: its calls allow 26 to 1046 IOPS")
+    assert "with more calls (--calls)" in found.warnings[0]
+
+
+def test_two_osds_a_seventh_apart_say_too_little_of_a_third_and_enough_of_themselves():
+    two = (measured(0, 300.0, 301.0, 302.0), measured(1, 343.0, 344.0, 345.0))
+    (found,) = advise(facts(*two, osds=3, entries=OWN[:3]))
+    assert found.changes == ()
+    assert "measure more of its OSDs" in found.warnings[0]
+    (found,) = advise(facts(*two, osds=2, entries=OWN[:2]))
+    assert commands(found)[0] == f"ceph config set osd/class:hdd {HDD} 322"
+
+
+def test_one_osd_that_stands_apart_is_named_and_the_others_are_not():
+    three = (measured(i, 300.0 + i, 301.0 + i, 302.0 + i) for i in range(3))
+    (found,) = advise(facts(*three, measured(3, 150.0, 151.0, 152.0), entries=OWN))
+    assert found.changes == ()
+    assert "osd.3 (144 to 159 IOPS) would be told" in found.warnings[0]
+
+
+def test_an_own_value_is_never_the_compiled_default_either():
+    one, two = measured(0, 150.0, 150.0, 150.0), measured(3, 315.0, 315.0, 315.0, model=OTHER)
+    (found,) = advise(facts(one, two, models_={3: OTHER}))
+    assert commands(found)[-1] == f"ceph config set osd.3 {HDD} 316"
+
+
 def test_forced_measurements_and_osds_that_are_gone_are_never_recommended():
     (forced,) = advise(facts(measured(0, forced=True)))
     assert forced.iops is None

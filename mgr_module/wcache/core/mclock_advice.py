@@ -22,14 +22,14 @@ from .mclock import (
     of_model,
     option,
 )
+from .mclock_certain import ONE_CLASS, uncertain
 from .mclock_config import FORCED_BENCH, Config, Entry, Known
 from .mclock_outrank import Outranking, outranking
 from .model import CacheMode
 from .osds import OsdInfo
 
-# Values this close are the same (the margin of all verdicts), and drive models whose
-# capacities are this close share one value.
-MATERIAL, ONE_CLASS = 1.1, 1.25
+# Values this close are the same (the margin of all verdicts).
+MATERIAL = 1.1
 CHANGES_MAX = 4096
 NAMED_MAX = 8
 
@@ -121,12 +121,17 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
     warnings += _doubts(facts, members, current, capacities)
     stronger = outranking(facts.config, name, members)
     warnings += _outranked(stronger, facts.config, device_class)
-    found, value = tuple(capacities), None
+    found = tuple(capacities)
+    value: Optional[int] = None
     shadowing: Tuple[str, ...] = ()
     changes: List[ConfigChange] = []
     blocked = _blocked(facts, members, current, found)
     if found:
-        value = _class_value(found, rotational)
+        by_class = _class_value(found, rotational)
+        own = _own_values(found, by_class, rotational)
+        given = {model.stack: own.get(model.stack, by_class) for model in found}
+        unsure = uncertain(current, given, counts)
+        value, blocked = None if unsure else by_class, [*unsure, *blocked]
         held = {(model.stack, model.setting) for model in found}
         mine = [
             osd for osd in members
@@ -139,7 +144,7 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
             # without its own key such an OSD would take the stronger value, not the class's
             kept = frozenset().union(*(item.surely | item.maybe for item in stronger))
             changes = _changes(
-                facts.config, name, device_class, value, found, mine, facts.stacks, kept
+                facts.config, name, device_class, by_class, own, mine, facts.stacks, kept
             )
     if len(changes) > CHANGES_MAX:
         del changes[CHANGES_MAX:]
@@ -183,6 +188,16 @@ def _class_value(found: Sequence[ModelCapacity], rotational: bool) -> int:
     return _not_default(most.capacity.iops, rotational)
 
 
+def _own_values(
+    found: Sequence[ModelCapacity], value: int, rotational: bool
+) -> Dict[str, int]:
+    """By stack, what its OSDs get as their own where the class's value is not theirs."""
+    return {
+        item.stack: _not_default(item.capacity.iops, rotational) for item in found
+        if not 1 / ONE_CLASS <= item.capacity.iops / value <= ONE_CLASS
+    }
+
+
 def _not_default(iops: float, rotational: bool) -> int:
     """An OSD that finds the compiled default benches itself, and its key shadows ours."""
     value = max(1, round(iops))
@@ -190,13 +205,9 @@ def _not_default(iops: float, rotational: bool) -> int:
 
 
 def _changes(
-    config: Config, name: str, device_class: str, value: int, found: Sequence[ModelCapacity],
+    config: Config, name: str, device_class: str, value: int, own: Mapping[str, int],
     mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
 ) -> List[ConfigChange]:
-    own = {
-        item.stack: round(item.capacity.iops) for item in found
-        if not 1 / ONE_CLASS <= item.capacity.iops / value <= ONE_CLASS
-    }
     changes = [_set(config, f"osd/class:{device_class}", name, value)]
     for osd in mine:
         who = f"osd.{osd.osd_id}"
