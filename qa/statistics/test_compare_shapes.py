@@ -112,3 +112,66 @@ def test_more_samples_are_asked_for_where_they_are_missing():
     more = compared([few], [many])["more_needed"]
     assert more["per_mode"]["write through"] == 0
     assert 0 < more["count"] == more["per_mode"]["write back"] < 1000
+
+
+def files(rng, middles, sd=0.1, n=200):
+    return [[us * math.exp(rng.gauss(0, sd)) for _ in range(n)] for us in middles]
+
+
+def test_two_or_three_files_of_a_mode_count_for_no_more_than_they_agree():
+    rng = random.Random(1)
+    result = compared(files(rng, (100, 180, 190)), files(rng, (100.5, 105, 185)))
+    assert (result["verdict"], result["more_needed"]["what"]) == ("insufficient data", "runs")
+    assert result["ratio_low"] < 1 < result["ratio_high"]
+    assert "unreplicated" in result["warnings"]
+
+
+@pytest.mark.parametrize(("back", "through"), [(2, 2), (3, 3), (1, 3), (2, 1), (2, 9)])
+def test_runs_that_differ_by_a_fifth_for_no_reason_hardly_ever_name_a_mode(back, through):
+    wrong = 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        sides = [[1000 * math.exp(rng.gauss(0, 0.2)) for _ in range(n)] for n in (back, through)]
+        result = compared(*(files(rng, middles, n=40) for middles in sides))
+        wrong += result["verdict"] in DIFFERS
+    assert wrong <= 1
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_few_files_that_agree_still_show_a_clear_difference(count):
+    for seed in range(5):
+        rng = random.Random(seed)
+        back = [3000 * math.exp(rng.gauss(0, 0.03)) for _ in range(count)]
+        through = [1000 * math.exp(rng.gauss(0, 0.03)) for _ in range(count)]
+        assert compared(files(rng, back), files(rng, through))["verdict"] == "write through"
+
+
+def test_a_tail_that_only_one_of_two_files_shows_is_not_proven():
+    rng = random.Random(3)
+    calm = files(rng, [1000, 1010, 990, 1005], sd=0.02, n=1000)
+    torn = [us * (5 if i % 3 == 0 else 1) for i, us in enumerate(calm[0])]
+    assert compared([torn, calm[1]], calm[2:])["verdict"] not in DIFFERS
+    assert compared([torn], calm[2:3])["verdict"] == "conflicting"
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 999))
+def test_mirror_scale_and_the_order_of_files_change_nothing(count, others, seed):
+    rng = random.Random(seed)
+    back = files(rng, [1500 * rng.lognormvariate(0, 0.1) for _ in range(count)], n=60)
+    through = files(rng, [1000 * rng.lognormvariate(0, 0.1) for _ in range(others)], n=60)
+    one = compared(back, through)
+    other = compared(
+        [[7 * us for us in run] for run in through[::-1]],
+        [[7 * us for us in run] for run in back[::-1]],
+    )
+    mirrored = {"write back": "write through", "write through": "write back"}
+    assert other["verdict"] == mirrored.get(one["verdict"], one["verdict"])
+    for name, inverse in (
+        ("ratio", "ratio"), ("ratio_low", "ratio_high"), ("ratio_high", "ratio_low"),
+        ("tail_ratio", "tail_ratio"),
+    ):
+        if one[name] and other[inverse]:
+            assert other[inverse] == pytest.approx(1 / one[name], rel=1e-5)
+        else:  # endless in one direction is endless in the other
+            assert one[name] in (None, 0) or other[inverse] in (None, 0)

@@ -1,22 +1,32 @@
 """Files of latencies, measured by somebody else, compared: no pairs, and no coin.
 
-With one to three runs per mode nothing says how much runs differ by themselves.  The
-interval of the ratio comes from the long-run variance within the runs, and a verdict has
-to outlast a run-to-run spread of 5% on top, which is stated and not measured.  With four
-or more runs per mode the run is the unit, and Welch's t decides.  Such a comparison is
+With one run per mode nothing says how much runs differ by themselves.  The interval of the
+ratio comes from the long-run variance within the runs, and a verdict has to outlast a
+run-to-run spread of 5% on top, which is stated and not measured.  From two runs in a mode on
+it has to outlast what those say of their spread as well.  With four or more runs per mode
+the run is the unit, and Welch's t decides.  Such a comparison is
 never pooled and never applied: the modes were not measured in turn.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..core.model import CacheMode, Verdict
 from . import longrun, sequential, summary
 from . import runs as files
 from .decision import Options, torn_by_tail
-from .reach import Estimate, Reach, clock_reach, times_needed
+from .reach import (
+    REPLICATES_MIN,
+    Estimate,
+    Reach,
+    clock_reach,
+    file_spread,
+    files_needed,
+    times_needed,
+)
 from .runs import STALLS, Run
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
@@ -25,7 +35,6 @@ from .wording import verdict_text
 COMPARISON_FORMAT = "wcache.comparison"
 COMPARISON_VERSION = 1
 RUN_TO_RUN = 0.05  # of the ratio, either way
-REPLICATES_MIN = 4
 EFFECTIVE_MIN = 20.0
 SAMPLES_MORE_MAX = 10_000_000
 # A clock's step is worth a word where it widens an interval by more than this.
@@ -33,8 +42,8 @@ STEP_NOTED = 0.01
 
 ADVICE = {
     "unreplicated": (
-        "fewer than 4 runs per mode: a run-to-run spread of 5% is assumed, not measured; "
-        "take turns between the modes and give 4 or more files of each"
+        "fewer than 4 runs per mode: they are taken to differ by 5% for no reason, and by as "
+        "much as two or three show; take turns between the modes and give 4 or more files of each"
     ),
     "repeated": "a file was given twice, or a copy of it: it is one run, and was taken once",
     "unordered": (
@@ -65,7 +74,7 @@ ADVICE = {
 def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[str, Any]:
     """The comparison of both modes, JSON-ready; ratio is write back over write through.
 
-    `ratio_low` and `ratio_high` are the 95% interval, without the run-to-run spread.
+    `ratio_low` and `ratio_high` are the 95% interval, without the 5% from run to run.
     Raises MalformedError where the runs cannot be compared (runs.check).
     """
     files.check(runs)
@@ -148,19 +157,20 @@ def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> Est
         )
         reaches.append(Reach((one_below, two_above), (one_above, two_below)))
     return Estimate(
-        one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(back, through)
+        one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(back, through),
+        file_spread([_per_file(runs, part) for runs in (back, through)]),
     )
+
+
+def _per_file(runs: Sequence[Run], part: float) -> List[float]:
+    """One log quantile of each run."""
+    return [summary.quantile(longrun.logs(run.latencies_us), part) for run in runs]
 
 
 def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
     """Welch's t on one log quantile per run (Biometrika 1947)."""
     logs = [longrun.logs(files.weighted(runs)) for runs in (back, through)]
-    sides = [
-        sequential.moments(
-            [summary.quantile(longrun.logs(run.latencies_us), part) for run in runs]
-        )
-        for runs in (back, through)
-    ]
+    sides = [sequential.moments(_per_file(runs, part)) for runs in (back, through)]
     errors = [max(side.sd, sequential.SD_FLOOR) ** 2 / side.n for side in sides]
     degrees = sum(errors) ** 2 / sum(e**2 / (side.n - 1) for e, side in zip(errors, sides))
     reaches = []
@@ -209,10 +219,14 @@ def _why(
 ) -> str:
     if few:
         return ADVICE["few samples"]
-    return verdict_text(
-        verdict, found.interval(DECIDE_ALPHA, widen), found.interval(SAME_ALPHA, widen),
-        options.material_ratio, "with a run-to-run spread of 5%" if widen else "between runs",
-    )
+    far, near = found.interval(DECIDE_ALPHA, widen), found.interval(SAME_ALPHA, widen)
+    stated = replace(found, by_files=None)
+    basis = "with a run-to-run spread of 5%"
+    if not widen:
+        basis = "between runs"
+    elif (far, near) != (stated.interval(DECIDE_ALPHA, widen), stated.interval(SAME_ALPHA, widen)):
+        basis = "with the spread of so few runs"
+    return verdict_text(verdict, far, near, options.material_ratio, basis)
 
 
 def _more(
@@ -227,7 +241,15 @@ def _more(
     """
     if verdict is not Verdict.INSUFFICIENT:
         return None
-    replicated = replicated and min(worth.values()) >= EFFECTIVE_MIN
+    enough = min(worth.values()) >= EFFECTIVE_MIN
+    by_files, files_per_mode = files_needed(found, margin, widen)
+    if by_files and enough:
+        missing = None if files_per_mode is None else {
+            mode.value: max(0, files_per_mode - len(runs[mode])) for mode in CacheMode
+        }
+        count = None if missing is None else max(1, *missing.values())
+        return {"what": "runs", "count": count, "per_mode": missing}
+    replicated = replicated and enough
     what = "runs" if replicated else "samples"
     per_mode: Dict[str, int] = {}
     for mode, for_spread in zip(CacheMode, times_needed(found, margin, widen)):

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Optional, Sequence, Tuple
 
-from .sequential import DECIDE_ALPHA, Interval
+from .sequential import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, Interval, moments
+from .summary import student
+
+REPLICATES_MIN = 4  # files per mode; from there on the file is the unit
+FILES_NEEDED_MAX = 1000
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,50 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class FileSpread:
+    """The log ratio out of one quantile per file, with the spread of files within a mode.
+
+    The spread is taken to be the same in both modes, so that a mode of one file can borrow
+    it: two-sample t with the pooled variance (Student, Biometrika 1908).
+    """
+
+    mean: float
+    sd: float
+    n: Tuple[int, int]
+
+    def half(self, alpha: float, n: Optional[Tuple[int, int]] = None) -> float:
+        """Half the width of the interval at level 1 - alpha, with these files or with `n`."""
+        back, through = n or self.n
+        error = max(self.sd, SD_FLOOR) * math.sqrt(1 / back + 1 / through)
+        return student(back + through - 2, alpha) * error
+
+    def files_needed(self, room: float, alpha: float) -> Optional[int]:
+        """The files in each mode whose interval would reach `room` at this spread, or None."""
+        for n in range(REPLICATES_MIN, FILES_NEEDED_MAX + 1):
+            if self.half(alpha, (n, n)) < room:
+                return n
+        return None
+
+
+def file_spread(logs: Sequence[Sequence[float]]) -> Optional[FileSpread]:
+    """Of one log quantile per file in write back, and in write through.
+
+    None where no mode has two files.
+    """
+    back, through = (moments(side) for side in logs)
+    degrees = back.n + through.n - 2
+    if degrees < 1:
+        return None
+    squares = (back.n - 1) * back.sd**2 + (through.n - 1) * through.sd**2
+    return FileSpread(back.mean - through.mean, math.sqrt(squares / degrees), (back.n, through.n))
+
+
+@dataclass(frozen=True)
 class Estimate:
     """The log ratio at one quantile, write back over write through.
 
+    `by_files` is what the files' own spread says, where there are two in a mode or more but too
+    few to be the unit: no interval is narrower at either end.
     `far` and `near` reach as far as the 99% and the 95% interval, by chance.  `step` is what
     the steps of the clock leave open on top, `grain` what the buckets of histograms do, either
     way; no number of samples makes those smaller.
@@ -37,12 +82,17 @@ class Estimate:
     near: Reach
     step: Reach = Reach((0.0, 0.0), (0.0, 0.0))
     grain: float = 0.0
+    by_files: Optional[FileSpread] = None
 
     def interval(self, alpha: float, widen: float = 0.0) -> Interval:
         """The interval at level 1 - alpha (.99 or .95), `widen` longer at both ends."""
         chance = self.far if alpha == DECIDE_ALPHA else self.near
-        down = math.hypot(*chance.down) + sum(self.step.down) + self.grain + widen
-        up = math.hypot(*chance.up) + sum(self.step.up) + self.grain + widen
+        down, up = math.hypot(*chance.down) + widen, math.hypot(*chance.up) + widen
+        if self.by_files is not None:
+            half, aside = self.by_files.half(alpha), self.by_files.mean - self.mean
+            down, up = max(down, half - aside), max(up, half + aside)
+        down += sum(self.step.down) + self.grain
+        up += sum(self.step.up) + self.grain
         return Interval(self.mean, self.mean - down, self.mean + up)
 
 
@@ -70,8 +120,7 @@ def times_needed(found: Estimate, margin: float, widen: float) -> Tuple[float, f
     # outside, the near end of the interval has to clear the border; inside, the far end
     downwards = (found.mean > 0) is outside
     parts = chance.down if downwards else chance.up
-    room = abs(abs(found.mean) - margin) - found.grain - widen
-    room -= sum(found.step.down if downwards else found.step.up)
+    room = _room(found, margin, downwards) - widen
     if room <= 0 and math.isfinite(math.hypot(*parts)):
         return math.inf, math.inf
     small, large = sorted(part**2 for part in parts)
@@ -82,3 +131,28 @@ def times_needed(found: Estimate, margin: float, widen: float) -> Tuple[float, f
         return (times, 1.0) if parts[0] ** 2 == large else (1.0, times)
     back, through = (max(1.0, 2 * part**2 / room**2) for part in parts)
     return back, through
+
+
+def files_needed(found: Estimate, margin: float, widen: float) -> Tuple[bool, Optional[int]]:
+    """Whether it is the files' own spread that leaves it open, and how many would do.
+
+    They are files per mode, None where no number would: the ratio is too close to the border.
+    """
+    spread = found.by_files
+    if spread is None:
+        return False, None
+    outside = abs(found.mean) > margin
+    alpha = DECIDE_ALPHA if outside else SAME_ALPHA
+    downwards = (found.mean > 0) is outside
+    chance = found.far if outside else found.near
+    by_samples = math.hypot(*(chance.down if downwards else chance.up)) + widen
+    aside = spread.mean - found.mean if downwards else found.mean - spread.mean
+    if spread.half(alpha) - aside <= by_samples:
+        return False, None
+    return True, spread.files_needed(_room(found, margin, downwards) + aside, alpha)
+
+
+def _room(found: Estimate, margin: float, downwards: bool) -> float:
+    """How far the interval may reach by chance before it touches the border that counts."""
+    step = sum(found.step.down if downwards else found.step.up)
+    return abs(abs(found.mean) - margin) - found.grain - step
