@@ -17,8 +17,7 @@ FAST, CARRIED = FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER
 def drives(*items):
     """Drives d0, d1, ... from (verdict, low, high) and, where in doubt, a finding's code."""
     return [
-        DriveVerdict(f"r{i}", f"h1 d{i}", item[0], (item[1] * item[2]) ** 0.5, *item[1:3], 20,
-                     tuple(item[3:]))
+        DriveVerdict(f"r{i}", f"h1 d{i}", item[0], item[1], *item[1:3], 20, tuple(item[3:]))
         for i, item in enumerate(items)
     ]
 
@@ -53,3 +52,42 @@ def test_a_drive_that_contradicts_itself_is_named():
     found = join(D1, drives((THROUGH, 2.0, 3.0), (TORN, 1.2, 1.3)))
     assert found.verdict is TORN
     assert any("h1 d1 contradicts itself" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("items", "verdict"), [
+    ([(THROUGH, 1.5, 1.6), (SAME, 0.99, 1.01)], TORN),
+    ([(THROUGH, 1.5, 1.6)] * 2 + [(SAME, 0.99, 1.01)] * 2, TORN),
+    ([(BACK, 0.6, 0.7), (SAME, 0.99, 1.01)], TORN),
+    ([(THROUGH, 1.2, 1.3), (BACK, 0.6, 0.7)], TORN),
+    ([(THROUGH, 1.2, 1.3), (FEW, 0.3, 1.0)], TORN),
+    ([(BACK, 0.6, 0.7), (FEW, 1.0, 3.0)], TORN),
+    ([(THROUGH, 1.2, 1.3), (FEW, 0.9, 1.15)], FEW),
+    ([(THROUGH, 1.2, 1.3), (FEW, 0.9, 1.5)], THROUGH),
+    ([(THROUGH, 1.2, 1.3), (FEW, None, None)], THROUGH),
+    ([(THROUGH, 1.2, 1.3), (FEW, 0.9, 1.5), (FEW, 0.9, 1.5)], FEW),
+    ([(SAME, 0.99, 1.01), (FEW, 0.9, 1.5)], FEW),
+    ([(THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01), (FEW, 0.3, 0.4, FAST)], TORN),
+])
+def test_agreement_of_half_the_drives_overrules_no_drive_that_says_otherwise(items, verdict):
+    found = join(D1, drives(*items))
+    assert found.verdict is verdict
+    if verdict is TORN:
+        assert "h1 d0" in found.notes[-1]
+        assert "look at those drives" in found.notes[-1]
+
+
+def test_drives_proven_to_be_unlike_are_named_with_their_intervals():
+    found = join(D1, drives((THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01)))
+    (said,) = found.notes
+    assert "h1 d0 (ratio 1.2 to 1.3) better in write through" in said
+    assert "h1 d1 (ratio 0.99 to 1.01) not" in said
+
+
+def test_what_differs_between_two_drives_is_said_too():
+    term = PoolTerm(0.4, 0.1, Transport.SAS, Role.BLOCK, "16")
+    one, other = drives((THROUGH, 1.5, 1.6), (THROUGH, 1.5, 1.6))
+    other = replace(other, term=replace(term, ceph_release="20"))
+    found = join(D1, [replace(one, term=term), other])
+    assert found.verdict is THROUGH
+    assert any("they differ in Ceph release (16, 20)" in note for note in found.notes)
+    assert join(D1, [replace(one, term=term), replace(other, term=term)]).notes == ()

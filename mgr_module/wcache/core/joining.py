@@ -1,7 +1,8 @@
 """What the measured drives of one drive model say together at one load point.
 
 From three drives on the child's pool speaks, with the drive as the unit.  Below that, or
-where there is no pool, agreement decides and contradiction is said.  Neither overrules a
+where there is no pool, agreement decides: what half of the drives decided, as long as the
+others are undecided and may be like them; contradiction is said.  Neither overrules a
 doubt about a single drive: what a flush too fast or a carryover showed was no cache mode.
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .model import FindingCode, LoadPoint, Role, Transport, Verdict
+from .weighing import proven
 
 POOL_DRIVES_MIN = 3
 # A campaign samples 6 drives of a drive model; more than these would tell nothing more.
@@ -107,12 +109,13 @@ def join(
     ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
     if pool is not None and pool.record_ids == ids and not pool.refused:
         return _unless_doubted(_by_pool(load_point, drives, pool), drives)
-    notes: Tuple[str, ...] = ()
-    if len(drives) >= POOL_DRIVES_MIN:
-        reason = unlike(drives) or (pool.refused if pool is not None else "")
+    reason = unlike(drives)
+    if not reason and len(drives) >= POOL_DRIVES_MIN:
         few = len(ids) < POOL_DRIVES_MIN
-        if not reason:
-            reason = "too few pairs on some" if few else "the pool is being computed"
+        reason = pool.refused if pool is not None else ""
+        reason = reason or ("too few pairs on some" if few else "the pool is being computed")
+    notes: Tuple[str, ...] = ()
+    if reason:
         notes = (f"{load_point.value}: drives are joined by agreement, not pooled: {reason}",)
     return _unless_doubted(_by_agreement(load_point, drives, notes), drives)
 
@@ -194,17 +197,10 @@ def overruled(
 def _by_agreement(
     load_point: LoadPoint, drives: Sequence[DriveVerdict], notes: Tuple[str, ...]
 ) -> LoadVerdict:
-    said = [drive.verdict for drive in drives]
-    decided = {verdict for verdict in said if verdict.mode is not None}
-    if len(decided) > 1:
-        verdict = Verdict.CONFLICTING
-    elif decided:
-        (only,) = decided
-        verdict = only if 2 * said.count(only) >= len(said) else Verdict.INSUFFICIENT
-    elif all(one is Verdict.NO_DIFFERENCE for one in said):
-        verdict = Verdict.NO_DIFFERENCE
-    else:
-        verdict = Verdict.INSUFFICIENT
+    sure = [drive for drive in drives if not any(code in DOUBTS for code in drive.doubts)]
+    verdict, said = _agreed(sure)
+    if said:
+        notes = (*notes, f"{load_point.value}: {said}")
     ratios = sorted(drive.ratio for drive in drives if drive.ratio is not None)
     lows = [drive.ratio_low for drive in drives if drive.ratio_low is not None]
     highs = [drive.ratio_high for drive in drives if drive.ratio_high is not None]
@@ -214,3 +210,55 @@ def _by_agreement(
         min(lows, default=None), max(highs, default=None),
         "99% of one drive" if count == 1 else f"widest 99% of {count} drives", notes=notes,
     )
+
+
+def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
+    """What drives that are not pooled say together, and who disagrees, in words.
+
+    Half of them name a mode for all, if the others are undecided and may be like them.
+    """
+    of: Dict[Verdict, List[DriveVerdict]] = {verdict: [] for verdict in Verdict}
+    for drive in drives:
+        of[drive.verdict].append(drive)
+    modes = [verdict for verdict in of if verdict.mode is not None and of[verdict]]
+    if not modes:
+        same = len(of[Verdict.NO_DIFFERENCE]) == len(drives)
+        return (Verdict.NO_DIFFERENCE if same else Verdict.INSUFFICIENT), ""
+    mode, alike, rest = modes[0], of[modes[0]], of[Verdict.INSUFFICIENT]
+    against = [drive for verdict in modes[1:] for drive in of[verdict]]
+    against += of[Verdict.NO_DIFFERENCE]
+    against += [drive for drive in rest if not _allows(drive, mode)]
+    if against:
+        return Verdict.CONFLICTING, (
+            f"{_named(alike)} better in {mode.value}, {_named(against)} not: look at those "
+            f"drives, and measure {POOL_DRIVES_MIN} or more that are alike"
+        )
+    apart = [drive for drive in rest if not any(_overlap(drive, other) for other in alike)]
+    if apart:
+        return Verdict.INSUFFICIENT, (
+            f"{_named(alike)} better in {mode.value}, {_named(apart)} undecided and proven to "
+            "be unlike: measure what is undecided for longer"
+        )
+    return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
+
+
+def _allows(drive: DriveVerdict, mode: Verdict) -> bool:
+    found = proven(drive.verdict, drive.ratio_low, drive.ratio_high)
+    return found is None or found.allows(mode)
+
+
+def _overlap(one: DriveVerdict, other: DriveVerdict) -> bool:
+    """Whether two drives may have one ratio; what has no interval may have any."""
+    a = proven(one.verdict, one.ratio_low, one.ratio_high)
+    b = proven(other.verdict, other.ratio_low, other.ratio_high)
+    return a is None or b is None or (a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high)
+
+
+def _named(drives: Sequence[DriveVerdict]) -> str:
+    """Drives by name with their intervals, the first few of them."""
+    found = []
+    for drive in drives[:NAMED_MAX]:
+        span = proven(drive.verdict, drive.ratio_low, drive.ratio_high)
+        found.append(f"{drive.name} ({span.span})" if span is not None else drive.name)
+    more = len(drives) - len(found)
+    return f"{', '.join(found)}{f' and {more} more' if more else ''}"

@@ -12,7 +12,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from .joining import LoadVerdict
 from .load_profile import LoadProfile
 from .model import LoadPoint, Verdict
-from .weighing import MATERIAL_RATIO, MODES, VETO_RATIO, Proven, may_veto, weigh
+from .weighing import MATERIAL_RATIO, MODES, VETO_RATIO, Proven, may_veto, proven, weigh
 
 # The bare timer is a component of a commit, not a load that an OSD carries.
 _EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
@@ -116,25 +116,17 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
 
 def _measured(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Proven]:
     found = {load.load_point: _proven(load) for load in loads}
-    return {point: proven for point, proven in found.items() if proven is not None}
+    return {point: item for point, item in found.items() if item is not None}
 
 
 def _proven(load: LoadVerdict) -> Optional[Proven]:
-    """The load with its interval; None where it has none."""
-    low, high = load.ratio_low, load.ratio_high
-    if low is None or high is None or low <= 0 or high <= 0:
-        return None
-    return Proven(load.verdict, low, high, bool(load.doubts))
+    return proven(load.verdict, load.ratio_low, load.ratio_high, bool(load.doubts))
 
 
 def _allows(load: LoadVerdict, verdict: Verdict) -> bool:
     """Whether an undecided load's interval leaves room for a material gain in a mode."""
     found = _proven(load)
-    if found is None:
-        return True
-    if verdict is Verdict.WRITE_THROUGH:
-        return found.ratio_high > MATERIAL_RATIO
-    return found.ratio_low < 1 / MATERIAL_RATIO
+    return found is None or found.allows(verdict)
 
 
 def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
@@ -165,9 +157,7 @@ def _worse(load: LoadVerdict) -> str:
 
 def _span(load: LoadVerdict) -> str:
     found = _proven(load)
-    if found is None:
-        return "no interval yet"
-    return f"ratio {found.ratio_low:.3g} to {found.ratio_high:.3g}"
+    return "no interval yet" if found is None else found.span
 
 
 def _names(loads: Sequence[LoadVerdict]) -> str:

@@ -45,11 +45,31 @@ class Proven:
         beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
         return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
 
+    @property
+    def span(self) -> str:
+        """The interval in words."""
+        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
+
+    def allows(self, mode: Verdict) -> bool:
+        """Whether the interval leaves room for a material gain in `mode`."""
+        if mode is Verdict.WRITE_THROUGH:
+            return self.ratio_high > MATERIAL_RATIO
+        return self.ratio_low < 1 / MATERIAL_RATIO
+
     def loss(self, mode: Verdict) -> float:
         """How many times slower `mode` is proven to be here; 1 where it is not."""
         if mode is Verdict.WRITE_THROUGH:
             return max(1.0, 1 / self.ratio_high)
         return max(1.0, self.ratio_low)
+
+
+def proven(
+    verdict: Verdict, low: Optional[float], high: Optional[float], finding: bool = False
+) -> Optional[Proven]:
+    """What was measured, or None where it has no interval."""
+    if low is None or high is None or low <= 0 or high <= 0:
+        return None
+    return Proven(verdict, low, high, finding)
 
 
 def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[Verdict, str]:
@@ -130,8 +150,8 @@ def _losers(
 ) -> Dict[LoadPoint, str]:
     """The loads that count in any variant and are proven to lose much in a mode, in words."""
     found: Dict[LoadPoint, str] = {}
-    for point, proven in measured.items():
-        share, loss = _heaviest(point, loads), proven.loss(mode)
+    for point, item in measured.items():
+        share, loss = _heaviest(point, loads), item.loss(mode)
         if share >= VETO_SHARE and loss >= VETO_RATIO:
             found[point] = (
                 f"{point.value}, up to {share:.0%} of the writes, would be at least {loss:.1f}x "
