@@ -127,6 +127,20 @@ def test_a_load_that_counts_and_was_not_measured_is_asked_for():
     assert "75% of the writes are like osd_bench_batch" in why
 
 
+def test_an_hour_of_a_load_that_was_not_measured_is_asked_for_however_small_on_the_whole():
+    backup = profile(*[hour(n, writes=100_000) for n in range(23)], hour(23, 1.0, 4 * 2**20, 4000))
+    assert shares(backup.total)[LARGE] < 0.05
+    verdict, why = weigh({DEPTH1: Proven(THROUGH, 2, 3)}, backup)
+    assert verdict is Verdict.INSUFFICIENT
+    assert "100% of the writes in the variant '23:00 UTC, day 0' are like osd_bench_4m" in why
+    both = {DEPTH1: Proven(THROUGH, 2, 3), LARGE: SAME}
+    assert weigh(both, backup)[0] is THROUGH
+
+
+def test_a_load_that_is_rare_at_all_times_need_not_be_measured():
+    assert weigh({DEPTH1: Proven(THROUGH, 2, 3)}, profile(hour(together=1.02)))[0] is THROUGH
+
+
 def test_no_difference_at_every_load_is_no_difference():
     assert weigh(measured(), profile(hour(together=3)))[0] is Verdict.NO_DIFFERENCE
 

@@ -82,13 +82,9 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
     if not loads:
         return Verdict.INSUFFICIENT, "the load profile holds too few writes to weigh by"
     overall = loads["overall"]
-    missing = [p for p, share in overall.items() if share >= VETO_SHARE and p not in measured]
+    missing = _missing(measured, loads)
     if missing:
-        heaviest = max(missing, key=lambda point: overall[point])
-        return Verdict.INSUFFICIENT, (
-            f"{overall[heaviest]:.0%} of the writes are like {heaviest.value}, which was not "
-            "measured; measure it"
-        )
+        return Verdict.INSUFFICIENT, missing
     doubted = [p for p, found in measured.items() if found.doubted]
     heavy = [p for p in doubted if _heaviest(p, loads) >= VETO_SHARE]
     if heavy:
@@ -123,6 +119,23 @@ def may_veto(point: LoadPoint, profile: Optional[LoadProfile]) -> bool:
 def _heaviest(point: LoadPoint, loads: Mapping[str, Shares]) -> float:
     """The largest share of the writes that a load point has in any variant."""
     return max(item.get(point, 0.0) for item in loads.values())
+
+
+def _missing(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+    """The load that counts in any variant and was not measured, in words; empty if none."""
+    found = [
+        (shares[point], name, point) for name, shares in loads.items() for point in shares
+        if point not in measured and shares[point] >= VETO_SHARE
+    ]
+    if not found:
+        return ""
+    # the whole time comes first: an hour is named only where the whole does not tell
+    share, name, point = max(found, key=lambda item: (item[1] == "overall", item[0]))
+    where = "" if name == "overall" else f" in the variant {name!r}"
+    return (
+        f"{share:.0%} of the writes{where} are like {point.value}, which was not measured; "
+        "measure it"
+    )
 
 
 def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdict, str]:
