@@ -6,7 +6,7 @@ import pytest
 from mgr_fakes import builders as make
 from wcache.core.findings import of_drive
 from wcache.core.joining import LoadVerdict
-from wcache.core.model import CacheMode, LoadPoint, Verdict
+from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.over_loads import over_loads
 from wcache.core.plan import CHANGES_MAX, make_changes
 from wcache.core.policy import Result, recommend
@@ -107,6 +107,23 @@ def test_the_newest_result_of_a_drive_counts_and_forced_or_empty_ones_never():
     (advice,) = recommend([forced, new, empty, old])
     assert advice.record_ids == ("r2",)
     assert advice.mode is WT
+
+
+@pytest.mark.parametrize("load", [D1, BATCH, TIMER])
+def test_a_drive_model_that_flushes_too_fast_at_any_load_never_gets_write_back(load):
+    better = result(TRAFFIC, BACK, record_id="r0", ratio=0.6, ratio_low=0.5, ratio_high=0.7)
+    finding = Finding(FindingCode.FLUSH_TOO_FAST, Severity.WARNING, "h1 w0", "too good")
+    fast = result(
+        load, FEW, device_class="other", findings=(finding,), ratio=0.2,
+        ratio_low=0.1, ratio_high=0.3,
+    )
+    assert recommend([better])[0].mode is CacheMode.WRITE_BACK
+    for class_of_fast in ("hdd", "other"):
+        advice = recommend([better, replace(fast, device_class=class_of_fast)])[0]
+        assert (advice.verdict, advice.mode) == (FEW, None)
+        assert f"h1 w0 raised WCACHE_FLUSH_TOO_FAST at {load.value}" in advice.why
+    through = replace(better, verdict=THROUGH, ratio=2.0, ratio_low=1.8, ratio_high=2.2)
+    assert recommend([through, fast])[0].mode is WT
 
 
 def test_simulated_and_real_drives_are_never_joined():

@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from . import multiplicity
 from .joining import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
 from .load_profile import LoadProfile
-from .model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
+from .model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, Verdict
 from .over_loads import over_loads
 
 
@@ -137,12 +137,16 @@ def recommend(
     stricter level (`multiplicity`).
     """
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
+    # a firmware that ignores flushes does so in any device class
+    ignores: Dict[Tuple[str, bool], List[Result]] = defaultdict(list)
     for (device_class, model, simulated, _), joined in groups(results).items():
         by_model[(device_class, model, simulated)] += joined
+        ignores[(model, simulated)] += [result for result in joined if _too_fast(result)]
     known, pooled = profiles or {}, pools or {}
 
     def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
-        return _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
+        found = _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
+        return _unless_it_ignores_flushes(found, ignores[key[1:]])
 
     found = {key: at_level(key, multiplicity.LEVEL_ALPHA) for key in sorted(by_model)}
     return tuple(_corrected(found, at_level).values())
@@ -202,6 +206,31 @@ def _recommend(
     return Recommendation(
         first.device_class, first.drive_model, verdict, verdict.mode, why, loads,
         tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
+    )
+
+
+def _too_fast(result: Result) -> bool:
+    return any(finding.code is FindingCode.FLUSH_TOO_FAST for finding in result.findings)
+
+
+def _unless_it_ignores_flushes(
+    found: Recommendation, results: Sequence[Result]
+) -> Recommendation:
+    """`write back` is withheld where a drive of the drive model flushed too fast at any load.
+
+    Whatever load counts, and however rare the other is: a flush that is ignored at one load
+    keeps nothing safe at another.
+    """
+    if found.verdict is not Verdict.WRITE_BACK or not results:
+        return found
+    first, others = results[0], len(results) - 1
+    more = f" (and {others} more)" if others else ""
+    return replace(
+        found, verdict=Verdict.INSUFFICIENT, mode=None,
+        why=f"{found.why}, but {first.hostname} {first.drive_id} raised "
+        f"{FindingCode.FLUSH_TOO_FAST.value} at {first.load_point.value}{more}: it may be ignoring "
+        "flushes, so write back is not recommended; with power-loss protection that you trust, "
+        "decide by hand",
     )
 
 
