@@ -71,6 +71,10 @@ THROUGH, BACK, SAME, FEW, TORN = (
         ([(TRAFFIC, BACK, 0.1, 0.2), (D1, THROUGH, 1.9, 2.5)], BACK),
         ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.0, 0.0)], THROUGH),
         ([(TRAFFIC, TORN, None, None), (D1, THROUGH, 4.0, 5.0)], TORN),
+        ([(TRAFFIC, SAME, 0.99, 1.01), (D1, TORN, 1.2, 1.6)], SAME),
+        ([(TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)], THROUGH),
+        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, TORN, 1.2, 1.6)], TORN),
+        ([(D1, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)], TORN),
     ],
 )
 def test_the_verdict_over_loads(items, verdict):
@@ -83,6 +87,11 @@ def test_what_the_osds_own_traffic_decided_keeps_a_benchs_loss_as_words():
     found, why = over_loads(loads((TRAFFIC, SAME, 0.95, 1.05), (BATCH, BACK, 0.1, 0.2)))
     assert found is SAME
     assert "osd_bench_batch is at least 5.0x slower in write through" in why
+
+
+def test_a_bench_that_contradicts_itself_is_said_beside_the_traffic_that_decided():
+    _, why = over_loads(loads((TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)))
+    assert "osd_bench_batch contradicts itself, see the notes" in why
 
 
 def test_an_undecided_load_that_would_settle_it_is_named():

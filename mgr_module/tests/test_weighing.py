@@ -180,6 +180,16 @@ def test_a_load_with_a_doubted_drive_is_not_weighed_whatever_its_interval():
     assert over_loads([cured], known(1.0))[0] is Verdict.NO_DIFFERENCE
 
 
+def test_a_load_that_contradicts_itself_counts_by_its_share():
+    loads = [
+        LoadVerdict(DEPTH1, THROUGH, 3, 1.7, 1.5, 2.0),
+        LoadVerdict(BATCH, Verdict.CONFLICTING, 3, 1.0, 0.2, 5.0),
+    ]
+    assert over_loads(loads)[0] is Verdict.CONFLICTING
+    assert over_loads(loads, known(2.0))[0] is Verdict.CONFLICTING
+    assert over_loads(loads, known(1.01))[0] is THROUGH
+
+
 @pytest.mark.parametrize(("low", "high", "verdict"), [
     (0.95, 1.05, Verdict.NO_DIFFERENCE),
     (0.5, 1.02, Verdict.INSUFFICIENT),

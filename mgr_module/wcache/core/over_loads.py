@@ -26,26 +26,35 @@ def over_loads(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile] = No
 
     Where the OSD's own traffic is better in one mode, a bench load with a proven loss of
     `VETO_RATIO` or more still contradicts it, unless the profile says that the OSD hardly
-    carries that load; where it shows no material difference, such a loss is only said.
+    carries that load; where it shows no material difference, such a loss is only said.  A
+    bench that contradicts itself proves less than that: beside traffic it is only said, and
+    where the profile is known it has no say at a load that the OSD hardly carries.
     A load that was not measured is not the same as one that was and is undecided: only the
     latter keeps a mode from being named.
     """
     counted = [load for load in loads if load.load_point not in _EVIDENCE_ONLY]
     if not counted:
         return Verdict.INSUFFICIENT, "only the bare timer was measured; measure an OSD's load"
-    torn = [load for load in counted if load.verdict is Verdict.CONFLICTING]
-    if torn:
-        return Verdict.CONFLICTING, (
-            f"the measurements contradict each other at {_names(torn)}: measure more drives, or "
-            "settle what the notes say"
-        )
     benches = [load for load in counted if load.load_point is not LoadPoint.OSD_TRAFFIC]
     for traffic in counted:
         if traffic.load_point is LoadPoint.OSD_TRAFFIC:
+            if traffic.verdict is Verdict.CONFLICTING:
+                return _contradicting([traffic])
             if traffic.verdict is Verdict.INSUFFICIENT:
                 return _while_open(traffic, _of_benches(benches, profile))
-            return _of_traffic(traffic, benches, profile)
+            verdict, why = _of_traffic(traffic, benches, profile)
+            torn = [load for load in benches if load.verdict is Verdict.CONFLICTING]
+            if torn:
+                why = f"{why} ({_names(torn)} contradicts itself, see the notes)"
+            return verdict, why
     return _of_benches(benches, profile)
+
+
+def _contradicting(loads: Sequence[LoadVerdict]) -> Found:
+    return Verdict.CONFLICTING, (
+        f"the measurements contradict each other at {_names(loads)}: measure more drives, or "
+        "settle what the notes say"
+    )
 
 
 def _of_traffic(
@@ -89,8 +98,12 @@ def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
 
 def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) -> Found:
     """What bench loads say: weighed by the profile where it is known, else all together."""
+    torn = [load for load in loads if load.verdict is Verdict.CONFLICTING]
+    heavy = [load for load in torn if may_veto(load.load_point, profile)]
+    if heavy:
+        return _contradicting(heavy)
     if loads and profile is not None and profile.known:
-        return weigh(_measured(loads), profile)
+        return weigh(_measured([load for load in loads if load not in torn]), profile)
     decided = [load for load in loads if load.verdict.mode is not None]
     if len({load.verdict for load in decided}) > 1:
         said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
