@@ -226,7 +226,7 @@ def test_an_interval_is_widened_by_no_less_than_students_t_asks(drives, among):
         LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, drives, 9.0, 9.0 / 1.2, 9.0 * 1.2,
         "99%", pooled=True,
     )
-    wide = multiplicity.widened(load, alpha)
+    wide = multiplicity.widened(load, (), alpha)
     degrees = drives - 1
     asked = stats.t.ppf(1 - alpha / 2, degrees) / stats.t.ppf(1 - 0.01 / 2, degrees)
     assert math.log(9.0 / wide.ratio_low) >= half * asked * (1 - 1e-9)

@@ -8,6 +8,7 @@ doubt about a single drive: what a flush too fast or a carryover showed was no c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
@@ -201,15 +202,21 @@ def _by_agreement(
     verdict, said = _agreed(sure)
     if said:
         notes = (*notes, f"{load_point.value}: {said}")
-    ratios = sorted(drive.ratio for drive in drives if drive.ratio is not None)
+    ratios = sorted(drive.ratio for drive in drives if drive.ratio is not None and drive.ratio > 0)
     lows = [drive.ratio_low for drive in drives if drive.ratio_low is not None]
     highs = [drive.ratio_high for drive in drives if drive.ratio_high is not None]
     count = len(drives)
     return LoadVerdict(
-        load_point, verdict, count, ratios[len(ratios) // 2] if ratios else None,
+        load_point, verdict, count, _middle(ratios) if ratios else None,
         min(lows, default=None), max(highs, default=None),
         "99% of one drive" if count == 1 else f"widest 99% of {count} drives", notes=notes,
     )
+
+
+def _middle(ratios: Sequence[float]) -> float:
+    """The median of sorted ratios: of their logarithms, so that swapped modes mirror it."""
+    below, above = ratios[(len(ratios) - 1) // 2], ratios[len(ratios) // 2]
+    return below * math.sqrt(above / below)
 
 
 def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:

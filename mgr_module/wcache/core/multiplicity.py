@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Optional, Sequence, Tuple, Union
 
-from .joining import LoadVerdict
+from .joining import DriveVerdict, LoadVerdict
 from .model import Verdict
 from .weighing import MATERIAL_RATIO
 
@@ -32,24 +33,38 @@ def alpha_of(selected: int, among: int) -> float:
     return min(LEVEL_ALPHA, FALSE_SHARE_MAX * selected / among)
 
 
-def widened(load: LoadVerdict, alpha: float) -> LoadVerdict:
-    """The load with its interval at level 1 - alpha; undecided where that proves too little."""
-    if (
-        alpha >= LEVEL_ALPHA or load.verdict.mode is None or load.ratio is None
-        or not load.ratio_low or not load.ratio_high or load.ratio <= 0
-    ):
+def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> LoadVerdict:
+    """The load with its interval at level 1 - alpha; undecided where that proves too little.
+
+    `drives` are those it was joined of: where they were not pooled, each is widened about
+    its own estimate, and the widest of them is the load's.
+    """
+    if alpha >= LEVEL_ALPHA or load.verdict.mode is None:
         return load
+    found: Sequence[Union[LoadVerdict, DriveVerdict]] = [load] if load.pooled else drives
+    logs = [_logs(item.ratio, item.ratio_low, item.ratio_high) for item in found]
     three = load.pooled and load.drives <= 3
     times = (LEVEL_ALPHA / alpha) ** (1 / (_POOL_OF_THREE_EXPONENT if three else _EXPONENT))
-    middle = math.log(load.ratio)
-    low = math.exp(max(-99.0, middle - times * (middle - math.log(load.ratio_low))))
-    high = math.exp(min(99.0, middle + times * (math.log(load.ratio_high) - middle)))
+    lows = [middle - times * (middle - low) for middle, low, _ in filter(None, logs)]
+    highs = [middle + times * (high - middle) for middle, _, high in filter(None, logs)]
+    if not lows:
+        return load
+    low, high = math.exp(max(-99.0, min(lows))), math.exp(min(99.0, max(highs)))
     proven = low > MATERIAL_RATIO or high < 1 / MATERIAL_RATIO
     return replace(
         load, ratio_low=low, ratio_high=high,
         verdict=load.verdict if proven else Verdict.INSUFFICIENT,
         interval=load.interval.replace("99%", f"{1 - alpha:.3%}"),
     )
+
+
+def _logs(
+    ratio: Optional[float], low: Optional[float], high: Optional[float]
+) -> Optional[Tuple[float, float, float]]:
+    """Logarithms of an estimate and its interval; None where there is no interval."""
+    if not ratio or not low or not high or min(ratio, low, high) <= 0:
+        return None
+    return math.log(ratio), math.log(low), math.log(high)
 
 
 def why_not(selected: int, among: int) -> str:

@@ -92,7 +92,7 @@ def latest(results: Sequence[Result]) -> List[Result]:
     Forced runs missed a precondition and stay out of what is joined.
     """
     newest: Dict[Tuple[str, str, LoadPoint, bool], Result] = {}
-    for result in sorted(results, key=lambda r: r.ended_at_s):
+    for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
         if result.analysed and not result.forced and result.pairs > 0:
             key = (result.hostname, result.drive_id, result.load_point, result.simulated)
             newest[key] = result
@@ -185,13 +185,12 @@ def _recommend(
         by_load[result.load_point].append(result)
     first = results[0]
     key = (first.device_class, str(first.drive_model), first.simulated)
-    loads = tuple(
-        multiplicity.widened(
-            join(point, [drive_verdict(r) for r in by_load[point]], pools.get((*key, point))),
-            alpha,
-        )
-        for point in LoadPoint if point in by_load
-    )
+    loads = []
+    for point in LoadPoint:
+        measured = [drive_verdict(result) for result in by_load.get(point, ())]
+        if measured:
+            load = join(point, measured, pools.get((*key, point)))
+            loads.append(multiplicity.widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [
         f"osd.{result.osd_id} {result.load_point.value}: {text}"
@@ -204,7 +203,7 @@ def _recommend(
         warnings.append(f"{drives} drive(s) of this drive model measured; 3 or more are better")
     warnings.append("a short experiment is about bursts; watch latency after applying")
     return Recommendation(
-        first.device_class, first.drive_model, verdict, verdict.mode, why, loads,
+        first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
         tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
     )
 
