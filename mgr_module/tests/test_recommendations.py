@@ -89,6 +89,16 @@ def test_what_the_osds_own_traffic_decided_keeps_a_benchs_loss_as_words():
     assert "osd_bench_batch is at least 5.0x slower in write through" in why
 
 
+def test_a_doubt_that_keeps_a_load_from_deciding_is_named():
+    (doubted,) = loads((D1, FEW, 0.3, 0.4))
+    doubted = replace(doubted, doubts=(FindingCode.FLUSH_TOO_FAST,))
+    for others in ([], loads((BATCH, BACK, 0.3, 0.4))):
+        found, why = over_loads([doubted, *others])
+        assert found is FEW
+        assert "osd_bench_depth1 (in doubt: WCACHE_FLUSH_TOO_FAST)" in why
+        assert "longer" not in why
+
+
 def test_a_bench_that_contradicts_itself_is_said_beside_the_traffic_that_decided():
     _, why = over_loads(loads((TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)))
     assert "osd_bench_batch contradicts itself, see the notes" in why

@@ -119,11 +119,15 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
             return verdict, said
         parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in losing)
         return Verdict.INSUFFICIENT, (
-            f"{said}, but {parts} is undecided and may lose by it: measure it for longer, or "
-            "under the OSD's own traffic"
+            f"{said}, but {parts} is undecided and may lose by it: "
+            f"{_cure(losing)}, or measure under the OSD's own traffic"
         )
     if loads and all(load.verdict is Verdict.NO_DIFFERENCE for load in loads):
         return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave it as it is"
+    doubted = [load for load in loads if load.doubts]
+    if doubted:
+        parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in doubted)
+        return Verdict.INSUFFICIENT, f"not decided: see the findings about {parts}"
     return Verdict.INSUFFICIENT, "not decided yet; measure longer or on more drives"
 
 
@@ -169,8 +173,16 @@ def _worse(load: LoadVerdict) -> str:
 
 
 def _span(load: LoadVerdict) -> str:
+    if load.doubts:
+        return f"in doubt: {', '.join(code.value for code in load.doubts)}"
     found = _proven(load)
     return "no interval yet" if found is None else found.span
+
+
+def _cure(loads: Sequence[LoadVerdict]) -> str:
+    """What would decide undecided loads, in words."""
+    doubted = any(load.doubts for load in loads)
+    return "settle what the findings say" if doubted else "measure it for longer"
 
 
 def _names(loads: Sequence[LoadVerdict]) -> str:
