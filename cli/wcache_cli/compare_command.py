@@ -8,7 +8,7 @@ from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
 
-from .latency_files import UNITS, read_latencies
+from .latency_files import UNITS, read_runs
 from .output import add_format, print_json
 from .tables import mode_table, result_lines
 
@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option = mode.value.replace(" ", "-")
         parser.add_argument(
             f"--{option}", nargs="+", required=True, metavar="FILE", action="extend",
-            help=f"files measured in {mode.value}, one per run; 4 or more make the run the unit",
+            help=f"files measured in {mode.value}, one per run or, of fio's logs, "
+            "one per job of it; 4 or more runs make the run the unit",
         )
     parser.add_argument(
         "--unit", choices=tuple(UNITS), default="us",
@@ -56,10 +57,7 @@ def run(options: argparse.Namespace) -> int:
             raise MalformedError(
                 f"{len(files)} files for {mode.value}, {FILES_MAX} are the most"
             )
-    runs = {
-        mode: [read_latencies(path, options.unit) for path in files]
-        for mode, files in paths.items()
-    }
+    runs = {mode: read_runs(files, options.unit) for mode, files in paths.items()}
     result = compare(runs, rules)
     if options.format == "json":
         print_json(result)

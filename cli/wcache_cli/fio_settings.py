@@ -12,6 +12,8 @@ from typing import Any, Dict, List, Mapping
 BLOCK_SIZE = "bs"
 SYNCS_ADDED = "syncs added to writes"
 AVERAGED = "log_avg_msec"
+LATENCIES = "kind of latencies"
+JOBS_LOGGED = "jobs logged"
 # "" where fio has none, or one that depends on the target.
 DEFAULTS: Mapping[str, str] = {
     "rw": "read", BLOCK_SIZE: "4096", "bssplit": "", "iodepth": "1", "numjobs": "1",

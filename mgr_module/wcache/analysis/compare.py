@@ -80,7 +80,9 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     files.check(runs)
     warnings: List[str] = []
     distinct = {mode: files.distinct(runs[mode]) for mode in CacheMode}
-    if any(len(distinct[mode]) < len(runs[mode]) for mode in CacheMode):
+    fewer = any(len(distinct[mode]) < len(runs[mode]) for mode in CacheMode)
+    doubts = {doubt for mode in CacheMode for run in runs[mode] for doubt in run.doubts}
+    if fewer or "repeated" in doubts:
         warnings.append("repeated")
     runs = distinct
     back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
@@ -103,10 +105,9 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     untold = files.untold((*back, *through))
     if any(_stalled(item) for item in per_mode.values()):
         warnings.append("stalls")
-    doubts = {doubt for run in (*back, *through) for doubt in run.doubts}
     if "p90" in untold and "averaged" not in doubts:
         doubts.add("untold")
-    warnings += sorted(doubts)
+    warnings += sorted(doubts - {"repeated"})
     if sum(middle.step.down) + sum(middle.step.up) > STEP_NOTED:
         warnings.append("coarse")
     verdict = Verdict.INSUFFICIENT if few else _verdict(middle, widen, options.margin)

@@ -8,6 +8,7 @@ it does not say is not printed at all.
 from __future__ import annotations
 
 import math
+from array import array
 from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
@@ -62,6 +63,18 @@ class Run:
     def n(self) -> int:
         """How many latencies the file told of."""
         return self.figures.n if self.figures else len(self.latencies_us)
+
+
+def by_time(
+    jobs: Sequence[Tuple[Sequence[float], Sequence[float]]]
+) -> Sequence[float]:
+    """The latencies of jobs that ran at once, each (times, latencies), as they came in time."""
+    if len(jobs) == 1:
+        return jobs[0][1]
+    import numpy as np
+
+    times, values = (np.concatenate([np.asarray(job[i]) for job in jobs]) for i in (0, 1))
+    return array("d", values[np.argsort(times, kind="stable")].tobytes())
 
 
 def check(runs: Mapping[CacheMode, Sequence[Run]]) -> None:
