@@ -6,11 +6,12 @@ import signal
 import pytest
 from loop_devices import loop_on
 from matrix_bench import Bench
-from wcache.core.errors import MalformedError, NotReadyError
+from wcache.core.errors import MalformedError, NotReadyError, StorageError
 from wcache.core.matrix import CELLS
 from wcache_probe.block.host_files import HostFiles
 from wcache_probe.host import LinuxDriveHost
 from wcache_probe.matrix import fio
+from wcache_probe.matrix.result_file import ResultFile
 from wcache_probe.matrix.scratch import MARK, MIB, find
 from wcache_probe.stop_signal import StopSignal
 
@@ -80,6 +81,72 @@ def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
     code, _, error = bench.run()
     assert code == 2
     assert "belongs to osd.7" in error
+
+
+@pytest.mark.parametrize("folder", ["not there", "scratch.img", "x" * 300])
+def test_a_file_that_cannot_be_made_is_refused_before_anything_is_written(bench, folder):
+    before = bench.backing.read_bytes()
+    code, _, error = bench.run("--out", str(bench.root / folder / "x.json"))
+    assert code == 2
+    assert "nothing was measured" in error
+    assert len(error.splitlines()) <= 2
+    assert bench.backing.read_bytes() == before
+
+
+def test_a_file_that_is_there_is_not_replaced(bench):
+    bench.out.write_text("mine")
+    code, _, error = bench.run()
+    assert code == 2
+    assert "give another --out" in error
+    assert bench.out.read_text() == "mine"
+
+
+def test_a_result_has_its_name_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "x.json"
+    with ResultFile(str(path)) as result:
+        assert not path.exists()
+        result.put("text")
+    assert path.read_text() == "text\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_of_a_measuring_that_failed_nothing_is_left(tmp_path):
+    with pytest.raises(NotReadyError), ResultFile(str(tmp_path / "x.json")):
+        raise NotReadyError("stopped")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_whose_name_was_taken_meanwhile_is_kept_and_told(tmp_path):
+    path = tmp_path / "x.json"
+    with ResultFile(str(path)) as result:
+        path.write_text("mine")
+        with pytest.raises(StorageError) as raised:
+            result.put("text")
+    assert path.read_text() == "mine"
+    (kept,) = (other for other in tmp_path.iterdir() if other != path)
+    assert kept.read_text() == "text\n"
+    assert f"the result is in {kept}" in raised.value.message
+
+
+def test_a_device_that_is_being_measured_can_be_claimed_by_nobody_else(bench):
+    process = bench.start(*LONG)
+    bench.reach(process, "write through")
+    with pytest.raises(OSError, match="busy"):  # as an OSD opens it
+        os.open(bench.path, os.O_RDWR | os.O_EXCL)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert bench.view == "write back"
+
+
+def test_a_device_that_somebody_takes_meanwhile_is_written_to_no_more(bench):
+    process = bench.start(*LONG)
+    bench.reach(process, "write through")
+    with open(bench.path, "r+b", buffering=0) as device:
+        device.write(b"bluestore block device\n".ljust(4096, b"x"))
+    out, error = process.communicate(timeout=60)
+    assert process.returncode in (1, 2)  # 1 where a pair was whole by then
+    assert "somebody else has written to" in out + error
+    assert bench.view == "write back"
 
 
 def test_after_kill_9_restore_brings_the_mode_back_and_the_marked_device_is_taken_again(bench):

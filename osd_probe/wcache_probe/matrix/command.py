@@ -1,16 +1,15 @@
-"""`wcache-probe matrix`: asks for what it may do, measures, writes the file, prints a table."""
+"""`wcache-probe matrix`: asks for what it may do, measures, prints a table, writes the file."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import time
 from statistics import median
 from typing import Callable, Dict, List, Tuple
 
 from wcache.core import codec
-from wcache.core.errors import ConflictError, RefusedError, StorageError
+from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.journal import EntryKind
 from wcache.core.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode
@@ -22,6 +21,7 @@ from ..host import LinuxDriveHost
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from . import fio
+from .result_file import ResultFile
 from .run import SETTLE_S, MatrixRun, Plan
 from .scratch import MIB, find
 
@@ -59,8 +59,6 @@ def matrix(
                 "see `wcache-probe look`; a cache is turned on only with --consent-turn-on",
             )
     target = options.out or f"wcache-matrix-{scratch.device.name}-{int(time.time())}.json"
-    if os.path.lexists(target):
-        raise ConflictError(f"{target} exists", "give another --out")
     plan = Plan(
         f"matrix.{secrets.token_hex(4)}", options.hostname, options.pairs, options.seconds,
         secrets.randbits(32), options.consent_turn_on,
@@ -70,19 +68,22 @@ def matrix(
         options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
         for cell in CELLS if deep or cell.depth == 1
     )
-    say(
-        f"{scratch.device.name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): "
-        f"{plan.pairs} pairs, about {2 * plan.pairs * (each_s + SETTLE_S):.0f} s; overwrites "
-        f"{scratch.span // MIB} MiB of {scratch.path}"
-    )
-    stop = StopSignal()
-    stop.install()
-    found = MatrixRun(
-        host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
-        fio_path=deep,
-    ).run()
-    _write(target, codec.dumps(found))
-    print("\n".join(lines(found)))
+    with ResultFile(target) as result:
+        say(
+            f"{scratch.device.name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): "
+            f"{plan.pairs} pairs, about {2 * plan.pairs * (each_s + SETTLE_S):.0f} s; overwrites "
+            f"{scratch.span // MIB} MiB of {scratch.path}"
+        )
+        stop = StopSignal()
+        stop.install()
+        found = MatrixRun(
+            host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
+            fio_path=deep,
+        ).run()
+        try:
+            print("\n".join(lines(found)), flush=True)
+        finally:  # neither a closed terminal nor a full disk shall cost both
+            result.put(codec.dumps(found))
     print(f"written to {target}; decide it where numpy and scipy are: wcache analyze {target}")
     return 0 if found.ended == "done" else 1
 
@@ -122,14 +123,3 @@ def _medians(found: Matrix, cell: Cell) -> List[Tuple[float, float]]:
         if len(both) == len(CacheMode):
             medians.append((both[CacheMode.WRITE_BACK], both[CacheMode.WRITE_THROUGH]))
     return medians
-
-
-def _write(path: str, text: str) -> None:
-    """Write a new file; StorageError where it cannot be."""
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text + "\n")
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {path} ({error.strerror})", "give --out where there is room"
-        ) from None

@@ -132,6 +132,7 @@ class MatrixRun:
     def _measure(self, cell: Cell, seed: int) -> Optional[CellSamples]:
         if cell in self._skipped:
             return None
+        self._scratch.check()
         if cell.depth == 1 or self._fio is None:
             return writes.measure(self._scratch, cell, self._plan.cell_s, seed)
         try:

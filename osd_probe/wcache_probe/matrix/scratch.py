@@ -2,7 +2,9 @@
 
 It is written to only where it is blank, or where it carries the mark of an earlier matrix.
 It is opened exclusively (open(2), O_EXCL on a block device), which the kernel refuses for
-what is mounted, used as swap, or part of LVM, device mapper or md.
+what is mounted, used as swap, or part of LVM, device mapper or md; while it is held, to those
+and to an OSD (src/blk/kernel/KernelDevice.cc; `ceph-osd --mkfs` of 16.2.15, 18.2.7 and 20.2.4
+fails and writes nothing).  Who asks for nothing is seen by the mark that is no longer there.
 """
 
 from __future__ import annotations
@@ -90,6 +92,19 @@ class Scratch:
                 with mmap.mmap(-1, WRITE_BYTES) as block:
                     block[:] = MARK
                     self._write(fd, block)
+
+    def check(self) -> None:
+        """Prove that nobody has written over the mark, or beside it, since `claim`.
+
+        RefusedError where somebody has: then it may be somebody's data by now.
+        """
+        with self.opened() as fd, mmap.mmap(-1, MIB) as buffer:
+            self._read(fd, buffer, 0)
+            if buffer[:WRITE_BYTES] != MARK or any(buffer[WRITE_BYTES:]):
+                raise RefusedError(
+                    f"somebody else has written to {self.path} meanwhile",
+                    "it is not written to any more; see who has taken it",
+                )
 
     def _open(self, flags: int) -> int:
         try:
