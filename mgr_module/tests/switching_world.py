@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from wcache.core import switching as sw
 from wcache.core.errors import StorageError, WcacheError
@@ -130,6 +130,19 @@ EVENTS: Dict[str, Callable[[World], World]] = {
     "udev runs our rule": udev_runs_rule,
 }
 
+
+@cache
+def happening(world: World) -> Tuple[World, ...]:
+    """The world after each of `EVENTS`, in their order."""
+    return tuple(happens(world) for happens in EVENTS.values())
+
+
+@cache
+def without_probe(world: World) -> World:
+    """The world after the probe died: what it remembered is gone."""
+    return replace(world, remembered=False)
+
+
 # The steps
 
 LOOK, ENTRY = "look", "entry"
@@ -195,8 +208,7 @@ Script = Callable[[], Iterator[object]]
 Filter = Callable[[Script], Script]
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A moment: the script so far is the values it was sent."""
 
     script: Script
@@ -248,11 +260,14 @@ def _replayed(script: Script, sent: Tuple[object, ...]) -> object:
     return step
 
 
+# One for all worlds: a script that was sent the same wants the same, whatever the world.
+HEARD = Heard()
+
+
 def explore(
     script: Script, recovery: Script, begin: World, events_max: int = EVENTS_MAX
 ) -> Tuple[List[Tuple[str, ...]], int, List[Node]]:
     """All ways into an unsafe state by our doing; how many moments there are; the ends."""
-    heard = Heard()
     first = Node(script, (), (), begin, begin, None, events_max, CRASHES_MAX, ())
     queue, seen = deque([first]), {first.key}
     found: List[Tuple[str, ...]] = []
@@ -262,19 +277,18 @@ def explore(
         if node.world.unsafe and not node.twin.unsafe:
             found.append(node.way)
             continue
-        step = heard.next_step(node)
+        step = HEARD.next_step(node)
         if step is None:
             ends.append(node)
-        for child in _children(node, step, recovery, heard):
-            if child.key not in seen:
-                seen.add(child.key)
+        for child in _children(node, step, recovery):
+            key = child.key
+            if key not in seen:
+                seen.add(key)
                 queue.append(child)
     return found, len(seen), ends
 
 
-def _children(
-    node: Node, step: object, recovery: Script, heard: Heard
-) -> Iterator[Node]:
+def _children(node: Node, step: object, recovery: Script) -> Iterator[Node]:
     if step is not None:
         ways = carry_out(step, node.world, node.journal)
         for world, journal, value in ways:
@@ -282,22 +296,21 @@ def _children(
             if failed and not node.events and len(ways) > 1:
                 continue
             name = step if isinstance(step, str) else type(step).__name__
-            yield replace(
-                node, sent=(*node.sent, value), heard=(*node.heard, heard.number(value)),
+            yield node._replace(
+                sent=(*node.sent, value), heard=(*node.heard, HEARD.number(value)),
                 world=world, journal=journal,
                 events=node.events - (failed and len(ways) > 1),
                 way=(*node.way, name + (" fails" * failed)),
             )
     if node.crashes and (step is not None or node.journal):
-        yield replace(
-            node, script=recovery, sent=(), heard=(), crashes=node.crashes - 1,
-            world=replace(node.world, remembered=False), way=(*node.way, "CRASH"),
+        yield node._replace(
+            script=recovery, sent=(), heard=(), crashes=node.crashes - 1,
+            world=without_probe(node.world), way=(*node.way, "CRASH"),
         )
     if node.events:
-        for name, happens in EVENTS.items():
-            world, twin = happens(node.world), happens(node.twin)
+        for name, world, twin in zip(EVENTS, happening(node.world), happening(node.twin)):
             if (world, twin) != (node.world, node.twin):
-                yield replace(
-                    node, world=world, twin=twin, events=node.events - 1,
+                yield node._replace(
+                    world=world, twin=twin, events=node.events - 1,
                     way=(*node.way, name.upper()),
                 )
