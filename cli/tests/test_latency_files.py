@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcache.core.errors import MalformedError
-from wcache_cli.latency_files import read_latencies
+from wcache.core.model import CacheMode
+from wcache_cli.files import numbered_lines
+from wcache_cli.latency_files import read_latencies, read_modes
 
 
 def fio(tmp_path, **job):
@@ -166,4 +168,60 @@ def test_a_latency_under_a_picosecond_names_its_line(tmp_path):
     path = tmp_path / "plain"
     path.write_text("3\n1e-320\n")
     with pytest.raises(MalformedError, match="line 2: a latency of less than a picosecond"):
+        read_latencies(str(path), "us")
+
+
+def plain(tmp_path, name, first, n=400):
+    path = tmp_path / name
+    path.write_text("".join(f"{first + i}\n" for i in range(n)))
+    return str(path)
+
+
+def test_all_files_together_are_bounded_with_what_to_do(tmp_path):
+    a, b, c = (plain(tmp_path, name, 1000 * k + 1) for k, name in enumerate("abc"))
+    paths = {CacheMode.WRITE_BACK: [a, b], CacheMode.WRITE_THROUGH: [c]}
+    runs = read_modes(paths, "us", 1200)
+    assert [run.n for mode in CacheMode for run in runs[mode]] == [400] * 3
+    with pytest.raises(MalformedError, match="all files together hold more") as caught:
+        read_modes(paths, "us", 1199)
+    assert "json+" in caught.value.line()
+    assert c in caught.value.line()
+
+
+def test_the_jobs_of_a_run_have_no_more_room_than_files_of_their_own(tmp_path):
+    logs = []
+    for number in (1, 2, 3):
+        logs.append(str(tmp_path / f"x_lat.{number}.log"))
+        with open(logs[-1], "w", encoding="utf-8") as log:
+            log.writelines(f"{i}, {i + number}000, 1, 4096, 0\n" for i in range(100))
+    paths = {CacheMode.WRITE_BACK: logs, CacheMode.WRITE_THROUGH: [plain(tmp_path, "a", 1, 50)]}
+    assert read_modes(paths, "us", 350)[CacheMode.WRITE_BACK][0].n == 300
+    with pytest.raises(MalformedError, match=r"x_lat\.3\.log all files together"):
+        read_modes(paths, "us", 299)
+
+
+def test_histograms_leave_room_for_each_other_and_still_say_how_many_there_were(tmp_path):
+    paths = []
+    for k in range(8):
+        paths.append(str(tmp_path / f"{k}.json"))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            side = bins({1000 * k + 5000: 10**6})
+            json.dump({"jobs": [{"write": {"clat_ns": side}}]}, file)
+    found = {CacheMode.WRITE_BACK: paths[:4], CacheMode.WRITE_THROUGH: paths[4:]}
+    runs = [run for runs in read_modes(found, "us", 10_000).values() for run in runs]
+    assert sum(len(run.latencies_us) for run in runs) <= 10_000
+    assert {run.n for run in runs} == {10**6}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text("a1,\n\r", max_size=9), max_size=9))
+def test_lines_are_the_same_wherever_a_block_ends(blocks):
+    found = list(numbered_lines("x", blocks))
+    assert found == list(enumerate("".join(blocks).split("\n"), 1))
+
+
+def test_a_line_without_an_end_is_not_read_to_it(tmp_path):
+    path = tmp_path / "long"
+    path.write_text("1\n" + "5" * 200_000)
+    with pytest.raises(MalformedError, match="line 2 is longer than any latency"):
         read_latencies(str(path), "us")

@@ -8,7 +8,7 @@ from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
 
-from .latency_files import UNITS, read_runs
+from .latency_files import UNITS, read_modes
 from .output import add_format, print_json
 from .tables import mode_table, result_lines
 
@@ -57,8 +57,7 @@ def run(options: argparse.Namespace) -> int:
             raise MalformedError(
                 f"{len(files)} files for {mode.value}, {FILES_MAX} are the most"
             )
-    runs = {mode: read_runs(files, options.unit) for mode, files in paths.items()}
-    result = compare(runs, rules)
+    result = compare(read_modes(paths, options.unit), rules)
     if options.format == "json":
         print_json(result)
         return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from dataclasses import dataclass
 from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
@@ -27,7 +28,6 @@ from wcache.core.errors import MalformedError
 
 from .fio_settings import AVERAGED, SYNCS_ADDED, settings_of
 
-SAMPLES_MAX = 10_000_000
 # A file's distributions are drawn as this many values, together: fine enough for the
 # quantiles of a few latencies, and no more than what can be held of many.
 DRAWN_MIN, DRAWN_MAX = 20_000, 200_000
@@ -70,8 +70,11 @@ class _Distribution:
         return found
 
 
-def fio_json(path: str, text: str) -> Run:
-    """The commits that a file tells of; MalformedError where it does not, or tells nonsense."""
+def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
+    """The commits that a file tells of; MalformedError where it does not, or tells nonsense.
+
+    A distribution is drawn as about `drawn_max` values at most, or DRAWN_MAX if that is fewer.
+    """
     try:
         top, _ = json.JSONDecoder(parse_int=_integer).raw_decode(text)
     except (ValueError, RecursionError) as error:
@@ -97,7 +100,7 @@ def fio_json(path: str, text: str) -> Run:
             f"{path} has no write latencies with percentiles or bins", MEDIAN_ADVICE
         )
     figures = together([found.figures for found in commits])
-    drawn = max(DRAWN_MIN, min(figures.n, DRAWN_MAX)) / figures.n
+    drawn = min(drawn_max, max(DRAWN_MIN, min(figures.n, DRAWN_MAX))) / figures.n
     summed = any(found.summed for found in commits)
     untold = {name for found in commits for name in found.untold}
     if figures.n < P99_SAMPLES_MIN:  # its bound from below is a sample, and there are none
@@ -107,7 +110,10 @@ def fio_json(path: str, text: str) -> Run:
     }
     return Run(
         path,
-        [us for found in commits for us in found.values(max(1, round(found.figures.n * drawn)))],
+        array("d", (
+            us for found in commits
+            for us in found.values(max(1, round(found.figures.n * drawn)))
+        )),
         ordered=False,
         figures=figures,
         untold=frozenset(untold),

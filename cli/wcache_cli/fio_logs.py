@@ -17,9 +17,11 @@ from typing import Dict, FrozenSet, Iterable, List, Sequence, Set, Tuple
 from wcache.analysis.runs import COLUMN_SHARES, LATENCY_MIN_US, STALLS, Figures, Run, by_time
 from wcache.core.errors import MalformedError
 
-from .fio_json import SAMPLES_MAX, number
+from .fio_json import number
 from .fio_settings import AVERAGED, BLOCK_SIZE, JOBS_LOGGED, LATENCIES, SYNCS_ADDED
 
+# Of all files of a comparison together: they are held in memory, and that often twice.
+LATENCIES_MAX = 10_000_000
 WRITE_DIRECTION = 1  # 0 read, 1 write, 2 trim
 # PREFIX_lat.N.log of job N; without the number where per_job_logs=0 (fio: backend.c, iolog.c)
 NAME = re.compile(r"(.+)_(lat|clat|slat)(?:\.[0-9]+)?\.log", re.DOTALL)
@@ -65,12 +67,15 @@ def by_run(paths: Sequence[str]) -> List[List[str]]:
     return [sorted(group) for group in runs.values()]
 
 
-def parse_log(path: str, lines: Iterable[str]) -> Log:
-    """A job's log: `msec, latency in ns, direction, block size, ...`, of which the writes."""
+def parse_log(path: str, lines: Iterable[Tuple[int, str]], room: int) -> Log:
+    """A job's log: `msec, latency in ns, direction, block size, ...`, of which the writes.
+
+    MalformedError where a line is none of a log's, or there are more than `room` writes.
+    """
     at_ms, values = array("d"), array("d")
     ordered, last_ms = True, -math.inf
     sizes: Set[str] = set()
-    for line_number, line in enumerate(lines, 1):
+    for line_number, line in lines:
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split(",")]
@@ -86,7 +91,7 @@ def parse_log(path: str, lines: Iterable[str]) -> Log:
             values.append(latency(fields[1], path, line_number, 1e-3))
             if len(sizes) < 2:
                 sizes.add(fields[3])
-            bounded(path, len(values))
+            bounded(path, len(values), room)
     return Log(path, at_ms, values, ordered, frozenset(sizes))
 
 
@@ -135,7 +140,11 @@ def latency(word: str, path: str, line_number: int, factor: float) -> float:
     return value * factor
 
 
-def bounded(path: str, count: int) -> None:
-    """Raise MalformedError where a file holds more latencies than are taken."""
-    if count > SAMPLES_MAX:
-        raise MalformedError(f"{path} holds more than {SAMPLES_MAX} latencies")
+def bounded(path: str, count: int, room: int) -> None:
+    """Raise MalformedError where a file holds more latencies than there is room for."""
+    if count > room:
+        raise MalformedError(
+            f"with {path} all files together hold more latencies than are compared at once",
+            f"{LATENCIES_MAX:,} are the most: give fewer or shorter files, or fio's json+, "
+            "which is small however long it ran",
+        )

@@ -6,57 +6,99 @@ fio's JSON and its logs have modules of their own.
 from __future__ import annotations
 
 from array import array
-from typing import Dict, List, Sequence
+from itertools import chain
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from wcache.analysis.runs import Run
 from wcache.core.errors import MalformedError
+from wcache.core.model import CacheMode
 
-from .files import read_text
-from .fio_json import fio_json
-from .fio_logs import bounded, by_run, latency, log_run, parse_log
+from .files import numbered_lines, text_blocks
+from .fio_json import DRAWN_MAX, fio_json
+from .fio_logs import LATENCIES_MAX, Log, bounded, by_run, latency, log_run, parse_log
 
 UNITS: Dict[str, float] = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 FILE_BYTES_MAX = 512 * 2**20
+JSON_BYTES_MAX = 64 * 2**20
 
 
-def read_runs(paths: Sequence[str], unit: str) -> List[Run]:
-    """The runs of a mode: one for each file, or for all logs that one run of fio wrote."""
-    return [
-        read_latencies(group[0], unit) if len(group) == 1 else log_run(
-            [parse_log(path, read_text(path, FILE_BYTES_MAX).splitlines()) for path in group]
-        )
-        for group in by_run(paths)
-    ]
+def read_modes(
+    paths: Mapping[CacheMode, Sequence[str]], unit: str, latencies_max: int = LATENCIES_MAX
+) -> Dict[CacheMode, List[Run]]:
+    """The runs of each mode: one for each file, or for all logs that one run of fio wrote.
+
+    MalformedError says what is wrong and where, also where all files together hold more than
+    `latencies_max` latencies.
+    """
+    groups = {mode: by_run(files) for mode, files in paths.items()}
+    room = latencies_max
+    # half of the room for what is drawn, so that a JSON never finds it full of others
+    drawn_max = latencies_max // (2 * sum(map(len, paths.values())))
+    runs: Dict[CacheMode, List[Run]] = {mode: [] for mode in groups}
+    for mode, found in groups.items():
+        for group in found:
+            if len(group) == 1:
+                run = read_latencies(group[0], unit, room, drawn_max)
+            else:
+                run = _jobs(group, room)
+            bounded(run.name, len(run.latencies_us), room)
+            room -= len(run.latencies_us)
+            runs[mode].append(run)
+    return runs
 
 
-def read_latencies(path: str, unit: str) -> Run:
+def read_latencies(
+    path: str, unit: str, room: int = LATENCIES_MAX, drawn_max: int = DRAWN_MAX
+) -> Run:
     """The write latencies in a file; MalformedError says what is wrong and where."""
-    text = read_text(path, FILE_BYTES_MAX)
-    start = _json_start(text)
+    blocks = text_blocks(path, FILE_BYTES_MAX)
+    head = next(blocks, "")
+    start = _json_start(head)
     if start >= 0:
-        return fio_json(path, text[start:])
-    for line in text.splitlines():
+        return fio_json(path, _whole(path, chain([head[start:]], blocks)), drawn_max)
+    lines = numbered_lines(path, chain([head], blocks))
+    for line_number, line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
+            every = chain([(line_number, line)], lines)
             if "," in line:
-                return log_run([parse_log(path, text.splitlines())])
-            return _plain(path, text, UNITS[unit])
+                return log_run([parse_log(path, every, room)])
+            return _plain(path, every, UNITS[unit], room)
     raise MalformedError(f"{path} holds no latencies")
+
+
+def _jobs(paths: Sequence[str], room: int) -> Run:
+    logs: List[Log] = []
+    for path in paths:
+        lines = numbered_lines(path, text_blocks(path, FILE_BYTES_MAX))
+        logs.append(parse_log(path, lines, room))
+        room -= len(logs[-1].latencies_us)
+    return log_run(logs)
 
 
 def _json_start(text: str) -> int:
     """Where a JSON object begins; fio may print warnings in front of it.  -1: no JSON."""
     if text.lstrip().startswith("{"):
         return text.index("{")
-    place = text.find("\n{", 0, 65_536)
-    return place + 1 if place >= 0 else -1
+    return text.find("\n{") + 1 or -1
 
 
-def _plain(path: str, text: str, factor: float) -> Run:
+def _whole(path: str, blocks: Iterable[str]) -> str:
+    """All of a JSON, which needs many times its length as objects."""
+    parts, length = [], 0
+    for block in blocks:
+        parts.append(block)
+        length += len(block)
+        if length > JSON_BYTES_MAX:
+            raise MalformedError(f"{path} is JSON of more than {JSON_BYTES_MAX} bytes")
+    return "".join(parts)
+
+
+def _plain(path: str, lines: Iterable[Tuple[int, str]], factor: float, room: int) -> Run:
     values = array("d")
-    for line_number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in lines:
         word = line.strip()
         if not word or word.startswith("#"):
             continue
         values.append(latency(word, path, line_number, factor))
-        bounded(path, len(values))
+        bounded(path, len(values), room)
     return Run(path, values)

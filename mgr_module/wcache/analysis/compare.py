@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.model import CacheMode, Verdict
 from . import longrun, sequential, summary
@@ -27,7 +27,7 @@ from .reach import (
     files_needed,
     times_needed,
 )
-from .runs import STALLS, Run
+from .runs import STALLS, Run, Side
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
 from .wording import verdict_text
@@ -87,13 +87,14 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     runs = distinct
     back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
     replicated = min(len(back), len(through)) >= REPLICATES_MIN
-    worth = {mode: _worth(runs[mode], 0.5) for mode in CacheMode}
+    sides = {mode: files.side(runs[mode]) for mode in CacheMode}
+    both = sides[CacheMode.WRITE_BACK], sides[CacheMode.WRITE_THROUGH]
+    worth = {mode: _worth(sides[mode], 0.5) for mode in CacheMode}
     if replicated:
-        middle, tail = _by_runs(back, through, 0.5), _by_runs(back, through, 0.9)
+        middle, tail = _by_runs(both, 0.5), _by_runs(both, 0.9)
         widen = 0.0
     else:
-        middle = _by_samples(back, through, 0.5)
-        tail = _by_samples(back, through, 0.9)
+        middle, tail = _by_samples(both, 0.5), _by_samples(both, 0.9)
         widen = math.log1p(RUN_TO_RUN)
         warnings.append("unreplicated")
     if not all(run.ordered for run in (*back, *through)):
@@ -101,7 +102,7 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     few = min(worth.values()) < EFFECTIVE_MIN
     if few:
         warnings.append("few samples")
-    per_mode = {mode.value: files.table(runs[mode]) for mode in CacheMode}
+    per_mode = {mode.value: files.table(sides[mode]) for mode in CacheMode}
     untold = files.untold((*back, *through))
     if any(_stalled(item) for item in per_mode.values()):
         warnings.append("stalls")
@@ -140,26 +141,26 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
     }
 
 
-def _worth(runs: Sequence[Run], part: float) -> float:
+def _worth(side: Side, part: float) -> float:
     """Effective samples of a mode for one quantile, ordered files by their own correlation."""
-    centre = summary.quantile(files.weighted(runs), part)
-    kept = [run.latencies_us for run in runs if run.ordered]
-    loose = sum(min(run.n, len(run.latencies_us)) for run in runs if not run.ordered)
+    centre = summary.quantile(side.values_us, part)
+    kept = [run.latencies_us for run in side.runs if run.ordered]
+    loose = sum(min(run.n, len(run.latencies_us)) for run in side.runs if not run.ordered)
     return longrun.effective_n(kept, centre) + loose / longrun.UNORDERED_TIME
 
 
-def _by_samples(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
-    sides = [longrun.logs(files.weighted(runs)) for runs in (back, through)]
-    worths = [_worth(runs, part) for runs in (back, through)]
+def _by_samples(sides: Tuple[Side, Side], part: float) -> Estimate:
+    worths = [_worth(side, part) for side in sides]
     reaches = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         (one, one_below, one_above), (two, two_below, two_above) = (
-            longrun.log_quantile(logs, part, worth, alpha) for logs, worth in zip(sides, worths)
+            longrun.log_quantile(side.logs, part, worth, alpha)
+            for side, worth in zip(sides, worths)
         )
         reaches.append(Reach((one_below, two_above), (one_above, two_below)))
     return Estimate(
-        one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(back, through),
-        file_spread([_per_file(runs, part) for runs in (back, through)]),
+        one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(sides),
+        file_spread([_per_file(side.runs, part) for side in sides]),
     )
 
 
@@ -168,19 +169,17 @@ def _per_file(runs: Sequence[Run], part: float) -> List[float]:
     return [summary.quantile(longrun.logs(run.latencies_us), part) for run in runs]
 
 
-def _by_runs(back: Sequence[Run], through: Sequence[Run], part: float) -> Estimate:
+def _by_runs(sides: Tuple[Side, Side], part: float) -> Estimate:
     """Welch's t on one log quantile per run (Biometrika 1947)."""
-    logs = [longrun.logs(files.weighted(runs)) for runs in (back, through)]
-    sides = [sequential.moments(_per_file(runs, part)) for runs in (back, through)]
-    errors = [max(side.sd, sequential.SD_FLOOR) ** 2 / side.n for side in sides]
-    degrees = sum(errors) ** 2 / sum(e**2 / (side.n - 1) for e, side in zip(errors, sides))
+    seen = [sequential.moments(_per_file(side.runs, part)) for side in sides]
+    errors = [max(spread.sd, sequential.SD_FLOOR) ** 2 / spread.n for spread in seen]
+    degrees = sum(errors) ** 2 / sum(e**2 / (spread.n - 1) for e, spread in zip(errors, seen))
     reaches = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
         reaches.append(Reach((one, two), (one, two)))
     return Estimate(
-        sides[0].mean - sides[1].mean, reaches[0], reaches[1], _clocks(logs, part),
-        _grain(back, through),
+        seen[0].mean - seen[1].mean, reaches[0], reaches[1], _clocks(sides, part), _grain(sides)
     )
 
 
@@ -192,18 +191,18 @@ def _stalled(row: Mapping[str, Any]) -> bool:
     return bool(highest > summary.STALL_FACTOR * row["p50_us"])
 
 
-def _clocks(sides: Sequence[Sequence[float]], part: float) -> Reach:
-    back_us, through_us = (math.exp(summary.quantile(logs, part)) for logs in sides)
-    steps = [longrun.step_us(logs, part) for logs in sides]
+def _clocks(sides: Tuple[Side, Side], part: float) -> Reach:
+    back_us, through_us = (math.exp(summary.quantile(side.logs, part)) for side in sides)
+    steps = [longrun.step_us(side.logs, part) for side in sides]
     # a quantile between two values may lie below the step that separates them
     return clock_reach(
         back_us, through_us, (min(steps[0], back_us), min(steps[1], through_us))
     )
 
 
-def _grain(*modes: Sequence[Run]) -> float:
+def _grain(sides: Tuple[Side, Side]) -> float:
     """How far the log ratio may lie off because latencies are known to their bucket only."""
-    return math.fsum(math.log1p(max(run.grain for run in runs)) for runs in modes)
+    return math.fsum(math.log1p(max(run.grain for run in side.runs)) for side in sides)
 
 
 def _verdict(found: Estimate, widen: float, margin: float) -> Verdict:

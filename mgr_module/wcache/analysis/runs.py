@@ -103,9 +103,10 @@ def check(runs: Mapping[CacheMode, Sequence[Run]]) -> None:
 def _check_latencies(run: Run) -> None:
     if not run.latencies_us:
         raise MalformedError(f"{run.name} holds no latencies")
-    if not min(run.latencies_us) > 0:
+    lowest = min(run.latencies_us)
+    if not lowest > 0:
         raise MalformedError(f"{run.name} holds a latency that is not above 0")
-    if not min(run.latencies_us) >= LATENCY_MIN_US:
+    if not lowest >= LATENCY_MIN_US:
         raise MalformedError(
             f"{run.name} holds a latency of less than a picosecond", "check --unit"
         )
@@ -143,23 +144,41 @@ def distinct(runs: Sequence[Run]) -> List[Run]:
     return kept
 
 
-def weighted(runs: Sequence[Run]) -> List[float]:
-    """Latencies of a mode in us, sorted, each run with the weight of its own n."""
+@dataclass(frozen=True)
+class Side:
+    """The runs of a mode with all of their latencies, sorted, and the logs of those.
+
+    Each run has the weight of its own n.
+    """
+
+    runs: Sequence[Run]
+    values_us: Sequence[float]
+    logs: Sequence[float]
+
+
+def side(runs: Sequence[Run]) -> Side:
+    """The runs of a mode, put together."""
+    import numpy as np
+
+    from .longrun import logs, packed
+
     scale = max(run.n / len(run.latencies_us) for run in runs)
-    values: List[float] = []
+    parts = []
     for run in runs:
         count = max(1, round(run.n / scale))
-        if count == len(run.latencies_us):
-            values += run.latencies_us
-            continue
-        ordered = sorted(run.latencies_us)
-        values += (ordered[int((i + 0.5) / count * len(ordered))] for i in range(count))
-    return sorted(values)
+        values = np.asarray(run.latencies_us, dtype=float)
+        if count != len(values):
+            places = ((np.arange(count) + 0.5) / count * len(values)).astype(int)
+            values = np.sort(values)[places]
+        parts.append(values)
+    every = np.concatenate(parts)
+    every.sort()
+    return Side(runs, packed(every), logs(every))
 
 
-def table(runs: Sequence[Run]) -> Dict[str, Any]:
+def table(found_side: Side) -> Dict[str, Any]:
     """A mode's row: summary.latencies, with the files' own figures; None for what none told."""
-    values = weighted(runs)
+    runs, values = found_side.runs, found_side.values_us
     found = summary.latencies(values)
     found["n"] = sum(run.n for run in runs)
     if any(run.figures for run in runs):
