@@ -104,7 +104,8 @@ def test_what_the_histogram_of_client_writes_gained_in_the_period_is_kept():
     ],
 )
 def test_without_a_histogram_the_period_still_counts(histograms, asked):
-    mgr = ScriptedOsd(DUMPS, histograms)
+    # however often a busy machine comes to dump in between
+    mgr = ScriptedOsd([DUMPS[0], DUMPS[-1]], histograms)
     samples = measured(mgr)
     assert samples.histogram is None
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
