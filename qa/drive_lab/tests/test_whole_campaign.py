@@ -17,7 +17,7 @@ LONG = pytest.mark.long
 
 # Where other work goes on: clear cases must come out right, and nothing wrong.  That two
 # modes are alike takes more pairs than these, or a machine of its own.
-FEW_PAIRS = 10
+FEW_PAIRS = 8
 RUNS = [
     pytest.param((16, ("depth1", "traffic"), FEW_PAIRS), id="16-few-pairs"),
     *[pytest.param((each, tuple(LOADS), None), id=str(each), marks=LONG) for each in (16, 18, 20)],
