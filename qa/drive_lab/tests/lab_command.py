@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from drive_lab.lab import PROJECT
@@ -16,6 +17,7 @@ LOADS = {
 }
 SAME = "no material difference"
 END_S = 900
+LAST_S = 10
 
 
 class LabCommand:
@@ -64,7 +66,19 @@ class LabCommand:
                 self.process.kill()
 
     def left_behind(self):
-        """Files, loop devices, and processes in its network, which lives as long as they do."""
+        """Files, loop devices, and processes in its network, which lives as long as they do.
+
+        An analysis under way ends when it finds its killed mgr gone: that takes it a moment.
+        """
+        deadline = time.monotonic() + LAST_S
+        while self._left() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        left = self._left()
+        if not left:
+            self.temporary.rmdir()
+        return left
+
+    def _left(self):
         assert self.network, "".join(self.said)
         assert self.network != os.stat("/proc/self/ns/net").st_ino
         left = [str(path) for path in self.temporary.iterdir()]
@@ -77,8 +91,6 @@ class LabCommand:
                     left.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
             except OSError:
                 continue  # it has ended
-        if not left:
-            self.temporary.rmdir()
         return left
 
 
