@@ -133,7 +133,7 @@ def test_close_ends_a_hanging_child_and_starts_no_other(child, tmp_path):
     body = f"import time\nopen({str(log)!r}, 'a').write('x')\ntime.sleep(60)\n"
     it = child([script(tmp_path / "bad", body)], seconds=30.0)
     it.start(record(10), lambda result, error: None)
-    while not log.exists():
+    while not (log.exists() and log.read_text()):
         time.sleep(0.01)
     pid = it.pid
     it.close()
