@@ -62,7 +62,9 @@ class Probe:
             words += ["--osd-data", str(self.cluster.folder / "osd.*")]
         with open(self.log, "ab") as log:
             self.process = self.cluster.popen_inside(
-                self._argv(*words), env=self.environment(), stdout=log, stderr=log,
+                # whoever starts the tests by nohup makes children that ignore SIGHUP
+                ["env", "--default-signal=HUP", *self._argv(*words)],
+                env=self.environment(), stdout=log, stderr=log,
                 stdin=subprocess.DEVNULL, start_new_session=True,
             )
 

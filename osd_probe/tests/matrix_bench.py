@@ -34,7 +34,9 @@ class Bench:
     def start(self, *more):
         words = ["--scratch", self.path, "--seconds", "0.1", "--out", str(self.out), *more]
         return subprocess.Popen(
-            self.words("matrix", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            # whoever starts the tests by nohup makes children that ignore SIGHUP
+            ["/usr/bin/env", "--default-signal=HUP", *self.words("matrix", *words)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=self.environment(),
         )
 
