@@ -37,6 +37,7 @@ def found(bench, name):
     return codec.loads(Matrix, text, bytes_max=10**7, what="matrix")
 
 
+@pytest.mark.long
 @NAMES
 def test_each_period_is_in_its_mode_and_the_drive_is_as_it_was(bench, matrix_on, name):
     probe, run = matrix_on(name, "--pairs", "4")

@@ -19,7 +19,7 @@ LONG = pytest.mark.long
 # modes are alike takes more pairs than these, or a machine of its own.
 FEW_PAIRS = 8
 RUNS = [
-    pytest.param((16, ("depth1", "traffic"), FEW_PAIRS), id="16-few-pairs"),
+    pytest.param((16, ("depth1",), FEW_PAIRS), id="16-few-pairs"),
     *[pytest.param((each, tuple(LOADS), None), id=str(each), marks=LONG) for each in (16, 18, 20)],
 ]
 
@@ -57,6 +57,8 @@ def test_recommendations_follow_from_what_the_drives_were_made_for(outcome):
 
 
 def test_passive_and_bench_agree_where_they_measure_one_write_at_a_time(outcome):
+    if "traffic" not in outcome.loads:
+        pytest.skip("this run had no clients")
     for drive in outcome.drives:
         passive, bench = (outcome.load(drive, load) for load in ("traffic", "depth1"))
         assert passive["verdict"] in outcome.fine(bench["expected"]), (passive, bench)
