@@ -16,7 +16,7 @@ from wcache.core.mclock import (
     t95,
 )
 from wcache.core.mclock_advice import ConfigChange, Facts, advise
-from wcache.core.mclock_config import Config, Entry, Known, parse_dump, see
+from wcache.core.mclock_config import Config, Entry, Known
 from wcache.core.mclock_stale import stale
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
 
@@ -125,64 +125,6 @@ def test_an_osd_with_a_separate_db_is_not_pooled_with_one_without():
     assert stacks([report]) == {1: f"{MODEL} with db, wal on ACME N1 2.0", 2: MODEL}
     whole = make.drive("sda", 1, roles=(Role.BLOCK, Role.DB))
     assert stacks([make.report("h1", whole)]) == {1: MODEL}
-
-
-# ---- the config database
-
-
-def test_a_dump_is_read_row_by_row_and_odd_rows_are_left_out():
-    good = {"section": "osd", "name": HDD, "value": "310.000000", "mask": "class:hdd"}
-    odd = [{**good, "value": 3}, {**good, "section": "x" * 500}, {"name": HDD}, 7, None]
-    others = [{"section": "osd", "name": "osd_memory_target", "value": "1", "mask": ""}]
-    assert parse_dump([good, *odd, *others]) == (Entry("osd/class:hdd", HDD, "310.000000"),)
-    assert parse_dump({"section": "osd"}) == ()
-
-
-@pytest.mark.parametrize(("sections", "taken"), [
-    (("global", "osd"), "osd"),
-    (("osd/class:hdd", "osd"), "osd/class:hdd"),
-    (("osd/host:h1", "osd/class:hdd"), "osd/host:h1"),
-    (("osd.1", "osd/host:h1", "global"), "osd.1"),
-    (("osd.2", "osd/class:ssd", "osd/host:h2"), None),
-])
-def test_the_most_specific_section_wins(sections, taken):
-    config = Config([Entry(who, HDD, "300") for who in sections])
-    entry = config.of_osd(make.osd(1, "h1"), HDD)
-    assert (entry.who if entry else None) == taken
-
-
-PLACE = (("host", "h1"), ("rack", "r1"), ("root", "default"))
-
-
-@pytest.mark.parametrize(("sections", "taken"), [
-    (("osd/rack:r1", "osd/class:hdd"), "osd/rack:r1"),
-    (("osd/root:default", "osd/class:hdd", "osd"), "osd/root:default"),
-    (("osd/host:h1", "osd/rack:r1", "osd/root:default"), "osd/host:h1"),
-    (("osd/host:h1/class:hdd", "osd/host:h1"), "osd/host:h1"),  # as precise: the later one
-    (("osd/rack:r1/class:ssd", "osd/class:hdd"), "osd/class:hdd"),
-    (("osd/rack:r2", "osd/row:r1", "osd"), "osd"),
-    (("global/host:h1", "osd"), "osd"),
-    (("global", "global/rack:r1"), "global/rack:r1"),
-    (("osd/host:h1", "osd.1/rack:r1"), "osd.1/rack:r1"),
-    (("osd.1", "osd.1/rack:r2"), "osd.1"),
-])
-def test_any_crush_location_outranks_a_class_and_the_inner_one_the_outer(sections, taken):
-    config = Config([Entry(who, HDD, "300") for who in sections])
-    entry = config.of_osd(replace(make.osd(1, "h1"), location=PLACE), HDD)
-    assert entry.who == taken
-
-
-def test_a_value_keeps_the_setting_in_which_it_was_first_seen():
-    osds = {1: make.osd(1, "h1")}
-    config = Config([Entry("osd.1", HDD, "300.5")])
-    first = see({}, config, osds, {1: ""})
-    second = see(first, config, osds, {1: "write back"})
-    third = see(second, config, osds, {1: "write through"})
-    assert [k.setting for f in (first, second, third) for k in f.values()] == [
-        "", "write back", "write back"]
-    new = see(third, Config([Entry("osd.1", HDD, "400")]), osds, {1: "write through"})
-    assert new[("osd.1", HDD)] == Known("osd.1", HDD, "400", "write through")
-    assert see(new, Config(()), osds, {}) == {}
 
 
 # ---- what to set
