@@ -349,9 +349,9 @@ class Engine:
 
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
+        by_osd = self._profiles()  # asks the mgr for its maps, which a big cluster takes time for
+        joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
         with self.lock:
-            by_osd = self._profiles()
-            joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
             found = recommend(
                 tuple(self.analyses.results.values()), joined, self.analyses.pools()
             )
