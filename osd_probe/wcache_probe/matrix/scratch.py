@@ -98,8 +98,13 @@ class Scratch:
 
         RefusedError where somebody has: then it may be somebody's data by now.
         """
-        with self.opened() as fd, mmap.mmap(-1, MIB) as buffer:
-            self._read(fd, buffer, 0)
+        with mmap.mmap(-1, MIB) as buffer:
+            # to read only: udev probes a device again when one who could write closes it
+            fd = self._open(os.O_RDONLY | os.O_DIRECT)
+            try:
+                self._read(fd, buffer, 0)
+            finally:
+                os.close(fd)
             if buffer[:WRITE_BYTES] != MARK or any(buffer[WRITE_BYTES:]):
                 raise RefusedError(
                     f"somebody else has written to {self.path} meanwhile",
