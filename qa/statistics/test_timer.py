@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 
@@ -16,7 +17,8 @@ DEVICE_BYTES = 16 * 2**20
 SPAN_BYTES = 4 * 2**20
 BLOCK = 4096
 SAMPLES = 2000
-RUNS = 7
+LEAST_TURNS = 12
+MOST_TURNS = 48
 
 
 def run(*command):
@@ -84,19 +86,37 @@ def cpus():
         os.sched_setaffinity(0, allowed)
 
 
-def turns_on(cpu, device):
-    """Medians in ns of fio and of the timer, taking turns on one CPU."""
-    os.sched_setaffinity(0, {cpu})
-    return [(fio_median_ns(device), timer_median_ns(device)) for _ in range(RUNS)]
+def others_busy_s():
+    """CPU seconds that all others have used or taken from this machine so far (proc(5))."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    busy = sum(ticks) - ticks[3] - ticks[4]  # without idle and iowait
+    return busy / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+
+def agree(turns):
+    """Whether the third fastest median of each is within 1% + 1 us of the other's."""
+    fio, timer = (sorted(each)[2] for each in zip(*turns))
+    # fio has 64 bins for each power of two and gives the bin's middle (its stat.h,
+    # FIO_IO_U_PLAT_BITS), which is up to 0.8% off by itself
+    return abs(timer - fio) <= 0.01 * fio + 1000
 
 
 def test_the_median_of_the_timer_is_within_a_hundredth_and_a_microsecond_of_fios(device, cpus):
-    """In the fastest turn of each, as anything else that runs here only adds to one.
+    """In turns on one CPU, until both have met the machine at its fastest.
 
     A flush of a loop device takes 22 us where its kernel worker wakes on its caller's CPU,
-    28 to 57 us where it wakes on another, and which it is changes from turn to turn.
+    28 to 57 us where it wakes on another, and which it is changes from turn to turn. Anything
+    else that runs here adds to it too, so the fast turns are those that are alike; one of
+    them may be fast by luck, three are not. A timer that adds something of its own is off in
+    all of them, however many there are.
     """
-    fio, timer = zip(*(turn for cpu in cpus for turn in turns_on(cpu, device)))
-    # fio has 64 bins for each power of two and gives the bin's middle (its stat.h,
-    # FIO_IO_U_PLAT_BITS), which is up to 0.8% off by itself
-    assert abs(min(timer) - min(fio)) <= 0.01 * min(fio) + 1000, (fio, timer)
+    turns, since_s, others_s = [], time.monotonic(), others_busy_s()
+    while len(turns) < MOST_TURNS:
+        os.sched_setaffinity(0, {cpus[len(turns) % len(cpus)]})
+        turns.append((fio_median_ns(device), timer_median_ns(device)))
+        if len(turns) >= LEAST_TURNS and agree(turns):
+            return
+    others = (others_busy_s() - others_s) / (time.monotonic() - since_s) / os.cpu_count()
+    if others > 0.5:  # the loop device's worker, which has to be there, takes a tenth
+        pytest.skip(f"others keep this machine busy ({others:.0%}); try when it is quiet")
+    pytest.fail(f"medians in ns, fio's and the timer's, never agree: {sorted(turns)}")
