@@ -102,9 +102,12 @@ def test_where_nothing_fades_the_shortest_settling_is_kept(stalls, times):
 
 def test_a_watch_lasts_no_longer_than_a_few_seconds_however_long_the_settling():
     setup = replace(SETUP, settle_s=60.0)
-    assert watches_at_most(setup) == (2 * (8 + 16), 2 * (2.0 + 4.0))
-    assert watches_at_most(SETUP) == (2 * (8 + 16), 2 * (1.0 + 2.0))
-    assert watches_at_most(replace(setup, watch_samples=0)) == (0, 0.0)
+    samples, late = 2 * (8 + 16), 8 * 16
+    assert watches_at_most(setup) == (12, samples + late, 2 * (2.0 + 4.0) + 8 * 8.0)
+    assert watches_at_most(SETUP) == (12, samples + late, 2 * (1.0 + 2.0) + 8 * 4.0)
+    short = replace(SETUP, pairs_max=36)
+    assert watches_at_most(short) == (8, samples + late // 2, 2 * (1.0 + 2.0) + 4 * 4.0)
+    assert watches_at_most(replace(setup, watch_samples=0)) == (0, 0, 0.0)
 
 
 def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():
@@ -133,7 +136,7 @@ def test_a_record_from_before_there_were_watches_is_read_and_says_the_same():
     draw = synthetic.lognormal(random.Random(4), ratio=2.0)
     record = synthetic.record(draw, 8)
     plain = codec.to_plain(record)
-    for name in ("watches", "settling"):
+    for name in ("watches", "settling", "late_watches"):
         del plain[name]
     del plain["setup"]["watch_samples"]
     for pair in plain["pairs"]:

@@ -19,6 +19,7 @@ from wcache.core.experiment import (
     Slot,
     Waste,
     compose,
+    late_watches_of,
     pairs_of,
     settled,
     watch_of,
@@ -213,6 +214,10 @@ def experiment(
     spec_of_run = _spec(setup, plan)
     looks = _Looks(setup, options, dict(periods))
     for index in range(plan.pairs_max):
+        slot = watch_slot(setup, periods)
+        while slot is not None:
+            periods[slot] = bench.watch(slot.mode(seed), setup, slot)
+            slot = watch_slot(setup, periods)
         for second in (False, True):
             slot = Slot(index, second)
             periods[slot] = bench.period(slot.mode(seed), load_point, plan)
@@ -299,8 +304,11 @@ class _Looks:
     def enough(self, periods: Dict[Slot, Period], index: int) -> bool:
         """Whether the rule says stop after pair `index`."""
         pairs = pairs_of(self._setup, periods)
+        late = late_watches_of(periods)
+        if len(late) != len(self._record.late_watches):
+            self._record = replace(self._record, late_watches=late)
         counter = "txc_commit_lat" if pairs[-1].write_back.counters else ""
-        new = pairing.differences(pairs[-2:], counter)
+        new = pairing.differences(pairs[-2:], counter, late)
         old = self._seen
         self._seen = pairing.Differences(
             (*old.indexes, index), old.whole + new.whole[-1:], old.later + new.later[-1:],

@@ -33,7 +33,7 @@ def check(record: Record) -> None:
     for period in record.periods:
         _check_amounts(record, period)
     _check_times(record, periods)
-    for period in (*record.watches, *(period for _, period in periods)):
+    for period in (*record.watches, *record.late_watches, *(period for _, period in periods)):
         if record.setup.crossed is None and period.crossed is not None:
             raise MalformedError("its periods are of a factorial, the record's setup is not")
         if record.setup.crossed is not None and period.crossed is None:
@@ -84,7 +84,8 @@ def _check_amounts(record: Record, period: Period) -> None:
     if not all(0 <= seconds <= SECONDS_MAX for seconds in times_s):
         raise MalformedError("a period of the record took less than no time, or years")
     most = record.setup.samples_per_period
-    if period not in record.watches and most and len(period.samples_ns) > most:
+    watch = period in record.watches or period in record.late_watches
+    if not watch and most and len(period.samples_ns) > most:
         raise MalformedError(
             f"a period of the record has {len(period.samples_ns)} samples, its setup {most}"
         )

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ..core import settling
+from ..core.experiment import LATE_WATCH_PAIRS, pairs_limit
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record
 from . import sequential, summary
@@ -86,6 +88,9 @@ def decide(
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
         return Decision(verdict, _said(verdict, record, measured, options))
+    faded = _fading(record, len(pairs), verdict, measured.mean, options.margin)
+    if faded is not None:
+        return faded
     carried = _carryover(seen, verdict, options.margin, LOOK_ALPHA)
     if carried:
         certain = bool(_carryover(seen, verdict, options.margin, CERTAIN_ALPHA))
@@ -111,6 +116,43 @@ def decide(
                 Verdict.CONFLICTING, f"{torn}; measure the load that counts for longer"
             )
     return Decision(verdict, _said(verdict, record, measured, options))
+
+
+def _fading(
+    record: Record, usable: int, verdict: Verdict, mean: float, margin: float
+) -> Optional[Decision]:
+    """What becomes of a verdict where late watches show that something fades after a toggle.
+
+    Unlike the periods they see it from its beginning, and for seconds.  While more watches
+    are to come, a suspicion makes the verdict wait for them.
+    """
+    if record.settling is None:
+        return None
+    settle_s = record.settling.settle_s
+    more = usable <= LATE_WATCH_PAIRS[-1] < pairs_limit(record.setup)
+    believed = settling.LATE_CERTAIN if more else settling.LATE_BELIEVED
+    for gain_min in (believed, settling.LATE_SUSPECTED):
+        left = settling.left_ln(record.late_watches, settle_s, gain_min)
+        back, through = left.get(CacheMode.WRITE_BACK, 0.0), left.get(CacheMode.WRITE_THROUGH, 0.0)
+        # one that is seen in error must not make up for another one
+        if all(holds(verdict, mean - of, margin) for of in (back, -through, back - through)):
+            continue
+        if gain_min == believed:
+            why = (
+                f"carryover: {settle_s:g} s after a toggle commits may differ by "
+                f"{math.expm1(max(map(abs, left.values()))):.0%} from what they come to; "
+                "settle for longer"
+            )
+            return Decision(
+                Verdict.INSUFFICIENT, why, ((FindingCode.CARRYOVER, why),), True
+            )
+        if more:
+            return Decision(
+                Verdict.INSUFFICIENT,
+                "a toggle may leave something behind: that is watched again after "
+                f"{LATE_WATCH_PAIRS[-1]} pairs",
+            )
+    return None
 
 
 def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float) -> str:

@@ -49,8 +49,12 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     if crossed is not None:
         used = factorial.complete(used)
     counter = pairing.deciding_counter(used) if pairing.by_counters(record) else ""
-    effects = None if crossed is None else factorial.effects(used, counter)
-    seen = pairing.differences(used, counter) if effects is None else effects.main
+    effects = None if crossed is None else factorial.effects(used, counter, record.late_watches)
+    seen = (
+        pairing.differences(used, counter, record.late_watches)
+        if effects is None
+        else effects.main
+    )
     measured = sequential.spread(seen.whole)
     decision = decide(record, used, seen, measured, options, warnings)
     if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:

@@ -19,7 +19,7 @@ from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from . import sequential, summary
 from .decision import Decision, Options, holds, verdict_of
-from .pairs import DIGITS, Differences, differences, level
+from .pairs import DIGITS, Differences, differences, level, toggled_between
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .wording import span
 
@@ -59,11 +59,13 @@ def complete(pairs: Sequence[Pair]) -> List[Pair]:
     return [pair for both in replicates(pairs) for pair in both]
 
 
-def effects(pairs: Sequence[Pair], counter: str) -> Effects:
-    """The effects from usable pairs; `counter` as `pairs.differences` takes it."""
+def effects(
+    pairs: Sequence[Pair], counter: str, late_watches: Sequence[Period] = ()
+) -> Effects:
+    """The effects from usable pairs; the rest as `pairs.differences` takes it."""
     both = replicates(pairs)
     halves = [differences([half[i] for half in both], counter) for i in range(len(CacheMode))]
-    stays, stay_sd = _unmoved(both, counter)
+    stays, stay_sd = _unmoved(both, counter, late_watches)
     main = Differences(
         tuple(first.index // len(CacheMode) for first, _ in both),
         _mean(halves[0].whole, halves[1].whole), _mean(halves[0].later, halves[1].later),
@@ -165,7 +167,7 @@ def _mean(first: Sequence[float], second: Sequence[float]) -> Tuple[float, ...]:
 
 
 def _unmoved(
-    both: Sequence[Tuple[Pair, Pair]], counter: str
+    both: Sequence[Tuple[Pair, Pair]], counter: str, late_watches: Sequence[Period]
 ) -> Tuple[Tuple[Tuple[CacheMode, float], ...], Tuple[float, int]]:
     """How periods before which this drive was not toggled differ from those after a toggle.
 
@@ -200,6 +202,7 @@ def _unmoved(
         if before.mode is period.mode
         # where a replicate was left out, a toggle may lie between
         and index[place // 4] - index[earlier // 4] <= 1
+        and not toggled_between(late_watches, before, period)
     ]
     stays = []
     for mode in CacheMode:

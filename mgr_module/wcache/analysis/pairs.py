@@ -99,15 +99,20 @@ def deciding_counter(pairs: Sequence[Pair]) -> str:
     return known[0] if known else DECIDING_COUNTERS[0]
 
 
-def differences(pairs: Sequence[Pair], counter: str) -> Differences:
-    """One difference per pair, of `counter` or, where that is empty, of the samples."""
+def differences(
+    pairs: Sequence[Pair], counter: str, late_watches: Sequence[Period] = ()
+) -> Differences:
+    """One difference per pair, of `counter` or, where that is empty, of the samples.
+
+    `late_watches` are those made between pairs; each begins with toggles.
+    """
     indexes = tuple(pair.index for pair in pairs)
     levels = [
         (level(pair.write_back, counter), level(pair.write_through, counter)) for pair in pairs
     ]
     whole = tuple(round(back - through, DIGITS) for back, through in levels)
     orders = tuple(
-        (pair.first, _stayed(before, pair))
+        (pair.first, _stayed(before, pair, late_watches))
         for before, pair in zip((None, *pairs), pairs)
     )
     stays = _stays(orders, levels)
@@ -225,12 +230,24 @@ def level(period: Period, counter: str) -> float:
     return summary.quantile(sorted(_logs(period)), 0.5)
 
 
-def _stayed(before: Optional[Pair], pair: Pair) -> bool:
+def _stayed(before: Optional[Pair], pair: Pair, late_watches: Sequence[Period]) -> bool:
     """Whether a pair began in the mode that the one before it ended in."""
     return (
         before is not None
         and before.index + 1 == pair.index
         and before.first is pair.first.other
+        and not toggled_between(late_watches, _of(before, pair.first), _of(pair, pair.first))
+    )
+
+
+def _of(pair: Pair, mode: CacheMode) -> Period:
+    return pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through
+
+
+def toggled_between(late_watches: Sequence[Period], earlier: Period, later: Period) -> bool:
+    """Whether a watch was made between two periods, and so toggles."""
+    return any(
+        earlier.started_at_s < watch.started_at_s < later.started_at_s for watch in late_watches
     )
 
 

@@ -256,8 +256,8 @@ def forecast(
         for setup in run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
             period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
-            watched, watched_s = watches_at_most(setup)
-            watched_s += 8 * OVERHEAD_S
+            watches, watched, watched_s = watches_at_most(setup)
+            watched_s += 2 * watches * OVERHEAD_S  # there and back before each
             run_s += min(watched_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
             samples = 2 * setup.pairs_max * setup.samples_per_period + watched
             written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, Optional, Tuple
 
 from . import factorial, settling
+from .levels import apart_ln
 from .model import CacheMode
 from .record import (
     RECORD_FORMAT,
@@ -32,6 +33,11 @@ FIRST_LOOK = 4
 PAIRS_WITHOUT_ANALYSIS = 8
 # The slots of the watches, beyond those of any pair.
 WATCH_INDEX, LONG_WATCH_INDEX = 1000, 1001
+# Where nothing is decided after so many pairs, noise is such that the first watches may have
+# missed what fades, and be it all that lies between the modes: the drive is watched again, where
+# they lie apart at all.  A clear case has ended before.
+LATE_WATCH_PAIRS = (12, 12, 36, 36)
+LATE_WATCH_INDEX = 1002
 
 
 def coin(seed: int, pair_index: int) -> CacheMode:
@@ -64,48 +70,90 @@ class Slot:
 
     @property
     def watch(self) -> bool:
-        """Whether the drive is watched here, before the first pair."""
+        """Whether the drive is watched here, between pairs or before the first one."""
         return self.pair_index >= WATCH_INDEX
 
 
 def watch_slot(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Optional[Slot]:
-    """The next watch that is due, or None where the settling is chosen.
+    """The next watch that is due, or None.
 
-    One in each mode; two longer ones where those leave it open whether a toggle leaves
-    anything behind.
+    Before the first pair one in each mode, from which the settling is chosen; two longer
+    ones where those leave it open whether a toggle leaves anything behind.  Again after
+    LATE_WATCH_PAIRS, where the modes lie apart; which one is faster has no part in it.
     """
     if not setup.watch_samples or setup.settle_s <= 0:
         return None
+    if Slot(0, False) in periods:
+        return _late_watch_slot(setup, periods)
     for index in (WATCH_INDEX, LONG_WATCH_INDEX):
         first = watches_of(periods)[: len(CacheMode)]
         if index == LONG_WATCH_INDEX and not settling.suspicious(first, setup.settle_s):
             return None
-        for slot in (Slot(index, False), Slot(index, True)):
-            if slot not in periods:
-                return slot
+        missing = _missing(index, periods)
+        if missing is not None:
+            return missing
     return None
 
 
+def _late_watch_slot(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Optional[Slot]:
+    for index, after in enumerate(LATE_WATCH_PAIRS, LATE_WATCH_INDEX):
+        between = Slot(after - 1, True) in periods and Slot(after, False) not in periods
+        if after >= pairs_limit(setup) or not between:
+            continue
+        missing = _missing(index, periods)
+        # of the two drives of a factorial either may be the one that differs
+        if missing is not None and (
+            setup.crossed is not None
+            or apart_ln(pairs_of(setup, periods)) >= settling.MATERIAL_LN
+        ):
+            return missing
+    return None
+
+
+def _missing(index: int, periods: Dict[Slot, Period]) -> Optional[Slot]:
+    """The first slot of a pair of watches that has no period yet."""
+    slots = (Slot(index, False), Slot(index, True))
+    return next((slot for slot in slots if slot not in periods), None)
+
+
 def watches_of(periods: Dict[Slot, Period]) -> Tuple[Period, ...]:
-    """The finished watches in the order in which they were made."""
-    order = [Slot(i, second) for i in (WATCH_INDEX, LONG_WATCH_INDEX) for second in (False, True)]
+    """The finished watches before the first pair, in the order in which they were made."""
+    return _at(range(WATCH_INDEX, LATE_WATCH_INDEX), periods)
+
+
+def late_watches_of(periods: Dict[Slot, Period]) -> Tuple[Period, ...]:
+    """The finished watches between pairs, in the order in which they were made."""
+    first = LATE_WATCH_INDEX
+    return _at(range(first, first + len(LATE_WATCH_PAIRS)), periods)
+
+
+def _at(indexes: Iterable[int], periods: Dict[Slot, Period]) -> Tuple[Period, ...]:
+    order = [Slot(index, second) for index in indexes for second in (False, True)]
     return tuple(periods[slot] for slot in order if slot in periods)
 
 
 def watch_of(setup: ExperimentSetup, slot: Slot) -> Tuple[int, float]:
     """(samples, seconds) of a watch."""
+    if slot.pair_index >= LATE_WATCH_INDEX:
+        late_s = min(settling.LATE_TIMES * setup.settle_s, settling.LATE_MAX_S)
+        return settling.LATE_SAMPLES * setup.watch_samples, late_s
     if slot.pair_index == LONG_WATCH_INDEX:
         long_s = min(settling.LONG_TIMES * setup.settle_s, settling.LONG_MAX_S)
         return settling.LONG_SAMPLES * setup.watch_samples, long_s
     return setup.watch_samples, min(settling.WATCH_TIMES * setup.settle_s, settling.SHORT_MAX_S)
 
 
-def watches_at_most(setup: ExperimentSetup) -> Tuple[int, float]:
-    """(samples, seconds) of all watches there may be."""
+def watches_at_most(setup: ExperimentSetup) -> Tuple[int, int, float]:
+    """(watches, samples, seconds) of all watches there may be."""
     if not setup.watch_samples or setup.settle_s <= 0:
-        return 0, 0.0
-    each = [watch_of(setup, Slot(i, False)) for i in (WATCH_INDEX, LONG_WATCH_INDEX)]
+        return 0, 0, 0.0
+    indexes = [WATCH_INDEX, LONG_WATCH_INDEX] + [
+        index for index, after in enumerate(LATE_WATCH_PAIRS, LATE_WATCH_INDEX)
+        if after < pairs_limit(setup)
+    ]
+    each = [watch_of(setup, Slot(index, False)) for index in indexes]
     return (
+        len(CacheMode) * len(each),
         len(CacheMode) * sum(count for count, _ in each),
         len(CacheMode) * sum(seconds for _, seconds in each),
     )
@@ -209,4 +257,5 @@ def compose(
         waste.seconds + sum(p.seconds for p in half),
         waste.bytes_written + sum(p.bytes_written for p in half), missed, forced,
         watches_of(periods), settled(setup, periods) if setup.watch_samples else None,
+        late_watches_of(periods),
     )

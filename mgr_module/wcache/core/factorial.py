@@ -135,6 +135,7 @@ def transposed(record: Record) -> Record:
     return replace(
         record, record_id=record.record_id + OTHER, setup=_swapped_setup(setup, setup.crossed),
         pairs=tuple(found), watches=tuple(_swapped(watch) for watch in record.watches),
+        late_watches=tuple(_swapped(watch) for watch in record.late_watches),
         interrupted_periods=0, interrupted_seconds=0.0, interrupted_bytes=0,
     )
 

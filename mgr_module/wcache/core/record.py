@@ -188,11 +188,13 @@ class Record:
     # what the settling was chosen from; none where nothing was watched
     watches: Tuple[Period, ...] = field(default=(), metadata={"max_items": 8})
     settling: Optional[Settling] = None
+    # made between pairs, to see whether a toggle leaves something behind after all
+    late_watches: Tuple[Period, ...] = field(default=(), metadata={"max_items": 8})
 
     @property
     def periods(self) -> Tuple[Period, ...]:
         """All finished periods: the watches, then those of the pairs."""
-        return self.watches + tuple(
+        return self.watches + self.late_watches + tuple(
             period for pair in self.pairs for period in (pair.write_back, pair.write_through)
         )
 

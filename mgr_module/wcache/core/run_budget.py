@@ -15,9 +15,9 @@ from typing import Dict, Sequence, Tuple
 
 from .experiment import Slot, Waste, next_slot, settled, watch_of, watch_slot
 from .factorial import CELLS
+from .levels import commits
 from .loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from .model import CacheMode, LoadPoint
-from .proof import COMMIT_COUNTERS
 from .record import ExperimentSetup, Period
 from .run_state import Periods, RunSpec
 
@@ -55,23 +55,14 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
         return sum(max(0.0, p.seconds - p.settle_s) for p in periods)
     waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
     for period in periods:
-        waited_s, commits = _commits(period)
-        total_s, count = waits[period.mode]
-        waits[period.mode] = (total_s + waited_s, count + commits)
+        waited_s, count = commits(period)
+        total_s, total = waits[period.mode]
+        waits[period.mode] = (total_s + waited_s, total + count)
     if not all(count for _, count in waits.values()):
         return 0.0
     means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
     slower = max(CacheMode, key=lambda mode: means[mode])
     return waits[slower][1] * (means[slower] - means[slower.other])
-
-
-def _commits(period: Period) -> Tuple[float, int]:
-    """(seconds waited in sum, how many) of the commits of a period."""
-    by_name = {item.name.rsplit(".", 1)[-1]: item for item in period.counters if item.count > 0}
-    for name in COMMIT_COUNTERS:
-        if name in by_name:
-            return max(0.0, by_name[name].sum_s), by_name[name].count
-    return sum(period.samples_ns) / 1e9, len(period.samples_ns)
 
 
 def spent(

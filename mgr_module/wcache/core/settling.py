@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .model import CacheMode
 from .record import Period, Settling
@@ -27,19 +27,27 @@ from .record import Period, Settling
 WATCH_TIMES = 2.5
 LONG_TIMES = 5.0
 LONG_SAMPLES = 2  # times those of a short one
+# Late watches look for what those missed: longer, for what fades slowly.
+LATE_TIMES = 10.0
+LATE_SAMPLES = 2
 # Whoever sets a long settling knows of something; a watch need not last for minutes.
-SHORT_MAX_S, LONG_MAX_S = 2.0, 4.0
+SHORT_MAX_S, LONG_MAX_S, LATE_MAX_S = 2.0, 4.0, 8.0
 # What may be left of the effect, in ln of latency: a fifth of what is material.
 LEFT_LN = 0.02
 SETTLE_MAX_S = 8.0
 MATERIAL_LN = math.log(1.1)
 MATTERS_TIMES = 3.0
-CLOSE_LN = math.log(1.15)
+CLOSE_LN = math.log(1.3)
 # Gain in squared residuals, in units of the noise, from which an effect is suspected,
 # and from which it is believed.
 SUSPECTED = 10.0
 BELIEVED = 15.0
+# The same of late watches, with the correlation of the samples taken off: a verdict waits
+# for more of them, or falls.
+LATE_SUSPECTED, LATE_BELIEVED, LATE_CERTAIN = 5.0, 9.0, 12.0
+CORRELATION_MAX = 0.95
 HUBER_K = 1.345
+HUBER_LIMIT = 3.0
 SAMPLES_MIN = 5
 ROUNDS = 6
 FADING_STEPS = 12
@@ -62,12 +70,11 @@ def suspicious(watches: Sequence[Period], least_s: float) -> bool:
         return True
     gap = apart - MATERIAL_LN
     for item in series:
-        found = _fit((item,), SUSPECTED)
-        if found is not None:
-            amplitude, fading_s = found
-            left = abs(amplitude) * math.exp(-least_s / fading_s)
+        found = _fit((item,))
+        if found is not None and found.gain >= SUSPECTED:
+            left = abs(found.amplitude) * math.exp(-least_s / found.fading_s)
             # what one period and the next, as long again, would differ by
-            if MATTERS_TIMES * left * -math.expm1(-least_s / fading_s) > gap:
+            if MATTERS_TIMES * left * -math.expm1(-least_s / found.fading_s) > gap:
                 return True
     return False
 
@@ -87,18 +94,30 @@ def choose(watches: Sequence[Period], least_s: float) -> Settling:
     if len(watches) <= len(CacheMode):
         return chosen  # nothing was suspected
     for mode in CacheMode:
-        series = tuple(_series(watch) for watch in watches if watch.mode is mode)
-        found = _fit(series, BELIEVED)
-        if found is None:
+        found = _fit(tuple(_series(watch) for watch in watches if watch.mode is mode))
+        if found is None or found.gain < BELIEVED:
             continue
-        amplitude, fading_s = found
-        needed_s = fading_s * math.log(max(abs(amplitude) / LEFT_LN, 1.0))
+        needed_s = found.fading_s * math.log(max(abs(found.amplitude) / LEFT_LN, 1.0))
         needed_s = max(least_s, min(needed_s, SETTLE_MAX_S))
         settle_s = max(least_s, math.ceil(needed_s * 20 - 1e-6) / 20)
-        other = Settling(settle_s, round(fading_s, 3), round(amplitude, 3))
+        other = Settling(settle_s, round(found.fading_s, 3), round(found.amplitude, 3))
         if _order(other) > _order(chosen):
             chosen = other
     return chosen
+
+
+def left_ln(watches: Sequence[Period], settle_s: float, gain_min: float) -> Dict[CacheMode, float]:
+    """What a toggle to each mode leaves behind after `settle_s`, in ln of latency.
+
+    Modes whose watches do not show it are left out.  Samples hang together, so each counts
+    for what their correlation leaves of it.
+    """
+    found = {}
+    for mode in CacheMode:
+        fit = _fit(tuple(_series(watch) for watch in watches if watch.mode is mode))
+        if fit is not None and fit.gain / fit.inflation >= gain_min:
+            found[mode] = fit.amplitude * math.exp(-settle_s / fit.fading_s)
+    return found
 
 
 def _order(settling: Settling) -> Tuple[float, float, float]:
@@ -113,9 +132,22 @@ def _series(watch: Period) -> Series:
     )
 
 
+class Fit(NamedTuple):
+    """What fades: its size at the toggle in ln of latency, its time constant, how sure it is.
+
+    `gain` is in squared residuals, in units of the noise; residuals that hang together make
+    it `inflation` times as large as independent ones would.
+    """
+
+    amplitude: float
+    fading_s: float
+    gain: float
+    inflation: float
+
+
 @lru_cache(maxsize=256)
-def _fit(series: Tuple[Series, ...], gain_min: float) -> Optional[Tuple[float, float]]:
-    """(amplitude, time constant in s) of what fades in watches of one mode, or None.
+def _fit(series: Tuple[Series, ...]) -> Optional[Fit]:
+    """What fits watches of one mode best; None where they are too short to say.
 
     Each watch has a level of its own; amplitude and time constant are shared.  Kept, since
     every step of an experiment asks for its settling and a fit takes milliseconds.
@@ -137,7 +169,27 @@ def _fit(series: Tuple[Series, ...], gain_min: float) -> Optional[Tuple[float, f
     scale = max(_mad(residuals) * math.sqrt(len(residuals) / spare), SCALE_MIN_LN)
     flat = _line(series, math.inf)[1]
     gain = _loss(flat, scale) - _loss(residuals, scale)
-    return (amplitude, fading_s) if gain >= gain_min else None
+    return Fit(amplitude, fading_s, gain, _inflation(series, residuals, scale))
+
+
+def _inflation(series: Sequence[Series], residuals: Sequence[float], scale: float) -> float:
+    """By how much chance exceeds what it would be of many independent residuals; 1 at least.
+
+    (1 + r) / (1 - r), r the correlation of neighbours as of an AR(1), without what a fitted
+    level and trend take off it (Marriott and Pope 1954); and as Student's t exceeds the
+    normal where residuals are few.
+    """
+    bent = [max(-HUBER_LIMIT * scale, min(HUBER_LIMIT * scale, item)) for item in residuals]
+    products, start = 0.0, 0
+    for times, _ in series:
+        own = bent[start : start + len(times)]
+        products += sum(a * b for a, b in zip(own, own[1:]))
+        start += len(times)
+    squares = sum(item * item for item in bent)
+    seen = products / squares if squares > 0 else 0.0
+    correlation = min(seen + (2 + 4 * seen) * len(series) / len(residuals), CORRELATION_MAX)
+    spare = len(residuals) - len(series) - 2
+    return max(1.0, (1 + correlation) / (1 - correlation)) * (1 + 6 / spare)
 
 
 def _line(series: Sequence[Series], fading_s: float) -> Tuple[float, List[float]]:

@@ -1,0 +1,216 @@
+"""Where noise keeps an experiment going, the drive is watched for what a toggle leaves behind."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from bench_decision import synthetic
+from mgr_fakes import builders as make
+from run_world import OTHER_DRIVE, begun
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.analysis.pairs import differences
+from wcache.core import actions as act
+from wcache.core import settling
+from wcache.core.experiment import LATE_WATCH_PAIRS, Slot, watch_slot
+from wcache.core.loads import spread_at_s
+from wcache.core.model import CacheMode
+from wcache.core.record import Period, Settling
+
+WB, WT = CacheMode
+SETUP = replace(synthetic.SETUP, settle_s=0.4, watch_samples=16)
+FIRST = tuple(Slot(index, second) for index in (1002, 1003) for second in (False, True))
+AGAIN = tuple(Slot(index, second) for index in (1004, 1005) for second in (False, True))
+
+
+# ---- when
+
+
+def measured(pairs, ratio, setup=SETUP):
+    """The periods of so many pairs, each as long as the next."""
+    return {
+        Slot(index, second): Period(
+            mode, 0.0, 0.4, 1.0, (int(1e6 * (ratio if mode is WB else 1)),) * 10
+        )
+        for index in range(pairs) for second in (False, True)
+        for mode in (Slot(index, second).mode(setup.seed),)
+    }
+
+
+def due(periods, setup=SETUP):
+    """The watches that are made one after the other, until none is due."""
+    found, periods = [], dict(periods)
+    while (slot := watch_slot(setup, periods)) is not None:
+        found.append(slot)
+        periods[slot] = Period(slot.mode(setup.seed), 0.0, 0.0, 1.0)
+    return tuple(found)
+
+
+@pytest.mark.parametrize("ratio", [1.5, 1 / 1.5])
+def test_it_is_watched_after_twelve_pairs_and_after_thirty_six_whichever_mode_is_faster(ratio):
+    assert LATE_WATCH_PAIRS == (12, 12, 36, 36)
+    for pairs in (1, 4, 11, 13, 35, 37, 80):
+        assert due(measured(pairs, ratio)) == ()
+    assert due(measured(12, ratio)) == FIRST
+    assert due(measured(36, ratio)) == AGAIN
+    half = measured(12, ratio)
+    del half[Slot(11, True)]
+    assert due(half) == ()
+
+
+def test_it_is_not_watched_where_the_modes_lie_together_or_no_pair_follows():
+    assert due(measured(12, 1.08)) == ()
+    assert due(measured(12, 1.5), replace(SETUP, pairs_max=12)) == ()
+    assert due(measured(36, 1.5), replace(SETUP, pairs_max=36)) == ()
+    assert due(measured(12, 1.5), replace(SETUP, watch_samples=0)) == ()
+    crossed = replace(SETUP, crossed=OTHER_DRIVE)  # the other drive may be the one that differs
+    assert due({Slot(i, s): p for (i, s), p in numbered(12)}, crossed) == FIRST
+
+
+def numbered(pairs):
+    return [
+        ((index, second), make.period(WB)) for index in range(pairs) for second in (False, True)
+    ]
+
+
+@pytest.mark.parametrize("crossed", [None, OTHER_DRIVE])
+@pytest.mark.parametrize("lost", [None, 1, 3])
+def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
+    setup = make.setup(
+        seed=2, settle_s=0.4, watch_samples=12, pairs_max=16, crossed=crossed
+    )
+    mgr = begun(setup)
+    late = 0
+    for _ in range(4000):
+        if mgr.machine.over:
+            break
+        slot = mgr.machine._now.slot
+        if mgr.load and slot.pair_index >= 1002:
+            assert mgr.load.request.spread
+            late += 1
+            if late == lost:
+                mgr.restart()
+                continue
+        if mgr.load and not slot.watch:
+            mode = slot.mode(setup.seed)
+            slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (mode is WB))),) * 10)
+            mgr.now_s += 0.3
+            mgr.give(act.LoadMeasured(mgr.load.token, slower))
+        else:
+            mgr.answer()
+    record = mgr.records["c1.0.0"]
+    assert len(record.pairs) == 16
+    assert [p.mode for p in record.late_watches] == [slot.mode(2) for slot in FIRST]
+    assert late == len(FIRST) + (lost is not None)
+    # each was made after the twelfth pair, and counts
+    starts = sorted(p.started_at_s for pair in record.pairs[:12]
+                    for p in (pair.write_back, pair.write_through))
+    assert all(watch.started_at_s > starts[-1] for watch in record.late_watches)
+    assert set(record.late_watches) < set(record.periods)
+
+
+# ---- what they do
+
+
+def watch(rng, mode, started_at_s, fades, sd=0.2, count=32, seconds=4.0):
+    """A watch of a drive that is slower after a toggle, by modes: (factor, fading in s)."""
+    at_s = [spread_at_s(seconds, count, i) for i in range(count)]
+    factor, fading_s = fades.get(mode, (1.0, 1.0))
+    logs = [
+        math.log(1e7) + rng.gauss(0, sd) + math.log(factor) * math.exp(-t / fading_s)
+        for t in at_s
+    ]
+    return Period(
+        mode, started_at_s, 0.0, seconds, tuple(int(math.exp(y)) for y in logs),
+        at_ns=tuple(int(t * 1e9) for t in at_s),
+    )
+
+
+def made(seed, pairs, ratio, fades, sd=0.2):
+    """A record whose periods say `ratio`, watched after its twelfth pair."""
+    rng = random.Random(seed)
+    record = synthetic.record(synthetic.lognormal(rng, ratio=ratio, period_sd=0.03), pairs)
+    watches = tuple(
+        watch(rng, mode, 23.2 + 0.1 * i, fades, sd) for i, mode in enumerate((WB, WT, WT, WB))
+    )
+    return replace(record, late_watches=watches, settling=Settling(0.0))
+
+
+@pytest.mark.parametrize(("ratio", "fades", "stands"), [
+    (1.5, {}, True),
+    (1 / 1.5, {}, True),
+    (1.5, {WB: (3.0, 1.0)}, False),  # all of the difference may be what a toggle leaves
+    (1 / 1.5, {WT: (3.0, 1.0)}, False),
+    (1.5, {WT: (3.0, 1.0)}, True),  # it hides a part of the difference
+    (1.5, {WB: (3.0, 1.0), WT: (3.0, 1.0)}, False),  # no fading makes up for another one
+    (1.0, {WB: (3.0, 1.0)}, False),  # nothing differs, or a difference is made up for
+])
+def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, stands):
+    waiting = 0
+    for seed in range(10):
+        record = made(seed, 30, ratio, fades)
+        result = analyse(record, Options())
+        plain = analyse(replace(record, late_watches=()), Options())
+        assert plain["verdict"] != "insufficient data"
+        found = [item["code"] for item in result["findings"]]
+        if stands and "watched again" in result["why"]:
+            waiting += 1  # chance raises a suspicion in one of ten
+        elif stands:
+            assert result["verdict"] == plain["verdict"]
+        else:
+            assert (result["verdict"], found) == ("insufficient data", ["WCACHE_CARRYOVER"])
+            assert result["stop"]
+            assert "settle for longer" in result["why"]
+    assert waiting <= 3
+
+
+def suspected_only():
+    """A record whose watches raise a suspicion, and no more."""
+    for seed in range(200):
+        record = made(seed, 20, 1.5, {WB: (1.9, 1.0)}, sd=0.45)
+        gains = (settling.LATE_SUSPECTED, settling.LATE_BELIEVED)
+        if [bool(settling.left_ln(record.late_watches, 0.0, gain)) for gain in gains] == [
+            True, False
+        ]:
+            return record
+    raise AssertionError("no seed raises a suspicion alone")
+
+
+def test_a_suspicion_makes_a_verdict_wait_while_more_watches_are_to_come():
+    record = suspected_only()
+    waiting = analyse(record, Options())
+    assert waiting["verdict"] == "insufficient data"
+    assert "watched again after 36 pairs" in waiting["why"]
+    assert not waiting["stop"]
+    assert waiting["findings"] == []
+    last = replace(record, setup=replace(record.setup, pairs_max=36))
+    assert analyse(last, Options())["verdict"] == "write through"
+
+
+def test_samples_that_hang_together_are_not_taken_for_something_that_fades():
+    rng, seen = random.Random(5), 0
+    for _ in range(100):
+        watches = []
+        for mode in (WB, WT, WT, WB):
+            level, logs = 0.0, []
+            for _ in range(32):
+                level = 0.5 * level + rng.gauss(0, 0.3)
+                logs.append(math.log(1e7) + level)
+            plain = watch(rng, mode, 0.0, {})
+            watches.append(replace(plain, samples_ns=tuple(int(math.exp(y)) for y in logs)))
+        seen += bool(settling.left_ln(watches, 0.0, settling.LATE_BELIEVED))
+    assert seen <= 8
+
+
+def test_a_period_after_a_late_watch_follows_a_toggle():
+    def stays(seed, late):
+        setup = replace(synthetic.SETUP, seed=seed)
+        draw = synthetic.lognormal(random.Random(1), ratio=1.2)
+        pairs = synthetic.record(draw, 14, setup=setup).pairs
+        return len(differences(pairs, "", late).stays), pairs[11].first is pairs[12].first.other
+
+    between = (Period(WB, 23.5, 0.0, 0.1),)
+    for seed in range(20):
+        plain, without_toggle = stays(seed, ())
+        assert stays(seed, between)[0] == plain - without_toggle
