@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,10 @@ def imported(name, path):
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-IMPORTS = [(name, path, set(imported(name, path))) for name, path in modules()]
+@cache
+def imports():
+    """(module name, file, what it imports) of every file of ours."""
+    return [(name, path, set(imported(name, path))) for name, path in modules()]
 
 
 def under(module, *packages):
@@ -52,7 +56,7 @@ def breaches(of, allowed):
     """Imports of our packages and of `OUTSIDE` in modules under `of` that are not allowed."""
     return [
         f"{path.relative_to(ROOT)} imports {module}"
-        for name, path, found in IMPORTS
+        for name, path, found in imports()
         if under(name, of)
         for module in sorted(found)
         if under(module, *PACKAGES, *OUTSIDE) and not under(module, *allowed)
@@ -61,9 +65,9 @@ def breaches(of, allowed):
 
 
 def test_all_packages_are_looked_at():
-    assert {name.partition(".")[0] for name, _, _ in IMPORTS} == set(PACKAGES)
-    assert len(IMPORTS) > 40
-    by_name = {name: found for name, _, found in IMPORTS}
+    assert {name.partition(".")[0] for name, _, _ in imports()} == set(PACKAGES)
+    assert len(imports()) > 40
+    by_name = {name: found for name, _, found in imports()}
     assert "wcache.core.run" in by_name["wcache.engine"]
     assert "wcache.core.actions" in by_name["wcache.core.run"]
 
@@ -71,7 +75,7 @@ def test_all_packages_are_looked_at():
 def test_core_imports_only_itself_and_the_standard_library():
     assert breaches("wcache.core", ["wcache.core"]) == []
     if STDLIB is not None:
-        for name, _, found in IMPORTS:
+        for name, _, found in imports():
             if under(name, "wcache.core"):
                 tops = {module.partition(".")[0] for module in found}
                 assert tops <= STDLIB | {"wcache"}, name
@@ -86,7 +90,7 @@ def test_the_probe_imports_only_the_core_of_the_module():
 def test_nothing_imports_the_module_or_the_cli(target):
     found = [
         str(path.relative_to(ROOT))
-        for name, path, modules_ in IMPORTS
+        for name, path, modules_ in imports()
         if not under(name, target) and any(under(module, target) for module in modules_)
     ]
     # __init__ is how a mgr finds the module, and it looks first whether a mgr is there
@@ -105,7 +109,7 @@ def test_nothing_imports_the_module_or_the_cli(target):
 def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
     users = [
         path.relative_to(ROOT).as_posix()
-        for name, path, found in IMPORTS
+        for name, path, found in imports()
         if any(under(module, outside) for module in found)
     ]
     assert users

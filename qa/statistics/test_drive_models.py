@@ -13,7 +13,7 @@ from wcache_probe.sim.physics import SimulatedDrive
 from wcache_probe.sim.placement import osd_roles, place
 from wcache_probe.sim.truth import PERIODS, truth
 
-FOLDER = Path(__file__).resolve().parents[2] / "qa" / "drive_models"
+FOLDER = Path(__file__).resolve().parents[1] / "drive_models"
 FILES = {path.stem: load_drive_file(str(path)) for path in sorted(FOLDER.glob("*.toml"))}
 CASES = [
     pytest.param(stem, spec.name, point, id=f"{spec.name}-{point.value}")
