@@ -143,7 +143,8 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
 
     record = wcache("campaign record", record_id=depth1["record_id"])
     assert record["format"] == "wcache.record"
-    watched = sum(len(watch["samples_ns"]) for watch in record["watches"])
+    watches = record["watches"] + record["late_watches"]
+    watched = sum(len(watch["samples_ns"]) for watch in watches)
     assert depth1["bytes_written"] == (2 * depth1["pairs"] * DEPTH1 + watched) * 4096
     assert record["setup"]["fsid"]
     assert watched in (2 * WATCH, 2 * (1 + LONG_SAMPLES) * WATCH)

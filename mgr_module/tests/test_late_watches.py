@@ -13,7 +13,8 @@ from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core import actions as act
 from wcache.core import settling
-from wcache.core.experiment import LATE_WATCH_PAIRS, Slot, watch_slot
+from wcache.core.errors import MalformedError
+from wcache.core.experiment import IN_PROGRESS, LATE_WATCH_PAIRS, Slot, watch_slot
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode
 from wcache.core.record import Period, Settling
@@ -134,7 +135,10 @@ def made(seed, pairs, ratio, fades, sd=0.2):
     watches = tuple(
         watch(rng, mode, 23.2 + 0.1 * i, fades, sd) for i, mode in enumerate((WB, WT, WT, WB))
     )
-    return replace(record, late_watches=watches, settling=Settling(0.0))
+    return replace(
+        record, late_watches=watches, settling=Settling(0.0),
+        setup=replace(record.setup, watch_samples=16),
+    )
 
 
 @pytest.mark.parametrize(("ratio", "fades", "stands"), [
@@ -179,13 +183,61 @@ def suspected_only():
 
 def test_a_suspicion_makes_a_verdict_wait_while_more_watches_are_to_come():
     record = suspected_only()
-    waiting = analyse(record, Options())
+    waiting = analyse(replace(record, ended=IN_PROGRESS), Options())
     assert waiting["verdict"] == "insufficient data"
     assert "watched again after 36 pairs" in waiting["why"]
     assert not waiting["stop"]
     assert waiting["findings"] == []
-    last = replace(record, setup=replace(record.setup, pairs_max=36))
-    assert analyse(last, Options())["verdict"] == "write through"
+    last = replace(record, setup=replace(record.setup, pairs_max=36), ended=IN_PROGRESS)
+    for none_to_come in (record, last):
+        assert analyse(none_to_come, Options())["verdict"] == "write through"
+
+
+def test_nothing_is_guessed_of_a_time_after_the_last_sample():
+    record = made(1, 20, 1.5, {WB: (3.0, 1.0)})
+    assert set(settling.left_ln(record.late_watches, 3.0, 5.0)) == {WB}
+    assert settling.left_ln(record.late_watches, 4.5, 0.0) == {}
+    assert settling.left_ln((), 0.0, 0.0) == {}
+
+
+def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
+    record = made(1, 20, 1 / 1.5, {WT: (3.0, 1.0)})
+    slow = [item["code"] for item in analyse(record, Options())["findings"]]
+    assert slow == ["WCACHE_CARRYOVER"]
+    # the same, 1,000 times faster than a disk can write
+    def faster(period):
+        return replace(period, samples_ns=tuple(ns // 1000 for ns in period.samples_ns))
+
+    pairs = tuple(
+        replace(
+            pair, write_back=faster(pair.write_back), write_through=faster(pair.write_through)
+        )
+        for pair in record.pairs
+    )
+    fast = analyse(replace(record, pairs=pairs), Options())["findings"]
+    assert [item["code"] for item in fast] == ["WCACHE_CARRYOVER", "WCACHE_FLUSH_TOO_FAST"]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    (lambda record: replace(record, pairs=record.pairs[:11]), "fewer than 12 pairs"),
+    (lambda record: replace(record, setup=replace(record.setup, watch_samples=8)),
+     "has 32 samples, its setup 16"),
+])
+def test_late_watches_that_cannot_be_are_refused(change, said):
+    with pytest.raises(MalformedError, match=said):
+        analyse(change(made(1, 20, 1.5, {})), Options())
+
+
+def test_whatever_late_watches_say_there_is_a_verdict():
+    record = made(1, 20, 1.5, {})
+    steep = tuple(
+        replace(
+            item, samples_ns=tuple(int(1e18 * math.exp(-1.2 * i)) for i in range(32)),
+            at_ns=tuple(3_960_000_000 + i * 1_000_000 for i in range(32)),
+        )
+        for item in record.late_watches
+    )
+    assert analyse(replace(record, late_watches=steep), Options())["verdict"]
 
 
 def test_samples_that_hang_together_are_not_taken_for_something_that_fades():

@@ -14,8 +14,8 @@ from .options import Options
 from .state_keeper import Machine
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
-# measurement: 16 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
-STALL_S = 900.0
+# measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
+STALL_S = 1200.0
 SILENT_ABORT_S = 30.0
 # How often the cluster is looked at while something is measured.
 CLUSTER_EVERY_S = 5.0

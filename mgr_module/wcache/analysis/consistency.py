@@ -12,7 +12,7 @@ from typing import List, Tuple
 
 from ..core import factorial, settling
 from ..core.errors import MalformedError
-from ..core.experiment import coin
+from ..core.experiment import LATE_WATCH_PAIRS, coin
 from ..core.model import CacheMode
 from ..core.record import Period, Precondition, Record
 
@@ -29,6 +29,7 @@ def check(record: Record) -> None:
             raise MalformedError("the record's settling does not follow from its watches")
     periods = _periods(record)
     _check_pairs(record)
+    _check_late_watches(record)
     _check_conditions(record)
     for period in record.periods:
         _check_amounts(record, period)
@@ -45,6 +46,13 @@ def check(record: Record) -> None:
                 raise MalformedError(f"pair {pair.index} is not in the order of the record's seed")
     else:
         _check_orders(record)
+
+
+def _check_late_watches(record: Record) -> None:
+    if record.late_watches and len(record.pairs) < LATE_WATCH_PAIRS[0]:
+        raise MalformedError(
+            f"the record has late watches, and fewer than {LATE_WATCH_PAIRS[0]} pairs"
+        )
 
 
 def _periods(record: Record) -> List[Tuple[int, Period]]:
@@ -84,8 +92,9 @@ def _check_amounts(record: Record, period: Period) -> None:
     if not all(0 <= seconds <= SECONDS_MAX for seconds in times_s):
         raise MalformedError("a period of the record took less than no time, or years")
     most = record.setup.samples_per_period
-    watch = period in record.watches or period in record.late_watches
-    if not watch and most and len(period.samples_ns) > most:
+    if period in record.watches or period in record.late_watches:
+        most = max(settling.LONG_SAMPLES, settling.LATE_SAMPLES) * record.setup.watch_samples
+    if most and len(period.samples_ns) > most:
         raise MalformedError(
             f"a period of the record has {len(period.samples_ns)} samples, its setup {most}"
         )

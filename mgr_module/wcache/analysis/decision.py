@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..core import settling
-from ..core.experiment import LATE_WATCH_PAIRS, pairs_limit
+from ..core.experiment import IN_PROGRESS, LATE_WATCH_PAIRS, pairs_limit
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record
 from . import sequential, summary
@@ -88,14 +88,13 @@ def decide(
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
         return Decision(verdict, _said(verdict, record, measured, options))
-    faded = _fading(record, len(pairs), verdict, measured.mean, options.margin)
-    if faded is not None:
-        return faded
-    carried = _carryover(seen, verdict, options.margin, LOOK_ALPHA)
-    if carried:
-        certain = bool(_carryover(seen, verdict, options.margin, CERTAIN_ALPHA))
-        found = ((FindingCode.CARRYOVER, carried),)
-        return Decision(Verdict.INSUFFICIENT, carried, found, certain)
+    carried = _carried(record, pairs, seen, verdict, measured.mean, options.margin)
+    if carried is not None:
+        doubt = _too_fast(record, pairs) if verdict is Verdict.WRITE_BACK else ""
+        if doubt and carried.findings:  # it holds for the drive whatever else is in doubt
+            too_fast = (FindingCode.FLUSH_TOO_FAST, doubt)
+            carried = replace(carried, findings=(*carried.findings, too_fast))
+        return carried
     if verdict.mode is not None and measured.n < CHECKED_PAIRS_MAX:
         waiting = _unchecked(seen, measured.mean)
         if waiting:
@@ -118,8 +117,22 @@ def decide(
     return Decision(verdict, _said(verdict, record, measured, options))
 
 
+def _carried(
+    record: Record, pairs: Sequence[Pair], seen: Differences, verdict: Verdict, mean: float,
+    margin: float,
+) -> Optional[Decision]:
+    """What becomes of a verdict that what a toggle leaves behind endangers, or None."""
+    why = _carryover(seen, verdict, margin, LOOK_ALPHA)
+    certain = bool(why) and bool(_carryover(seen, verdict, margin, CERTAIN_ALPHA))
+    measured = max(len(record.pairs), len(pairs))  # whether they could be used or not
+    faded = None if certain else _fading(record, measured, verdict, mean, margin)
+    if faded is not None or not why:
+        return faded
+    return Decision(Verdict.INSUFFICIENT, why, ((FindingCode.CARRYOVER, why),), certain)
+
+
 def _fading(
-    record: Record, usable: int, verdict: Verdict, mean: float, margin: float
+    record: Record, measured: int, verdict: Verdict, mean: float, margin: float
 ) -> Optional[Decision]:
     """What becomes of a verdict where late watches show that something fades after a toggle.
 
@@ -129,7 +142,9 @@ def _fading(
     if record.settling is None:
         return None
     settle_s = record.settling.settle_s
-    more = usable <= LATE_WATCH_PAIRS[-1] < pairs_limit(record.setup)
+    more = (
+        record.ended == IN_PROGRESS and measured <= LATE_WATCH_PAIRS[-1] < pairs_limit(record.setup)
+    )
     believed = settling.LATE_CERTAIN if more else settling.LATE_BELIEVED
     for gain_min in (believed, settling.LATE_SUSPECTED):
         left = settling.left_ln(record.late_watches, settle_s, gain_min)

@@ -31,6 +31,7 @@ from .record import (
 FIRST_LOOK = 4
 # Without numpy nobody can look: a fixed number is measured, for `wcache analyze` later.
 PAIRS_WITHOUT_ANALYSIS = 8
+IN_PROGRESS = "in progress"  # what a record says whose experiment has not ended
 # The slots of the watches, beyond those of any pair.
 WATCH_INDEX, LONG_WATCH_INDEX = 1000, 1001
 # Where nothing is decided after so many pairs, noise is such that the first watches may have

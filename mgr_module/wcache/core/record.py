@@ -149,7 +149,7 @@ class ExperimentSetup:
     throwaway: bool = False
     crossed: Optional[CrossedDrive] = None
     # 0: nothing is watched before the first pair, and `settle_s` is what is used
-    watch_samples: int = 0
+    watch_samples: int = field(default=0, metadata={"max": 256})
     # the roles that lie on other drives than the OSD's block: what a commit waits for
     apart: Tuple[Role, ...] = ()
 

@@ -13,7 +13,7 @@ from typing import List, Optional, Tuple
 from . import actions as act
 from . import period_run, run_books
 from .codec import one_line
-from .experiment import Slot, Waste, is_look, pairs_limit
+from .experiment import IN_PROGRESS, Slot, Waste, is_look, pairs_limit
 from .experiment_run import ExperimentUnderWay
 from .period_run import PeriodUnderWay, Phase, all_in, load_of, period_of, samples_of, set_request
 from .protocol import (
@@ -305,7 +305,7 @@ class RunMachine:
 
     def _look(self, now_s: float) -> List[act.Action]:
         self._now.phase = Phase.DECIDING
-        return [act.AskAnalysis(self._new_token(), self._experiment.record("in progress", now_s))]
+        return [act.AskAnalysis(self._new_token(), self._experiment.record(IN_PROGRESS, now_s))]
 
     def _decided(self, event: act.Decided, now_s: float) -> List[act.Action]:
         if event.token != self._now.token or self._now.phase is not Phase.DECIDING:

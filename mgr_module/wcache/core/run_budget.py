@@ -53,8 +53,9 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     """
     if setup.load_point is not LoadPoint.OSD_TRAFFIC:
         return sum(max(0.0, p.seconds - p.settle_s) for p in periods)
+    pairs = [period for period in periods if not period.at_ns]
     waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
-    for period in periods:
+    for period in pairs:
         waited_s, count = commits(period)
         total_s, total = waits[period.mode]
         waits[period.mode] = (total_s + waited_s, total + count)
@@ -62,7 +63,11 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
         return 0.0
     means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
     slower = max(CacheMode, key=lambda mode: means[mode])
-    return waits[slower][1] * (means[slower] - means[slower.other])
+    longer_s = waits[slower][1] * (means[slower] - means[slower.other])
+    # a watch counts no commits: clients wait in it as in a period that lasts as long
+    measured_s = sum(p.seconds - p.settle_s for p in pairs if p.mode is slower)
+    watched_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
+    return longer_s * (1 + watched_s / measured_s) if measured_s > 0 else longer_s
 
 
 def spent(

@@ -46,6 +46,7 @@ BELIEVED = 15.0
 # for more of them, or falls.
 LATE_SUSPECTED, LATE_BELIEVED, LATE_CERTAIN = 5.0, 9.0, 12.0
 CORRELATION_MAX = 0.95
+LEFT_LN_MAX = 20.0  # what is more was never measured
 HUBER_K = 1.345
 HUBER_LIMIT = 3.0
 SAMPLES_MIN = 5
@@ -109,14 +110,18 @@ def choose(watches: Sequence[Period], least_s: float) -> Settling:
 def left_ln(watches: Sequence[Period], settle_s: float, gain_min: float) -> Dict[CacheMode, float]:
     """What a toggle to each mode leaves behind after `settle_s`, in ln of latency.
 
-    Modes whose watches do not show it are left out.  Samples hang together, so each counts
-    for what their correlation leaves of it.
+    Modes whose watches do not show it are left out, and so are those whose watches were over
+    by then.  Samples hang together, so each counts for what their correlation leaves of it.
     """
     found = {}
     for mode in CacheMode:
-        fit = _fit(tuple(_series(watch) for watch in watches if watch.mode is mode))
-        if fit is not None and fit.gain / fit.inflation >= gain_min:
-            found[mode] = fit.amplitude * math.exp(-settle_s / fit.fading_s)
+        series = tuple(_series(watch) for watch in watches if watch.mode is mode)
+        fit = _fit(series)
+        if fit is None or fit.gain / fit.inflation < gain_min:
+            continue
+        if 0 <= settle_s <= max(times[-1] for times, _ in series if times):
+            left = fit.amplitude * math.exp(-settle_s / fit.fading_s)
+            found[mode] = max(-LEFT_LN_MAX, min(LEFT_LN_MAX, left))
     return found
 
 
