@@ -16,8 +16,9 @@ from wcache.core import settling
 from wcache.core.errors import MalformedError
 from wcache.core.experiment import IN_PROGRESS, LATE_WATCH_PAIRS, Slot, watch_slot
 from wcache.core.loads import spread_at_s
-from wcache.core.model import CacheMode
-from wcache.core.record import Period, Settling
+from wcache.core.model import CacheMode, LoadPoint
+from wcache.core.record import CounterDelta, Period, Settling
+from wcache.core.run_budget import client_wait_s
 
 WB, WT = CacheMode
 SETUP = replace(synthetic.SETUP, settle_s=0.4, watch_samples=16)
@@ -191,6 +192,32 @@ def test_a_suspicion_makes_a_verdict_wait_while_more_watches_are_to_come():
     last = replace(record, setup=replace(record.setup, pairs_max=36), ended=IN_PROGRESS)
     for none_to_come in (record, last):
         assert analyse(none_to_come, Options())["verdict"] == "write through"
+
+
+def test_a_suspicion_does_not_put_off_a_carryover_that_is_certain():
+    record = suspected_only()
+
+    def slow_at_first(pair):
+        plain = pair.write_through.samples_ns
+        slow = tuple(int(1.5 * ns) for ns in plain[:9]) + plain[9:]
+        return replace(pair, write_back=replace(pair.write_back, samples_ns=slow))
+
+    slowed = tuple(map(slow_at_first, record.pairs))
+    result = analyse(replace(record, pairs=slowed, ended=IN_PROGRESS), Options())
+    assert [item["code"] for item in result["findings"]] == ["WCACHE_CARRYOVER"]
+    assert result["stop"]
+
+
+def test_clients_wait_in_a_watch_as_in_a_period_that_lasts_as_long():
+    setup = replace(SETUP, load_point=LoadPoint.OSD_TRAFFIC)
+    back, through = (
+        Period(mode, 0.0, 0.4, 1.4, counters=(CounterDelta("commit_lat", sum_s, 100),))
+        for mode, sum_s in ((WB, 2.0), (WT, 1.0))
+    )
+    seen = [watch(random.Random(1), mode, 0.0, {}, count=24) for mode in (WB, WT)]
+    assert client_wait_s(setup, [back, through]) == pytest.approx(1.0)
+    assert client_wait_s(setup, [back, through, *seen]) == pytest.approx(5.0)
+    assert client_wait_s(setup, seen) == 0.0
 
 
 def test_nothing_is_guessed_of_a_time_after_the_last_sample():
