@@ -292,12 +292,12 @@ def _post(wcache: Wcache, hostname: str, text: str):
 
 
 def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, steady, views):
-    good = {"version": 1, "hostname": "h9", "probe_id": "p9", "instance_id": "i9"}
+    good = {"version": 2, "hostname": "h9", "probe_id": "p9", "instance_id": "i9"}
     agents = wcache("agent ls")["agents"]
     bad = {
         "oversized": (json.dumps({**good, "task_id": "x" * 1_100_000}), "longer than"),
         "truncated": (json.dumps(good)[:-5], "not JSON"),
-        "of another version": (json.dumps({**good, "version": 2}), "protocol version 2"),
+        "of another version": (json.dumps({**good, "version": 3}), "protocol version 3"),
         "with an unknown field": (json.dumps({**good, "more": 1}), "unknown field 'more'"),
         "of another host": (json.dumps({**good, "hostname": "h8"}), "came under the name"),
     }
@@ -319,7 +319,7 @@ def test_a_replayed_post_changes_nothing(wcache, probe, steady, views):
         "device_cache": "write back", "kernel_view": "write back",
     }
     replay = {
-        "version": 1, "hostname": "h1", "probe_id": agent["probe_id"], "instance_id": "replayed",
+        "version": 2, "hostname": "h1", "probe_id": agent["probe_id"], "instance_id": "replayed",
         "task_id": f"{campaign_id}.0.0.1",
         "outcome": {"kind": "state", "before": [state], "after": [state], "counters": [],
                     "changed": True},

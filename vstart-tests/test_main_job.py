@@ -94,7 +94,7 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
 ):
     cluster = wcache.cluster
     own = Probe(cluster, "keyhost")  # its key; no probe runs under it
-    hello = json.dumps({"version": 1, "probe_id": "x", "instance_id": "y"})
+    hello = json.dumps({"version": 2, "probe_id": "x", "instance_id": "y"})
 
     def as_probe(*words: str) -> int:
         return cluster.ceph(

@@ -31,7 +31,7 @@ JSON = st.recursive(
 
 def a_post(**changes):
     values = {
-        "version": 1,
+        "version": 2,
         "hostname": "h1",
         "probe_id": "p",
         "instance_id": "i",

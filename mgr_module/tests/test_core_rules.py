@@ -12,7 +12,7 @@ from wcache.core.errors import ConflictError, VersionError
 from wcache.core.experiment import Slot, coin, next_slot
 from wcache.core.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, FindingCode, Severity, Transport
-from wcache.core.protocol import Hello
+from wcache.core.protocol import PROTOCOL_VERSION, Hello
 from wcache.host_views import HostViews
 from wcache.options import DESCRIPTIONS, Options, read_options
 
@@ -50,7 +50,7 @@ def test_the_next_slot_is_the_first_without_a_period(done):
 
 
 def hello(probe_id="p1", **changes):
-    return replace(Hello(1, probe_id, "i1"), **changes)
+    return replace(Hello(PROTOCOL_VERSION, probe_id, "i1"), **changes)
 
 
 def test_the_second_probe_of_a_host_is_refused_until_the_first_was_silent_for_its_claim():
@@ -68,8 +68,8 @@ def test_the_second_probe_of_a_host_is_refused_until_the_first_was_silent_for_it
 
 
 def test_a_probe_of_another_protocol_is_refused():
-    with pytest.raises(VersionError, match="protocol 2"):
-        Agents().hear("h1", hello(version=2), 0.0)
+    with pytest.raises(VersionError, match="protocol 1"):
+        Agents().hear("h1", hello(version=1), 0.0)
 
 
 def test_a_silent_probe_is_a_finding():

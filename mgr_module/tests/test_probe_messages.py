@@ -40,7 +40,7 @@ def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before
     [
         (lambda text: text[: len(text) // 2], errno.EINVAL),
         (lambda text: text + " " * 1_000_001, errno.EINVAL),
-        (lambda text: text.replace('"version":1', '"version":2,"new_field":3'), errno.EPROTO),
+        (lambda text: text.replace('"version":2', '"version":3,"new_field":3'), errno.EPROTO),
         (lambda text: text.replace('"h1"', '"h2"'), errno.EPERM),
         (lambda text: text.replace('"task_id"', '"tusk_id"'), errno.EINVAL),
         (lambda text: "[" * 100_000, errno.EINVAL),

@@ -117,13 +117,13 @@ def test_a_journal_that_cannot_be_written_leaves_the_drive_untouched(probe):
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        ('{"version": 1, "next_poll_s": 0.1', "not JSON"),
-        (json.dumps({"version": 2, "next_poll_s": 0.1, "news": 1}), "speaks protocol 2"),
-        (json.dumps({"version": 1, "next_poll_s": 0.1, "news": 1}), "unknown field 'news'"),
-        (json.dumps({"version": 1, "next_poll_s": 1e9}), "next call in 1e+09 s"),
-        (json.dumps({"version": 1, "next_poll_s": 0.1, "lease": {
+        ('{"version": 2, "next_poll_s": 0.1', "not JSON"),
+        (json.dumps({"version": 3, "next_poll_s": 0.1, "news": 1}), "speaks protocol 3"),
+        (json.dumps({"version": 2, "next_poll_s": 0.1, "news": 1}), "unknown field 'news'"),
+        (json.dumps({"version": 2, "next_poll_s": 1e9}), "next call in 1e+09 s"),
+        (json.dumps({"version": 2, "next_poll_s": 0.1, "lease": {
             "lease_id": "L", "domain_id": OBEYS, "ttl_s": 1e12}}), "lease for 1e+12 s"),
-        (json.dumps({"version": 1, "next_poll_s": 0.1, "task": "x" * 70_000}), "longer than"),
+        (json.dumps({"version": 2, "next_poll_s": 0.1, "task": "x" * 70_000}), "longer than"),
         (json.dumps([1]), "must be an object"),
         ("[" * 60_000, "nested deeper"),
     ],

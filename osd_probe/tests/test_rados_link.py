@@ -6,11 +6,11 @@ import threading
 import pytest
 from wcache.core import codec
 from wcache.core.errors import NotReadyError
-from wcache.core.protocol import PollReply
+from wcache.core.protocol import PROTOCOL_VERSION, PollReply
 from wcache_probe import rados_link
 from wcache_probe.rados_link import RadosLink
 
-REPLY = codec.dumps(PollReply(1, 0.5)).encode()
+REPLY = codec.dumps(PollReply(PROTOCOL_VERSION, 0.5)).encode()
 
 
 class Bindings:

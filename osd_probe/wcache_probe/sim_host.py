@@ -291,6 +291,7 @@ class SimulatedHost:
             size_bytes=spec.size_bytes,
             plp_hints=(PlpHint(True, "simulated"),) if spec.cache.power_loss_protection else (),
             toggle_refusal=refusal,
+            wwid=f"naa.{drive.placed.wwn.removeprefix('0x')}",
         )
         state = self.state(report)
         uses = tuple(OsdUse(osd_id, role, state.layers) for osd_id, role in drive.placed.uses)

@@ -20,7 +20,7 @@ from wcache.core.model import (
 )
 
 from .block import foreign, osds, sysfs
-from .block.host_files import HostFiles
+from .block.host_files import HostFiles, printable
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
@@ -179,6 +179,7 @@ class Survey:
             findings=(
                 *reading.findings, *_findings(device.name, switch, reading, odd, shared)
             ),
+            wwid=printable(device.wwid, 512),
         )
 
 

@@ -1,12 +1,13 @@
 """What the probe's journal holds: the state a cache domain had before we touched it.
 
 An entry is on stable storage before the first step of any change, and goes away only
-after the prior state was read back.  Version 1 is this file.
+after the prior state was read back.  Version 1 did not say of which cluster it is, nor by
+what names a drive can be found again: such an entry is taken with these fields empty.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Tuple
 
@@ -14,7 +15,8 @@ from . import codec
 from .errors import StorageError, WcacheError
 from .model import CacheMode, DriveReport, DriveState, Transport
 
-JOURNAL_VERSION = 1
+JOURNAL_VERSION = 2
+_READABLE = (1, JOURNAL_VERSION)
 ENTRY_BYTES_MAX = 256_000
 
 
@@ -27,13 +29,16 @@ class EntryKind(str, Enum):
 
 @dataclass(frozen=True)
 class PriorDrive:
-    """One drive as it was found."""
+    """One drive as it was found, with all the names it can be found again by."""
 
     drive_id: str
     dev_name: str
     transport: Transport
     mode: CacheMode
     state: DriveState
+    wwid: str = ""
+    serial: str = ""
+    wwn: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class JournalEntry:
     written_at_s: float
     throwaway: bool = False
     persisted: bool = False  # the saved value or a udev rule of ours was changed too
+    cluster_fsid: str = ""  # the cluster on whose word it was written; empty where unknown
 
     @property
     def key(self) -> str:
@@ -63,7 +69,10 @@ def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
         if drive.mode is None:
             raise StorageError(f"{drive.dev_name}: an unknown cache state cannot be restored")
         found.append(
-            PriorDrive(drive.drive_id, drive.dev_name, drive.transport, drive.mode, drive.state)
+            PriorDrive(
+                drive.drive_id, drive.dev_name, drive.transport, drive.mode, drive.state,
+                drive.wwid, drive.serial, drive.wwn,
+            )
         )
     return tuple(found)
 
@@ -82,10 +91,10 @@ def parse(key: str, text: str) -> JournalEntry:
             f"journal entry {key} is damaged ({error.message})",
             "restore the drive by hand, then remove the entry",
         ) from None
-    if entry.version != JOURNAL_VERSION:
+    if entry.version not in _READABLE:
         raise StorageError(
             f"journal entry {key} has version {entry.version}, this probe knows "
-            f"{JOURNAL_VERSION}",
+            f"{JOURNAL_VERSION} and older",
             "run `wcache-probe restore --all` of the version that wrote it",
         )
-    return entry
+    return replace(entry, version=JOURNAL_VERSION)

@@ -248,7 +248,8 @@ class DriveState:
 class DriveReport:
     """What a probe knows of one drive.
 
-    `drive_id` is the WWN, else the serial, else the kernel name (loop only).
+    `drive_id` is the WWN, else the serial, else the kernel name (loop only); `wwid` is what
+    sysfs calls the drive, by which a udev rule can match it.
     `domain_id` is the id of the cache domain: everything that shares the switch.
     `toggle_refusal` is empty where an experiment may toggle the drive, else says why not.
     """
@@ -269,6 +270,7 @@ class DriveReport:
     plp_hints: Tuple[PlpHint, ...] = ()
     toggle_refusal: str = ""
     findings: Tuple[Finding, ...] = ()
+    wwid: str = ""
 
     @property
     def mode(self) -> Optional[CacheMode]:

@@ -12,7 +12,7 @@ from typing import ClassVar, Optional, Tuple, Union
 
 from .model import CacheMode, DriveState, FlushCounters, HostReport, LoadPoint, Role
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000

@@ -1,0 +1,50 @@
+"""What a journal entry says: of which cluster it is, and how its drives are found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mgr_fakes import builders as make
+from wcache.core import journal
+from wcache.core.errors import StorageError
+from wcache.core.journal import JOURNAL_VERSION, EntryKind, JournalEntry
+
+STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+
+
+@pytest.mark.parametrize("name", ["lease", "applied"])
+def test_an_entry_of_version_1_is_taken_with_the_new_fields_empty(name):
+    ((key, text),) = json.loads((STORED / f"{name}.json").read_text())["journal"].items()
+    assert '"version":1' in text
+    entry = journal.parse(key, text)
+    assert entry.key == key
+    assert (entry.version, entry.cluster_fsid) == (JOURNAL_VERSION, "")
+    (prior,) = entry.drives
+    assert (prior.drive_id, prior.mode.value) == ("0x5000000000000001", "write back")
+    assert (prior.wwid, prior.serial, prior.wwn) == ("", "", "")
+    assert journal.parse(key, journal.encode(entry)) == entry
+
+
+def test_an_entry_names_its_cluster_and_every_name_of_its_drives():
+    drive = make.drive("sda", 0, wwid="naa.5000", serial="S1", wwn="0x5000")
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.LEASE, "l", drive.domain_id, journal.prior_of((drive,)), 1.0,
+        cluster_fsid=make.CLUSTER_ID,
+    )
+    again = journal.parse(entry.key, journal.encode(entry))
+    assert again.cluster_fsid == make.CLUSTER_ID
+    (prior,) = again.drives
+    assert (prior.wwid, prior.serial, prior.wwn) == ("naa.5000", "S1", "0x5000")
+
+
+def test_an_entry_of_a_version_to_come_is_refused_by_name():
+    drive = make.drive("sda", 0)
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.LEASE, "l", drive.domain_id, journal.prior_of((drive,)), 1.0
+    )
+    text = journal.encode(replace(entry, version=JOURNAL_VERSION + 1))
+    with pytest.raises(StorageError, match=f"version {JOURNAL_VERSION + 1}"):
+        journal.parse(entry.key, text)
