@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sim_drives import BACK, OBEYS, OFF, THROUGH, Probe, StopNever, hold
+from wcache.core.errors import NotFoundError
 from wcache.core.protocol import ApplyRequest, RollbackRequest
 
 
@@ -53,3 +54,20 @@ def test_an_experiment_keeps_an_apply_out(probe):
     probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
     probe.agent(StopNever(probe)).run_turn()
     assert "an experiment holds" in probe.mgr.outcome("apply").message
+
+
+@pytest.mark.parametrize("counters", ["none", "refused"])
+def test_on_a_kernel_that_counts_no_flushes_a_change_and_its_way_back_are_done(probe, counters):
+    probe.host.counters = {"none": lambda drive: None, "refused": refuse}[counters]
+    probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    probe.mgr.ask("back", RollbackRequest(OBEYS, "a1"))
+    probe.run()
+    for name, mode in (("apply", THROUGH), ("back", BACK)):
+        done = probe.mgr.outcome(name)
+        assert (done.changed, done.counters) == (True, ())
+        assert done.after[0].device_cache.value == mode.value
+    assert probe.journal.entries == {}
+
+
+def refuse(drive):
+    raise NotFoundError(f"{drive.dev_name} is not there any more")

@@ -214,3 +214,15 @@ def test_the_devices_node_must_be_the_device_that_sysfs_means(fake_host):
     with pytest.raises(RefusedError, match="8:0, not 7:0"):
         device.open()
     assert drive.dev_name == "loop0"
+
+
+@pytest.mark.parametrize(
+    ("stat", "flushes"),
+    [("1 2 3 4 5 6 7 8 9 10 11", None), ("", None), ("1 " * 15 + "16 x", None),
+     ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17", 16)],
+)
+def test_a_kernel_that_counts_no_flushes_has_no_counters(fake_host, stat, flushes):
+    fake_host.disk("sda", "8:0")
+    (fake_host.root / "sys/class/block/sda/stat").write_text(stat)
+    counted = by_name(fake_host.files, "sda").counters(7)
+    assert (counted.flushes if counted is not None else None) == flushes

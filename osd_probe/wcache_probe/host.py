@@ -107,8 +107,8 @@ class LinuxDriveHost:
         device, switch = self._find(drive)
         return state_of(device, switch, with_rule(switch.read(device), device, self._rules))
 
-    def counters(self, drive: DriveReport) -> FlushCounters:
-        """The kernel's write and flush counters of the drive."""
+    def counters(self, drive: DriveReport) -> Optional[FlushCounters]:
+        """The kernel's write and flush counters of the drive, where it has them."""
         device, _ = self._find(drive)
         return device.counters(self._clock_ns())
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 from wcache.core import switching
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.journal import EntryKind
 from wcache.core.lease import LeaseKeeper
-from wcache.core.model import DriveReport, Finding, FindingCode, HostReport, Role, Severity
+from wcache.core.model import (
+    DriveReport,
+    Finding,
+    FindingCode,
+    FlushCounters,
+    HostReport,
+    Role,
+    Severity,
+)
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     ApplyRequest,
@@ -153,8 +161,20 @@ class TaskRunner:
         return self._outcome(drives, Switched(states, states, changed=False))
 
     def _outcome(self, drives: Tuple[DriveReport, ...], done: Switched) -> StateOutcome:
-        counters = tuple(self._host.counters(drive) for drive in drives)
-        return StateOutcome(done.before, done.after, counters, done.changed)
+        return StateOutcome(done.before, done.after, self._counters(drives), done.changed)
+
+    def _counters(self, drives: Tuple[DriveReport, ...]) -> Tuple[FlushCounters, ...]:
+        """The flush counters of all drives, or none: what was switched is true without them."""
+        found: List[FlushCounters] = []
+        for drive in drives:
+            try:
+                counted = self._host.counters(drive)
+            except WcacheError:
+                return ()
+            if counted is None:
+                return ()
+            found.append(counted)
+        return tuple(found)
 
     def _time(self, request: TimerRequest, drives: Tuple[DriveReport, ...]) -> Outcome:
         seconds = min(request.seconds_max, TIMER_SECONDS_MAX)

@@ -107,6 +107,11 @@ def decide(
             return Decision(
                 Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True
             )
+        if _not_counted(record, pairs):
+            warnings.append(
+                "the kernel did not count flushes (before Linux 5.5), so nothing shows whether "
+                "the drive obeys them"
+            )
     if seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
         torn = torn_by_tail(verdict, tail, "mean" if seen.tail_slack else "median")
@@ -279,6 +284,14 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
         f"a flush in write back takes {flush_us:.3g} us, faster than a drive without "
         "power-loss protection can write: it may be ignoring flushes"
     )
+
+
+def _not_counted(record: Record, pairs: Sequence[Pair]) -> bool:
+    """Whether neither counters nor samples can tell how long a flush takes."""
+    setup = record.setup
+    if setup.transport is Transport.LOOP or setup.load_point in ONE_COMMIT_EACH:
+        return False
+    return not any(pair.write_back.flush_counters for pair in pairs)
 
 
 def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[float]:

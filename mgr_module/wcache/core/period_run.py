@@ -131,7 +131,11 @@ def period_of(
     modes = modes_of(setup, now.slot)
     set_up = now.before[-len(modes):]
     seen = [
-        CrossedPeriod(mode, before.after, after.after, before.counters + after.counters)
+        CrossedPeriod(
+            mode, before.after, after.after,
+            # a side without counters says nothing of the other
+            before.counters + after.counters if before.counters and after.counters else (),
+        )
         for mode, before, after in zip(modes, set_up, now.after)
     ]
     return Period(

@@ -39,8 +39,8 @@ class DriveHost(Protocol):
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache and every layer, read from the devices now."""
 
-    def counters(self, drive: DriveReport) -> FlushCounters:
-        """The kernel's write and flush counters of the drive."""
+    def counters(self, drive: DriveReport) -> Optional[FlushCounters]:
+        """The kernel's write and flush counters of the drive; None before Linux 5.5."""
 
     def pin(self, drive: DriveReport) -> None:
         """Hold the kernel view at write back, whatever the drive does (`safety.py`)."""

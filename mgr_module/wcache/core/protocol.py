@@ -179,7 +179,8 @@ class StateOutcome:
     """Answer to everything that reads or changes state: the domain as it is now.
 
     `changed` is False where the asked-for state was there already (idempotence).
-    `before` and `after` are read from the drive, not remembered.
+    `before` and `after` are read from the drive, not remembered.  `counters` are of every
+    drive of the domain, or empty (a kernel before 5.5).
     """
 
     KIND: ClassVar[str] = "state"

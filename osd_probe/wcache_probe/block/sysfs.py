@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
-from wcache.core.errors import NotFoundError, StorageError
+from wcache.core.errors import NotFoundError
 from wcache.core.model import FlushCounters, KernelView, LayerKind
 
 from .host_files import (
@@ -107,18 +107,15 @@ class BlockDevice:
                 return text
         return ""
 
-    def counters(self, at_ns: int) -> FlushCounters:
-        """Writes and flushes so far; raises StorageError on kernels that do not count them.
+    def counters(self, at_ns: int) -> Optional[FlushCounters]:
+        """Writes and flushes so far; None on kernels that do not count them.
 
         Fields 5, 16 and 17 of `stat` (Documentation/block/stat.rst), since kernel 5.5.
         A flush with no data is counted as a write of no sectors too.
         """
         fields = (read_text(os.path.join(self.folder, "stat")) or "").split()
         if len(fields) < 17 or not all(field.isdigit() for field in fields[:17]):
-            raise StorageError(
-                f"the kernel does not count the flushes of {self.name}",
-                "it needs Linux 5.5 or newer",
-            )
+            return None
         return FlushCounters(at_ns, int(fields[4]), int(fields[15]), int(fields[16]))
 
     def below(self) -> Tuple[BlockDevice, ...]:
