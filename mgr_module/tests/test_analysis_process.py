@@ -107,7 +107,7 @@ def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, 
 def test_an_interpreter_that_is_none_is_named_as_the_trouble(child, path):
     _, (result, error) = ask(child([path]))
     assert result is None
-    assert error.startswith("the analysis child failed")
+    assert error.startswith("mgr/wcache/python_path is not run: ")
 
 
 def test_a_taker_that_breaks_does_not_end_the_worker(child, tmp_path):

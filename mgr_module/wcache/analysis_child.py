@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 from .core import codec
 from .core.codec import one_line
 from .core.record import Record
+from .interpreter import why_not
 
 ANSWER_BYTES_MAX = 4_000_000
 # A child that has had nothing to do for this long is let go; it holds 60 MB.
@@ -134,6 +135,11 @@ class AnalysisChild:
                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         # a mgr's sys.executable is empty, so the interpreter is named by an option
         self._started = self._python()
+        refused = why_not(self._started)
+        if refused:
+            raise _ChildRefusedError(
+                one_line(f"mgr/wcache/python_path is not run: {refused}", 300)
+            )
         return subprocess.Popen(
             [self._started, "-m", "wcache.analysis"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd="/",

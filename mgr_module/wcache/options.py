@@ -57,7 +57,10 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "Commits a period needs before the OSD's own traffic counts as a measurement.",
         4, 1000000),
     "canary_wait_s": ("Seconds the first changed drive is watched before the next.", 0.0, 86400.0),
-    "python_path": ("Interpreter of the analysis child; it needs numpy and scipy.", None, None),
+    "python_path": (
+        "Interpreter of the analysis child; it needs numpy and scipy. Refused unless it and its "
+        "folders belong to root (or the mgr's user) and nobody else can write there.",
+        None, None),
     "analysis_seconds_max": ("Seconds one analysis may take before it is stopped.", 1.0, 600.0),
 }
 
