@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from . import multiplicity
+from .homes import Homes
 from .joining import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
 from .load_profile import LoadProfile
 from .model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, Verdict
 from .over_loads import over_loads
+from .weighing import MATERIAL_RATIO
+
+# A verdict on drives of several hosts needs an experiment on as many that says the same.
+HOSTS_MIN = 2
+NAMED_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -129,12 +135,13 @@ def recommend(
     results: Sequence[Result],
     profiles: Optional[Profiles] = None,
     pools: Optional[Mapping[PoolKey, Pool]] = None,
+    at_home: Optional[Homes] = None,
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
     Where the load profile is known, bench loads are weighed by it.  Drives are pooled where
     `pools` has them.  Where few of many drive models would change, they are held to a
-    stricter level (`multiplicity`).
+    stricter level (`multiplicity`).  What two hosts or more have needs the word of two.
     """
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
@@ -146,6 +153,7 @@ def recommend(
 
     def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
         found = _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
+        found = _unless_one_host(found, by_model[key], at_home or {})
         return _unless_it_ignores_flushes(found, ignores[key[1:]])
 
     found = {key: at_level(key, multiplicity.LEVEL_ALPHA) for key in sorted(by_model)}
@@ -236,3 +244,57 @@ def _unless_it_ignores_flushes(
 def _torn(result: Result) -> Tuple[str, ...]:
     """Why a drive contradicts itself: its median and its tail, or with another drive's mode."""
     return (result.why,) if result.verdict is Verdict.CONFLICTING else ()
+
+
+def _unless_one_host(
+    found: Recommendation, results: Sequence[Result], at_home: Homes
+) -> Recommendation:
+    """Withheld where a drive model is on two hosts or more, and one alone has decided."""
+    key = ("" if found.simulated else found.device_class, str(found.drive_model), found.simulated)
+    hosts = at_home.get(key, frozenset()) | {result.hostname for result in results}
+    undecided = found.verdict in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
+    if undecided or len(hosts) < HOSTS_MIN:
+        return found
+    says = {r.hostname for r in results if _says(r, found.verdict, found.loads)}
+    if len(says) >= HOSTS_MIN:
+        return found
+    measured = {result.hostname for result in results}
+    new = sorted(hosts - measured)
+    open_ = sorted(measured - says)
+    host = (new or open_)[0]
+    more = "" if new else ", which is undecided, with more pairs"
+    word = f"only {', '.join(sorted(says))} has" if says else "no host by itself has"
+    return replace(
+        found, verdict=Verdict.INSUFFICIENT, mode=None,
+        why=f"{found.why}, but {word} decided that, and {_named(hosts)} have this drive model: "
+        f"measure on {host}{more}: `ceph wcache campaign start --scope=host:{host}`",
+    )
+
+
+def _says(result: Result, verdict: Verdict, loads: Sequence[LoadVerdict]) -> bool:
+    """Whether an experiment decided what is recommended, at a load that this stands on.
+
+    Where drives were pooled since none may decide alone, one that lies on that side by more
+    than is material says it too.
+    """
+    counted = [load for load in loads if load.load_point is not LoadPoint.FDATASYNC_TIMER]
+    deciding = [load for load in counted if load.verdict is verdict] or counted
+    for load in deciding:
+        if load.load_point is not result.load_point:
+            continue
+        if result.verdict is verdict:
+            return True
+        if load.pooled and result.ratio is not None and _side(result.ratio) is verdict:
+            return result.verdict is Verdict.INSUFFICIENT
+    return False
+
+
+def _side(ratio: float) -> Verdict:
+    if ratio > MATERIAL_RATIO:
+        return Verdict.WRITE_THROUGH
+    return Verdict.WRITE_BACK if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
+
+
+def _named(hosts: FrozenSet[str]) -> str:
+    shown = ", ".join(sorted(hosts)[:NAMED_MAX])
+    return shown + (f" and {len(hosts) - NAMED_MAX} more" if len(hosts) > NAMED_MAX else "")
