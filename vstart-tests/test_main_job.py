@@ -186,7 +186,11 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         # back by itself and nothing was changed after it
         others = {c["status"] for c in applied["changes"]} - {"applied"}
         assert (applied["status"] == "done" and not others) or others >= {"rolled back"}, told
-        assert wcache("apply", plan_id=plan["plan_id"])["changed"] is False
+        if applied["status"] == "done":
+            assert wcache("apply", plan_id=plan["plan_id"])["changed"] is False
+        else:
+            with pytest.raises(CommandError, match="ceph wcache plan"):
+                wcache("apply", plan_id=plan["plan_id"])
     finally:
         wcache("rollback", plan_id=plan["plan_id"])
         rolled = wcache.wait("rollback", finished, 60)

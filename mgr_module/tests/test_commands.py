@@ -103,7 +103,7 @@ def test_words_for_true_and_false_mean_what_they_say():
 
 
 def test_an_input_that_a_command_does_not_take_is_ignored():
-    assert a_mgr().command("plan", inbuf="junk")[0] == 0
+    assert a_mgr().command("plan ls", inbuf="junk")[0] == 0
 
 
 FUZZED = a_mgr()

@@ -26,7 +26,7 @@ from .core.errors import (
     RefusedError,
 )
 from .core.run import RunMachine
-from .core.run_state import RunSpec, RunState, RunStatus
+from .core.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from .engine import Engine
 from .guards import require_thawed, require_unreserved
 
@@ -134,7 +134,7 @@ class CampaignService:
         engine.wake()
         return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
 
-    def stop(self, campaign_id: str, reason: str = "stopped by an admin") -> Dict[str, Any]:
+    def stop(self, campaign_id: str, reason: str = STOPPED_BY_ADMIN) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
         engine = self._engine
         with engine.lock:

@@ -19,6 +19,7 @@ from .core import actions as act
 from .core.campaign import Campaign
 from .core.codec import one_line
 from .core.errors import StorageError
+from .core.homes import homes
 from .core.load_profile import join
 from .core.osds import ClusterView
 from .core.own_loads import OsdProfiles, with_dissent
@@ -28,7 +29,7 @@ from .core.retention import Bounds
 from .core.rollout import RolloutMachine
 from .core.rollout_state import Rollout
 from .core.run import RunMachine
-from .core.run_state import RunStatus
+from .core.run_state import FROZEN_BY_ADMIN, RunStatus
 from .hosts import Hosts, Pending
 from .measuring import LoadRunner, Measuring
 from .options import Options
@@ -119,7 +120,7 @@ class Engine:
             for owner in resumed:
                 self.note("mgr", owner, "resumed after a restart of the mgr")
                 if self.frozen:
-                    self.feed(owner, act.Halt("frozen by an admin"))
+                    self.feed(owner, act.Halt(FROZEN_BY_ADMIN))
                 self.feed(owner, act.Begin())
             self.keeper.records.recover({run_id: m.state for run_id, m in self.runs.items()})
             self.analyses.catch_up()
@@ -351,9 +352,11 @@ class Engine:
         """What should be, from all results and the loads that are known."""
         by_osd = self._profiles()  # asks the mgr for its maps, which a big cluster takes time for
         joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
+        cluster, throwaway = self.view.cluster(), self.options().throwaway_cluster
         with self.lock:
+            at_home = homes(self.hosts.reports.values(), cluster, throwaway=throwaway)
             found = recommend(
-                tuple(self.analyses.results.values()), joined, self.analyses.pools()
+                tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home
             )
         return with_dissent(found, by_osd)
 

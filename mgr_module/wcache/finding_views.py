@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Set, Tuple
 
-from .core.findings import mixed_modes, of_agents, of_results
+from .core.findings import mixed_modes, of_agents, of_campaigns, of_results
 from .core.model import Finding, FindingCode, Severity
 from .core.rollout_state import ChangeStatus
 from .core.run_state import RunStatus
@@ -46,6 +46,15 @@ class FindingViews:
             found += of_agents(engine.hosts.agents.all(), engine.clock())
             found += self._unrestored()
             found += of_results(engine.analyses.results.values())
+            found += of_campaigns(
+                engine.campaigns.values(), (m.state for m in engine.runs.values()), engine.clock()
+            )
+            if engine.frozen:
+                found.append(
+                    Finding(
+                        FindingCode.FROZEN, Severity.WARNING, "cluster", "frozen by an admin"
+                    )
+                )
             found += self._mclock.findings()
             if engine.keeper.error:
                 found.append(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .core.errors import ConflictError, RefusedError
+from typing import Optional
+
+from .core.errors import ConflictError, NotFoundError, RefusedError
 from .engine import Engine
 
 
@@ -29,3 +31,16 @@ def require_idle(engine: Engine) -> None:
     for plan_id, rollout in engine.rollouts.items():
         if not rollout.over:
             raise ConflictError(f"plan {plan_id} is under way", "wait for it")
+
+
+def require_class(engine: Engine, device_class: Optional[str]) -> None:
+    """A device class that is asked for is one of the cluster, or was when it was measured."""
+    known = {
+        *(osd.device_class for osd in engine.view.cluster().osds.values()),
+        *(result.device_class for result in engine.analyses.results.values()),
+    }
+    if device_class and device_class not in known:
+        raise NotFoundError(
+            f"there is no device class {device_class[:40]!r}",
+            f"use one of {', '.join(sorted(known - {''})) or 'none'}",
+        )

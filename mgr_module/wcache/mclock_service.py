@@ -28,6 +28,7 @@ from .core.mclock_rollout import ConfigRollout, ConfigStatus
 from .core.mclock_select import choose
 from .core.mclock_stale import stale
 from .engine import Engine
+from .guards import require_class
 from .mclock_facts import MclockFacts
 from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork
@@ -196,6 +197,7 @@ class MclockService:
 
     def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`mclock recommend`: what to set, what shadows it, and the commands by hand."""
+        require_class(self._engine, device_class)
         facts = self.facts.gather(with_wanted=True)
         rows = []
         for advice in advise(facts):
@@ -227,6 +229,7 @@ class MclockService:
     def apply(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`mclock apply`: make the recommended changes in the config database."""
         engine = self._engine
+        require_class(engine, device_class)
         if self.settings.read_at_s is None:
             raise NotReadyError(
                 "the config database was not read yet", self.settings.error or "try again"
@@ -260,7 +263,7 @@ class MclockService:
                 raise RefusedError("the cluster is frozen", "`ceph wcache freeze --thaw`")
             rollouts = self.settings.rollouts
             if change_id is None:
-                done = [r.change_id for r in rollouts.values() if r.in_place]
+                done = [r.change_id for r in rollouts.values() if r.in_place or not r.over]
                 if not done:
                     raise NotFoundError("nothing is applied", "see `ceph wcache mclock show`")
                 change_id = done[-1]
@@ -269,6 +272,8 @@ class MclockService:
                 raise NotFoundError(
                     f"there is no change {change_id[:40]!r}", "see `ceph wcache mclock show`"
                 )
+            if rollout.status is ConfigStatus.RUNNING:
+                self._require_nothing_open()
             if not rollout.in_place:
                 return {"change_id": change_id, "changed": False, "status": rollout.status.value}
             self._require_nothing_open()
@@ -282,6 +287,7 @@ class MclockService:
         for change_id, rollout in self.settings.rollouts.items():
             if not rollout.over:
                 raise ConflictError(f"{change_id} is {rollout.status.value}", "wait for it")
+
 
 def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:
     if capacity is None:

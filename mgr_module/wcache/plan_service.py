@@ -6,11 +6,11 @@ from typing import Any, Dict, Optional, Tuple
 
 from .archive import next_number
 from .core import codec
-from .core.errors import ConflictError, NotFoundError, RefusedError
+from .core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from .core.plan import make_changes
 from .core.rollout_state import Rollout, RolloutStatus
 from .engine import Engine
-from .guards import require_idle, require_thawed
+from .guards import require_class, require_idle, require_thawed
 from .mclock_facts import MclockFacts
 
 
@@ -31,12 +31,15 @@ class PlanService:
         engine, options = self._engine, self._engine.options()
         with engine.lock:
             cluster = engine.view.cluster()
-            if device_class and device_class not in {
-                *(osd.device_class for osd in cluster.osds.values()),
-                *(result.device_class for result in engine.analyses.results.values()),
-            }:
-                raise NotFoundError(f"there is no device class {device_class[:40]!r}")
+            require_class(engine, device_class)
             recommendations = engine.recommendations()
+            if not any(r.device_class == (device_class or r.device_class) for r in recommendations):
+                of_class = f" in device class {device_class}" if device_class else ""
+                scope = f" --scope=class:{device_class}" if device_class else ""
+                raise NotReadyError(
+                    f"nothing was measured yet{of_class}, so there is nothing to plan by",
+                    f"measure with `ceph wcache campaign start{scope}`",
+                )
             stored = engine.archive.names("rollout")
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
             changes, left = make_changes(
@@ -70,6 +73,7 @@ class PlanService:
                 )
             status = machine.rollout.status
             if status is not RolloutStatus.PLANNED:
+                self._require_in_place(machine.rollout)
                 return {"plan_id": plan_id, "changed": False, "status": status.value}
             require_idle(engine)
             if machine.rollout.throwaway and not engine.options().throwaway_cluster:
@@ -82,13 +86,40 @@ class PlanService:
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
 
+    def _require_in_place(self, rollout: Rollout) -> None:
+        """A plan is carried out once: asked for again, it must be under way or in place."""
+        again = "make a new one with `ceph wcache plan`"
+        if rollout.status is RolloutStatus.ROLLING_BACK:
+            raise ConflictError(
+                f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
+            )
+        if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
+            reason = f" ({rollout.reason})" if rollout.reason else ""
+            raise ConflictError(
+                f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
+                "and a plan is applied once", again,
+            )
+        hosts = self._engine.hosts
+        for change in rollout.changes if rollout.status is RolloutStatus.DONE else ():
+            fresh = change.hostname in hosts.reported_at_s
+            for drive in hosts.reports[change.hostname].drives if fresh else ():
+                if drive.domain_id == change.domain_id and drive.mode is not change.mode:
+                    now = drive.mode.value if drive.mode else "an unknown mode"
+                    raise ConflictError(
+                        f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
+                        f"is in {now} since", again,
+                    )
+
     def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
-        """`rollback`: bring back what was there before a plan (default: the last one applied)."""
+        """`rollback`: bring back what was there before a plan (default: the last one applied).
+
+        A plan that is being carried out stops where it is and goes back.
+        """
         engine = self._engine
         with engine.lock:
             require_thawed(engine)
             if plan_id is None:
-                done = [p for p, m in engine.rollouts.items() if m.rollout.touched]
+                done = [p for p, m in engine.rollouts.items() if m.rollout.touched or not m.over]
                 if not done:
                     raise NotFoundError("nothing is applied", "see `ceph wcache history`")
                 plan_id = max(done, key=_plan_order)
@@ -97,11 +128,12 @@ class PlanService:
                 raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
             if machine.rollout.status is RolloutStatus.ROLLING_BACK:
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            if not machine.rollout.touched:
+            if machine.over and not machine.rollout.touched:
                 return {
                     "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
                 }
-            require_idle(engine)
+            if machine.over:
+                require_idle(engine)  # while it is under way, nothing else toggles
             self._require_latest(machine.rollout)
             engine.note("admin", plan_id, "rollback")
             engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))

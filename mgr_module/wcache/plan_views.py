@@ -11,6 +11,7 @@ from .core.model import DriveReport
 from .core.policy import Recommendation
 from .core.rollout_state import ChangeStatus
 from .engine import Engine
+from .guards import require_class
 from .mclock_facts import MclockFacts
 from .output_format import FORMAT_VERSION
 
@@ -26,6 +27,7 @@ class PlanViews:
         """`recommend`: one per device class and drive model, with evidence and commands."""
         engine = self._engine
         with engine.lock:
+            require_class(engine, device_class)
             rows = []
             for item in engine.recommendations():
                 if device_class not in (None, "", item.device_class):

@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 from .campaign_service import CampaignService
 from .core.actions import Halt
+from .core.run_state import FROZEN_BY_ADMIN
 from .engine import Engine
 from .mclock_service import MclockService
 from .plan_service import PlanService
@@ -37,10 +38,10 @@ class Service:
             if not thaw:
                 for owner, machine in [*engine.runs.items()]:
                     if not machine.over:
-                        engine.feed(owner, Halt("frozen by an admin"))
+                        engine.feed(owner, Halt(FROZEN_BY_ADMIN))
                 for owner, rollout in [*engine.rollouts.items()]:
                     if not rollout.over:
-                        engine.feed(owner, Halt("frozen by an admin"))
+                        engine.feed(owner, Halt(FROZEN_BY_ADMIN))
             if changed:  # last: a store that fails must not keep anything from being stopped
                 engine.archive.set_frozen(not thaw)
         return {"frozen": engine.frozen, "changed": changed}

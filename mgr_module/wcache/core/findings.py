@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .agents import Agent
+from .campaign import Campaign
 from .model import (
     DeviceCache,
     DriveReport,
@@ -20,6 +21,7 @@ from .model import (
     Transport,
 )
 from .policy import Result
+from .run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
 from .safety import Safety, dropping_above, judge, not_flushing
 
 # code: (summary for `ceph health`, what to do)
@@ -112,10 +114,22 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
         "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
     ),
+    FindingCode.FROZEN: (
+        "an admin froze wcache",
+        "nothing is measured, applied or rolled back until `ceph wcache freeze --thaw`",
+    ),
+    FindingCode.CAMPAIGN_ABORTS: (
+        "campaigns abort again and again",
+        "see the reasons in `ceph wcache campaign show`, cure them, and measure again; one "
+        "campaign that ends well clears this",
+    ),
 }
 
 # A probe polls about every 30 s when idle; this many seconds of silence are a finding.
 SILENT_S = 120.0
+# So many campaigns in a row that aborted, none older than this, are a finding.
+ABORTS_MIN = 3
+ABORTS_WITHIN_S = 7 * 86400.0
 # A refused rival calls again within this time as long as it runs.
 RIVAL_S = 45.0
 
@@ -203,3 +217,34 @@ def of_agents(agents: Sequence[Agent], now_s: float) -> List[Finding]:
                 )
             )
     return found
+
+
+def of_campaigns(
+    campaigns: Iterable[Campaign], runs: Iterable[RunState], now_s: float
+) -> List[Finding]:
+    """The newest campaigns that are over, where each had a run that aborted by itself."""
+    states: Dict[str, List[RunState]] = defaultdict(list)
+    for state in runs:
+        states[state.spec.campaign_id].append(state)
+    last: List[Tuple[str, str]] = []  # campaign, why its last run aborted; newest first
+    for campaign in sorted(campaigns, key=lambda c: c.created_at_s, reverse=True):
+        mine = states[campaign.campaign_id]
+        old = now_s - campaign.created_at_s > ABORTS_WITHIN_S
+        under_way = any(s.status not in (RunStatus.DONE, RunStatus.ABORTED) for s in mine)
+        if old or not mine or under_way:
+            continue
+        reasons = [state.reason for state in mine if state.status is RunStatus.ABORTED]
+        if any(reason in (STOPPED_BY_ADMIN, FROZEN_BY_ADMIN) for reason in reasons):
+            continue
+        if not reasons:
+            return []
+        last.append((campaign.campaign_id, reasons[-1]))
+        if len(last) == ABORTS_MIN:
+            names = ", ".join(name for name, _ in reversed(last))
+            return [
+                Finding(
+                    FindingCode.CAMPAIGN_ABORTS, Severity.WARNING, last[0][0],
+                    f"{names} aborted; the last one: {last[0][1]}",
+                )
+            ]
+    return []

@@ -21,6 +21,11 @@ class RunStatus(str, Enum):
     ABORTED = "aborted"
 
 
+# Why a run ended that somebody wanted ended: nothing is wrong then.
+STOPPED_BY_ADMIN = "stopped by an admin"
+FROZEN_BY_ADMIN = "frozen by an admin"
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """What is to be measured on one cache domain; fixed when the campaign starts.

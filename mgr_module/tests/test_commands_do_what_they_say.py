@@ -1,0 +1,181 @@
+"""A command does what it says, or fails with a line that says what to do."""
+
+import errno
+
+import pytest
+from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
+from wcache.core.rollout_state import ChangeStatus
+
+
+def refused(mgr, prefix, number, **arguments):
+    code, out, error = mgr.command(prefix, **arguments)
+    assert (code, out) == (-number, ""), error
+    assert "\n" not in error
+    return error
+
+
+def applying():
+    """A mgr whose plan p1 was just begun."""
+    mgr = measured()
+    assert said(mgr, "plan")["plan_id"] == "p1"
+    ok(mgr.command("apply", plan_id="p1"))
+    return mgr
+
+
+def until(mgr, *statuses):
+    for _ in range(200):
+        changes = mgr.engine.rollouts["p1"].rollout.changes
+        if [change.status for change in changes][: len(statuses)] == list(statuses):
+            return
+        mgr.step(0.5)
+    raise AssertionError(f"never {statuses}")
+
+
+UNDER_WAY = [
+    (ChangeStatus.PLANNED,), (ChangeStatus.APPLYING,),
+    (ChangeStatus.APPLIED, ChangeStatus.PLANNED), (ChangeStatus.APPLIED, ChangeStatus.APPLYING),
+]
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("statuses", UNDER_WAY)
+def test_a_rollback_of_a_plan_under_way_stops_it_and_brings_back_what_was_there(statuses, named):
+    mgr = applying()
+    until(mgr, *statuses)
+    answered = said(mgr, "rollback", **({"plan_id": "p1"} if named else {}))
+    assert answered["changed"] is True
+    assert answered["status"] in ("rolling back", "rolled back")
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "rolled back"
+    assert all_modes(mgr) == {WB}
+    assert mgr.loads.waiting == {}
+    fine(mgr)
+
+
+def test_a_rollback_of_a_plan_under_way_survives_a_mgr_that_is_lost():
+    mgr = applying()
+    until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
+    ok(mgr.command("rollback", plan_id="p1"))
+    mgr.restart()
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "rolled back"
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_campaign_that_waits_for_a_plan_does_not_keep_it_from_being_rolled_back():
+    mgr = applying()
+    start(mgr)
+    until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
+    assert said(mgr, "rollback", plan_id="p1")["changed"] is True
+    for _ in range(20):
+        mgr.step()
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "rolled back"
+
+
+def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():
+    mgr = applying()
+    assert said(mgr, "apply", plan_id="p1") == {
+        "plan_id": "p1", "changed": False, "status": "running"
+    }
+    mgr.settle()
+    assert said(mgr, "apply", plan_id="p1")["changed"] is False
+    mgr.report_all()
+    assert said(mgr, "apply", plan_id="p1")["status"] == "done"
+
+
+def test_a_plan_whose_drives_have_left_its_mode_is_not_called_applied():
+    mgr = applying()
+    mgr.settle()
+    mgr.probes["h1"].switch("domain-sda", WB)
+    mgr.report_all()
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert "h1 sda is in write back since" in error
+    assert "`ceph wcache plan`" in error
+
+
+def test_a_plan_that_was_taken_back_or_stopped_is_not_applied_again():
+    mgr = applying()
+    until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
+    ok(mgr.command("rollback"))
+    assert "is being rolled back" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    mgr.settle()
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert "plan p1 is rolled back (rolled back by an admin)" in error
+    assert "`ceph wcache plan`" in error
+    mgr = applying()
+    until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
+    ok(mgr.command("freeze"))
+    mgr.settle()
+    ok(mgr.command("freeze", thaw=True))
+    assert "plan p1 is stopped" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"device_class": "hdd"}])
+def test_a_plan_with_nothing_measured_says_so_and_how_to_measure(arguments):
+    error = refused(a_mgr(), "plan", errno.EAGAIN, **arguments)
+    assert "nothing was measured yet" in error
+    assert "`ceph wcache campaign start" in error
+
+
+def test_a_plan_where_all_is_as_it_should_be_is_no_error():
+    mgr = applying()
+    mgr.settle()
+    mgr.report_all()
+    assert "nothing to change" in ok(mgr.command("plan"))
+
+
+@pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend", "mclock apply"])
+def test_a_device_class_that_does_not_exist_is_named(prefix):
+    for mgr in (a_mgr(), measured()):
+        error = refused(mgr, prefix, errno.ENOENT, device_class="zzz")
+        assert "there is no device class 'zzz'" in error
+        assert "use one of hdd" in error
+
+
+def test_a_frozen_cluster_is_a_health_warning():
+    mgr = a_mgr()
+    ok(mgr.command("freeze"))
+    mgr.restart()
+    (finding,) = said(mgr, "status")["findings"]
+    assert (finding["code"], finding["severity"]) == ("WCACHE_FROZEN", "warning")
+    assert "freeze --thaw" in finding["advice"]
+    ok(mgr.command("freeze", thaw=True))
+    assert said(mgr, "status")["findings"] == []
+
+
+def aborts(mgr):
+    found = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_CAMPAIGN_ABORTS"]
+    return found[0]["detail"] if found else ""
+
+
+def campaign(mgr, error=""):
+    mgr.loads.error = error
+    start(mgr)
+    mgr.settle()
+
+
+def test_campaigns_that_abort_again_and_again_are_a_health_warning_until_one_ends_well():
+    mgr = a_mgr()
+    for _ in range(2):
+        campaign(mgr, "osd.0 said no")
+    assert aborts(mgr) == ""
+    start(mgr)
+    mgr.step()
+    ok(mgr.command("campaign stop", campaign_id="c3"))
+    mgr.settle()
+    assert aborts(mgr) == ""  # nothing is wrong where an admin stops one
+    campaign(mgr, "osd.0 said no")
+    assert "c1, c2, c4 aborted; the last one: osd.0 said no" in aborts(mgr)
+    mgr.restart()
+    assert aborts(mgr)
+    campaign(mgr)
+    assert aborts(mgr) == ""
+
+
+def test_campaigns_that_aborted_long_ago_are_no_warning():
+    mgr = a_mgr()
+    for _ in range(3):
+        campaign(mgr, "osd.0 said no")
+    assert aborts(mgr)
+    mgr.now_s += 8 * 86400.0
+    assert aborts(mgr) == ""
