@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Optional, Protocol, Sequence, Tuple
 
+from wcache.core import VERSION
 from wcache.core.errors import WcacheError
 
 from . import analyze_command, compare_command, report_command, watch
@@ -38,6 +39,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(
         prog="wcache", description="Write caches of Ceph OSD drives: follow, report, analyse."
     )
+    parser.add_argument("--version", action="version", version=f"wcache {VERSION}")
     verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         verb = verbs.add_parser(command.NAME, help=command.HELP, description=command.HELP)

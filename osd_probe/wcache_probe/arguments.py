@@ -7,10 +7,9 @@ import os
 import socket
 from typing import List
 
+from wcache.core import VERSION
 from wcache.core.matrix import PAIRS_MAX, PAIRS_MIN
 from wcache.core.model import CacheMode
-
-from . import VERSION
 
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Callable, List, Optional, Tuple
 
-from wcache.core import switching
+from wcache.core import VERSION, switching
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.journal import EntryKind
 from wcache.core.lease import LeaseKeeper
@@ -37,7 +37,6 @@ from wcache.core.protocol import (
 )
 from wcache.core.switching import Switched
 
-from . import VERSION
 from .mgr_link import printable
 from .switcher import Switcher
 
