@@ -10,7 +10,7 @@ from wcache.core.actions import LoadRequest
 from wcache.core.model import LoadPoint, Role
 from wcache.core.record import LatencyHistogram
 
-# Dumps of a period of 0.2 s: at its start, in its middle, and at its end.
+# Dumps of a period: at its start, in its middle, and at its end.
 DUMPS = [(10.0, 1000), (13.0, 1100), (14.0, 1300)]
 
 
@@ -56,7 +56,7 @@ def gains(counters):
 
 
 def test_the_second_half_of_a_period_is_kept_beside_the_whole():
-    samples = measured(ScriptedOsd(DUMPS))
+    samples = measured(ScriptedOsd(DUMPS), seconds=1.0)
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
     assert gains(samples.later_counters) == [("txc_commit_lat", 1.0, 200)]
 
