@@ -19,7 +19,7 @@ import re
 import stat
 import struct
 import uuid
-from typing import Dict, Iterable, Optional
+from typing import Callable, Dict, Iterable, Optional
 from urllib.parse import quote, unquote
 
 from wcache.core.errors import ConflictError, StorageError
@@ -29,6 +29,8 @@ SUFFIX = ".json"
 NAME_BYTES_MAX = 200
 ENTRIES_MAX = 4096
 _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
+
+Sync = Callable[[int], None]  # fsync(2) of a file or a folder
 
 
 class LeaseMarker:
@@ -70,9 +72,10 @@ class LeaseMarker:
 class JournalFolder:
     """The Journal port on a folder.  Entries of leases keep the marker alive."""
 
-    def __init__(self, folder: str, marker: LeaseMarker) -> None:
+    def __init__(self, folder: str, marker: LeaseMarker, sync: Sync = os.fsync) -> None:
         self._folder = folder
         self._marker = marker
+        self._fsync = sync
 
     def read(self) -> Dict[str, str]:
         """All entries as they are, hostile and damaged ones too: `journal.parse` judges."""
@@ -93,7 +96,7 @@ class JournalFolder:
             try:
                 with open(fd, "w", encoding="utf-8", closefd=False) as file:
                     file.write(text)
-                os.fsync(fd)
+                self._fsync(fd)
             finally:
                 os.close(fd)
             os.rename(temporary, path)
@@ -139,7 +142,7 @@ class JournalFolder:
         try:
             fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                self._fsync(fd)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -164,12 +167,12 @@ class NoJournal:
 class StateFolder:
     """The folder of one probe; `lock` before anything in it is changed."""
 
-    def __init__(self, path: str, run_dir: str) -> None:
+    def __init__(self, path: str, run_dir: str, sync: Sync = os.fsync) -> None:
         self.path = path
         self._lock_fd: Optional[int] = None
         self._make(path)
         self._make(os.path.join(path, "journal"))
-        self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(run_dir))
+        self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(run_dir), sync)
 
     @staticmethod
     def _make(path: str) -> None:
