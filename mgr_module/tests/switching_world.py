@@ -264,10 +264,17 @@ def _replayed(script: Script, sent: Tuple[object, ...]) -> object:
 HEARD = Heard()
 
 
+Watch = Callable[[Node, object], None]
+
+
 def explore(
-    script: Script, recovery: Script, begin: World, events_max: int = EVENTS_MAX
+    script: Script, recovery: Script, begin: World, events_max: int = EVENTS_MAX,
+    watch: Optional[Watch] = None,
 ) -> Tuple[List[Tuple[str, ...]], int, List[Node]]:
-    """All ways into an unsafe state by our doing; how many moments there are; the ends."""
+    """All ways into an unsafe state by our doing; how many moments there are; the ends.
+
+    `watch` is shown each moment and the step that a script is about to take in it.
+    """
     first = Node(script, (), (), begin, begin, None, events_max, CRASHES_MAX, ())
     queue, seen = deque([first]), {first.key}
     found: List[Tuple[str, ...]] = []
@@ -280,6 +287,8 @@ def explore(
         step = HEARD.next_step(node)
         if step is None:
             ends.append(node)
+        elif watch:
+            watch(node, step)
         for child in _children(node, step, recovery):
             key = child.key
             if key not in seen:

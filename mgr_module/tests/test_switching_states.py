@@ -7,9 +7,19 @@ search finds the unsafe ways at once when a program is made wrong, so it can fai
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
-from switching_world import BACK, ENTRY, LOOK, THROUGH, World, explore
+from switching_world import (
+    BACK,
+    ENTRY,
+    LOOK,
+    THROUGH,
+    World,
+    carry_out,
+    explore,
+    mode_of,
+)
 from wcache.core import switching as sw
 from wcache.core.errors import WcacheError
 from wcache.core.journal import EntryKind
@@ -72,8 +82,15 @@ def applied_on_and_rolled_back():
     yield from restored()
 
 
+def applied_again_to_persist_and_rolled_back():
+    yield from applied(THROUGH, False)
+    yield from applied(THROUGH, True)
+    yield from restored()
+
+
 SCRIPTS = (
-    pair_off_first, pair_on_first, applied_off_and_rolled_back, applied_on_and_rolled_back
+    pair_off_first, pair_on_first, applied_off_and_rolled_back, applied_on_and_rolled_back,
+    applied_again_to_persist_and_rolled_back,
 )
 
 
@@ -129,20 +146,148 @@ def test_a_drive_that_takes_commands_and_does_not_obey_is_no_danger(script, tran
     assert found == []
 
 
+def prior_of(journal):
+    """The mode, the saved mode and whether a rule of ours was there, as an entry has them."""
+    (drive,) = journal.drives
+    return drive.mode, drive.state.page.saved, None
+
+
+def truth_of(world):
+    saved = mode_of(world.wakes_on) if world.savable else None
+    return mode_of(world.on), saved, world.rule
+
+
+def seen_last(node):
+    """Whether nothing has happened beside us since the drive was last looked at."""
+    for word in reversed(node.way):
+        if word in (LOOK, "ReadState"):
+            return True
+        if word.isupper() and word != "CRASH":
+            return False
+    return False
+
+
+def promises_of_the_journal(node, step):
+    """What must hold when a script is about to take a step, whatever happened before it."""
+    if isinstance(step, (sw.SetCache, sw.SaveCache)):
+        assert node.journal is not None, ("nothing was written down", node.way)
+    if isinstance(step, sw.WriteJournal):
+        if node.journal is not None:
+            assert step.entry.drives == node.journal.drives, ("another prior", node.way)
+        elif seen_last(node):
+            assert prior_of(step.entry) == truth_of(node.world), ("not as it was", node.way)
+    if isinstance(step, sw.RemoveJournal):
+        mode, saved, rule = truth_of(node.world)
+        prior, *persisted = prior_of(node.journal)
+        assert [saved, rule] == persisted, ("what is persisted is not as before", node.way)
+        assert mode is prior or not seen_last(node), ("prior mode is not back", node.way)
+
+
 @EVERY
-@pytest.mark.parametrize("script", [pair_off_first, pair_on_first], ids=lambda s: s.__name__)
+@SCRIPT
 def test_whatever_crashed_the_prior_mode_is_back_or_the_journal_still_knows_it(
     script, transport
 ):
+    """After a crash the probe starts again, and whoever rolled back does so again."""
     for world in worlds(transport):
-        _, _, ends = explore(script, recovery, world, 1)
+        _, _, ends = explore(script, restored, world, 1, promises_of_the_journal)
+        assert ends
         for end in ends:
-            happened = [word for word in end.way if word.isupper() and word != "CRASH"]
-            if end.journal is None and not happened:
-                assert end.world.on is world.on, end.way
-    # and where nothing goes wrong the journal is empty at the end
-    _, _, calm = explore(script, recovery, World(transport, True, True, False, True), 0)
-    assert {end.journal for end in calm} == {None}
+            if "WriteJournal" not in end.way:
+                assert truth_of(end.world) == truth_of(end.twin), end.way
+        if world.view and world.layer is not False:
+            # where nothing goes wrong, all is back and the journal is empty at the end
+            _, _, calm = explore(script, restored, world, 0)
+            ends_as = {(end.journal, truth_of(end.world)) for end in calm}
+            assert ends_as == {(None, truth_of(world))}
+
+
+def taken_and_not_made(program):
+    """The program on a drive that takes each change of its cache and makes none."""
+    step = next(program, None)
+    while step is not None:
+        value = None if isinstance(step, sw.SetCache) else (yield step)
+        try:
+            step = program.send(value)
+        except StopIteration:
+            return
+
+
+@EVERY
+def test_a_drive_that_obeys_no_more_keeps_its_entry_until_its_prior_mode_is_back(transport):
+    def obeys_no_more():
+        yield from toggled(THROUGH)
+        yield from taken_and_not_made(restored())
+
+    begin = World(transport, True, True, False, True)
+    _, _, ends = explore(obeys_no_more, restored, begin, 1, promises_of_the_journal)
+    calm = [
+        end for end in ends
+        if not any(word.isupper() or word.endswith("fails") for word in end.way)
+    ]
+    assert calm
+    assert all(end.journal is not None and not end.world.on for end in calm)
+
+
+# Somebody else takes a flush away between our command and our look at what it did.
+
+def went_through(script, world, taken_away):
+    """The world after a script, where turning the cache on is followed by `taken_away`."""
+    program, journal = script(), None
+    step = next(program)
+    while step is not None:
+        world, journal, value = carry_out(step, world, journal)[0]
+        if isinstance(step, sw.SetCache) and step.mode is BACK:
+            world = replace(world, **taken_away)
+        try:
+            failed = isinstance(value, WcacheError)
+            step = program.throw(value) if failed else program.send(value)
+        except StopIteration:
+            return world, journal, None
+        except WcacheError as error:
+            return world, journal, error
+    raise AssertionError("not reached: a program ends or raises")
+
+
+def off_and_restored():
+    yield from toggled(THROUGH)
+    yield from restored()
+
+
+def off_and_on():
+    yield from toggled(THROUGH)
+    yield from toggled(BACK)
+
+
+def on_by_consent():
+    yield from toggled(BACK, consent=True)
+
+
+def applied_on():
+    yield from applied(BACK, False)
+
+
+def kept_on():
+    drives = yield LOOK
+    yield from sw.keep(drives, BACK)
+
+
+@EVERY
+@pytest.mark.parametrize("taken_away", [{"layer": False}, {"view": False}], ids=str)
+@pytest.mark.parametrize(
+    "script", [off_and_restored, off_and_on, on_by_consent, applied_on, kept_on],
+    ids=lambda script: script.__name__,
+)
+def test_a_cache_that_came_on_where_a_flush_was_taken_away_is_off_again(
+    script, taken_away, transport
+):
+    on = script in (off_and_restored, off_and_on)
+    begin = World(transport, on, True, False, True, layer=True, remembered=True)
+    world, journal, error = went_through(script, begin, taken_away)
+    assert error is not None
+    assert not world.unsafe
+    if on:
+        assert journal is not None  # what was there before is not back
 
 
 # The search must find what a wrong program does: each of these makes the program wrong.
