@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench bench-decision bench-fleet check demo lab test test-cluster test-lab test-lab-all test-releases test-statistics wheels zipapps
+.PHONY: bench bench-decision bench-fleet check demo lab test test-cluster test-lab test-lab-all test-mutations test-releases test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -63,6 +63,11 @@ wheels:
 test-statistics:
 	"$$(qa/venv.sh)/bin/python" -m pytest qa/statistics
 
+# Takes the protections of acknowledged data away one by one (qa/mutations/mutations.toml),
+# each in a copy of the project, and demands that a test fails.  WORDS="journal" does some.
+test-mutations:
+	@PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)
+
 # Whole experiments against simulated drives, scored by their truth:
 # make bench-decision [DRIVES=file.toml] [TRIALS=20] [SEED=1] [FORMAT=json]
 bench-decision:
@@ -70,4 +75,4 @@ bench-decision:
 	    $(if $(DRIVES),--drives "$(DRIVES)") $(if $(TRIALS),--trials "$(TRIALS)") \
 	    $(if $(SEED),--seed "$(SEED)") $(if $(FORMAT),--format "$(FORMAT)")
 
-test: check test-statistics test-releases test-lab
+test: check test-mutations test-statistics test-releases test-lab

@@ -1,0 +1,1 @@
+"""Mutations: changes for the worse in what keeps data safe, each of which a test must notice."""
