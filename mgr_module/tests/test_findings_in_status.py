@@ -48,6 +48,7 @@ def health(mgr):
 def report_anew(mgr):
     """When the next report of every host is due."""
     mgr.now_s += 700.0
+    mgr.engine.tick()
     mgr.report_all()
 
 

@@ -4,35 +4,13 @@ from dataclasses import replace
 
 import mgr_fakes.builders as make
 import pytest
+from mgr_fakes.store import MemoryStore
 from wcache.archive import Archive
-from wcache.core.errors import StorageError
 from wcache.core.load_profile import WorkCounters
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.osds import OsdNow, osds_now
 from wcache.core.policy import Result
 from wcache.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
-
-
-class Shelf:
-    """A Store in memory; `full` makes it refuse."""
-
-    def __init__(self):
-        self.values = {}
-        self.full = False
-
-    def get(self, key):
-        return self.values.get(key)
-
-    def put(self, key, text):
-        if self.full:
-            raise StorageError("the store is full")
-        self.values[key] = text
-
-    def delete(self, key):
-        self.values.pop(key, None)
-
-    def keys(self, prefix):
-        return sorted(key for key in self.values if key.startswith(prefix))
 
 
 class Reader:
@@ -72,7 +50,7 @@ ALL = {osd_id: on("d", uuid=f"u{osd_id}") for osd_id in range(OSDS_MAX + 1)}
 
 def watch(results, reader, shelf=None, osds=None):
     return LoadWatch(
-        reader=reader, archive=Archive(shelf or Shelf()), results=lambda: list(results),
+        reader=reader, archive=Archive(shelf or MemoryStore()), results=lambda: list(results),
         osds=lambda: ALL if osds is None else osds, log=lambda text: None,
     )
 
@@ -92,18 +70,18 @@ def test_only_measured_real_osds_are_read():
 
 
 def test_the_osds_measured_last_are_read_and_profiles_of_others_go():
-    shelf, reader = Shelf(), Reader()
+    shelf, reader = MemoryStore(), Reader()
     results = [result(0)]
     found = watch(results, reader, shelf)
     for _ in range(STORE_EVERY):
         found.read()
-    assert list(shelf.values) == ["profile/0"]
+    assert list(shelf.kept) == ["profile/0"]
     results += [result(n, ended_at_s=float(n)) for n in range(1, OSDS_MAX + 1)]
     for _ in range(STORE_EVERY):
         found.read()
-    assert len(shelf.values) == OSDS_MAX
-    assert "profile/0" not in shelf.values
-    assert f"profile/{OSDS_MAX}" in shelf.values
+    assert len(shelf.kept) == OSDS_MAX
+    assert "profile/0" not in shelf.kept
+    assert f"profile/{OSDS_MAX}" in shelf.kept
 
 
 def test_osds_of_a_drive_model_stand_together():
@@ -122,7 +100,7 @@ def test_an_osd_that_says_nothing_does_not_hide_the_others():
 
 
 def test_profiles_outlive_the_mgr():
-    shelf = Shelf()
+    shelf = MemoryStore()
     first = watch([result(1)], Reader(), shelf)
     for _ in range(STORE_EVERY):
         first.read()
@@ -131,15 +109,17 @@ def test_profiles_outlive_the_mgr():
     assert second.profiles() == first.profiles()
 
 
-def test_a_store_that_refuses_is_an_error_of_the_reading_alone():
-    shelf = Shelf()
+def test_what_a_store_refuses_is_kept_in_memory_and_stored_later():
+    shelf = MemoryStore()
     found = watch([result(1)], Reader(), shelf)
-    shelf.full = True
-    for _ in range(STORE_EVERY - 1):
-        found.read()
-    with pytest.raises(StorageError):
+    shelf.fails = lambda key: True
+    for _ in range(STORE_EVERY):
         found.read()
     assert writes(found, HDD)
+    assert shelf.kept == {}
+    shelf.fails = lambda key: False
+    shelf.answer()
+    assert list(shelf.kept) == ["profile/1"]
 
 
 def test_nothing_measured_is_nothing_known():
@@ -170,7 +150,7 @@ def test_a_purged_osds_load_is_not_that_of_the_osd_that_gets_its_id():
 
 
 def test_an_id_that_was_used_again_while_no_mgr_ran_starts_anew():
-    shelf, results, osds = Shelf(), [result(1)], {1: on("d", uuid="old")}
+    shelf, results, osds = MemoryStore(), [result(1)], {1: on("d", uuid="old")}
     first = watch(results, Reader(), shelf, osds)
     for _ in range(STORE_EVERY):
         first.read()
@@ -182,7 +162,7 @@ def test_an_id_that_was_used_again_while_no_mgr_ran_starts_anew():
 
 
 def test_a_profile_from_before_uuids_were_noted_is_taken_over_once():
-    shelf, osds = Shelf(), {1: on("d", uuid="one")}
+    shelf, osds = MemoryStore(), {1: on("d", uuid="one")}
     first = watch([result(1)], Reader(), shelf, osds)
     for _ in range(STORE_EVERY):
         first.read()

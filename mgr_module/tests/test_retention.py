@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from mgr_fakes.store import MgrLikeKv
-from wcache.archive import HISTORY_MAX, Archive, HistoryEntry
-from wcache.ceph_store import KvStore
+from mgr_fakes.store import MonLikeKv, PromptQueue
+from wcache.archive import Archive, HistoryEntry
+from wcache.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG
 from wcache.core.agents import Agent
 from wcache.core.campaign import Campaign, CampaignOptions
 from wcache.core.joining import PoolTerm
@@ -143,14 +143,19 @@ def test_a_plan_goes_once_later_ones_changed_all_that_it_changed():
 # ---- the module
 
 
+def nobody(error):
+    """Nobody waits for this write."""
+    assert error is None
+
+
 def kept_bytes(kv):
     return sum(len(key) + len(text.encode()) for key, text in kv.kept.items())
 
 
 def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works():
-    kv, bounds = MgrLikeKv(), Bounds(campaigns=3, records=4, others=2, plans=2)
+    kv, bounds = MonLikeKv(), Bounds(campaigns=3, records=4, others=2, plans=2)
     hosts = [(f"h{i}", (make.drive("sda", i),)) for i in range(3)]
-    mgr = FakeMgr(*hosts, store=KvStore(kv), bounds=bounds)
+    mgr = FakeMgr(*hosts, store=PromptQueue(kv), bounds=bounds)
     mgr.report_all()
     counts = []
     for number in range(10):
@@ -160,7 +165,8 @@ def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works
         mgr.command("plan")
         mgr.step()
         if number > 3:  # but the audit log, which has a bound of its own
-            counts.append(sum(not key.startswith("history/") for key in kv.kept))
+            logs = ("history/", "audit/")
+            counts.append(sum(not key.startswith(logs) for key in kv.kept))
     assert len(set(counts)) == 1
     shown = json.loads(mgr.command("campaign ls", format="json")[1])["campaigns"]
     assert [c["campaign_id"] for c in shown] == ["c8", "c9", "c10"]
@@ -176,8 +182,8 @@ def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works
 
 def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
     """Every bound reached at once: reports, agents, runs, results, plans and known values."""
-    kv = MgrLikeKv()
-    archive = Archive(KvStore(kv))
+    kv = MonLikeKv()
+    archive = Archive(PromptQueue(kv))
     for h in range(1000):
         names = [f"wwn-0x5000c500{h:04d}{i:04d}" for i in range(10)]
         archive.put_report(make.report(f"host{h:04d}", *(
@@ -186,21 +192,23 @@ def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
         archive.put_agent(Agent(f"host{h:04d}", f"{h:032x}", f"{h:032x}", 1e9))
     three = (make.setup(), make.setup(LoadPoint.OSD_TRAFFIC), make.setup(LoadPoint.OSD_BENCH_BATCH))
     for number in range(BOUNDS.campaigns):
-        archive.put_campaign(campaign(number))
+        archive.put_campaign(campaign(number), (), nobody)
     for number in range(BOUNDS.runs):
         state = run(f"c{number % BOUNDS.campaigns}.{number}")
-        archive.put_run(replace(state, spec=replace(state.spec, experiments=three)))
+        archive.put_run(replace(state, spec=replace(state.spec, experiments=three)), nobody)
     for number in range(BOUNDS.standing + BOUNDS.others):
         archive.put_result(result(number, drive=number, warnings=("a warning " * 8,) * 3))
     for number in range(2 * BOUNDS.plans):
-        archive.put_rollout(plan(number, *(f"domain-{number}-{i}" for i in range(250))))
+        archive.put_rollout(plan(number, *(f"domain-{number}-{i}" for i in range(250))), nobody)
     archive.put_mclock_known(tuple(
         Known(f"osd.{i}", "osd_mclock_max_capacity_iops_hdd", f"{300 + i / 7:.6f}", "write back")
         for i in range(10_000)
     ))
-    for number in range(HISTORY_MAX):
+    for number in range(LINES_MAX):
         text = f"started on host{number:04d} wwn-0x5000c500{number:08d}"
-        archive.add_history(HistoryEntry(1e9 + number, "mgr", f"c{number}.0", text))
+        for log in (ADMINS_LOG, OTHERS_LOG):
+            entry = HistoryEntry(1e9 + number, "mgr", f"c{number}.0", text)
+            archive.put_history(log, number, entry)
     rng = random.Random(1)
     for osd_id in range(OSDS_MAX):
         archive.put_profile(osd_id, LoadProfile(tuple(

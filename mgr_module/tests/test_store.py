@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from mgr_fakes.store import MemoryStore, MgrLikeKv
-from wcache.archive import HISTORY_MAX, Archive, HistoryEntry
+from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
+from wcache.archive import Archive, HistoryEntry
+from wcache.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG, PROBE_LINES_MAX, AuditLog
 from wcache.ceph_store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.experiment import Slot, compose
@@ -31,16 +32,16 @@ def noise(chars, seed=1):
 @pytest.mark.parametrize("text", ["", "x", "é" * 10, noise(PART_CHARS), noise(3 * 10**5),
                                   "wcache-parts:1:abc"])
 def test_what_was_put_comes_back_whatever_its_size(text):
-    store = KvStore(MgrLikeKv())
+    store = KvStore(MonLikeKv())
     store.put("a", text)
     assert store.get("a") == text
     assert store.keys("") == ["a"]
 
 
 def test_a_write_that_the_mon_loses_is_an_error_and_not_a_surprise_later():
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     kv.fails = lambda key: True
-    with pytest.raises(StorageError, match="did not store a"):
+    with pytest.raises(StorageError, match="a is not stored"):
         KvStore(kv).put("a", "x")
 
 
@@ -48,18 +49,18 @@ def test_a_write_that_the_mon_loses_is_an_error_and_not_a_surprise_later():
 @given(st.sampled_from([10, 2 * 10**5, 3 * 10**5]), st.sampled_from([10, 2 * 10**5, 4 * 10**5]),
        st.integers(0, 12))
 def test_a_mgr_lost_between_any_two_writes_leaves_the_old_value_or_the_new_one(old, new, after):
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     store = KvStore(kv)
     store.put("a", noise(old, 1))
     kv.lost_after = after
-    with contextlib.suppress(StorageError):
+    with contextlib.suppress(MgrGone):
         store.put("a", noise(new, 2))
     kv.lost_after = None
     assert KvStore(kv).get("a") in (noise(old, 1), noise(new, 2))
 
 
 def test_values_that_shrink_grow_or_go_leave_no_parts_behind():
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     store = KvStore(kv)
     for size in (4 * 10**5, 10, 2 * 10**5, 3 * 10**5, 10):
         store.put("a", noise(size, size))
@@ -71,25 +72,31 @@ def test_values_that_shrink_grow_or_go_leave_no_parts_behind():
 
 @pytest.mark.parametrize("damage", ["drop", "change"])
 def test_a_damaged_part_is_named(damage):
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     store = KvStore(kv)
     store.put("a", noise(3 * 10**5))
     part = next(key for key in kv.kept if "#" in key)
     kv.kept.pop(part)
     if damage == "change":
         kv.kept[part] = "AAAA"
+    kv.follow()
     with pytest.raises(StorageError, match="a is damaged"):
         store.get("a")
 
 
 def test_a_value_beyond_all_parts_is_refused():
     with pytest.raises(StorageError, match="too large"):
-        KvStore(MgrLikeKv()).put("a", noise(2 * 10**7))
+        KvStore(MonLikeKv()).put("a", noise(2 * 10**7))
 
 
 def archive():
-    kv = MgrLikeKv()
-    return Archive(KvStore(kv)), kv
+    kv = MonLikeKv()
+    return Archive(PromptQueue(kv)), kv
+
+
+def stored(error):
+    """For a write that the mons must take."""
+    assert error is None
 
 
 def a_run(run_id="c1.0"):
@@ -98,10 +105,11 @@ def a_run(run_id="c1.0"):
 
 def test_what_cannot_be_read_is_skipped_listed_and_left_alone():
     kept, kv = archive()
-    kept.put_run(a_run("c1.0"))
-    kept.put_run(a_run("c1.1"))
+    kept.put_run(a_run("c1.0"), stored)
+    kept.put_run(a_run("c1.1"), stored)
     for damaged in ("{", '{"a": 1}', "null", "[]", "\ud800"):
         kv.kept["run/c1.0"] = damaged
+        kv.follow()
         assert list(kept.runs()) == ["c1.1"]
         assert list(kept.unreadable) == ["run/c1.0"]
         assert kv.kept["run/c1.0"] == damaged
@@ -113,46 +121,82 @@ def test_a_newer_state_is_refused_and_an_empty_store_becomes_ours():
     kept.check_version()
     kept.check_version()
     kv.kept["version"] = "2"
+    kv.follow()
     with pytest.raises(WcacheError, match="version '2'"):
         kept.check_version()
 
 
 def test_periods_come_back_by_their_places_and_odd_keys_do_not():
     kept, kv = archive()
-    kept.put_period("c1.0", 0, 3, True, make.period(WB))
-    kept.put_period("c1.00", 0, 0, False, make.period(WB))
+    kept.put_period("c1.0", 0, Slot(3, True), make.period(WB), stored)
+    kept.put_period("c1.00", 0, Slot(0, False), make.period(WB), stored)
     for odd in ("x/0/0", "9/0/0", "0/0", "0/0/0/0", "0/-1/0"):
         kv.kept[f"period/c1.0/{odd}"] = kv.kept["period/c1.0/0/3/1"]
+    kv.follow()
     assert kept.periods("c1.0", 1) == [{Slot(3, True): make.period(WB)}]
     kept.drop_periods("c1.0", 0)
     kept.drop_periods("c1.0")
     assert kept.names("period") == ["c1.00/0/0/0"]
 
 
+def a_log(store):
+    log = AuditLog(Archive(store))
+    log.load()
+    return log
+
+
 def test_the_audit_log_is_bounded_and_goes_on_after_a_restart_and_damage():
     store = MemoryStore()
-    kept = Archive(store)
-    for number in range(HISTORY_MAX + 50):
-        kept.add_history(HistoryEntry(float(number), "mgr", "x", f"line {number}"))
-    assert len(store.keys("history/")) == HISTORY_MAX
+    log = a_log(store)
+    for number in range(LINES_MAX + 50):
+        log.add(HistoryEntry(float(number), "mgr", "x", f"line {number}"))
+    assert len(store.keys("history/")) == LINES_MAX
     last = store.keys("history/")[-1]
     store.kept[last] = "{"
-    again = Archive(store)
-    assert again.history()[0].at_s == 50.0
-    again.add_history(HistoryEntry(1.0, "mgr", "x", "after"))
+    again = a_log(store)
+    assert again.newest(2000)[0].at_s == 50.0
+    again.add(HistoryEntry(2e9, "mgr", "x", "after"))
     assert store.kept[last] == "{"
-    assert again.history()[-1].text == "after"
+    assert again.newest(1)[0].text == "after"
+
+
+def test_what_admins_did_stays_in_the_log_whatever_probes_say():
+    store = MemoryStore()
+    log = a_log(store)
+    log.add(HistoryEntry(1.0, "admin", "p1", "apply"))
+    log.add(HistoryEntry(2.0, "probe h2", "h2", "started"))
+    for number in range(3 * LINES_MAX):
+        log.add(HistoryEntry(3.0 + number, "probe h1", "h1", f"notice {number}"))
+    for shown in (log.newest(2000), a_log(store).newest(2000)):
+        assert [entry.text for entry in shown[:2]] == ["apply", "started"]
+        assert len(shown) == 2 + PROBE_LINES_MAX
+        assert shown[-1].text == f"notice {3 * LINES_MAX - 1}"
+
+
+def test_a_log_of_one_folder_is_parted_and_loses_nothing():
+    store, old = MemoryStore(), Archive(MemoryStore())
+    old._store = store
+    entries = [
+        HistoryEntry(float(number), who, "x", f"line {number}")
+        for number, who in enumerate(("admin", "mgr", "probe h1", "admin", "mgr"))
+    ]
+    for number, entry in enumerate(entries):
+        old.put_history(OTHERS_LOG, number, entry)
+    assert a_log(store).newest(10) == entries
+    assert a_log(store).newest(10) == entries
+    assert len(store.keys(f"{ADMINS_LOG}/")) == 2
+    assert len(store.keys(f"{OTHERS_LOG}/")) == 3
 
 
 @pytest.mark.parametrize("size", [PACKED_FROM_CHARS, PART_CHARS, 2 * PART_CHARS])
 def test_what_repeats_itself_is_kept_small(size):
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     KvStore(kv).put("a", "a drive and " * (size // 12))
     assert sum(len(text) for text in kv.kept.values()) < size / 4
 
 
 def test_sizes_count_all_parts_of_a_value():
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     store = KvStore(kv)
     store.put("a/1", noise(4 * 10**5))
     store.put("a/2", "x")
@@ -163,11 +207,12 @@ def test_sizes_count_all_parts_of_a_value():
 
 
 def test_a_damaged_packed_value_is_named():
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     store = KvStore(kv)
     store.put("a", "x" * 2000)
     for damaged in ("wcache-packed:AAAA", "wcache-packed:?", "wcache-packed:"):
         kv.kept["a"] = damaged
+        kv.follow()
         with pytest.raises(StorageError, match="a is damaged"):
             store.get("a")
 
@@ -188,12 +233,19 @@ def a_record(name, pairs=0):
     )
 
 
+def save(keeper, kept, record, ended):
+    """As the state keeper does."""
+    (side,) = keeper.take(record)
+    kept.put_record(side, stored)
+    keeper.stored(side, ended)
+
+
 def test_records_beyond_the_number_of_them_go_oldest_first():
     kept, _ = archive()
     keeper = RecordKeeper(kept, Bounds(records=10))
     ended = {f"c1.0.{number}": float(number) for number in range(12)}
     for name in sorted(ended, key=ended.get):
-        keeper.save(a_record(name), ended)
+        save(keeper, kept, a_record(name), ended)
     assert len(kept.record_ids()) == 10
     assert kept.record("c1.0.1") is None
     assert kept.record("c1.0.2").record_id == "c1.0.2"
@@ -206,7 +258,7 @@ def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest(
     keeper = RecordKeeper(kept, bounds)
     ended = {f"c1.0.{number}": float(number) for number in range(12)}
     for name in sorted(ended, key=ended.get):
-        keeper.save(a_record(name, 20), ended)
+        save(keeper, kept, a_record(name, 20), ended)
     used = sum(len(k) + len(v) for k, v in kv.kept.items() if k.startswith("record/"))
     assert bounds.records_bytes / 2 < used <= bounds.records_bytes
     assert "c1.0.11" in kept.record_ids()

@@ -6,7 +6,6 @@ from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Proto
 
 from .archive import Archive
 from .core import actions as act
-from .core.errors import StorageError
 from .core.joining import Pool
 from .core.policy import PoolKey, Result
 from .core.record import Record
@@ -34,18 +33,16 @@ class Analysis(Protocol):
 class Analyses:
     """The results of all records; `error` says why nobody can analyse at the moment.
 
-    `lock` guards the results, `failed` hears what the store did not take, `wake` is
-    called when there is something new to look at.
+    `lock` guards the results, `wake` is called when there is something new to look at.
     """
 
     def __init__(
         self, *, analysis: Analysis, archive: Archive, lock: ContextManager[Any],
-        failed: Callable[[StorageError], None], wake: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self._analysis = analysis
         self._archive = archive
         self._lock = lock
-        self._failed = failed
         self._wake = wake
         self._pools = Pools(analysis)
         self._pools_at_s = 0.0
@@ -116,10 +113,7 @@ class Analyses:
             self.results[result.record_id] = result
             self._pools_at_s = 0.0
             self._wake()
-            try:
-                self._archive.put_result(result)
-            except StorageError as error:
-                self._failed(error)
+            self._archive.put_result(result)
 
     def _retry(self, now_s: float) -> None:
         """Try a record again that nobody could analyse: numpy may have been installed."""

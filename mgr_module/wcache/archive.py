@@ -2,13 +2,16 @@
 
 A stored value that cannot be read (an older version, a damaged part) is left where it
 is, listed in `unreadable`, and never guessed at.
+
+Nothing here waits.  A method that takes `done` says by it when the mons have the value;
+what the others store may come later, and what is dropped goes later still.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from .core import codec
 from .core.agents import Agent
@@ -22,7 +25,7 @@ from .core.mclock_job import Job
 from .core.mclock_rollout import ConfigRollout
 from .core.model import HostReport
 from .core.policy import Result
-from .core.ports import Store
+from .core.ports import Done, Store, Write
 from .core.record import RECORD_BYTES_MAX, Period, Record
 from .core.rollout_state import Rollout
 from .core.run_state import Periods, RunState
@@ -30,7 +33,6 @@ from .core.run_state import Periods, RunState
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 
-HISTORY_MAX = 1000
 STATE_VERSION = 1
 
 
@@ -45,19 +47,18 @@ class HistoryEntry:
 
 
 class Archive:
-    """Typed access to the store.  Every `put` is on the mons when it returns."""
+    """Typed access to the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.unreadable: Dict[str, str] = {}
-        self._history_next = 0
         self._record_sizes: Optional[Dict[str, int]] = None
 
     def check_version(self) -> None:
         """Refuse to touch the state of a newer module; mark a fresh store as ours."""
         text = self._store.get("version")
         if text is None:
-            self._store.put("version", str(STATE_VERSION))
+            self._store.write_later("version", str(STATE_VERSION))
         elif text != str(STATE_VERSION):
             raise WcacheError(
                 f"the stored state has version {text[:10]!r}, this module knows {STATE_VERSION}",
@@ -82,8 +83,18 @@ class Archive:
             self.unreadable[key] = error.message
             return None
 
-    def _put(self, key: str, value: Any) -> None:
-        self._store.put(key, codec.dumps(value))
+    def _put(self, key: str, value: Any, done: Done) -> None:
+        self._store.write((Write(key, codec.dumps(value)),), done)
+
+    def _put_later(self, key: str, value: Any) -> None:
+        self._store.write_later(key, codec.dumps(value))
+
+    def _drop(self, key: str) -> None:
+        self._store.write_later(key, None)
+
+    def trouble(self) -> str:
+        """One line on what the mons do not store now, or ""."""
+        return self._store.trouble()
 
     def names(self, kind: str) -> List[str]:
         """Names of everything stored of a kind, what cannot be read included."""
@@ -96,34 +107,41 @@ class Archive:
         """Whether an admin has frozen the cluster."""
         return self._store.get("frozen") == "1"
 
-    def set_frozen(self, frozen: bool) -> None:
+    def set_frozen(self, frozen: bool, done: Done) -> None:
         """Freeze or thaw."""
-        self._store.put("frozen", "1" if frozen else "0")
+        self._store.write((Write("frozen", "1" if frozen else "0"),), done)
 
     def campaigns(self) -> Dict[str, Campaign]:
         """All campaigns by id."""
         return self._load(Campaign, "campaign")
 
-    def put_campaign(self, campaign: Campaign) -> None:
-        """Store a campaign's header."""
-        self._put(f"campaign/{campaign.campaign_id}", campaign)
+    def put_campaign(
+        self, campaign: Campaign, runs: Sequence[RunState], done: Done
+    ) -> None:
+        """Store a campaign with its runs.
+
+        The header comes last: runs without one are not begun after a restart.
+        """
+        writes = [Write(f"run/{run.spec.run_id}", codec.dumps(run)) for run in runs]
+        writes.append(Write(f"campaign/{campaign.campaign_id}", codec.dumps(campaign)))
+        self._store.write(writes, done)
 
     def drop_campaign(self, campaign_id: str) -> None:
         """Remove a campaign's header."""
-        self._store.delete(f"campaign/{campaign_id}")
+        self._drop(f"campaign/{campaign_id}")
 
     def drop_run(self, run_id: str) -> None:
         """Remove a run with what is left of its periods."""
         self.drop_periods(run_id)
-        self._store.delete(f"run/{run_id}")
+        self._drop(f"run/{run_id}")
 
     def runs(self) -> Dict[str, RunState]:
         """All runs by id."""
         return self._load(RunState, "run")
 
-    def put_run(self, state: RunState) -> None:
+    def put_run(self, state: RunState, done: Done) -> None:
         """Store where a run stands."""
-        self._put(f"run/{state.spec.run_id}", state)
+        self._put(f"run/{state.spec.run_id}", state, done)
 
     def periods(self, run_id: str, experiments: int) -> List[Periods]:
         """The saved periods of a run, one dict for each of its experiments."""
@@ -137,16 +155,17 @@ class Archive:
         return found
 
     def put_period(
-        self, run_id: str, experiment: int, pair: int, second: bool, period: Period
+        self, run_id: str, experiment: int, slot: Slot, period: Period, done: Done
     ) -> None:
         """Store a finished period."""
-        self._put(f"period/{run_id}/{experiment}/{pair}/{int(second)}", period)
+        key = f"period/{run_id}/{experiment}/{slot.pair_index}/{int(slot.second)}"
+        self._put(key, period, done)
 
     def drop_periods(self, run_id: str, experiment: Optional[int] = None) -> None:
         """Remove the periods of an experiment whose record is stored, or all of a run."""
         of = "" if experiment is None else f"{experiment}/"
         for key in self._store.keys(f"period/{run_id}/{of}"):
-            self._store.delete(key)
+            self._drop(key)
 
     def record(self, record_id: str) -> Optional[Record]:
         """One record with its raw samples, or None."""
@@ -163,16 +182,20 @@ class Archive:
             self._record_sizes = {key[len("record/") :]: size for key, size in found.items()}
         return dict(self._record_sizes)
 
-    def put_record(self, record: Record) -> None:
+    def put_record(self, record: Record, done: Done) -> None:
         """Store a record."""
-        key = f"record/{record.record_id}"
-        sizes = self.record_sizes()
-        self._put(key, record)
-        self._record_sizes = {**sizes, record.record_id: self._store.sizes(key).get(key, 0)}
+        self.record_sizes()  # read before it is there
+        self._put(f"record/{record.record_id}", record, done)
+
+    def record_is_stored(self, record_id: str) -> None:
+        """A record has become one of those that are kept."""
+        key = f"record/{record_id}"
+        size = self._store.sizes(key).get(key, 0)
+        self._record_sizes = {**self.record_sizes(), record_id: size}
 
     def drop_record(self, record_id: str) -> None:
         """Remove a record; its result stays."""
-        self._store.delete(f"record/{record_id}")
+        self._drop(f"record/{record_id}")
         if self._record_sizes is not None:
             self._record_sizes.pop(record_id, None)
 
@@ -182,12 +205,12 @@ class Archive:
 
     def put_result(self, result: Result) -> None:
         """Store a result."""
-        self._put(f"result/{result.record_id}", result)
+        self._put_later(f"result/{result.record_id}", result)
 
     def drop_result(self, record_id: str) -> None:
         """Remove a result and its record, from which it would be made again."""
         self.drop_record(record_id)
-        self._store.delete(f"result/{record_id}")
+        self._drop(f"result/{record_id}")
 
     def profiles(self) -> Dict[int, LoadProfile]:
         """Load profiles by OSD."""
@@ -196,32 +219,32 @@ class Archive:
 
     def put_profile(self, osd_id: int, profile: LoadProfile) -> None:
         """Store an OSD's load profile."""
-        self._put(f"profile/{osd_id}", profile)
+        self._put_later(f"profile/{osd_id}", profile)
 
     def drop_profile(self, osd_id: int) -> None:
         """Remove an OSD's load profile."""
-        self._store.delete(f"profile/{osd_id}")
+        self._drop(f"profile/{osd_id}")
 
     def capacities(self) -> Dict[int, Measurement]:
         """The newest measured mClock capacity of each OSD."""
         found = self._load(Measurement, "capacity")
         return {int(name): item for name, item in found.items() if name.isdecimal()}
 
-    def put_capacity(self, measurement: Measurement) -> None:
+    def put_capacity(self, measurement: Measurement, done: Done) -> None:
         """Store an OSD's measured capacity."""
-        self._put(f"capacity/{measurement.osd_id}", measurement)
+        self._put(f"capacity/{measurement.osd_id}", measurement, done)
 
     def drop_capacity(self, osd_id: int) -> None:
         """Remove a capacity."""
-        self._store.delete(f"capacity/{osd_id}")
+        self._drop(f"capacity/{osd_id}")
 
     def mclock_job(self) -> Optional[Job]:
         """The last measurement of capacities, over or not."""
         return self._load_one(Job, "mclock/job")
 
-    def put_mclock_job(self, job: Job) -> None:
+    def put_mclock_job(self, job: Job, done: Done) -> None:
         """Store how far a measurement of capacities is."""
-        self._put("mclock/job", job)
+        self._put("mclock/job", job, done)
 
     def mclock_known(self) -> Tuple[Known, ...]:
         """The stored values of mClock as they were first seen."""
@@ -230,32 +253,32 @@ class Archive:
 
     def put_mclock_known(self, known: Tuple[Known, ...]) -> None:
         """Store when the values of mClock were first seen."""
-        self._put("mclock/known", Knowns(known))
+        self._put_later("mclock/known", Knowns(known))
 
     def config_rollouts(self) -> Dict[str, ConfigRollout]:
         """Changes of mClock's values by id, oldest first."""
         found = self._load(ConfigRollout, "mclock-change")
         return dict(sorted(found.items(), key=lambda item: item[1].created_at_s))
 
-    def put_config_rollout(self, rollout: ConfigRollout) -> None:
+    def put_config_rollout(self, rollout: ConfigRollout, done: Done) -> None:
         """Store changes of mClock's values and what stood there before."""
-        self._put(f"mclock-change/{rollout.change_id}", rollout)
+        self._put(f"mclock-change/{rollout.change_id}", rollout, done)
 
     def drop_config_rollout(self, change_id: str) -> None:
         """Remove changes that are too old to be rolled back."""
-        self._store.delete(f"mclock-change/{change_id}")
+        self._drop(f"mclock-change/{change_id}")
 
     def rollouts(self) -> Dict[str, Rollout]:
         """All plans by id."""
         return self._load(Rollout, "rollout")
 
-    def put_rollout(self, rollout: Rollout) -> None:
+    def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""
-        self._put(f"rollout/{rollout.plan_id}", rollout)
+        self._put(f"rollout/{rollout.plan_id}", rollout, done)
 
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
-        self._store.delete(f"rollout/{plan_id}")
+        self._drop(f"rollout/{plan_id}")
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""
@@ -263,7 +286,7 @@ class Archive:
 
     def put_report(self, report: HostReport) -> None:
         """Store a host's report."""
-        self._put(f"report/{report.hostname}", report)
+        self._put_later(f"report/{report.hostname}", report)
 
     def agents(self) -> Dict[str, Agent]:
         """The probes as last stored."""
@@ -271,26 +294,29 @@ class Archive:
 
     def put_agent(self, agent: Agent) -> None:
         """Store who speaks for a host (when that changes, not at every call)."""
-        self._put(f"agent/{agent.hostname}", agent)
+        self._put_later(f"agent/{agent.hostname}", agent)
 
     def drop_host(self, hostname: str) -> None:
         """Remove a host's report and probe."""
-        self._store.delete(f"report/{hostname}")
-        self._store.delete(f"agent/{hostname}")
+        self._drop(f"report/{hostname}")
+        self._drop(f"agent/{hostname}")
 
-    def history(self) -> List[HistoryEntry]:
-        """The audit log, oldest first."""
-        entries = self._load(HistoryEntry, "history")
-        numbers = [int(name) for name in self.names("history") if name.isdecimal()]
-        self._history_next = max(numbers, default=-1) + 1
-        return [entries[name] for name in sorted(entries)]
+    def history(self, log: str) -> Dict[int, HistoryEntry]:
+        """The lines of an audit log by their numbers, in order."""
+        found = self._load(HistoryEntry, log)
+        return {int(name): found[name] for name in sorted(found) if name.isdecimal()}
 
-    def add_history(self, entry: HistoryEntry) -> None:
-        """Append to the audit log; the oldest entry beyond `HISTORY_MAX` goes."""
-        self._put(f"history/{self._history_next:010d}", entry)
-        self._history_next += 1
-        if self._history_next > HISTORY_MAX:
-            self._store.delete(f"history/{self._history_next - HISTORY_MAX - 1:010d}")
+    def history_next(self, log: str) -> int:
+        """The number after all that a log has used, what cannot be read included."""
+        return max((int(n) for n in self.names(log) if n.isdecimal()), default=-1) + 1
+
+    def put_history(self, log: str, number: int, entry: HistoryEntry) -> None:
+        """Store a line of an audit log."""
+        self._put_later(f"{log}/{number:010d}", entry)
+
+    def drop_history(self, log: str, number: int) -> None:
+        """Remove a line of an audit log."""
+        self._drop(f"{log}/{number:010d}")
 
 
 def next_number(ids: Iterable[str]) -> int:

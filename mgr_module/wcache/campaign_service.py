@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 from .archive import next_number
 from .core import codec
@@ -25,10 +25,9 @@ from .core.errors import (
     NotReadyError,
     RefusedError,
 )
-from .core.run import RunMachine
 from .core.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from .engine import Engine
-from .guards import require_thawed, require_unreserved
+from .guards import require_store, require_thawed, require_unreserved
 
 
 class CampaignService:
@@ -88,6 +87,7 @@ class CampaignService:
         engine = self._engine
         with engine.lock:
             require_thawed(engine)
+            require_store(engine)
             require_unreserved(engine)
             open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
             if open_ids:
@@ -120,16 +120,9 @@ class CampaignService:
                 skipped,
             )
             states = [RunState(run, RunStatus.WAITING) for run in runs]
-            for state in states:
-                engine.archive.put_run(state)
-            # the header comes last: runs without one are not begun after a restart
-            engine.archive.put_campaign(campaign)
-            engine.campaigns[campaign_id] = campaign
-            for state in states:
-                periods: List[Any] = [{} for _ in state.spec.experiments]
-                engine.runs[state.spec.run_id] = RunMachine(state, periods, engine.epoch)
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             engine.note("admin", campaign_id, text)
+            engine.add_campaign(campaign, states)
             engine.prune()
         engine.wake()
         return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}

@@ -1,20 +1,22 @@
 """Runs the state machines: hands their actions to the ports and feeds answers back.
 
-One lock guards everything here and in the parts (hosts, keeper, analyses, measuring, run
-queue, watchdog); nothing slow happens under it.  Measurements and analyses run elsewhere
-and put their answers into a queue, which `tick` drains.
+One lock guards everything here and in the parts (executor, hosts, keeper, analyses,
+measuring, run queue, watchdog); nothing slow happens under it.  Measurements, analyses and
+the store work elsewhere and put their answers into queues, which `tick` drains.
+
+A lease is renewed by progress: probes hear of it only while whole ticks are made.
 """
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from .analyses import Analyses, Analysis
-from .archive import HISTORY_MAX, Archive, HistoryEntry
+from .archive import Archive, HistoryEntry
+from .audit_log import AuditLog
 from .core import actions as act
 from .core.campaign import Campaign
 from .core.codec import one_line
@@ -24,23 +26,23 @@ from .core.load_profile import join
 from .core.osds import ClusterView
 from .core.own_loads import OsdProfiles, with_dissent
 from .core.policy import Recommendation, recommend
-from .core.protocol import Lease, ReleaseRequest, RollbackRequest, Task
+from .core.protocol import Lease, Task
 from .core.retention import Bounds
 from .core.rollout import RolloutMachine
 from .core.rollout_state import Rollout
 from .core.run import RunMachine
-from .core.run_state import FROZEN_BY_ADMIN, RunStatus
-from .hosts import Hosts, Pending
+from .core.run_state import FROZEN_BY_ADMIN, Periods, RunState, RunStatus
+from .executor import Executor
+from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
 from .options import Options
 from .run_queue import RunQueue
-from .state_keeper import Machine, StateKeeper
+from .state_keeper import FROZEN, Machine, StateKeeper
+from .store_gate import StoreGate
 from .watchdog import Watchdog
 
 # A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
 CLUSTER_GRACE_S = 60.0
-# Tasks that bring a prior state back: given even where nothing can be stored.
-RESTORES = (ReleaseRequest, RollbackRequest)
 
 
 class Engine:
@@ -57,6 +59,7 @@ class Engine:
         profiles: Callable[[], OsdProfiles] = dict,
         wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
+        log: Callable[[str], None] = lambda line: None,
         bounds: Bounds = Bounds(),  # noqa: B008  frozen
     ) -> None:
         self.lock = threading.RLock()
@@ -68,21 +71,28 @@ class Engine:
         self.wake = wake
         self.hosts = Hosts()
         self.campaigns: Dict[str, Campaign] = {}
-        self.runs: Dict[str, RunMachine] = {}
-        self.rollouts: Dict[str, RolloutMachine] = {}
-        self.history: List[HistoryEntry] = []
+        self._unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
+        self.audit = AuditLog(archive)
         self.frozen = False
         # what else measures OSDs now, in words: no drive may be toggled meanwhile
         self.reserved = ""
         self.epoch = "0"
-        self.keeper = StateKeeper(archive, bounds)
-        self.analyses = Analyses(
-            analysis=analysis, archive=archive, lock=self.lock, failed=self.keeper.failed,
-            wake=wake,
-        )
+        self.ticked_at_s = 0.0  # when the last whole tick ended
+        self.gate = StoreGate(wake)
+        self.keeper = StateKeeper(archive, bounds, self.gate)
+        self.analyses = Analyses(analysis=analysis, archive=archive, lock=self.lock, wake=wake)
         self.measuring = Measuring(loads, self.post_event)
         self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
         self._watchdog = Watchdog(agents=self.hosts.agents, view=view, options=options)
+        self._executor = Executor(
+            archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
+            analyses=self.analyses, measuring=self.measuring, watchdog=self._watchdog,
+            clock=self.clock, note=self.note, log=log, post_event=self.post_event,
+            epoch=lambda: self.epoch,
+        )
+        self.runs = self._executor.runs
+        self.rollouts = self._executor.rollouts
+        self.broken = self._executor.broken
         self._events: queue.Queue[Tuple[str, act.Event]] = queue.Queue()
 
     # ---- start
@@ -94,13 +104,14 @@ class Engine:
         called again.
         """
         with self.lock:
-            self.runs, self.rollouts = {}, {}
+            self.runs.clear()
+            self.rollouts.clear()
             self.archive.check_version()
             now_s = self.clock()
             self._watchdog.cluster_at_s = self._queue.trusted_from_s = now_s + CLUSTER_GRACE_S
             self.epoch = format(int(now_s * 1000), "x")
             self.frozen = self.archive.frozen
-            self.history = self.archive.history()
+            self.audit.load()
             self.hosts.load(self.archive, now_s)
             self.analyses.load()
             self.campaigns = self.archive.campaigns()
@@ -125,12 +136,14 @@ class Engine:
             self.keeper.records.recover({run_id: m.state for run_id, m in self.runs.items()})
             self.analyses.catch_up()
             self.prune()
+            self.ticked_at_s = self.clock()
 
     # ---- the world's events
 
     def tick(self) -> Optional[float]:
         """Do what is due; returns the seconds until something is due again, or None."""
         with self.lock:
+            self.hear_store()
             while True:
                 try:
                     owner, event = self._events.get_nowait()
@@ -155,10 +168,12 @@ class Engine:
             self._start_waiting(now_s)
             for run_id, halt in self._watchdog.unfit(self.runs.items(), now_s):
                 self.feed(run_id, halt)
+            self._executor.end_overdue(self.options().lease_ttl_s)
             self.analyses.tick(now_s)
-            self.keeper.retry(now_s, self._save_owner, self.analyses)
+            self.keeper.retry(now_s, self._save, self.analyses)
             if self.keeper.prune_due:
                 self.prune()
+            self.ticked_at_s = self.clock()
             return self._next_wake_s(now_s)
 
     def _watch(self, owner: str, machine: Machine, hostname: str, now_s: float) -> None:
@@ -173,7 +188,12 @@ class Engine:
     def _start_waiting(self, now_s: float) -> None:
         if self.frozen or any(not m.over for m in self.rollouts.values()):
             return
-        for run_id, event in self._queue.due(self.runs, now_s):
+        if self.archive.trouble():
+            return
+        runs = self.runs
+        if self._unstored:
+            runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self._unstored}
+        for run_id, event in self._queue.due(runs, now_s):
             if isinstance(event, act.Begin):
                 spec = self.runs[run_id].spec
                 self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
@@ -192,18 +212,25 @@ class Engine:
     def feed(self, owner: str, event: act.Event) -> None:
         """Give an event to a run or rollout and execute what it wants."""
         with self.lock:
-            machine = self.machine(owner)
-            if machine is None:
-                return
-            self.measuring.ended(owner, event)
-            actions = machine.handle(event, self.clock())
-            if actions:
-                self._watchdog.heard(owner, self.clock())
-            self.execute(owner, actions)
+            self._executor.feed(owner, event)
+
+    def execute(self, owner: str, actions: List[act.Action]) -> None:
+        """Carry out what a run or rollout wants, in order."""
+        self._executor.execute(owner, actions)
+
+    def hear_store(self) -> None:
+        """Go on where the mons have answered since."""
+        self._executor.hear_store()
+
+    def _save(self, owner: str) -> None:
+        if owner == FROZEN:
+            self.keeper.save_frozen(self.frozen)
+        else:
+            self._executor.save(owner)
 
     def machine(self, owner: str) -> Optional[Machine]:
         """The run or rollout of that id."""
-        return self.runs.get(owner) or self.rollouts.get(owner)
+        return self._executor.machine(owner)
 
     @property
     def active(self) -> bool:
@@ -223,72 +250,6 @@ class Engine:
         self._events.put((owner, event))
         self.wake()
 
-    # ---- what machines want done
-
-    def execute(self, owner: str, actions: List[act.Action]) -> None:
-        """Carry out actions in order; what must be on disk is there before the next one."""
-        for index, action in enumerate(actions):
-            try:
-                self._do(owner, action)
-            except StorageError as error:
-                self._unsaved(owner, error, actions[index + 1 :])
-                return
-
-    def _unsaved(self, owner: str, error: StorageError, rest: List[act.Action]) -> None:
-        """Nothing new is begun that cannot be stored; what is under way is restored."""
-        self.keeper.failed(error)
-        if not any(isinstance(a, act.GiveTask) and isinstance(a.request, RESTORES) for a in rest):
-            machine = self.runs.get(owner) or self.rollouts[owner]
-            rest = machine.handle(act.Halt(f"stopped: {error.message}"), self.clock())
-        for action in rest:
-            with contextlib.suppress(StorageError):
-                self._do(owner, action)
-
-    def _do(self, owner: str, action: act.Action) -> None:
-        if isinstance(action, act.GiveTask):
-            self.measuring.cancel(owner)
-            hostname = self._host_of(owner)
-            if hostname:
-                self.hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
-        elif isinstance(action, act.MeasureLoad):
-            self.measuring.start(owner, action)
-        elif isinstance(action, act.AskAnalysis):
-            self.analyses.look(action, lambda decided: self.post_event(owner, decided))
-        elif isinstance(action, act.SavePeriod):
-            self.archive.put_period(
-                owner, action.experiment_index, action.pair_index, action.second, action.period,
-            )
-        elif isinstance(action, act.SaveRecord):
-            self.keeper.save_record(action.record, self.analyses)
-        elif isinstance(action, act.SaveRun):
-            self._save_owner(owner)
-        else:
-            self.note("mgr", owner, action.text)
-
-    def _host_of(self, owner: str) -> str:
-        if owner in self.runs:
-            return self.runs[owner].spec.hostname
-        change = self.rollouts[owner].current
-        return change.hostname if change else ""
-
-    def _save_owner(self, owner: str) -> None:
-        """Store where a machine stands; raises StorageError."""
-        machine = self.machine(owner)
-        if machine is None:
-            self.keeper.forget(owner)  # pruned meanwhile
-            return
-        if machine.over:
-            self._let_go(owner, machine)
-        self.keeper.save(owner, machine)
-
-    def _let_go(self, owner: str, machine: Machine) -> None:
-        """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
-        self.hosts.drop_tasks(owner)
-        self.measuring.cancel(owner)
-        self._watchdog.forget(owner)
-        for hostname in _hostnames(machine):
-            self.hosts.reported_at_s.pop(hostname, None)
-
     def cancel_loads(self) -> None:
         """Stop every measurement that is under way: the mgr stops."""
         with self.lock:
@@ -296,8 +257,18 @@ class Engine:
 
     # ---- what probes hear
 
+    @property
+    def unticked_s(self) -> float:
+        """Seconds since the last whole tick."""
+        return self.clock() - self.ticked_at_s
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no whole tick was made for as long as a lease lasts."""
+        return self.unticked_s > self.options().lease_ttl_s
+
     def lease_of(self, hostname: str) -> Optional[Lease]:
-        """The live lease of a host."""
+        """The lease that a run holds on a host."""
         for machine in self.runs.values():
             if machine.holds_lease and machine.spec.hostname == hostname:
                 spec = machine.spec
@@ -305,11 +276,15 @@ class Engine:
                 return Lease(spec.lease_id, spec.domain_id, self.options().lease_ttl_s, other)
         return None
 
+    def renewed_lease(self, hostname: str) -> Optional[Lease]:
+        """The lease that a host may go on with: none from an engine that is stuck."""
+        return None if self.stuck else self.lease_of(hostname)
+
     def task_for(self, hostname: str, now_s: float) -> Optional[Task]:
         """The task a host should do next: its machine's, else a look around when due."""
         pending = self.hosts.tasks.get(hostname)
         if pending is not None:
-            return pending.task
+            return None if pending.owner and self.stuck else pending.task
         if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
         return self.hosts.look_around(hostname, self.epoch)
@@ -339,14 +314,37 @@ class Engine:
             self.clock(), one_line(who, 200), one_line(what, 200), one_line(text, 900)
         )
         with self.lock:
-            self.history.append(entry)
-            del self.history[:-HISTORY_MAX]
-            try:
-                self.archive.add_history(entry)
-            except StorageError as error:
-                self.keeper.failed(error)  # the log must not stop what it tells of
+            self.audit.add(entry)
 
-    # ---- plans
+    # ---- campaigns and plans
+
+    def add_campaign(self, campaign: Campaign, states: Sequence[RunState]) -> None:
+        """Store a campaign; its runs begin once the mons have all of it."""
+        campaign_id = campaign.campaign_id
+        self.campaigns[campaign_id] = campaign
+        for state in states:
+            periods: List[Periods] = [{} for _ in state.spec.experiments]
+            self.runs[state.spec.run_id] = RunMachine(state, periods, self.epoch)
+        self._unstored.add(campaign_id)
+
+        def stored() -> None:
+            self._unstored.discard(campaign_id)
+            self.keeper.stored()
+
+        def failed(error: StorageError) -> None:
+            self._unstored.discard(campaign_id)
+            self.campaigns.pop(campaign_id, None)
+            for number, state in enumerate(states):
+                self.runs.pop(state.spec.run_id, None)
+                if number:  # the first keeps the campaign's number from being used again
+                    self.archive.drop_run(state.spec.run_id)
+            self.archive.drop_campaign(campaign_id)
+            self.note("mgr", campaign_id, f"not started: {error.message}")
+
+        self.archive.put_campaign(
+            campaign, states, self.gate.expect(campaign_id, stored, failed)
+        )
+        self.hear_store()
 
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
@@ -363,17 +361,11 @@ class Engine:
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:
         """Store a new plan and return its machine, not started."""
         machine = RolloutMachine(rollout, self.epoch)
-        self.archive.put_rollout(rollout)
         self.rollouts[rollout.plan_id] = machine
+        self.keeper.save(rollout.plan_id, machine)
+        self.hear_store()
         self.prune()
         return machine
-
-
-def _hostnames(machine: Machine) -> Set[str]:
-    """The hosts whose drives a machine may have touched."""
-    if isinstance(machine, RunMachine):
-        return {machine.spec.hostname}
-    return {change.hostname for change in machine.rollout.changes}
 
 
 def _steady_clock() -> Callable[[], float]:

@@ -56,10 +56,7 @@ class FindingViews:
                     )
                 )
             found += self._mclock.findings()
-            if engine.keeper.error:
-                found.append(
-                    Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", engine.keeper.error)
-                )
+            found += self._of_the_module()
             if engine.analyses.error:
                 found.append(
                     Finding(
@@ -68,6 +65,22 @@ class FindingViews:
                 )
         order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
         return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
+
+    def _of_the_module(self) -> List[Finding]:
+        """What is wrong with the module itself: its store, its loop, a machine of its own."""
+        engine = self._engine
+        found = []
+        trouble = engine.keeper.error or engine.archive.trouble()
+        if trouble:
+            found.append(Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", trouble))
+        if engine.stuck:
+            said = f"stuck for {engine.unticked_s:.0f} s: no lease is renewed until it goes on"
+            found.append(Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, "mgr", said))
+        found += [
+            Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, owner, f"ended by {reason}")
+            for owner, reason in engine.broken.items()
+        ]
+        return found
 
     def hosts(self) -> List[HostView]:
         """What follows from each host's report; call it under the engine's lock."""

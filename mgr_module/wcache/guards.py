@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .core.errors import ConflictError, NotFoundError, RefusedError
+from .core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from .engine import Engine
 
 
@@ -12,6 +12,13 @@ def require_thawed(engine: Engine) -> None:
     """Nothing is begun on a frozen cluster."""
     if engine.frozen:
         raise RefusedError("the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`")
+
+
+def require_store(engine: Engine) -> None:
+    """Nothing is begun that the mons would not store: a restarted mgr would know nothing of it."""
+    trouble = engine.archive.trouble()
+    if trouble:
+        raise NotReadyError(trouble)
 
 
 def require_unreserved(engine: Engine) -> None:

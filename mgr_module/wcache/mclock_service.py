@@ -28,7 +28,7 @@ from .core.mclock_rollout import ConfigRollout, ConfigStatus
 from .core.mclock_select import choose
 from .core.mclock_stale import stale
 from .engine import Engine
-from .guards import require_class
+from .guards import require_class, require_store
 from .mclock_facts import MclockFacts
 from .mclock_settings import MclockSettings
 from .mclock_work import MclockWork
@@ -79,6 +79,7 @@ class MclockService:
         with engine.lock:
             if engine.frozen:
                 raise RefusedError("the cluster is frozen", "`ceph wcache freeze --thaw`")
+            require_store(engine)
             self._require_idle()
             broken = engine.view.cluster().blocking
             if broken and not forced:
@@ -242,6 +243,7 @@ class MclockService:
         with engine.lock:
             if engine.frozen:
                 raise RefusedError("the cluster is frozen", "`ceph wcache freeze --thaw`")
+            require_store(engine)
             self._require_nothing_open()
             if not changes:
                 return {"change_id": "", "changed": False, "changes": [],

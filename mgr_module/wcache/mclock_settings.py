@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Set, Tuple
 
 from .archive import Archive
 from .ceph_capacity import ConfigDatabase
 from .ceph_command import CommandFailed
 from .core.codec import one_line
-from .core.errors import WcacheError
+from .core.errors import StorageError, WcacheError
 from .core.mclock import settings
 from .core.mclock_advice import ConfigChange
 from .core.mclock_config import Config, Known, see
@@ -44,6 +44,9 @@ class MclockSettings:
         self.config = Config(())
         self.known: Dict[Tuple[str, str], Known] = {}
         self.rollouts: Dict[str, ConfigRollout] = {}
+        # not carried out: the mons do not have them yet, or refused them
+        self._unstored: Set[str] = set()
+        self._refused: Set[str] = set()
         self.read_at_s: Optional[float] = None
         self.error = ""
 
@@ -80,6 +83,7 @@ class MclockSettings:
             for change_id in gone:
                 self._archive.drop_config_rollout(change_id)
                 del self.rollouts[change_id]
+                self._refused.discard(change_id)
         self.read_soon()
 
     def roll_back(self, change_id: str) -> None:
@@ -93,7 +97,13 @@ class MclockSettings:
 
     def turn(self) -> None:
         """Read where that is due, and make the changes that wait."""
-        open_ids = [i for i, rollout in self.rollouts.items() if not rollout.over]
+        with self._engine.lock:
+            for change_id in list(self._refused):
+                self._put(self.rollouts[change_id])
+            open_ids = [
+                i for i, rollout in self.rollouts.items()
+                if not rollout.over and i not in self._unstored
+            ]
         if not open_ids and self._engine.clock() < self._due_at_s:
             return
         if not self._read():
@@ -163,8 +173,24 @@ class MclockSettings:
         self._engine.note("mgr", rollout.change_id, f"{status.value}{': ' if said else ''}{said}")
 
     def _put(self, rollout: ConfigRollout) -> None:
-        self._archive.put_config_rollout(rollout)
-        self.rollouts[rollout.change_id] = rollout
+        """Store it; what it wants is done once the mons have it."""
+        engine, change_id = self._engine, rollout.change_id
+        self.rollouts[change_id] = rollout
+        self._unstored.add(change_id)
+        self._refused.discard(change_id)
+
+        def stored() -> None:
+            self._unstored.discard(change_id)
+            engine.keeper.stored()
+            self._wake.set()
+
+        def failed(error: StorageError) -> None:
+            self._refused.add(change_id)
+            self._due_at_s = engine.clock() + RETRY_S
+
+        done = engine.gate.expect(f"mclock {change_id}", stored, failed)
+        self._archive.put_config_rollout(rollout, done)
+        engine.hear_store()
 
     def _work(self) -> None:
         while not self._stop:

@@ -10,6 +10,7 @@ from .ceph_capacity import CapacityBench
 from .core import mclock_job as job
 from .core.errors import StorageError
 from .core.mclock import Measurement, settings
+from .core.ports import Done
 from .engine import Engine
 
 # How often the cluster's health is looked at while OSDs are benched.
@@ -48,8 +49,8 @@ class MclockWork:
     def start(self, new: job.Job) -> None:
         """Store a new job and begin."""
         with self._engine.lock:
-            self._archive.put_mclock_job(new)
             self.machine = job.JobMachine(new, self._engine.epoch)
+            self._archive.put_mclock_job(new, self._done())
             self._cluster_at_s = self._engine.clock() + CLUSTER_EVERY_S
             self._do(self.machine.begin(self._engine.clock()))
 
@@ -109,12 +110,9 @@ class MclockWork:
         engine, machine = self._engine, self.machine
         if machine is None:
             return
-        try:
-            for action in actions:
-                self._do_one(machine, action)
-        except StorageError as error:
-            engine.keeper.failed(error)
-            machine.halt(f"stopped: {error.message}")
+        for action in actions:
+            self._do_one(machine, action)
+        engine.hear_store()
         if machine.over:
             self._cancel()
         self._reserve()
@@ -137,19 +135,25 @@ class MclockWork:
         elif isinstance(action, job.Keep):
             self._keep(action.measurement)
         elif isinstance(action, job.SaveJob):
-            self._archive.put_mclock_job(machine.job)
-            engine.keeper.error = ""
+            self._archive.put_mclock_job(machine.job, self._done())
         else:
             engine.note("mgr", machine.job.job_id, action.text)
 
     def _keep(self, measurement: Measurement) -> None:
-        self._archive.put_capacity(measurement)
+        self._archive.put_capacity(measurement, self._done())
         self.measured[measurement.osd_id] = measurement
         self.kept += 1
         by_age = sorted(self.measured.values(), key=lambda m: m.ended_at_s)
         for old in by_age[:-MEASURED_MAX]:
             del self.measured[old.osd_id]
             self._archive.drop_capacity(old.osd_id)
+
+    def _done(self) -> Done:
+        """For a write of the job: one that the mons refuse ends it."""
+        def failed(error: StorageError) -> None:
+            self.halt(f"stopped: {error.message}")
+
+        return self._engine.gate.expect("mclock", self._engine.keeper.stored, failed)
 
     def _start_bench(self, machine: job.JobMachine, action: job.Bench) -> None:
         def done(samples: Optional[job.BenchSamples], error: str) -> None:

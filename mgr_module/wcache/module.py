@@ -13,7 +13,7 @@ from .archive import Archive
 from .ceph_capacity import CephCapacity, CephConfig
 from .ceph_loads import CephLoads
 from .ceph_progress import CephProgress
-from .ceph_store import KvStore
+from .ceph_store import CephKeys, KvStore
 from .ceph_view import CephView
 from .core.osds import OsdNow, osds_now
 from .core.policy import Result
@@ -24,6 +24,7 @@ from .mclock_service import MclockService
 from .options import Options, module_options, read_options
 from .service import Service
 from .starting import Starter
+from .store_queue import StoreQueue
 from .views import Views
 
 # Health and the loads of a quiet cluster are looked at this often, in seconds.
@@ -58,7 +59,8 @@ class Module(MgrModule):
             commits_min=lambda: self._options.traffic_commits_min,
             is_up=lambda osd_id: _is_up(view, osd_id),
         )
-        archive = Archive(KvStore(self))
+        self._store = StoreQueue(KvStore(CephKeys(self)))
+        archive = Archive(self._store)
         self._load_watch = LoadWatch(
             reader=loads, archive=archive, results=self._results,
             osds=lambda: self._osds_now(view), log=self.log.warning,
@@ -66,7 +68,7 @@ class Module(MgrModule):
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             options=lambda: self._options, profiles=self._load_watch.profiles,
-            wake=self._wake.set,
+            wake=self._wake.set, log=self.log.exception,
         )
         capacity = CephCapacity(
             self, is_up=lambda osd_id: _is_up(view, osd_id),
@@ -82,8 +84,8 @@ class Module(MgrModule):
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
-            self._load_watch.load, self._engine.load, self._mclock.load, self._views.warm,
-            self._load_watch.start, self._mclock.settings.start,
+            self._store.start, self._load_watch.load, self._engine.load, self._mclock.load,
+            self._views.warm, self._load_watch.start, self._mclock.settings.start,
         ))
 
     def _results(self) -> List[Result]:
@@ -114,9 +116,11 @@ class Module(MgrModule):
             wait_s: Optional[float] = None
             try:
                 if self._starter.ready:
-                    wait_s = self._engine.tick()
-                    self._mclock.tick()
-                    self._publish()
+                    try:
+                        wait_s = self._engine.tick()
+                        self._mclock.tick()
+                    finally:
+                        self._publish()  # also that the engine is stuck
                 else:
                     wait_s = self._start()
             except Exception:
@@ -153,6 +157,7 @@ class Module(MgrModule):
         self._mclock.settings.close()
         self._load_watch.close()
         self._analysis.close()
+        self._store.close()
 
 
 def _is_up(view: CephView, osd_id: int) -> bool:

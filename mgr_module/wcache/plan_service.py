@@ -10,7 +10,7 @@ from .core.errors import ConflictError, NotFoundError, NotReadyError, RefusedErr
 from .core.plan import make_changes
 from .core.rollout_state import Rollout, RolloutStatus
 from .engine import Engine
-from .guards import require_class, require_idle, require_thawed
+from .guards import require_class, require_idle, require_store, require_thawed
 from .mclock_facts import MclockFacts
 
 
@@ -75,6 +75,7 @@ class PlanService:
             if status is not RolloutStatus.PLANNED:
                 self._require_in_place(machine.rollout)
                 return {"plan_id": plan_id, "changed": False, "status": status.value}
+            require_store(engine)
             require_idle(engine)
             if machine.rollout.throwaway and not engine.options().throwaway_cluster:
                 raise RefusedError(

@@ -144,6 +144,7 @@ class ProbeService:
 
     def _reply(self, hostname: str) -> PollReply:
         engine = self._engine
+        engine.hear_store()  # what waited for the mons may be this probe's next task
         options = engine.options()
         next_s = options.poll_idle_s
         if engine.busy(hostname):
@@ -152,7 +153,7 @@ class ProbeService:
             next_s = min(1.0, options.poll_idle_s)
         return PollReply(
             PROTOCOL_VERSION, next_s, engine.task_for(hostname, engine.clock()),
-            engine.lease_of(hostname), engine.frozen, options.throwaway_cluster,
+            engine.renewed_lease(hostname), engine.frozen, options.throwaway_cluster,
         )
 
     def forget(self, hostname: str) -> Dict[str, Any]:

@@ -7,10 +7,9 @@ the periods.
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Tuple
+from typing import Dict, Mapping, Tuple
 
 from .archive import Archive
-from .core.errors import StorageError
 from .core.experiment import Waste, compose
 from .core.factorial import OTHER, both_sides, measured_in
 from .core.record import Record
@@ -29,39 +28,31 @@ class RecordKeeper:
         self._unsaved: Dict[str, Record] = {}
 
     @property
-    def unsaved(self) -> bool:
-        """Whether a record waits to be stored."""
-        return bool(self._unsaved)
+    def unsaved(self) -> Tuple[Record, ...]:
+        """Records that are not stored yet."""
+        return tuple(self._unsaved.values())
 
     def take(self, record: Record) -> Tuple[Record, ...]:
-        """What is to be saved of a record, a factorial's for either drive: kept until it is."""
+        """What is to be stored of a record, a factorial's for either drive: kept until it is."""
         sides = both_sides(record)
         self._unsaved.update((side.record_id, side) for side in sides)
         return sides
 
-    def save(self, record: Record, ended_at_s: Mapping[str, float]) -> None:
-        """Store a record, the oldest making room; raises StorageError and tries again later.
+    def stored(self, record: Record, ended_at_s: Mapping[str, float]) -> None:
+        """The mons have a record; the oldest make room.
 
         `ended_at_s` is when each record ended; one without counts as the newest.
         """
-        self._unsaved[record.record_id] = record
-        self._archive.put_record(record)
-        del self._unsaved[record.record_id]
+        self._unsaved.pop(record.record_id, None)
+        self._archive.record_is_stored(record.record_id)
         self._make_room(record.record_id, ended_at_s)
 
-    def retry(self, ended_at_s: Mapping[str, float]) -> List[Record]:
-        """Try again what could not be stored; returns what is stored now."""
-        saved: List[Record] = []
-        for record in list(self._unsaved.values()):
-            try:
-                self.save(record, ended_at_s)
-            except StorageError:
-                return saved
-            saved.append(record)
-            made_of = measured_in(record.record_id) or record.record_id
-            run_id, _, experiment = made_of.rpartition(".")
-            self.drop_periods(run_id, int(experiment))
-        return saved
+    @staticmethod
+    def made_of(record: Record) -> Tuple[str, int]:
+        """The run and the index of the experiment whose periods a record is made of."""
+        made_of = measured_in(record.record_id) or record.record_id
+        run_id, _, experiment = made_of.rpartition(".")
+        return run_id, int(experiment)
 
     def drop_periods(self, run_id: str, experiment: int) -> None:
         """Remove the periods of an ended experiment, unless a record still needs them."""

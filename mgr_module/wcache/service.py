@@ -42,6 +42,7 @@ class Service:
                 for owner, rollout in [*engine.rollouts.items()]:
                     if not rollout.over:
                         engine.feed(owner, Halt(FROZEN_BY_ADMIN))
-            if changed:  # last: a store that fails must not keep anything from being stopped
-                engine.archive.set_frozen(not thaw)
+            if changed:
+                engine.keeper.save_frozen(engine.frozen)
+                engine.hear_store()
         return {"frozen": engine.frozen, "changed": changed}

@@ -152,7 +152,8 @@ class Views:
         count = 50 if limit is None else limit
         if not isinstance(count, int) or not 1 <= count <= 1000:
             raise MalformedError("limit must be a whole number from 1 to 1000")
-        entries = self._engine.history[-count:]
+        with self._engine.lock:
+            entries = self._engine.audit.newest(count)
         return {
             "format_version": FORMAT_VERSION,
             "history": [codec.to_plain(entry) for entry in entries],

@@ -18,8 +18,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from mgr_fakes.store import MgrLikeKv
-from wcache.ceph_store import KvStore
+from mgr_fakes.store import MonLikeKv, PromptQueue
 from wcache.core.mclock import option
 from wcache.core.model import CacheMode
 from wcache.core.wording import amount, latency, table
@@ -43,11 +42,11 @@ def main() -> int:
 
 def measure(hosts: int) -> Figures:
     """The figures for this many hosts."""
-    kv = MgrLikeKv()
+    kv = MonLikeKv()
     before = _resident_bytes()
     mgr = FakeMgr(
         *((f"host{h:04d}", tuple(_drive(h, i) for i in range(DRIVES))) for h in range(hosts)),
-        store=KvStore(kv),
+        store=PromptQueue(kv),
     )
     mgr.report_all()
     took: Dict[str, List[Took]] = {

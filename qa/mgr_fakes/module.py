@@ -168,6 +168,7 @@ class FakeMgr:
 
     def restart(self) -> None:
         """Lose all memory and load what was stored."""
+        self.store.lose()
         self.now_s += 1.0
         self.loads = FakeLoads(self.latency_ns)
         self.analysis = self.make_analysis()
@@ -175,7 +176,7 @@ class FakeMgr:
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, options=lambda: self.options, clock=lambda: self.now_s,
-            bounds=self.bounds, profiles=lambda: self.profiles,
+            bounds=self.bounds, profiles=lambda: self.profiles, log=self.exceptions.append,
         )
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(

@@ -1,76 +1,166 @@
-"""Stores: one that is a dict, and one with the ways of the mgr's key-value store."""
+"""Stores: one that is a dict, and one with the ways of the mons' key-value store."""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+import itertools
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from wcache.ceph_store import KvStore
 from wcache.core.errors import StorageError
+from wcache.core.ports import Done, Write
+from wcache.store_queue import StoreQueue
 
-# mon_config_key_max_entry_size; a longer value is lost without a word.
+# mon_config_key_max_entry_size; a longer value is refused.
 ENTRY_BYTES_MAX = 65536
 
 
-class MgrLikeKv:
-    """get_store/set_store/get_store_prefix as a mgr has them: a write may silently fail.
+class MgrGone(BaseException):
+    """The process that would write is no more."""
 
-    `fails(key)` says which writes are lost; `lost_after` counts down the writes after which
-    the mgr is gone (every later write is lost, like the process that would make it).
+
+class MonLikeKv:
+    """The `KeyValue` port: `kept` is what the mons have, `copy` what the mgr shows of it.
+
+    `fails(key)` says which writes the mons refuse; `lost_after` counts down the writes after
+    which the mgr is gone.  With `late` the mgr's copy follows only when `follow` is called.
     """
 
     def __init__(self) -> None:
         self.kept: Dict[str, str] = {}
+        self.copy: Dict[str, str] = {}
+        self.late = False
         self.writes: List[str] = []
         self.fails: Callable[[str], bool] = lambda key: False
         self.lost_after: Optional[int] = None
 
     def get_store(self, key: str) -> Optional[str]:
         """The value, or None."""
-        return self.kept.get(key)
+        return self.copy.get(key)
 
-    def set_store(self, key: str, val: Optional[str]) -> None:
-        """Set or remove, unless it is lost; says nothing either way."""
-        self.writes.append(key)
+    def put_key(self, key: str, val: Optional[str]) -> None:
+        """Set or remove, or say why not."""
         if self.lost_after is not None:
             if self.lost_after == 0:
-                return
+                raise MgrGone
             self.lost_after -= 1
-        if self.fails(key):
-            return
+        self.writes.append(key)
+        if self.fails(key) or len((val or "").encode()) > ENTRY_BYTES_MAX:
+            raise StorageError(f"{key} is not stored", "check `ceph health`")
         if val is None:
             self.kept.pop(key, None)
-        elif len(val.encode()) <= ENTRY_BYTES_MAX:
+        else:
             self.kept[key] = val
+        if not self.late:
+            self.follow()
+
+    def follow(self) -> None:
+        """The mgr hears of what the mons have; a mgr that starts does so too."""
+        self.copy = dict(self.kept)
 
     def get_store_prefix(self, key_prefix: str) -> Dict[str, str]:
         """A copy of what starts with the prefix."""
-        return {k: v for k, v in self.kept.items() if k.startswith(key_prefix)}
+        return {k: v for k, v in self.copy.items() if k.startswith(key_prefix)}
+
+
+class PromptQueue(StoreQueue):
+    """The real queue, whose mons answer before anything that is queued returns."""
+
+    def __init__(self, kv: MonLikeKv) -> None:
+        ages = itertools.count(step=1000)  # nothing has been stored a moment ago
+        super().__init__(KvStore(kv), clock=lambda: float(next(ages)))
+
+    def write(self, writes: Sequence[Write], done: Done) -> None:
+        """Queue and make."""
+        super().write(writes, done)
+        self.turn()
+
+    def write_later(self, key: str, text: Optional[str]) -> None:
+        """Queue and make."""
+        super().write_later(key, text)
+        self.turn()
+
+
+    def lose(self) -> None:
+        """Nothing is queued."""
 
 
 class MemoryStore:
-    """The `Store` port as a dict; `fails(key)` says which writes are refused."""
+    """The `Store` port as a dict of what the mons have; `fails(key)` says what they refuse.
+
+    What is queued is read back at once.  With `slow` the mons answer only when `answer` is
+    called; `lose` is the end of a mgr whose writes they never got.
+    """
 
     def __init__(self) -> None:
         self.kept: Dict[str, str] = {}
         self.fails: Callable[[str], bool] = lambda key: False
+        self.slow = False
+        self._queued: List[Tuple[Tuple[Write, ...], Optional[Done]]] = []
+        self._again: List[Write] = []
+
+    def _now(self) -> Dict[str, str]:
+        if not self._queued:
+            return self.kept
+        found: Dict[str, Optional[str]] = dict(self.kept)
+        found.update((w.key, w.text) for writes, _ in self._queued for w in writes)
+        return {key: text for key, text in found.items() if text is not None}
 
     def get(self, key: str) -> Optional[str]:
         """The value, or None."""
-        return self.kept.get(key)
-
-    def put(self, key: str, text: str) -> None:
-        """Keep it, or raise StorageError."""
-        if self.fails(key):
-            raise StorageError(f"the mon did not store {key}", "check `ceph health`")
-        self.kept[key] = text
-
-    def delete(self, key: str) -> None:
-        """Forget it."""
-        self.kept.pop(key, None)
+        return self._now().get(key)
 
     def keys(self, prefix: str) -> Sequence[str]:
         """All keys with the prefix, sorted."""
-        return sorted(key for key in self.kept if key.startswith(prefix))
+        return sorted(key for key in self._now() if key.startswith(prefix))
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
         """Bytes of each key with the prefix."""
-        return {k: len(k) + len(v.encode()) for k, v in self.kept.items() if k.startswith(prefix)}
+        kept = self._now()
+        return {k: len(k) + len(v.encode()) for k, v in kept.items() if k.startswith(prefix)}
+
+    def write(self, writes: Sequence[Write], done: Done) -> None:
+        """Queue, and have it answered unless the mons are slow."""
+        self._queued.append((tuple(writes), done))
+        if not self.slow:
+            self.answer()
+
+    def write_later(self, key: str, text: Optional[str]) -> None:
+        """The same, with nobody to be told; what the mons refuse is tried again."""
+        self._queued.append(((Write(key, text),), None))
+        if not self.slow:
+            self.answer()
+
+    def answer(self) -> None:
+        """The mons answer all that waits."""
+        queued, self._queued = self._queued, []
+        again, self._again = self._again, []
+        for write in again:
+            self._put_later(write)
+        for writes, done in queued:
+            if done is None:
+                self._put_later(writes[0])
+            else:
+                done(self._put(writes))
+
+    def lose(self) -> None:
+        """What the mons have not got by now they never get."""
+        self._queued.clear()
+        self._again.clear()
+
+    def _put_later(self, write: Write) -> None:
+        if self._put((write,)) is not None:
+            self._again.append(write)
+
+    def _put(self, writes: Sequence[Write]) -> Optional[StorageError]:
+        for write in writes:
+            if self.fails(write.key):
+                return StorageError(f"{write.key} is not stored", "check `ceph health`")
+            if write.text is None:
+                self.kept.pop(write.key, None)
+            else:
+                self.kept[write.key] = write.text
+        return None
+
+    def trouble(self) -> str:
+        """What is refused; that the mons are slow is not told."""
+        return f"{self._again[0].key} is not stored" if self._again else ""

@@ -110,6 +110,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "the module's state cannot be stored",
         "check `ceph health` and the free space of the mons; what was under way is restored",
     ),
+    FindingCode.INTERNAL_ERROR: (
+        "wcache met an error of its own",
+        "what it was about to do is not done, and its probes restore; report the traceback in "
+        "the mgr's log; `ceph mgr fail` starts the module anew",
+    ),
     FindingCode.MCLOCK_STALE: (
         "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
         "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",

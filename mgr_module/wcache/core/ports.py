@@ -6,8 +6,10 @@ product, in tests and behind `wcache-probe --sim`.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Protocol, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
+from .errors import StorageError
 from .model import (
     CacheMode,
     DriveReport,
@@ -102,23 +104,42 @@ class MgrLink(Protocol):
         """Report with a Post; idempotent, since librados resends after a mgr restart."""
 
 
+@dataclass(frozen=True)
+class Write:
+    """A value to be stored under a key; None removes the key."""
+
+    key: str
+    text: Optional[str]
+
+
+# Told once, from any thread: None when everything is stored, else what went wrong.
+Done = Callable[[Optional[StorageError]], None]
+
+
 class Store(Protocol):
-    """Module side: small texts that survive a mgr restart."""
+    """Module side: small texts that survive a mgr restart.
+
+    Nothing here waits for the mons.  What was queued is read back at once, and it is stored
+    only when `done` has said so.
+    """
 
     def get(self, key: str) -> Optional[str]:
         """The value, or None."""
-
-    def put(self, key: str, text: str) -> None:
-        """Store it and prove it by reading back; raises StorageError (set_store is silent)."""
-
-    def delete(self, key: str) -> None:
-        """Remove the key if it is there."""
 
     def keys(self, prefix: str) -> Sequence[str]:
         """All keys that start with `prefix`, sorted."""
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
         """Bytes kept for each key that starts with `prefix`."""
+
+    def write(self, writes: Sequence[Write], done: Done) -> None:
+        """Queue writes that are made in order; the first that fails ends them."""
+
+    def write_later(self, key: str, text: Optional[str]) -> None:
+        """Queue a write that may wait, and that a newer one of its key replaces."""
+
+    def trouble(self) -> str:
+        """One line on what the mons do not store now, or ""."""
 
 
 class Reports(Protocol):
