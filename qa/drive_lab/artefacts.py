@@ -114,7 +114,7 @@ def ensure(release: int) -> Artefacts:
     """Return the artefacts for a Ceph release, building what is missing (about 40 s each)."""
     if release not in FLAVOURS:
         raise BuildError(f"no guest for Ceph {release}: choose one of {sorted(FLAVOURS)}")
-    _install_host_packages()
+    install_host_packages()
     kernel = _kernel()
     root = _root(release)
     return Artefacts(
@@ -134,7 +134,8 @@ def _run(*argv: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def _install_host_packages() -> None:
+def install_host_packages() -> None:
+    """Install what the lab needs of this machine, where it is missing."""
     missing = [name for name in HOST_PACKAGES if not _is_installed(name)]
     if not missing:
         return
@@ -164,7 +165,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _cached(name: str, recipe: Sequence[str], build: Callable[[Path], None]) -> Path:
+def cached(name: str, recipe: Sequence[str], build: Callable[[Path], None]) -> Path:
     """Return the folder that ``build`` filled for this recipe, building it at most once."""
     key = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:12]
     final = cache_root() / f"{name}-{key}"
@@ -189,7 +190,7 @@ def _kernel() -> Path:
     package = _kernel_package()
     recipe = [package, (GUEST / "initramfs_init").read_text(), *GUEST_MODULES]
     recipe += [inspect.getsource(step) for step in (_build_kernel, _build_initramfs)]
-    return _cached("lab-kernel", recipe, lambda work: _build_kernel(package, work))
+    return cached("lab-kernel", recipe, lambda work: _build_kernel(package, work))
 
 
 def _kernel_package() -> str:
@@ -320,7 +321,7 @@ def _build_initramfs(work: Path, modules: Path, files: Sequence[str]) -> None:
 def _root(release: int) -> Path:
     suite, packages = FLAVOURS[release]
     recipe = [suite, *packages, str(ROOT_IMAGE_BYTES), inspect.getsource(_build_root)]
-    return _cached(f"lab-root{release}", recipe, lambda work: _build_root(suite, packages, work))
+    return cached(f"lab-root{release}", recipe, lambda work: _build_root(suite, packages, work))
 
 
 def _build_root(suite: str, packages: Sequence[str], work: Path) -> None:

@@ -21,19 +21,29 @@ from typing import Mapping
 from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.placement import place
 
-from . import artefacts
+from . import artefacts, booting_root
 from .agent import GuestAgent
 from .backend import BackendSpec
+from .booting_root import Initramfs
 from .counters import Counters, read_counters
 from .disk import Disk
-from .machine import LabDrive, MachineSpec, check_drives, fit_slots, qemu_argv
+from .machine import (
+    LabDrive,
+    LoadedKernel,
+    MachineSpec,
+    booting_options,
+    check_drives,
+    fit_slots,
+    lab_options,
+    qemu_argv,
+)
 from .processes import Children, LabError, connect, kill_recorded, wait_for
 from .qmp import Qmp
 from .truth import TrueState, observe
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "wcache-lab-"
-BOOT_TIMEOUT_S = 120.0
+BOOT_TIMEOUT_S = 600.0
 APPEAR_TIMEOUT_S = 20.0
 SEED = 20
 NBD_PLUGIN = Path(__file__).resolve().parent / "nbd_drive.py"
@@ -96,7 +106,11 @@ class Lab:
         check_drives(self.drives)
         self.release = release
         self.machine = machine or MachineSpec()
-        self.artefacts = artefacts.ensure(release)
+        self._root = (
+            artefacts.ensure(release)
+            if self.machine.initramfs is Initramfs.LAB
+            else booting_root.ensure()
+        )
         self._seed = seed
         self._home = home
         self._environment = environment
@@ -150,6 +164,21 @@ class Lab:
     # what tests ask for
 
     @property
+    def boot_folder(self) -> Path:
+        """``/boot`` of a guest that boots by itself: its next boot is from the image in it."""
+        return self.folder / "boot"
+
+    def put_into_image(self, files: Mapping[str, str]) -> None:
+        """Have the guest's initramfs image hold these files; paths are relative to its root.
+
+        For tests that have no minute to let the guest make its image anew.
+        """
+        if not isinstance(self._root, booting_root.BootingRoot):
+            raise LabError("the lab's own initramfs is made with the lab")
+        kind = self.machine.initramfs
+        booting_root.put_into_image(self._root, self.boot_folder, kind, files)
+
+    @property
     def share(self) -> Path:
         """The folder that host and guest (as ``/share``) both write."""
         return self.folder / "share"
@@ -191,7 +220,7 @@ class Lab:
     def _boot(self, cache_on: dict[str, bool]) -> None:
         argv = qemu_argv(
             machine=self.machine,
-            artefacts=self.artefacts,
+            loaded=self._loaded(),
             drives=self.drives,
             folder=self.folder,
             project=PROJECT,
@@ -205,6 +234,25 @@ class Lab:
         agent = GuestAgent(self.folder / "agent.sock")
         agent.connect(BOOT_TIMEOUT_S)
         self._guest = agent
+
+    def _loaded(self) -> LoadedKernel:
+        """What a boot loader would load now."""
+        if isinstance(self._root, booting_root.BootingRoot):
+            return LoadedKernel(
+                kernel=self._root.vmlinux,
+                initramfs=booting_root.image_in(self.boot_folder, self.machine.initramfs),
+                command_line=booting_options(self.machine),
+                folder_tag="boot",
+                folder=self.boot_folder,
+            )
+        return LoadedKernel(
+            kernel=self._root.vmlinux,
+            initramfs=self._root.initramfs,
+            command_line=lab_options(self.machine, self.drives),
+            folder_tag="modules",
+            folder=self._root.modules,
+            folder_mode=",readonly=on",
+        )
 
     def power_cut(self) -> dict[str, int]:
         """Cut the power of the guest and all its drives; return the blocks each one lost."""
@@ -295,12 +343,14 @@ class Lab:
             "qemu-img",
             [
                 "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw",
-                "-b", str(self.artefacts.root_image), str(self.folder / "root.qcow2"),
+                "-b", str(self._root.root_image), str(self.folder / "root.qcow2"),
             ],
         )  # fmt: skip
         child.process.wait()
         wait_for("the guest's root", self.folder / "root.qcow2", child, 0.0)
         self._children.stop("qemu-img")
+        if isinstance(self._root, booting_root.BootingRoot):
+            booting_root.fill_boot(self._root, self.boot_folder, self.machine.initramfs)
 
     def _disconnect(self) -> None:
         for connection in (self._guest, self._qmp):

@@ -10,7 +10,7 @@ from wcache.core.model import CacheMode, Transport
 from wcache_probe.sim.drive_schema import DriveModelSpec, Toggle
 from wcache_probe.sim.placement import PlacedDrive
 
-from .artefacts import Artefacts
+from .booting_root import Initramfs
 from .processes import LabError
 
 AHCI_PORTS = 6
@@ -123,6 +123,32 @@ def check_drives(drives: Sequence[LabDrive]) -> None:
             )
 
 
+KERNEL_OPTIONS = (
+    "console=ttyS0 quiet nokaslr mitigations=off tsc=reliable no_timer_check "
+    "random.trust_cpu=on nowatchdog panic=-1 net.ifnames=0"
+)
+
+
+def lab_options(machine: MachineSpec, drives: Sequence[LabDrive]) -> str:
+    """Kernel command line of the guest whose process 1 is the lab's own script."""
+    settings = {
+        "hostname": machine.hostname,
+        "udev": "1" if machine.udev else "0",
+        "modules": ",".join(drivers(drives)),
+    }
+    if machine.tap:
+        settings["address"] = machine.address
+    words = (f"wcache.{name}={value}" for name, value in settings.items() if value)
+    return " ".join((KERNEL_OPTIONS, *words))
+
+
+def booting_options(machine: MachineSpec) -> str:
+    """Kernel command line of the guest that boots by itself, as its boot loader would have it."""
+    options = f"{KERNEL_OPTIONS} root=/dev/vda rw systemd.show_status=0"
+    # else dracut leaves volumes alone that the root is not on
+    return f"{options} rd.auto=1" if machine.initramfs is Initramfs.DRACUT else options
+
+
 def drivers(drives: Sequence[LabDrive]) -> list[str]:
     """Kernel modules the guest needs for these drives."""
     return list(dict.fromkeys(name for d in drives for name in DRIVERS[d.spec.transport]))
@@ -138,12 +164,26 @@ class MachineSpec:
     hostname: str = "wcache-lab"
     tap: str = ""  # empty: no network
     address: str = "10.77.0.2/24"
+    # with any other than the lab's own the guest boots by itself: systemd, LVM, its own /boot
+    initramfs: Initramfs = Initramfs.LAB
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """What the boot loader starts, and the host folder that this guest mounts beside the rest."""
+
+    kernel: Path
+    initramfs: Path
+    command_line: str
+    folder_tag: str
+    folder: Path
+    folder_mode: str = ""
 
 
 def qemu_argv(
     *,
     machine: MachineSpec,
-    artefacts: Artefacts,
+    loaded: LoadedKernel,
     drives: Sequence[LabDrive],
     folder: Path,
     project: Path,
@@ -153,24 +193,13 @@ def qemu_argv(
 
     ``cache_on`` is the position of each drive's cache switch, by the drive's name.
     """
-    settings = {
-        "hostname": machine.hostname,
-        "udev": "1" if machine.udev else "0",
-        "modules": ",".join(drivers(drives)),
-    }
-    if machine.tap:
-        settings["address"] = machine.address
-    kernel = (
-        "console=ttyS0 quiet nokaslr mitigations=off tsc=reliable no_timer_check "
-        "random.trust_cpu=on nowatchdog panic=-1 net.ifnames=0 "
-    ) + " ".join(f"wcache.{name}={value}" for name, value in settings.items() if value)
     argv = [
         "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
         # KVM is not to be had in most build machines, so nobody gets it: same figures for all
         "-accel", "tcg,thread=multi", "-machine", "q35,hpet=off,sata=off", "-cpu", "max",
         "-smp", str(machine.cpus), "-m", f"{machine.memory_mib}M",
-        "-kernel", str(artefacts.vmlinux), "-initrd", str(artefacts.initramfs),
-        "-append", kernel,
+        "-kernel", str(loaded.kernel), "-initrd", str(loaded.initramfs),
+        "-append", loaded.command_line,
         "-serial", f"file:{folder / 'console.log'}",
         "-qmp", f"unix:{folder / 'qmp.sock'},server=on,wait=off",
         "-chardev", f"socket,id=agent,path={folder / 'agent.sock'},server=on,wait=off",
@@ -181,7 +210,7 @@ def qemu_argv(
     ]  # fmt: skip
     for tag, path, mode in (
         ("project", project, ",readonly=on"),
-        ("modules", artefacts.modules, ",readonly=on"),
+        (loaded.folder_tag, loaded.folder, loaded.folder_mode),
         ("share", folder / "share", ""),
     ):
         argv += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none{mode}"]

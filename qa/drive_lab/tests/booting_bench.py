@@ -1,0 +1,204 @@
+"""Hosts that boot by themselves: an OSD's volume on each drive, and what a warm reboot leaves.
+
+The drive keeps its power over the reboot and stays off.  The new kernel's volumes are there
+before anything of ours runs; then the drive's cache comes on through its sg node, which is
+what a LUN reset does to a drive that has not saved its mode.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from drive_lab.booting_root import Initramfs
+from drive_lab.disk import kernel_view
+from drive_lab.forked_probe import ProbeForks
+from drive_lab.lab import Lab
+from drive_lab.machine import MachineSpec
+from lab_bench import Bench
+from probe_bench import BACK, FSID, THROUGH, ProbeOf
+
+RULE_NAME = "59-wcache-pin.rules"
+RULE = (
+    'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", ATTRS{{wwid}}=="{wwid}", '
+    'ATTR{{device/scsi_disk/*/cache_type}}="temporary write back"\n'
+)
+DRIVE = """
+[[drive]]
+name = "{name}"
+model = "Lab {transport}"
+transport = "{transport}"
+rotational = true
+size_bytes = 134217728
+latency = {{ fua_write = {{ median_us = 300 }}, dirty_flush = {{ median_us = 500 }} }}
+"""
+KEY = "/etc/osd.key"
+COMMAND = "/usr/bin/wcache-probe"
+PACKAGES = "/wcache/osd_probe:/wcache/mgr_module"
+
+
+@dataclass(frozen=True)
+class OsdDrive:
+    """A drive, what its OSD stands on, and whether the boot rule names it when it matters."""
+
+    transport: str
+    encrypted: bool
+    ruled: bool
+
+    @property
+    def name(self):
+        stack, rule = "crypt" if self.encrypted else "lvm", "ruled" if self.ruled else "bare"
+        return f"{self.transport}-{stack}-{rule}"
+
+    @property
+    def group(self):
+        return f"ceph_{self.name.replace('-', '_')}"
+
+    @property
+    def volume(self):
+        return f"/dev/{self.group}/osd"
+
+    @property
+    def crypt_name(self):
+        return f"crypt_{self.group}"
+
+    @property
+    def device(self):
+        """What the OSD opens."""
+        return f"/dev/mapper/{self.crypt_name}" if self.encrypted else self.volume
+
+
+class BootingHost:
+    """A host with these drives; a context manager."""
+
+    def __init__(self, initramfs, drives):
+        self.initramfs = initramfs
+        self.drives = tuple(drives)
+        self._file = tempfile.NamedTemporaryFile("w", suffix=".toml")  # noqa: SIM115
+        self._file.write("schema = 1\n")
+        for drive in self.drives:
+            self._file.write(DRIVE.format(name=drive.name, transport=drive.transport))
+        self._file.flush()
+        self.lab = Lab(Path(self._file.name), machine=MachineSpec(initramfs=initramfs))
+        self.bench = Bench(self.lab)
+        self.forks = ProbeForks(self.lab)
+        self.probes = {}
+
+    def __enter__(self):
+        self.lab.__enter__()
+        try:
+            self._install()
+        except BaseException:
+            self.lab.close()
+            raise
+        return self
+
+    def __exit__(self, *error):
+        self.lab.close()
+        self._file.close()
+
+    def sh(self, script, timeout_s=120.0):
+        return self.lab.guest.sh(script, timeout_s=timeout_s).checked()
+
+    # as it is installed
+
+    def _install(self):
+        script = f'#!/bin/sh\nPYTHONPATH={PACKAGES} exec python3 -B -m wcache_probe "$@"\n'
+        self.lab.guest.run(["tee", COMMAND], stdin=script).checked()
+        self.sh(f"modprobe sg; chmod 755 {COMMAND}; head -c 64 /dev/urandom | base64 -w0 > {KEY}")
+        if self.initramfs is Initramfs.DRACUT:
+            # a host has one of the two
+            self.sh("rm /usr/sbin/update-initramfs /usr/sbin/mkinitramfs")
+        for number, drive in enumerate(self.drives):
+            self._make_volume(drive)
+            probe = self.probes[drive] = ProbeOf(self.bench, self.forks, drive.name)
+            folder = f"{probe.data}/osd.{number}"
+            self.sh(
+                f"mkdir -p {folder}; echo {number} > {folder}/whoami; "
+                f"echo {FSID} > {folder}/ceph_fsid; ln -sfn {drive.device} {folder}/block"
+            )
+
+    def _make_volume(self, drive):
+        path = self.bench.disk(drive.name).path
+        self.sh(
+            f"vgcreate -qq -y {drive.group} {path}; "
+            f"lvcreate -qq -y -l 100%FREE -n osd {drive.group}"
+        )
+        if drive.encrypted:
+            # opened with the root mounted, as ceph-volume does
+            self.sh(
+                "cryptsetup -q luksFormat --type luks2 --pbkdf pbkdf2 "
+                f"--pbkdf-force-iterations 1000 --key-file {KEY} {drive.volume}; "
+                f"cryptsetup open --key-file {KEY} {drive.volume} {drive.crypt_name}; "
+                f"echo {drive.crypt_name} {drive.volume} {KEY} luks >> /etc/crypttab"
+            )
+
+    # the boot rule
+
+    def rule(self, drives):
+        wwids = [
+            self.sh(f"cat /sys/block/{self.bench.disk(drive.name).name}/device/wwid").strip()
+            for drive in drives
+        ]
+        return "".join(RULE.format(wwid=wwid) for wwid in wwids)
+
+    def prepare(self, drives):
+        """The boot rule for some of the drives, in the root and in the image."""
+        text = self.rule(drives)
+        folder = self.initramfs.rules_folder
+        self.lab.put_into_image({f"{folder}/{RULE_NAME}": text} if text else {})
+        self.lab.guest.run(["tee", f"/etc/udev/rules.d/{RULE_NAME}"], stdin=text).checked()
+
+    # off, and a new kernel
+
+    def put_off(self, drive, manner):
+        """Have the probe put a drive off, and die."""
+        probe = self.probes[drive]
+        if manner == "lease":
+            done = probe.set_mode(THROUGH)
+        else:
+            done = probe.apply(manner, BACK, THROUGH, persist=manner == "persist")
+        assert done["kind"] == "state", done
+        assert probe.mode() is THROUGH
+        probe.end()
+
+    def reboot_warm(self):
+        """A new kernel, under which the drives kept their power."""
+        self.sh("sync")
+        self.lab.reset()
+        self.sh("modprobe sg")
+        for drive in self.drives:
+            assert self.probes[drive].mode() is THROUGH
+            self.sh(
+                f"for n in $(seq 100); do [ ! -e {drive.device} ] || break; sleep 0.1; done"
+            )
+
+    def views(self, drive):
+        """The kernel's view of the disk, the volume and dm-crypt."""
+        paths = [self.bench.disk(drive.name).path, drive.volume]
+        paths += [drive.device] if drive.encrypted else []
+        names = self.sh(f"for p in {' '.join(paths)}; do basename $(readlink -f $p); done")
+        return [kernel_view(self.lab.guest, name) for name in names.split()]
+
+    def loaded_before_the_root(self, drive):
+        """Whether the volume was there before systemd of the root file system began."""
+        made, root = self.sh(
+            f"udevadm info --query=property --property=USEC_INITIALIZED --value {drive.volume}; "
+            "systemctl show --value --property=UserspaceTimestampMonotonic"
+        ).split()
+        return int(made) < int(root)
+
+    def off_unseen(self, drive):
+        """As after the boot: off, with the tables that this kernel loaded."""
+        self.probes[drive].behind_our_back(THROUGH)
+
+    def lost_when_the_cache_comes_on(self, drive, word):
+        """The cache comes on unseen, a write is acknowledged, the power goes: what is lost."""
+        self.probes[drive].behind_our_back(BACK)
+        self.bench.write_and_sync(drive.device, word)
+        before = self.lab.drive(drive.name).counters()
+        lost = self.lab.drive(drive.name).power_cut()
+        kept = self.bench.on_the_medium(drive.device) == word
+        assert (lost == 0) is kept, before
+        return lost

@@ -1,0 +1,97 @@
+"""The boot rule on hosts that boot by themselves, and what happens without it.
+
+Half of the drives are named by the boot rule when the host reboots.  The other half was too,
+until all of them were off: the same run without our rule.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from booting_bench import BootingHost, OsdDrive
+from drive_lab.booting_root import Initramfs
+from probe_bench import BACK, THROUGH
+
+pytestmark = pytest.mark.lab
+
+
+@dataclass(frozen=True)
+class Run:
+    """One reboot: through which image, of which drives, and what had put them off."""
+
+    initramfs: Initramfs
+    manner: str
+    transports: tuple = ("scsi", "sata")
+    encrypted: tuple = (False, True)
+
+    @property
+    def drives(self):
+        return [
+            OsdDrive(transport, encrypted, ruled)
+            for transport in self.transports
+            for encrypted in self.encrypted
+            for ruled in (True, False)
+        ]
+
+    def __str__(self):
+        return f"{self.initramfs.value}-{self.manner}-{len(self.drives)}"
+
+
+RUNS = [
+    Run(Initramfs.INITRAMFS_TOOLS, "lease", ("scsi",), (False,)),
+    *(
+        pytest.param(Run(initramfs, manner), marks=pytest.mark.long)
+        for initramfs in (Initramfs.INITRAMFS_TOOLS, Initramfs.DRACUT)
+        for manner in ("lease", "apply", "persist")
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=str)
+def host(request):
+    """A host after a warm reboot that all its drives, which were off, passed with their power."""
+    run = request.param
+    with BootingHost(run.initramfs, run.drives) as host:
+        host.run = run
+        host.prepare(host.drives)
+        host.forks.start()
+        for drive in host.drives:
+            host.put_off(drive, run.manner)
+        host.prepare([drive for drive in host.drives if drive.ruled])
+        host.reboot_warm()
+        yield host
+
+
+def drives_of(host, *, ruled):
+    return [drive for drive in host.drives if drive.ruled is ruled]
+
+
+def test_with_the_boot_rule_volumes_that_a_new_kernel_loads_flush_a_cache_that_comes_on(host):
+    for drive in drives_of(host, ruled=True):
+        assert host.loaded_before_the_root(drive)
+        assert set(host.views(drive)) == {"write back"}
+        assert host.lost_when_the_cache_comes_on(drive, "ruled") == 0
+
+
+def test_without_the_boot_rule_the_same_reboot_loses_acknowledged_writes(host):
+    for drive in drives_of(host, ruled=False):
+        assert host.loaded_before_the_root(drive)
+        assert host.views(drive)[1:] == ["write through"] * (1 + drive.encrypted)
+        assert host.lost_when_the_cache_comes_on(drive, "bare") > 0
+
+
+@pytest.mark.long
+def test_the_probe_that_starts_after_the_reboot_makes_nothing_worse(host):
+    """With the tables that this kernel loaded, and the drives off as it found them."""
+    host.forks.start()
+    for drive in host.drives:
+        probe = host.probes[drive]
+        host.off_unseen(drive)
+        probe.restart()
+        given_back = drive.ruled and host.run.manner == "lease"
+        assert (probe.journal() == []) is given_back
+        if drive.ruled:
+            assert probe.mode() is (BACK if given_back else THROUGH)
+            assert host.lost_when_the_cache_comes_on(drive, "started") == 0
+        else:
+            # a volume that drops flushes has no cure but to be made anew: it stays off
+            assert probe.mode() is THROUGH
