@@ -50,6 +50,7 @@ class World:
     layer: Optional[bool] = None  # the view that a device mapper table was loaded with
     remembered: bool = False  # the living probe pinned this disk instance
     rule: Optional[bool] = None  # our udev rule: the mode it sets
+    boot_rule: bool = False  # `prepare` ran: the disk's own block event pins it
     obeys: bool = True
     guarded: bool = True  # the adapters turn no cache on but in a disk that they pinned
 
@@ -106,11 +107,22 @@ def reset_unanswered(world: World) -> World:
     return after.rescanned(False) if world.transport is Transport.SATA else after
 
 
-def replug(world: World) -> World:
-    """The kernel makes a new disk: no override, a fresh look, the table loaded anew."""
-    after = replace(world, on=world.wakes_on, override=False, remembered=False)
-    after = replace(after, view=True if world.transport is Transport.NVME else after.on)
+def appears(world: World) -> World:
+    """The kernel makes a new disk: no override, a fresh look, the table loaded anew.
+
+    The boot rule pins it in the disk's own block event, and whatever is stacked on the
+    disk comes after that event.
+    """
+    view = world.on or world.transport is Transport.NVME
+    after = replace(world, override=False, remembered=False, view=view)
+    if world.boot_rule and world.transport is not Transport.NVME:
+        after = replace(after, override=True, view=True)
     return replace(after, layer=None if world.layer is None else after.view)
+
+
+def replug(world: World) -> World:
+    """The drive loses its power, and comes back."""
+    return appears(replace(world, on=world.wakes_on))
 
 
 def udev_runs_rule(world: World) -> World:
@@ -127,8 +139,11 @@ EVENTS: Dict[str, Callable[[World], World]] = {
     "rescan without an answer": lambda world: world.rescanned(False),
     "table loaded anew": lambda w: w if w.layer is None else replace(w, layer=w.view),
     "unplugged and plugged in": replug,
+    "new disk, drive kept its power": appears,  # driver rebound; deleted and scanned
     "udev runs our rule": udev_runs_rule,
 }
+# A warm reboot, or a kdump and the boot after it: the probe dies too, and starts again.
+NEW_KERNEL = "new kernel, drive kept its power"
 
 
 @cache
@@ -311,6 +326,12 @@ def _children(node: Node, step: object, recovery: Script) -> Iterator[Node]:
                 events=node.events - (failed and len(ways) > 1),
                 way=(*node.way, name + (" fails" * failed)),
             )
+    if node.events:
+        yield node._replace(
+            script=recovery, sent=(), heard=(), events=node.events - 1,
+            world=appears(node.world), twin=appears(node.twin),
+            way=(*node.way, NEW_KERNEL.upper()),
+        )
     if node.crashes and (step is not None or node.journal):
         yield node._replace(
             script=recovery, sent=(), heard=(), crashes=node.crashes - 1,

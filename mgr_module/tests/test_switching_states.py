@@ -14,6 +14,7 @@ from switching_world import (
     BACK,
     ENTRY,
     LOOK,
+    NEW_KERNEL,
     THROUGH,
     World,
     carry_out,
@@ -45,9 +46,13 @@ def restored():
 
 
 def recovery():
-    """At its start the probe restores leases; what was applied stays."""
+    """At its start the probe pins what its journal names, then restores leases."""
     entry = yield ENTRY
-    if entry is not None and entry.kind is EntryKind.LEASE:
+    if entry is None:
+        return
+    drives = yield LOOK
+    yield from sw.hold(drives)
+    if entry.kind is EntryKind.LEASE:
         yield from restored()
 
 
@@ -88,14 +93,21 @@ def applied_again_to_persist_and_rolled_back():
     yield from restored()
 
 
+def applied_off_for_now():
+    yield from applied(THROUGH, False)
+
+
 SCRIPTS = (
     pair_off_first, pair_on_first, applied_off_and_rolled_back, applied_on_and_rolled_back,
     applied_again_to_persist_and_rolled_back,
 )
+# nothing is taken back here, so the drive goes on being off under whatever happens
+SCRIPTS_AND_APPLIED = (*SCRIPTS, applied_off_for_now)
 
 
 def worlds(transport, **more):
-    """Every state that a drive can be found in."""
+    """Every state that a drive can be found in, on a host that was prepared."""
+    more.setdefault("boot_rule", True)
     for on, wakes_on, view, layer, savable in itertools.product(
         (True, False), (True, False), (True, False), (None, True, False), (True, False)
     ):
@@ -120,23 +132,51 @@ EVERY = pytest.mark.parametrize(
     "transport", [Transport.SCSI, Transport.SATA, Transport.NVME], ids=lambda t: t.value
 )
 SCRIPT = pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.__name__)
+SCRIPT_OR_APPLIED = pytest.mark.parametrize(
+    "script", SCRIPTS_AND_APPLIED, ids=lambda s: s.__name__
+)
 
 
 @EVERY
-@SCRIPT
+@SCRIPT_OR_APPLIED
 def test_no_way_leads_to_acknowledged_data_that_is_lost(script, transport):
     found, moments, _ = all_ways(script, transport, events_max=1)
     assert found == []
     assert moments > 1000
 
 
-@EVERY
-def test_no_two_events_and_a_crash_lose_data_in_a_pair(transport):
-    """The states that are not savable and wake with the cache on: those with most to lose."""
+def with_most_to_lose(transport, **more):
+    """The states that are not savable and wake with the cache on."""
     for view, layer in itertools.product((True, False), (None, True, False)):
-        world = World(transport, True, True, False, view, layer=layer)
-        found, _, _ = explore(pair_off_first, recovery, world, 2)
-        assert found == []
+        yield World(transport, True, True, False, view, layer=layer, **more)
+
+
+def ways_through_events(script, transport, events_max, **more):
+    found = []
+    for world in with_most_to_lose(transport, **more):
+        found += explore(script, recovery, world, events_max)[0]
+    return found
+
+
+@EVERY
+@SCRIPT_OR_APPLIED
+def test_no_two_events_and_a_crash_lose_data_on_a_prepared_host(script, transport):
+    assert ways_through_events(script, transport, 2, boot_rule=True) == []
+
+
+@pytest.mark.parametrize(
+    "script", [pair_off_first, applied_off_and_rolled_back], ids=lambda s: s.__name__
+)
+def test_no_two_new_kernels_and_a_reset_lose_data_on_a_prepared_host(script):
+    """In the middle of a restore too: the second one comes while the probe restores."""
+    assert ways_through_events(script, Transport.SCSI, 3, boot_rule=True) == []
+
+
+@EVERY
+def test_where_the_boot_rule_is_missing_one_event_alone_loses_nothing(transport):
+    """A rule that an admin took away: toggling is refused then, and what is held goes back."""
+    found, _, _ = all_ways(pair_off_first, transport, events_max=1, boot_rule=False)
+    assert found == []
 
 
 @EVERY
@@ -355,7 +395,23 @@ def test_with_the_layers_ignored_the_search_finds_lost_data():
     assert found
 
 
+@pytest.mark.parametrize("transport", [Transport.SCSI, Transport.SATA], ids=lambda t: t.value)
+@pytest.mark.parametrize(
+    "script", [pair_off_first, applied_off_for_now, applied_off_and_rolled_back],
+    ids=lambda s: s.__name__,
+)
+def test_without_the_boot_rule_the_search_finds_the_drive_that_kept_its_power(
+    script, transport
+):
+    found = ways_through_events(script, transport, 2, boot_rule=False)
+    assert any(NEW_KERNEL.upper() in way for way in found)
+    assert all("KEPT ITS POWER" in " ".join(way) for way in found)
+
+
 def test_without_the_adapters_guard_the_search_finds_the_replugged_disk():
-    found, _, _ = all_ways(pair_off_first, Transport.SCSI, 1, guarded=False)
+    found, _, _ = all_ways(
+        pair_off_first, Transport.SCSI, 1, guarded=False, boot_rule=False
+    )
     assert found
-    assert all("UNPLUGGED AND PLUGGED IN" in way for _, way in found)
+    new_disk = ("UNPLUGGED AND PLUGGED IN", "NEW DISK, DRIVE KEPT ITS POWER")
+    assert all(any(event in way for event in new_disk) for _, way in found)

@@ -210,6 +210,20 @@ def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
     return (yield from _switch(tuple(drives), lambda drive: mode))
 
 
+def hold(drives: Sequence[DriveReport]) -> Generator[Step, Optional[DriveState], None]:
+    """Pin drives that the journal names, before anything else is done after a start.
+
+    One that cannot be pinned now is no reason to leave the others: whatever turns its
+    cache on later pins it first, or refuses.
+    """
+    for drive in drives:
+        if pinnable(drive.transport):
+            try:
+                yield Pin(drive)
+            except WcacheError:
+                continue
+
+
 def _check(
     drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool
 ) -> None:
