@@ -31,6 +31,13 @@ class FakeFiles(HostFiles):
         return self.numbers.get(os.path.realpath(path))
 
 
+class AllPrepared:
+    """A host on which `prepare` named every drive."""
+
+    def refusal(self, wwid):
+        return ""
+
+
 class FakeHost:
     """Builds the trees; `files` reads them."""
 
@@ -45,6 +52,8 @@ class FakeHost:
             numbers={},
         )
         self.link("proc/self/ns/pid", Path(INITIAL_PID_NAMESPACE))
+
+    boot_pins = AllPrepared
 
     def write(self, path: str, text: str) -> Path:
         """A file below the root, with its folders."""

@@ -13,7 +13,8 @@ from wcache_probe.host import LinuxDriveHost
 
 def host_of(fake, **more):
     return LinuxDriveHost(
-        files=fake.files, osd_data_globs=[fake.osd_glob], find_foreign_rules=tuple, **more
+        files=fake.files, boot_pins=fake.boot_pins, osd_data_globs=[fake.osd_glob],
+        find_foreign_rules=tuple, **more
     )
 
 

@@ -43,7 +43,7 @@ def an_lv_on_sda(fake_host):
 
 def look(fake_host):
     host = LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
         switches=Switches(scsi=ModelScsi()), find_foreign_rules=tuple,
         sleep=Naps(),
     )

@@ -104,7 +104,7 @@ def host_with(fake_host, drive, rules, wwid=WWID):
     fake_host.write("sys/devices/pci0/host0/target0:0:0/0:0:0:0/wwid", f"{wwid}\n")
     fake_host.osd(1, block="sda")
     return LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
         switches=Switches(scsi=drive), rules=rules, find_foreign_rules=tuple,
     )
 

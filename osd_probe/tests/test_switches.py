@@ -244,7 +244,9 @@ def test_a_transport_is_drive_protocol_and_host_driver(
 def test_a_virtio_disk_is_shown_and_left_alone(fake_host):
     fake_host.disk("vda", "254:0")
     fake_host.osd(1, block="vda")
-    host = LinuxDriveHost(files=fake_host.files, osd_data_globs=[fake_host.osd_glob])
+    host = LinuxDriveHost(
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob]
+    )
     (drive,) = host.look()
     assert (drive.transport, drive.mode) == (Transport.VIRTIO, None)
     with pytest.raises(RefusedError):
@@ -255,7 +257,7 @@ def host_with(fake_host, drive):
     fake_host.scsi_disk("sda", "8:0")
     fake_host.osd(1, block="sda")
     return LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
         switches=Switches(scsi=drive),
     )
 

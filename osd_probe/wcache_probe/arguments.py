@@ -13,7 +13,9 @@ from wcache.core.model import CacheMode
 
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
-COMMANDS = ("run", "look", "restore", "status", "matrix", "appear")
+COMMANDS = (
+    "run", "look", "restore", "status", "prepare", "unprepare", "matrix", "appear"
+)
 
 
 def parse(words: List[str]) -> argparse.Namespace:
@@ -28,6 +30,7 @@ def parse(words: List[str]) -> argparse.Namespace:
     run = verbs.add_parser("run", help="serve the mgr until stopped")
     _drives(run)
     _folders(run)
+    _host_root(run)
     run.add_argument("--conf", default="/etc/ceph/ceph.conf", help="default: %(default)s")
     run.add_argument("--keyring", default="", help="default: what the configuration says")
     who = run.add_mutually_exclusive_group()
@@ -36,10 +39,12 @@ def parse(words: List[str]) -> argparse.Namespace:
     look = verbs.add_parser("look", help="show the drives, changing nothing; needs no mgr")
     _drives(look)
     _folders(look)
+    _host_root(look)
     look.add_argument("--format", choices=("plain", "json"), default="plain")
     restore = verbs.add_parser("restore", help="bring back prior cache states; needs no mgr")
     _drives(restore)
     _folders(restore)
+    _host_root(restore)
     what = restore.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--all", action="store_true", help="everything that leases left behind"
@@ -51,11 +56,30 @@ def parse(words: List[str]) -> argparse.Namespace:
     status = verbs.add_parser("status", help="show the probe of this host and its journal")
     _folders(status)
     status.add_argument("--format", choices=("plain", "json"), default="plain")
+    prepare = verbs.add_parser(
+        "prepare", help="on the host itself: have drives pinned whenever they appear"
+    )
+    _osd_data(prepare)
+    _folders(prepare)
+    prepare.set_defaults(host_root="/")
+    prepare.add_argument(
+        "--scratch", action="append", default=[], metavar="DEVICE",
+        help="also the drive of this scratch device, for `matrix`; may be repeated",
+    )
+    prepare.add_argument(
+        "--image-elsewhere", action="store_true",
+        help="this host boots from an initramfs image elsewhere, into which you put the rule",
+    )
+    prepare.add_argument("--dry-run", action="store_true", help="print what would be done")
+    unprepare = verbs.add_parser("unprepare", help="take back what `prepare` did")
+    _folders(unprepare)
+    unprepare.set_defaults(host_root="/")
     matrix = verbs.add_parser(
         "matrix", help="measure the write+sync matrix of scratch space, in both cache modes"
     )
     _matrix(matrix)
     _folders(matrix)
+    _host_root(matrix)
     appear = verbs.add_parser("appear", help="for udev rules: keep a drive in its mode")
     appear.add_argument("--mode", required=True, choices=[mode.value for mode in CacheMode],
                         type=lambda word: word.replace("-", " "))
@@ -92,10 +116,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hostname", default=socket.gethostname(), help="for the file; default: %(default)s"
     )
-    parser.add_argument(
-        "--osd-data", action="append", metavar="GLOB",
-        help="data folders of OSDs; may be repeated; default: where Ceph puts them",
-    )
+    _osd_data(parser)
 
 
 def _seconds(word: str) -> float:
@@ -110,6 +131,10 @@ def _drives(parser: argparse.ArgumentParser) -> None:
         "--hostname", default=socket.gethostname(), help="as Ceph knows it; default: %(default)s"
     )
     parser.add_argument("--sim", metavar="FILE", help="simulate the drives of a TOML file")
+    _osd_data(parser)
+
+
+def _osd_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--osd-data", action="append", metavar="GLOB",
         help="data folders of OSDs; may be repeated; default: where Ceph puts them",
@@ -123,4 +148,11 @@ def _folders(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", default=RUN_DIR, type=os.path.abspath,
         help="where lease marker and lock are; default: %(default)s",
+    )
+
+
+def _host_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host-root", default="/", type=os.path.abspath, metavar="DIR",
+        help="in a container: where the host's /etc and /boot are; default: %(default)s",
     )

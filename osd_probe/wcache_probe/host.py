@@ -28,11 +28,13 @@ from wcache.core.model import (
 )
 from wcache.core.protocol import SamplesOutcome
 
+from .arguments import STATE_DIR
 from .block import osds, sysfs
 from .block.host_files import HostFiles, printable, read_table
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
 from .persistence import foreign_rules
+from .persistence.preparation import BootPins, Preparation
 from .persistence.rule_folder import RuleFolder
 from .survey import Survey, state_of, with_rule
 from .timing import time_fdatasync
@@ -56,6 +58,7 @@ class LinuxDriveHost:
         cluster_fsid: Optional[str] = None,
         switches: Optional[Switches] = None,
         rules: Optional[RuleFolder] = None,
+        boot_pins: Optional[Callable[[], BootPins]] = None,
         find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
@@ -65,6 +68,7 @@ class LinuxDriveHost:
         self._fsid = cluster_fsid
         self._switches = switches or Switches()
         self._rules = rules or RuleFolder()
+        self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
@@ -72,7 +76,8 @@ class LinuxDriveHost:
 
     def _survey(self) -> Survey:
         return Survey(
-            self._files, self._switches, self._rules, self._writers, self._globs, self._fsid
+            self._files, self._switches, self._rules, self._writers, self._globs, self._fsid,
+            self._boot_pins(),
         )
 
     def look(self) -> Tuple[DriveReport, ...]:
@@ -176,6 +181,10 @@ class LinuxDriveHost:
     def drive_of(self, device: BlockDevice) -> DriveReport:
         """The drive that a disk is, used by an OSD or not."""
         return self._with_memory(self._survey().report_of(device))
+
+    def disks(self) -> Tuple[Tuple[str, str], ...]:
+        """Kernel name and wwid of every disk of the host."""
+        return tuple((disk.name, disk.wwid) for disk in sysfs.all_disks(self._files))
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,

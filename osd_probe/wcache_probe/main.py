@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
 
+from wcache.core import switching
 from wcache.core.errors import ConflictError, NotFoundError, WcacheError
 from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.lease import LeaseKeeper
@@ -22,7 +23,7 @@ from .arguments import parse
 from .host_lock import HostLock
 from .journal_file import LeaseMarker, NoJournal, StateFolder
 from .stop_signal import StopSignal
-from .switcher import AfterStep, Switcher, nothing
+from .switcher import AfterStep, Switcher, nothing, read_journal
 
 if TYPE_CHECKING:
     import argparse
@@ -54,6 +55,10 @@ def main(
             return _matrix(options, after_step)
         if options.command == "appear":
             return _appear(options)
+        if options.command in ("prepare", "unprepare"):
+            from .preparing import prepare, unprepare
+
+            return (prepare if options.command == "prepare" else unprepare)(options)
         from . import views
 
         if options.command == "look":
@@ -88,14 +93,9 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
             load_drive_file(options.sim), options.hostname,
             state_path=os.path.join(options.state_dir, "sim-drives.json"),
         )
-    from .block.osds import DEFAULT_DATA_GLOBS
-    from .host import LinuxDriveHost
-    from .persistence.rule_folder import RuleFolder
+    from .real_host import linux_host
 
-    return LinuxDriveHost(
-        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
-        rules=RuleFolder(run_dir=options.run_dir),
-    )
+    return linux_host(options, fsid)
 
 
 # ---- run
@@ -111,6 +111,7 @@ def _run(
     stop.install()
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock()
+    _pin_journalled(options, state)
     rados = None if link is not None else _rados_link(options, stop)
     host = _make_host(options, rados.fsid() if rados else None)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
@@ -140,6 +141,21 @@ def _run(
     return code
 
 
+def _pin_journalled(options: argparse.Namespace, state: StateFolder) -> None:
+    """Pin what the journal names: a lease that was cut off, and what was applied."""
+    sound, _ = read_journal(state.journal)
+    if not sound:
+        return
+    host = _make_host(options, None)
+    # with nothing stored, since nothing is changed that would have to be taken back
+    switcher = Switcher(host, NoJournal())
+    for domain_id in sorted({entry.domain_id for entry in sound.values()}):
+        try:
+            switcher.run(switching.hold(switcher.drives(domain_id)))
+        except WcacheError as error:
+            _say(f"wcache-probe: {domain_id} cannot be pinned now: {error.line()}")
+
+
 def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
     from .rados_link import RadosLink
 
@@ -155,17 +171,12 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
 
 def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
     """Measure scratch space; no probe may run meanwhile, since it restores what it finds."""
-    from .block.osds import DEFAULT_DATA_GLOBS
-    from .host import LinuxDriveHost
     from .matrix.command import matrix
-    from .persistence.rule_folder import RuleFolder
+    from .real_host import linux_host
 
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock()
-    host = LinuxDriveHost(
-        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS,
-        rules=RuleFolder(run_dir=options.run_dir),
-    )
+    host = linux_host(options)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     return matrix(options, host, switcher, _say)
 

@@ -18,6 +18,7 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
+from wcache.core.safety import boots_with_rule
 
 from .block import foreign, osds, sysfs
 from .block.host_files import HostFiles, printable
@@ -25,6 +26,7 @@ from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
+from .persistence.preparation import BootPins
 from .persistence.rule_folder import RuleFolder
 from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
 from .transports.classify import Switches
@@ -37,9 +39,10 @@ class Survey:
 
     def __init__(
         self, files: HostFiles, switches: Switches, rules: RuleFolder, writers: WriterSearch,
-        data_globs: Sequence[str], cluster_fsid: Optional[str],
+        data_globs: Sequence[str], cluster_fsid: Optional[str], prepared: BootPins,
     ) -> None:
         self._files = files
+        self._prepared = prepared
         self._switches = switches
         self._rules = rules
         found = osds.discover(files, data_globs)
@@ -160,6 +163,9 @@ class Survey:
         elif len(ways) > 1:
             names = ", ".join(way[0].name for way in ways)
             refusal = f"it is reached over several paths ({names})"
+        unpinned = ""
+        if boots_with_rule(switch.transport) and not refusal:
+            unpinned = self._prepared.refusal(device.wwid)
         return DriveReport(
             drive_id=identity.drive_id,
             domain_id=identity.domain_id,
@@ -175,9 +181,10 @@ class Survey:
             uses=tuple(sorted(uses, key=lambda use: (use.osd_id, use.role.value))),
             foreign_uses=shared,
             plp_hints=identity.plp_hints,
-            toggle_refusal=refusal,
+            toggle_refusal=refusal or unpinned,
             findings=(
-                *reading.findings, *_findings(device.name, switch, reading, odd, shared)
+                *reading.findings, *_findings(device.name, switch, reading, odd, shared),
+                *_not_prepared(device.name, unpinned),
             ),
             wwid=printable(device.wwid, 512),
         )
@@ -210,6 +217,12 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
         page=reading.page,
         layers=queues_on(device),
     )
+
+
+def _not_prepared(name: str, unpinned: str) -> Tuple[Finding, ...]:
+    if not unpinned:
+        return ()
+    return (Finding(FindingCode.NOT_PREPARED, Severity.INFO, name, unpinned),)
 
 
 def _findings(

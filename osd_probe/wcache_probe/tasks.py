@@ -39,6 +39,7 @@ from wcache.core.switching import Switched
 
 from .mgr_link import printable
 from .switcher import Switcher
+from .unprepared import told_once
 
 TIMER_SECONDS_MAX = 30.0
 # what these find before their first step must still hold then
@@ -134,9 +135,14 @@ class TaskRunner:
     def report(self) -> HostReport:
         """Everything on the host, with what could not be restored so far."""
         lease = self._keeper.lease(self._clock())
+        sound, _ = self._switcher.read_journal()
+        drives, unprepared = told_once(
+            self._host.look(), {entry.domain_id for entry in sound.values()}
+        )
         return HostReport(
             self._identity.hostname, self._identity.probe_id, self._identity.instance_id, VERSION,
-            self._host.look(), (*self._host.host_findings(), *self._journal_findings()),
+            drives,
+            (*self._host.host_findings(), *self._journal_findings(), *unprepared),
             lease.lease_id if lease else "", self._identity.simulated,
         )
 

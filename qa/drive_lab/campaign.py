@@ -174,6 +174,7 @@ class _Campaign:
         wcache.wait("the module", lambda: wcache("status"), 60)
         keyring = self._cluster.auth_key(f"client.wcache.{HOSTNAME}", **probe_caps(HOSTNAME))
         probe = GuestProbe(self._lab, HOSTNAME, keyring)
+        probe.prepare()
         probe.start()
         try:
             wcache.wait("the probe's report", lambda: wcache("drive ls")["drives"], 60)

@@ -26,6 +26,17 @@ class GuestProbe:
         self.hostname = hostname
         self.process: GuestProcess | None = None
 
+    def prepare(self) -> str:
+        """`wcache-probe prepare`, as once on each host; what it said.
+
+        The guest's initramfs is QEMU's: it makes the root file system and stacks nothing.
+        """
+        return self._lab.guest.run(
+            ["python3", "-m", "wcache_probe", "prepare", "--image-elsewhere",
+             "--osd-data", OSD_DATA, "--state-dir", STATE_DIR],
+            env={"PYTHONPATH": PACKAGES}, timeout_s=60.0,
+        ).checked()  # fmt: skip
+
     def start(self) -> None:
         """Start it; what it prints goes to ``probe.log`` on the shared folder."""
         target = self._lab.share / "probe.keyring"

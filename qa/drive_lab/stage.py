@@ -98,6 +98,9 @@ class Stage:
         flat = [word for service, cap in caps.items() for word in (service, cap)]
         say(bold("$ " + shlex.join(["ceph", "auth", "get-or-create", entity, *flat])))
         self._probe = GuestProbe(self.up.lab, HOSTNAME, keyring)
+        say(bold(f"{HOSTNAME}$ wcache-probe prepare"))
+        for line in self._probe.prepare().splitlines():
+            say("  " + line)
         self._probe.start()
         say(bold(f"{HOSTNAME}$ wcache-probe run --id wcache.{HOSTNAME} --keyring ..."))
         try:

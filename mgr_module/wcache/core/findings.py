@@ -82,6 +82,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "something else on the host sets write caches",
         "remove the other udev rule or tuning: it and wcache would undo each other's changes",
     ),
+    FindingCode.NOT_PREPARED: (
+        "the next boot would not pin drives that wcache could toggle, or has toggled",
+        "run `wcache-probe prepare` on the host, also after new drives and new kernels",
+    ),
     FindingCode.CARRYOVER: (
         "drives behave differently for a while after a change of mode",
         "measure with longer periods: `ceph config set mgr mgr/wcache/period_s 10`",

@@ -61,6 +61,14 @@ def pinnable(transport: Transport) -> bool:
     return transport in (Transport.SCSI, Transport.SAS, Transport.SATA, Transport.SIMULATED)
 
 
+def boots_with_rule(transport: Transport) -> bool:
+    """Whether a drive's pin has to be put in place anew each time the drive appears.
+
+    A simulated drive's host never boots.
+    """
+    return pinnable(transport) and transport is not Transport.SIMULATED
+
+
 def may_toggle(
     drives: Sequence[DriveReport],
     mode: CacheMode,

@@ -210,7 +210,7 @@ def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
     return (yield from _switch(tuple(drives), lambda drive: mode))
 
 
-def hold(drives: Sequence[DriveReport]) -> Generator[Step, Optional[DriveState], None]:
+def hold(drives: Sequence[DriveReport]) -> Program:
     """Pin drives that the journal names, before anything else is done after a start.
 
     One that cannot be pinned now is no reason to leave the others: whatever turns its
@@ -222,6 +222,7 @@ def hold(drives: Sequence[DriveReport]) -> Generator[Step, Optional[DriveState],
                 yield Pin(drive)
             except WcacheError:
                 continue
+    return Switched((), (), changed=False)
 
 
 def _check(

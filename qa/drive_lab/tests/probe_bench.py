@@ -17,6 +17,7 @@ from wcache.core.protocol import ApplyRequest, Lease, SetModeRequest
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER = {BACK: THROUGH, THROUGH: BACK}
 FSID = "11111111-2222-3333-4444-555555555555"
+ALL_OSDS = "/var/lib/wcache-lab/*/osd.*[0-9]"
 TTL_S = 600.0
 TIMEOUT_S = 90.0
 POLL_S = 0.1  # a guest without KVM has no time for more
@@ -51,6 +52,7 @@ class ProbeOf:
         state, run = self.folders[1], self.folders[3]
         self.bench.sh(f"rm -rf {state} {run} {self.data}").checked()
         self.make_osd(device)
+        self.prepare()
         return disk
 
     def end(self):
@@ -67,6 +69,17 @@ class ProbeOf:
             f"mkdir -p {folder}; echo 0 > {folder}/whoami; echo {FSID} > {folder}/ceph_fsid; "
             f"ln -sfn {device} {folder}/block"
         ).checked()
+
+    def prepare(self):
+        """`prepare`, with the OSDs of all tests: a host has one boot rule.
+
+        The guest's own initramfs is QEMU's and stacks nothing on any drive.
+        """
+        done = self.forks.fork([
+            "prepare", *self.folders, "--image-elsewhere", "--osd-data", ALL_OSDS,
+            "--osd-data", f"{self.data}/osd.*[0-9]",
+        ])  # fmt: skip
+        assert done.wait(TIMEOUT_S) == 0, done.output()
 
     def mode(self):
         """What the drive really is in, by QEMU's word."""

@@ -129,6 +129,7 @@ def test_an_osd_restarted_under_a_lease_loses_nothing(ceph):
     forks.start()
     probe = ProbeOf(Bench(lab), forks, "disk-0")
     probe.data = str(HOME)
+    probe.prepare()
     disk = lab.drive("disk-0").disk()
     assert probe.set_mode(THROUGH)["kind"] == "state"
     restart_from_below(ceph, 0)

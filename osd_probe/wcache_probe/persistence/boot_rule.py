@@ -1,0 +1,60 @@
+"""The boot rule: pins OSD drives in the moment they appear, before anything stands on them.
+
+The pin is the running kernel's.  After a warm reboot, a kdump, a rebind or delete and scan
+a drive that is off may have kept its power: the new kernel reads `write through` from it,
+device mapper loads its tables with that view, and when a reset turns the cache on they drop
+flushes.  So the pin has to come back with the drive.
+
+One line for each drive, an attribute and no program: an initramfs has no Python.  systemd
+assigns `ATTR{}` while it reads the rules of an event (udev_rule_apply_token_to_event(), which
+also resolves the `*`), so before any RUN, and before 69-lvm.rules of the same event; the
+events of partitions wait for that of their disk.  By then the kernel has made the disk's
+`scsi_disk` and has read its cache for the first time (drivers/scsi/sd.c, sd_probe()).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import FrozenSet, Iterable, Tuple
+
+from .udev_match import pattern
+
+FILE_NAME = "59-wcache-pin.rules"
+_HEADER = "# Written by `wcache-probe prepare`: "
+_TEXT = (
+    f"{_HEADER}the kernel flushes these OSD drives from the moment they appear.\n"
+    "# Do not edit: `wcache-probe prepare` writes it anew, `wcache-probe unprepare` removes it.\n"
+    "# It must also be in each initramfs image, which `wcache-probe prepare` sees to.\n"
+)
+_MATCH = 'ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
+_PIN = 'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
+
+
+@dataclass(frozen=True)
+class BootRule:
+    """The rule for drives with these names; raises RefusedError for one that is none."""
+
+    wwids: Tuple[str, ...]
+
+    def text(self) -> str:
+        """The file."""
+        return _TEXT + "".join(f"{line}\n" for line in sorted(set(map(line_of, self.wwids))))
+
+
+def line_of(wwid: str) -> str:
+    """The line that pins one drive."""
+    return f'{_MATCH}ATTRS{{wwid}}=="{pattern(wwid)}", {_PIN}'
+
+
+def is_ours(text: str) -> bool:
+    """Whether `prepare` wrote a file, changed by hand since or not."""
+    return text.startswith(_HEADER)
+
+
+def lines_of(text: str) -> FrozenSet[str]:
+    """The lines of a file that are rules."""
+    return frozenset(_rules(text.splitlines()))
+
+
+def _rules(lines: Iterable[str]) -> Iterable[str]:
+    return (line.strip() for line in lines if line.strip() and not line.startswith("#"))

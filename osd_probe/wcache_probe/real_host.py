@@ -1,0 +1,26 @@
+"""The real drives of a host, as the command line describes it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Optional
+
+from .block.osds import DEFAULT_DATA_GLOBS
+from .host import LinuxDriveHost
+from .persistence import foreign_rules
+from .persistence.preparation import RULES_FOLDER, Preparation
+from .persistence.rule_folder import RuleFolder
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def linux_host(options: argparse.Namespace, fsid: Optional[str] = None) -> LinuxDriveHost:
+    """The drives of the host that the options describe."""
+    root = options.host_root
+    return LinuxDriveHost(
+        osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
+        rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
+        boot_pins=Preparation(root, options.state_dir).look,
+        find_foreign_rules=lambda: foreign_rules.find(root),
+    )

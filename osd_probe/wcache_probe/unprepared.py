@@ -1,0 +1,41 @@
+"""Drives that the next boot would not pin, told once for the host and not for each drive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import AbstractSet, Sequence, Tuple
+
+from wcache.core.model import DriveReport, Finding, FindingCode, Severity
+
+NAMES_MAX = 8
+
+
+def told_once(
+    drives: Sequence[DriveReport], held: AbstractSet[str]
+) -> Tuple[Tuple[DriveReport, ...], Tuple[Finding, ...]]:
+    """The drives without that finding, and one of the host in its place.
+
+    It is a warning where the journal holds one of them (`held` are domain ids): a drive that
+    may be off.  For all others it says only what has to be done before they are toggled.
+    """
+    lacking = [d for d in drives if any(map(_is_one, d.findings))]
+    if not lacking:
+        return tuple(drives), ()
+    urgent = [drive for drive in lacking if drive.domain_id in held]
+    first = (urgent or lacking)[0]
+    why = next(finding.detail for finding in first.findings if _is_one(finding))
+    names = [drive.dev_name for drive in (urgent or lacking)]
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    finding = Finding(
+        FindingCode.NOT_PREPARED, Severity.WARNING if urgent else Severity.INFO,
+        "boot rule", f"{', '.join(names[:NAMES_MAX])}{more}: {why}",
+    )
+    quiet = tuple(
+        replace(drive, findings=tuple(f for f in drive.findings if not _is_one(f)))
+        for drive in drives
+    )
+    return quiet, (finding,)
+
+
+def _is_one(finding: Finding) -> bool:
+    return finding.code is FindingCode.NOT_PREPARED
