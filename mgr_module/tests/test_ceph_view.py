@@ -3,6 +3,7 @@
 import json
 
 from wcache.ceph_view import CephView
+from wcache.core.record import Precondition
 
 
 class Maps:
@@ -10,15 +11,18 @@ class Maps:
 
     version = "ceph version 18.2.4 (e7ad534) reef (stable)"
 
-    def __init__(self, buckets):
+    def __init__(self, buckets, rules=(), pools=(), checks=()):
         self.maps = {
             "osd_map": {
                 "fsid": "f",
                 "osds": [{"osd": i, "uuid": f"u{i}", "up": 1, "in": 1} for i in (0, 1)],
+                "pools": [{"pool": i, "crush_rule": rule} for i, rule in enumerate(pools)],
             },
             "osd_metadata": {"0": {"hostname": "h0.example"}},
-            "osd_map_crush": {"devices": [{"id": 0, "class": "hdd"}], "buckets": buckets},
-            "health": {"json": json.dumps({})},
+            "osd_map_crush": {
+                "devices": [{"id": 0, "class": "hdd"}], "buckets": buckets, "rules": rules,
+            },
+            "health": {"json": json.dumps({"checks": dict(checks)})},
             "pg_summary": {"all": {}},
         }
 
@@ -52,3 +56,39 @@ def test_a_map_in_which_buckets_hold_each_other_ends():
 
 def test_an_osd_has_the_uuid_of_the_osd_map():
     assert [osd.uuid for osd in osds().values()] == ["u0", "u1"]
+
+
+def rule(number, *steps):
+    """A rule as CrushWrapper::dump_rule tells it, of (op, type) steps."""
+    chosen = [{"op": op, "num": 0, "type": kind} for op, kind in steps]
+    take = {"op": "take", "item": -1, "item_name": "default"}
+    return {"rule_id": number, "steps": [take, *chosen, {"op": "emit"}]}
+
+
+def seen(**maps):
+    return CephView(Maps((), **maps), bench_empties_caches=False).cluster()
+
+
+def test_failure_domains_are_what_the_rules_of_pools_spread_over():
+    rules = (
+        rule(0, ("chooseleaf_firstn", "host")),
+        rule(1, ("choose_indep", "rack"), ("chooseleaf_indep", "chassis")),
+        rule(2, ("choose_firstn", "osd")), rule(3, ("chooseleaf_firstn", "datacenter")),
+    )
+    assert seen(rules=rules).failure_types == frozenset()
+    assert seen(rules=rules, pools=(0,)).failure_types == {"host"}
+    assert seen(rules=rules, pools=(0, 1, 1, 2)).failure_types == {"host", "rack", "chassis"}
+    odd = {"rule_id": 4, "steps": [{"opcode": 77}, {"op": "set_choose_tries", "num": 100}]}
+    assert seen(rules=(odd,), pools=(4,)).failure_types == frozenset()
+
+
+def test_a_cluster_in_error_is_not_healthy_unless_the_error_is_ours_or_muted():
+    def missed(name, severity="HEALTH_ERR", **more):
+        check = {"severity": severity, **more}
+        return list(seen(checks=[(name, check)]).missed)
+
+    assert missed("PG_DAMAGED") == [Precondition.CLUSTER_HEALTHY]
+    assert missed("PG_DAMAGED", muted=True) == []
+    assert missed("WCACHE_UNSAFE") == []
+    assert missed("POOL_NO_REDUNDANCY", "HEALTH_WARN") == []
+    assert missed("OSD_DOWN", "HEALTH_WARN") == [Precondition.CLUSTER_HEALTHY]

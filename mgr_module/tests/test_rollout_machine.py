@@ -43,6 +43,7 @@ class Mgr:
         self.gain = gain
         self.log = []
         self.notes = []
+        self.missed = ()  # preconditions that do not hold now
         self.stored = codec.dumps(Rollout("p1", 1.0, changes, canary_wait_s=60.0))
         self._start()
 
@@ -71,6 +72,8 @@ class Mgr:
                 self.load, self.task = action, None
             elif isinstance(action, act.SaveRun):
                 self.stored = codec.dumps(self.machine.rollout)
+            elif isinstance(action, act.LookAtCluster):
+                self.give(act.ClusterSeen(self.missed))
             else:
                 self.notes.append(action)
 

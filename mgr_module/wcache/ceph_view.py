@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Protocol, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Protocol, Tuple
 
 from .core.osds import ClusterState, OsdInfo, OsdLatency
 from .core.record import Precondition
@@ -41,7 +41,8 @@ class CephView:
         """OSDs, health and versions as of now."""
         osd_map = self._mgr.get("osd_map")
         metadata = self._mgr.get("osd_metadata")
-        classes, locations = _crush(self._mgr.get("osd_map_crush"))
+        crush = self._mgr.get("osd_map_crush")
+        classes, locations = _crush(crush)
         osds: Dict[int, OsdInfo] = {}
         for row in osd_map["osds"]:
             osd_id = int(row["osd"])
@@ -61,7 +62,8 @@ class CephView:
                 str(row.get("uuid", "")),
             )
         return ClusterState(
-            str(osd_map["fsid"]), self._version(), osds, self._missed(), self._bench_empties_caches
+            str(osd_map["fsid"]), self._version(), osds, self._missed(),
+            self._bench_empties_caches, _failure_types(osd_map, crush),
         )
 
     def latencies(self) -> Dict[int, OsdLatency]:
@@ -82,7 +84,7 @@ class CephView:
         missed: List[Precondition] = []
         health = json.loads(self._mgr.get("health")["json"])
         checks = health.get("checks", {})
-        if any(name in checks for name in _SICK):
+        if any(name in _SICK or _is_error(name, check) for name, check in checks.items()):
             missed.append(Precondition.CLUSTER_HEALTHY)
         states = self._mgr.get("pg_summary")["all"]
         if any("active" not in s or "clean" not in s for s in _words(states)):
@@ -92,6 +94,23 @@ class CephView:
         if any("scrubbing" in s for s in _words(states)):
             missed.append(Precondition.NO_SCRUB)
         return tuple(missed)
+
+
+def _is_error(name: str, check: Mapping[str, Any]) -> bool:
+    """Whether a health check of others says that the cluster is in error, and nobody muted it."""
+    error = check.get("severity") == "HEALTH_ERR" and not check.get("muted")
+    return error and not name.startswith("WCACHE_")
+
+
+def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> FrozenSet[str]:
+    """The types of buckets over which the pools' rules spread copies (CrushWrapper::dump_rule)."""
+    used = {pool.get("crush_rule") for pool in osd_map.get("pools", ())}
+    return frozenset(
+        str(step["type"])
+        for rule in crush.get("rules", ()) if rule.get("rule_id") in used
+        for step in rule.get("steps", ())
+        if str(step.get("op", "")).startswith("choose") and step.get("type") not in (None, "osd")
+    )
 
 
 def _words(states: Mapping[str, int]) -> List[List[str]]:

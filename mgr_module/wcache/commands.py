@@ -180,9 +180,11 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
     ),
     Command(
-        "wcache apply", ("name=plan_id,type=CephString",), "rw",
-        "Carry out a plan: each change is read back and measured before the next",
-        lambda s, v, a: s.plans.apply(a["plan_id"]),
+        "wcache apply",
+        ("name=plan_id,type=CephString", "name=override,type=CephString,req=false"), "rw",
+        "Carry out a plan: each change is read back and measured before the next; --override "
+        "names preconditions that need not hold: cluster_healthy,pgs_clean,no_recovery",
+        lambda s, v, a: s.plans.apply(a["plan_id"], a.get("override")),
     ),
     Command(
         "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",

@@ -87,7 +87,7 @@ class Engine:
         self._executor = Executor(
             archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
             analyses=self.analyses, measuring=self.measuring, watchdog=self._watchdog,
-            clock=self.clock, note=self.note, log=log, post_event=self.post_event,
+            view=view, clock=self.clock, note=self.note, log=log, post_event=self.post_event,
             epoch=lambda: self.epoch,
         )
         self.runs = self._executor.runs

@@ -16,6 +16,7 @@ from .core.abandoned import abandoned_rollout, abandoned_run
 from .core.codec import one_line
 from .core.errors import StorageError
 from .core.experiment import Slot
+from .core.osds import ClusterView
 from .core.protocol import RollbackRequest, Task
 from .core.rollout import RolloutMachine
 from .core.run import RunMachine
@@ -36,7 +37,7 @@ class Executor:
     def __init__(
         self, *, archive: Archive, hosts: Hosts, keeper: StateKeeper, gate: StoreGate,
         analyses: Analyses, measuring: Measuring, watchdog: Watchdog,
-        clock: Callable[[], float], note: Tell, log: Callable[[str], None],
+        view: ClusterView, clock: Callable[[], float], note: Tell, log: Callable[[str], None],
         post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
     ) -> None:
         self._archive = archive
@@ -46,6 +47,7 @@ class Executor:
         self._analyses = analyses
         self._measuring = measuring
         self._watchdog = watchdog
+        self._view = view
         self._clock = clock
         self._note = note
         self._log = log
@@ -142,6 +144,8 @@ class Executor:
             self._keeper.save_record(owner, action.record, self._analyses)
         elif isinstance(action, act.SaveRun):
             self.save(owner)
+        elif isinstance(action, act.LookAtCluster):
+            self._post_event(owner, act.ClusterSeen(self._view.cluster().blocking))
         else:
             self._note("mgr", owner, action.text)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from .archive import next_number
-from .core import codec
+from .core import codec, holding
+from .core.actions import SaveRun
 from .core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from .core.plan import make_changes
+from .core.record import Precondition
+from .core.rollout import RolloutMachine
 from .core.rollout_state import Rollout, RolloutStatus
 from .engine import Engine
 from .guards import require_class, require_idle, require_store, require_thawed
@@ -61,9 +64,13 @@ class PlanService:
                     "left_alone": list(left),
                     "stale_keys": self._facts.stale_keys_of(changes)}
 
-    def apply(self, plan_id: str) -> Dict[str, Any]:
-        """`apply`: carry out a plan in the background, proving each change."""
+    def apply(self, plan_id: str, override: Optional[str] = None) -> Dict[str, Any]:
+        """`apply`: carry out a plan in the background, proving each change.
+
+        `override` names preconditions that need not hold, also of a plan that waits for them.
+        """
         engine = self._engine
+        need_not = holding.parse_override(override or "")
         with engine.lock:
             require_thawed(engine)
             machine = engine.rollouts.get(plan_id)
@@ -74,7 +81,8 @@ class PlanService:
             status = machine.rollout.status
             if status is not RolloutStatus.PLANNED:
                 self._require_in_place(machine.rollout)
-                return {"plan_id": plan_id, "changed": False, "status": status.value}
+                new = status is RolloutStatus.RUNNING and self._override(machine, need_not)
+                return {"plan_id": plan_id, "changed": new, "status": status.value}
             require_store(engine)
             require_idle(engine)
             if machine.rollout.throwaway and not engine.options().throwaway_cluster:
@@ -82,10 +90,34 @@ class PlanService:
                     f"plan {plan_id} was made while this was a throwaway cluster",
                     "make a new plan with `ceph wcache plan`",
                 )
+            self._require_fit(machine.rollout, need_not)
             engine.note("admin", plan_id, "apply")
+            self._override(machine, need_not)
             engine.begin(plan_id)
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    def _require_fit(self, rollout: Rollout, need_not: Tuple[Precondition, ...]) -> None:
+        """Nothing is begun where a precondition is missed; later the machine holds instead."""
+        seen = self._engine.view.cluster().blocking
+        asked = holding.override(rollout, need_not)
+        missed = {item for c in rollout.changes for item in holding.missed(asked, c, seen)}
+        if missed:
+            broken = [item for item in seen if item in missed]
+            names = ",".join(item.name.lower() for item in (*need_not, *broken))
+            raise RefusedError(
+                holding.words(broken),
+                f"wait until it does, or `ceph wcache apply {rollout.plan_id} --override={names}`",
+            )
+
+    def _override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
+        if set(need_not) <= set(machine.rollout.overridden):
+            return False
+        plan_id, names = machine.rollout.plan_id, ", ".join(item.value for item in need_not)
+        self._engine.note("admin", plan_id, f"need not hold: {names}")
+        machine.rollout = holding.override(machine.rollout, need_not)
+        self._engine.execute(plan_id, [SaveRun()])
+        return True
 
     def _require_in_place(self, rollout: Rollout) -> None:
         """A plan is carried out once: asked for again, it must be under way or in place."""

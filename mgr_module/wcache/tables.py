@@ -242,13 +242,13 @@ def plan(data: Mapping[str, Any]) -> str:
     if not data["changes"]:
         return "\n".join(["nothing to change", *left])
     rows = [
-        (c["action_id"], c["hostname"], ",".join(c["dev_names"]), f"osd.{c['osd_id']}",
-         c["expected"], c["mode"], c["status"], latency(c["before_us"]), latency(c["after_us"]),
-         c.get("ratio"), c["detail"])
+        (c["action_id"], c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
+         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["status"], latency(c["before_us"]),
+         latency(c["after_us"]), c.get("ratio"), c["detail"])
         for c in data["changes"]
     ]
-    heads = ("CHANGE", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
-             "DETAIL")
+    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE",
+             "AFTER", "RATIO", "DETAIL")
     lines = [table(heads, rows), ""]
     planned = data.get("status", "planned") == "planned"
     for c in data["changes"] if planned else ():

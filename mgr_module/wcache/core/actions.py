@@ -7,7 +7,7 @@ from typing import Optional, Tuple, Union
 
 from .model import LoadPoint, Role
 from .protocol import Outcome, Request
-from .record import CounterDelta, LatencyHistogram, Period, Record
+from .record import CounterDelta, LatencyHistogram, Period, Precondition, Record
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,16 @@ class Halt:
     reason: str
 
 
+@dataclass(frozen=True)
+class ClusterSeen:
+    """Which preconditions do not hold now."""
+
+    missed: Tuple[Precondition, ...]
+
+
 Event = Union[
-    Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt
+    Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
+    ClusterSeen,
 ]
 
 # ---- actions
@@ -174,6 +182,11 @@ class SaveRun:
 
 
 @dataclass(frozen=True)
+class LookAtCluster:
+    """See whether what must hold before a change does; answered with ClusterSeen."""
+
+
+@dataclass(frozen=True)
 class Note:
     """A line for the audit log."""
 
@@ -182,5 +195,5 @@ class Note:
 
 
 Action = Union[
-    GiveTask, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, Note
+    GiveTask, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, LookAtCluster, Note
 ]

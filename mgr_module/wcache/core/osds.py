@@ -41,13 +41,17 @@ class OsdLatency:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """The cluster at one moment, as far as wcache cares."""
+    """The cluster at one moment, as far as wcache cares.
+
+    `failure_types` are the types of CRUSH buckets over which pools spread their copies.
+    """
 
     fsid: str
     ceph_version: str
     osds: Dict[int, OsdInfo]
     missed: Tuple[Precondition, ...] = ()
     bench_empties_caches: bool = False
+    failure_types: FrozenSet[str] = frozenset()
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:
@@ -89,6 +93,16 @@ def osds_now(cluster: ClusterState, reports: Mapping[str, HostReport]) -> Dict[i
         anywhere: FrozenSet[Tuple[str, str]] = frozenset().union(*hosts.values())
         found[osd_id] = OsdNow(osd.uuid, hosts.get(osd.hostname, anywhere))
     return found
+
+
+def failure_domains(osd: OsdInfo, cluster: ClusterState) -> Tuple[str, ...]:
+    """The buckets over an OSD that hold one copy of its data each, the widest first.
+
+    Those of the types that the pools' rules choose, and always its host.
+    """
+    types = {*cluster.failure_types, "host"}
+    found = [f"{kind} {name}" for kind, name in reversed(osd.location) if kind in types]
+    return tuple(found) or (f"host {osd.hostname}",)
 
 
 class ClusterView(Protocol):

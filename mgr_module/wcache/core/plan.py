@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .manual import commands
 from .model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
-from .osds import ClusterState
+from .osds import ClusterState, failure_domains
 from .policy import Recommendation
 from .rollout_state import Change
 from .safety import may_toggle
@@ -30,7 +30,8 @@ def make_changes(
 ) -> Tuple[Tuple[Change, ...], Tuple[str, ...]]:
     """Changes in the order they will be made, one failure domain after the other.
 
-    The first one is the canary.  The second value says, a line each, what is left alone.
+    Whatever one of them does, the copies in the others are as they were.  The first change
+    is the canary.  The second value says, a line each, what is left alone.
     """
     wanted = {
         (r.device_class, r.drive_model, r.simulated): r
@@ -44,43 +45,54 @@ def make_changes(
     ]
     changes: List[Change] = []
     more = 0
-    for report in sorted(reports, key=lambda r: r.hostname):
-        domains: Dict[str, List[DriveReport]] = defaultdict(list)
-        for drive in report.drives:
-            domains[drive.domain_id].append(drive)
-        for domain_id, drives in sorted(domains.items()):
-            first = drives[0]
-            recommendation = _wanted_for(first, report, cluster, wanted)
-            if recommendation is None or recommendation.mode is None:
-                continue
-            mode = recommendation.mode
-            name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
-            if all(drive.mode is mode for drive in drives):
-                continue
-            reason = may_toggle(
-                drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on
+    for where, report, drives in _in_order(reports, cluster):
+        first = drives[0]
+        recommendation = _wanted_for(first, report, cluster, wanted)
+        if recommendation is None or recommendation.mode is None:
+            continue
+        mode = recommendation.mode
+        name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
+        if all(drive.mode is mode for drive in drives):
+            continue
+        reason = may_toggle(drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+        reason = reason or _error_finding(drives)
+        reason = reason or _not_up(drives, cluster, report.simulated)
+        if reason or first.mode is None:
+            left.append(f"{name}: {reason or 'its cache state is unknown'}")
+            continue
+        if len(changes) >= CHANGES_MAX:
+            more += 1
+            continue
+        changes.append(
+            Change(
+                f"{plan_id}.{len(changes)}", report.hostname, first.domain_id,
+                tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
+                recommendation.device_class, first.transport, first.mode, mode,
+                recommendation.why,
+                tuple(line for drive in drives for line in commands(drive, mode)),
+                _proof(recommendation), report.simulated, failure_domain=", ".join(where),
             )
-            reason = reason or _error_finding(drives)
-            reason = reason or _not_up(drives, cluster, report.simulated)
-            if reason or first.mode is None:
-                left.append(f"{name}: {reason or 'its cache state is unknown'}")
-                continue
-            if len(changes) >= CHANGES_MAX:
-                more += 1
-                continue
-            changes.append(
-                Change(
-                    f"{plan_id}.{len(changes)}", report.hostname, domain_id,
-                    tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
-                    recommendation.device_class, first.transport, first.mode, mode,
-                    recommendation.why,
-                    tuple(line for drive in drives for line in commands(drive, mode)),
-                    _proof(recommendation), report.simulated,
-                )
-            )
+        )
     if more:
         left.append(f"{more} more cache domains: plan again when this plan is done")
     return tuple(changes), tuple(left)
+
+
+def _in_order(
+    reports: Iterable[HostReport], cluster: ClusterState
+) -> List[Tuple[Tuple[str, ...], HostReport, List[DriveReport]]]:
+    """Each cache domain with its failure domains and its host, all of one before the next."""
+    found = []
+    for report in reports:
+        domains: Dict[str, List[DriveReport]] = defaultdict(list)
+        for drive in report.drives:
+            domains[drive.domain_id].append(drive)
+        for drives in domains.values():
+            ids = [use.osd_id for drive in drives for use in drive.uses]
+            osd = cluster.osds.get(ids[0]) if ids and not report.simulated else None
+            where = failure_domains(osd, cluster) if osd else (f"host {report.hostname}",)
+            found.append((where, report, drives))
+    return sorted(found, key=lambda item: (item[0], item[1].hostname, item[2][0].domain_id))
 
 
 def _wanted_for(

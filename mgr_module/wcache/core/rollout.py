@@ -1,9 +1,9 @@
 """A rollout: planned changes made one after the other, each proven before the next.
 
-Sans-I/O.  For each change: measure the OSD, change the drive (the probe reads it back),
-measure again.  A change that did not help as far as it made things worse is rolled back
-at once, and the rollout stops there; the first change is the canary and is watched
-longer.  A rollback goes through the applied changes backwards.
+Sans-I/O.  For each change: measure the OSD, see that the preconditions hold (`holding`),
+change the drive (the probe reads it back), measure again.  A change that made things worse
+is rolled back at once, and the rollout stops there; the first change is the canary and is
+watched longer.  A rollback goes through the applied changes backwards.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from enum import Enum
 from typing import List, Optional
 
 from . import actions as act
+from . import holding
 from .codec import one_line
 from .model import Role
 from .period_run import all_in
@@ -35,6 +36,8 @@ DOUBTS_MAX = 2
 class _Phase(Enum):
     IDLE = "idle"
     BEFORE = "before"
+    CHECKING = "checking"  # whether the preconditions hold
+    HELD = "held"  # until they do
     CHANGING = "changing"
     WAITING = "waiting"
     AFTER = "after"
@@ -62,12 +65,13 @@ class RolloutMachine:
     @property
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
-        return self._wait_until_s if self._phase is _Phase.WAITING else None
+        waits = self._phase in (_Phase.WAITING, _Phase.HELD)
+        return self._wait_until_s if waits else None
 
     @property
     def current(self) -> Optional[Change]:
         """The change under way, if any."""
-        index = self._index()
+        index = self.rollout.current_index
         return None if index is None else self.rollout.changes[index]
 
     def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
@@ -77,8 +81,11 @@ class RolloutMachine:
         if self.over:
             return []
         if isinstance(event, act.Tick):
-            ready = self._phase is _Phase.WAITING and now_s >= self._wait_until_s
-            return self._measure(_Phase.AFTER) if ready else []
+            if self.wake_at_s is None or now_s < self.wake_at_s:
+                return []
+            return self._check() if self._phase is _Phase.HELD else self._measure(_Phase.AFTER)
+        if isinstance(event, act.ClusterSeen):
+            return self._cluster_seen(event, now_s)
         if isinstance(event, act.TaskAnswered):
             return self._answered(event, now_s)
         if isinstance(event, act.LoadMeasured) and event.token == self._token:
@@ -110,7 +117,8 @@ class RolloutMachine:
             self._set(status=RolloutStatus.DONE)
             self._phase = _Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} done")]
-        return [act.SaveRun(), *self._measure(_Phase.BEFORE)]
+        held = bool(self.rollout.missed)
+        return [act.SaveRun(), *(self._check() if held else self._measure(_Phase.BEFORE))]
 
     def _measure(self, phase: _Phase) -> List[act.Action]:
         change = self.current
@@ -141,7 +149,7 @@ class RolloutMachine:
             return self._unmeasured(why_not or "no sample was taken")
         if self._phase is _Phase.BEFORE:
             self._change(before_us=latency_us, before_error=error_of(samples))
-            return self._apply_next()
+            return self._check()
         if self._phase is _Phase.AFTER:
             return self._judge(latency_us, error_of(samples), now_s)
         return []
@@ -152,6 +160,25 @@ class RolloutMachine:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
         return self._take_back(f"could not be measured afterwards: {why}")
+
+    def _check(self) -> List[act.Action]:
+        self._phase = _Phase.CHECKING
+        return [act.LookAtCluster()]
+
+    def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
+        """Go on with the change, or hold before it."""
+        change = self.current
+        if self._phase is not _Phase.CHECKING or change is None:
+            return []
+        was_held = bool(self.rollout.missed)
+        self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
+        if not self.rollout.missed:
+            # what was measured before it was held is of another load
+            return [*said, *(self._measure(_Phase.BEFORE) if was_held else self._apply_next())]
+        if holding.too_long(self.rollout, now_s):
+            return self._stop(holding.given_up(self.rollout))
+        self._phase, self._wait_until_s = _Phase.HELD, now_s + holding.LOOK_EVERY_S
+        return said
 
     def _apply_next(self) -> List[act.Action]:
         self._change(status=ChangeStatus.APPLYING)
@@ -213,7 +240,7 @@ class RolloutMachine:
             self._change(status=ChangeStatus.UNCHANGED, detail="it was so already")
             return self._next()
         self._resumed = False
-        first = self._index() == 0
+        first = self.rollout.current_index == 0
         self._phase = _Phase.WAITING
         self._wait_until_s = now_s + (
             max(self.rollout.canary_wait_s, self.rollout.settle_s)
@@ -327,20 +354,8 @@ class RolloutMachine:
 
     # ---- small things
 
-    def _index(self) -> Optional[int]:
-        changes = self.rollout.changes
-        if self.rollout.status is RolloutStatus.ROLLING_BACK:
-            waiting = [
-                i for i, c in enumerate(changes) if c.status is ChangeStatus.ROLLING_BACK
-            ]
-            return waiting[-1] if waiting else None
-        for index, change in enumerate(changes):
-            if change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING):
-                return index
-        return None
-
     def _change(self, **values: object) -> None:
-        index = self._index()
+        index = self.rollout.current_index
         if index is None:
             return
         changes = list(self.rollout.changes)

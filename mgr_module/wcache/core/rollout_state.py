@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Optional, Tuple
 
 from .model import CacheMode, LoadPoint, Transport
+from .record import Precondition
 
 
 class ChangeStatus(str, Enum):
@@ -31,7 +32,10 @@ TOUCHED = (
 
 @dataclass(frozen=True)
 class Change:
-    """One cache domain to be put into another mode."""
+    """One cache domain to be put into another mode.
+
+    `failure_domain` names the CRUSH buckets that the plan goes by, the widest first.
+    """
 
     action_id: str
     hostname: str
@@ -53,6 +57,7 @@ class Change:
     after_us: Optional[float] = None
     seconds: float = 0.0
     bytes_written: int = 0
+    failure_domain: str = ""
 
     @property
     def ratio(self) -> Optional[float]:
@@ -75,7 +80,12 @@ class RolloutStatus(str, Enum):
 
 @dataclass(frozen=True)
 class Rollout:
-    """A plan and how far it has come; stored after every step."""
+    """A plan and how far it has come; stored after every step.
+
+    `overridden` are the preconditions that an admin said need not hold, `forced` those of
+    them that did not when a change was made.  `missed` are those that it waits for now, since
+    `held_since_s`.
+    """
 
     plan_id: str
     created_at_s: float
@@ -90,8 +100,25 @@ class Rollout:
     latency_limit_ms: float = 2000.0
     count: int = 25
     period_s: float = 4.0
+    overridden: Tuple[Precondition, ...] = ()
+    forced: Tuple[Precondition, ...] = ()
+    missed: Tuple[Precondition, ...] = ()
+    held_since_s: float = 0.0
 
     @property
     def touched(self) -> Tuple[Change, ...]:
         """The changes a rollback would take back."""
         return tuple(change for change in self.changes if change.status in TOUCHED)
+
+    @property
+    def current_index(self) -> Optional[int]:
+        """Which change is under way or next: forwards the first, backwards the last."""
+        if self.status is RolloutStatus.ROLLING_BACK:
+            back = [
+                i for i, c in enumerate(self.changes) if c.status is ChangeStatus.ROLLING_BACK
+            ]
+            return back[-1] if back else None
+        for index, change in enumerate(self.changes):
+            if change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING):
+                return index
+        return None

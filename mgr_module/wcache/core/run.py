@@ -117,7 +117,7 @@ class RunMachine:
             return self._lease_lost(event, now_s)
         if isinstance(event, act.AgentSilent):
             return self._silent(event.detail, now_s)
-        return self._halt(event.reason, now_s)
+        return self._halt(event.reason, now_s) if isinstance(event, act.Halt) else []
 
     def _begin(self, now_s: float) -> List[act.Action]:
         if self.state.status is RunStatus.RELEASING:

@@ -1,0 +1,213 @@
+"""A plan waits before its next change while the cluster is not well, and never within one."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from module_world import WB, WT, all_modes, fine, measured, ok, said
+from test_commands_do_what_they_say import applying, refused, until
+from test_recommendations import result
+from wcache.core.holding import HOLD_MAX_S, NEEDED
+from wcache.core.plan import make_changes
+from wcache.core.policy import recommend
+from wcache.core.record import Precondition
+from wcache.core.rollout_state import ChangeStatus
+
+CLEAN, HEALTHY = Precondition.PGS_CLEAN, Precondition.CLUSTER_HEALTHY
+PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED
+
+
+def miss(mgr, *items):
+    """From now on these do not hold."""
+    mgr.view.state = replace(mgr.view.state, missed=items)
+
+
+def shown(mgr):
+    return said(mgr, "plan show", plan_id="p1")
+
+
+def statuses(mgr):
+    return [change["status"] for change in shown(mgr)["changes"]]
+
+
+@pytest.mark.parametrize("item", NEEDED)
+def test_a_plan_is_not_begun_where_a_precondition_is_missed_unless_that_is_overridden(item):
+    mgr = measured()
+    ok(mgr.command("plan"))
+    miss(mgr, item)
+    error = refused(mgr, "apply", errno.EPERM, plan_id="p1")
+    name = item.name.lower()
+    assert item.value in error
+    assert f"`ceph wcache apply p1 --override={name}`" in error
+    others = ",".join(other.name.lower() for other in NEEDED if other is not item)
+    error = refused(mgr, "apply", errno.EPERM, plan_id="p1", override=others)
+    assert error.endswith(f"--override={others},{name}`")
+    assert shown(mgr)["status"] == "planned"
+    assert said(mgr, "apply", plan_id="p1", override=name)["changed"] is True
+    mgr.settle()
+    plan = shown(mgr)
+    assert plan["status"] == "done"
+    assert plan["overridden"] == plan["forced"] == [item.value]
+
+
+def test_a_scrub_keeps_no_plan_and_what_holds_is_not_recorded_as_forced():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    miss(mgr, Precondition.NO_SCRUB)
+    ok(mgr.command("apply", plan_id="p1", override="pgs_clean"))
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+    assert shown(mgr)["forced"] == []
+
+
+@pytest.mark.parametrize("text", ["moon", "pgs_clean,", "osd_up", "PGs active+clean", "no_scrub"])
+def test_an_unknown_name_is_refused_and_the_known_ones_are_told(text):
+    mgr = measured()
+    ok(mgr.command("plan"))
+    error = refused(mgr, "apply", errno.EINVAL, plan_id="p1", override=text)
+    assert "cluster_healthy, pgs_clean, no_recovery" in error
+
+
+def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_again():
+    mgr = applying()
+    until(mgr, MAKING)
+    miss(mgr, CLEAN)
+    for _ in range(60):
+        mgr.step(1.0)
+    assert statuses(mgr) == ["applied", "planned", "planned"]
+    plan = shown(mgr)
+    assert (plan["status"], plan["missed"]) == ("running", ["PGs active+clean"])
+    assert "waits, since this does not hold: PGs active+clean (pgs_clean)" in plan["reason"]
+    assert mgr.loads.waiting == {}  # nothing is measured meanwhile either
+    miss(mgr)
+    mgr.settle()
+    plan = shown(mgr)
+    assert (plan["status"], plan["missed"], plan["reason"]) == ("done", [], "")
+    log = [entry["text"] for entry in said(mgr, "history")["history"]]
+    assert sum("waits, since" in text for text in log) == 1
+    fine(mgr)
+
+
+def test_what_breaks_while_the_osd_is_measured_before_a_change_keeps_that_change():
+    mgr = applying()
+    assert mgr.loads.waiting
+    miss(mgr, HEALTHY)
+    for _ in range(20):
+        mgr.step()
+    assert statuses(mgr) == ["planned"] * 3
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_plan_that_waits_can_be_told_to_go_on():
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    miss(mgr, CLEAN)
+    for _ in range(20):
+        mgr.step(1.0)
+    assert said(mgr, "apply", plan_id="p1")["changed"] is False
+    assert said(mgr, "apply", plan_id="p1", override="pgs_clean")["changed"] is True
+    assert said(mgr, "apply", plan_id="p1", override="pgs_clean")["changed"] is False
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+    assert all_modes(mgr) == {WT}
+    assert shown(mgr)["forced"] == ["PGs active+clean"]
+
+
+def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_meanwhile():
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    miss(mgr, CLEAN)
+    for _ in range(20):
+        mgr.step(1.0)
+    mgr.restart()
+    for _ in range(20):
+        mgr.step(1.0)
+    assert mgr.loads.measured == 0
+    miss(mgr)
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+
+
+def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    miss(mgr, CLEAN)
+    for part in range(3):
+        for _ in range(20):
+            mgr.step(HOLD_MAX_S / 50)
+        if part < 2:
+            assert shown(mgr)["status"] == "running"
+            mgr.restart()
+    assert shown(mgr)["status"] == "stopped"
+    assert "waited 3600 s, and this does not hold" in shown(mgr)["reason"]
+    assert statuses(mgr) == ["applied", "planned", "planned"]
+    assert "ceph wcache plan" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert said(mgr, "rollback", plan_id="p1")["changed"] is True
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+
+
+@pytest.mark.parametrize("how", ["rollback", "freeze"])
+def test_a_plan_that_waits_can_be_ended(how):
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    miss(mgr, CLEAN)
+    for _ in range(20):
+        mgr.step(1.0)
+    ok(mgr.command(how))
+    mgr.settle()
+    assert shown(mgr)["status"] == {"rollback": "rolled back", "freeze": "stopped"}[how]
+
+
+def test_the_way_back_needs_no_precondition():
+    mgr = applying()
+    mgr.settle()
+    miss(mgr, *NEEDED)
+    assert said(mgr, "rollback", plan_id="p1")["changed"] is True
+    mgr.settle()
+    assert all_modes(mgr) == {WB}
+
+
+def test_simulated_drives_need_no_healthy_cluster():
+    mgr = measured(simulated=True)
+    ok(mgr.command("plan"))
+    miss(mgr, *NEEDED)
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+
+
+def test_a_plan_goes_by_rack_and_host_where_pools_spread_over_racks():
+    reports, cluster = make.fleet(4, 2)
+    racks = {"h0": "r2", "h1": "r1", "h2": "r2", "h3": "r1"}
+    for osd_id, osd in cluster.osds.items():
+        rack = racks[osd.hostname]
+        location = (("host", osd.hostname), ("rack", rack), ("root", "default"))
+        cluster.osds[osd_id] = replace(osd, location=location)
+    racked = replace(cluster, failure_types=frozenset({"rack"}))
+    assert order(reports, racked) == ["h1", "h1", "h3", "h3", "h0", "h0", "h2", "h2"]
+    assert order(reports, cluster) == ["h0", "h0", "h1", "h1", "h2", "h2", "h3", "h3"]
+    first = plan_of(reports, racked)[0]
+    assert first.failure_domain == "rack r1, host h1"
+    assert plan_of(reports, cluster)[0].failure_domain == "host h0"
+
+
+def test_two_probes_names_of_one_crush_host_stay_together():
+    reports, cluster = make.fleet(3, 2)
+    for osd_id, osd in cluster.osds.items():
+        name = "b" if osd.hostname == "h1" else "a"
+        cluster.osds[osd_id] = replace(osd, location=(("host", name), ("root", "default")))
+    assert order(reports, cluster) == ["h0", "h0", "h2", "h2", "h1", "h1"]
+
+
+def plan_of(reports, cluster):
+    changes, _ = make_changes(
+        recommend([result(), result(hostname="h2", record_id="r2")]), reports, cluster,
+        plan_id="p1", device_class=None, throwaway=False, consent_turn_on=False,
+    )
+    return changes
+
+
+def order(reports, cluster):
+    return [change.hostname for change in plan_of(reports, cluster)]

@@ -1,0 +1,119 @@
+"""Plans on a real cluster: stopped in the middle, and held while the cluster is not well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+from harness import ClusterAccess, CommandError
+from probes import Probe, Wcache, all_views, kernel_view
+
+pytestmark = pytest.mark.cluster
+
+POOL = "wcache-unclean"
+
+
+class Plan:
+    """A plan of what was measured on osd.0."""
+
+    def __init__(self, wcache: Wcache) -> None:
+        self._wcache = wcache
+        self.plan_id = str(wcache("plan")["plan_id"])
+
+    def now(self) -> Dict[str, Any]:
+        shown: Dict[str, Any] = self._wcache("plan show", plan_id=self.plan_id)
+        return shown
+
+    def first_is(self, status: str) -> bool:
+        return bool(self.now()["changes"][0]["status"] == status)
+
+    def over(self) -> bool:
+        return self.now()["status"] not in ("running", "rolling back")
+
+
+@pytest.fixture
+def plan(wcache: Wcache, probe: Probe, steady: ClusterAccess) -> Iterator[Plan]:
+    """A plan whose canary is watched for some seconds; afterwards all is as it was before."""
+    before = all_views(steady)
+    wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=40, seed=7))
+    wcache.option("canary_wait_s", 4)
+    made = Plan(wcache)
+    yield made
+    wcache.option("canary_wait_s", 1)
+    if made.now()["status"] != "planned":
+        wcache("rollback", plan_id=made.plan_id)
+        wcache.wait("the way back", made.over)
+    assert all_views(steady) == before
+
+
+@pytest.fixture
+def unclean(steady: ClusterAccess) -> Iterator[Any]:
+    """Makes and removes a pool that wants more copies than there are OSDs."""
+    steady.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
+
+    def make(wanted: bool) -> None:
+        if wanted:
+            steady.ceph("osd", "pool", "create", POOL, "1")
+            steady.ceph("osd", "pool", "set", POOL, "size", "7")
+            steady.ceph("osd", "pool", "set", POOL, "min_size", "1")
+        elif POOL in steady.ceph("osd", "pool", "ls").stdout.split():
+            steady.ceph("osd", "pool", "rm", POOL, POOL, "--yes-i-really-really-mean-it")
+
+    yield make
+    make(False)
+    steady.ceph("config", "rm", "mon", "mon_allow_pool_delete")
+
+
+def test_a_rollback_of_a_plan_under_way_stops_it_and_goes_back(
+    wcache: Wcache, plan: Plan, steady: ClusterAccess
+):
+    before = all_views(steady)
+    assert wcache("apply", plan_id=plan.plan_id)["changed"] is True
+    drive = Path(plan.now()["changes"][0]["dev_names"][0])
+    wcache.wait("the canary", lambda: kernel_view(drive) == "write through")
+    answer = wcache("rollback", plan_id=plan.plan_id)
+    assert (answer["changed"], answer["status"]) == (True, "rolling back")
+    wcache.wait("the way back", plan.over)
+    assert plan.now()["status"] == "rolled back"
+    assert all_views(steady) == before
+    for command in (("apply", plan.plan_id), ("recommend", "zzz"), ("plan", "zzz")):
+        answer = steady.ceph("wcache", *command, check=False)
+        assert answer.rc != 0
+        assert len(answer.stderr.strip().splitlines()) == 1
+    again = steady.ceph("wcache", "apply", plan.plan_id, check=False).stderr
+    assert "make a new one with `ceph wcache plan`" in again
+
+
+def test_a_plan_waits_while_pgs_are_not_clean_and_goes_on_when_told_to(
+    wcache: Wcache, plan: Plan, steady: ClusterAccess, unclean: Any
+):
+    changes = plan.now()["changes"]
+    assert len(changes) > 1
+    assert {change["failure_domain"] for change in changes} != {""}
+    assert wcache("apply", plan_id=plan.plan_id)["changed"] is True
+    wcache.wait("the canary", lambda: plan.first_is("applying"))
+    unclean(True)
+    wcache.wait("the plan to wait", lambda: plan.now()["missed"])
+    shown = plan.now()
+    assert shown["status"] == "running"
+    assert shown["missed"] == ["PGs active+clean"], shown["reason"]
+    assert [change["status"] for change in shown["changes"][:2]] == ["applied", "planned"]
+    assert wcache("apply", plan_id=plan.plan_id, override="pgs_clean")["changed"] is True
+    wcache.wait("the end", plan.over, 120)
+    assert plan.now()["forced"] == ["PGs active+clean"]
+    assert plan.now()["changes"][1]["status"] != "planned", plan.now()["reason"]
+
+
+def test_a_plan_is_not_begun_while_pgs_are_not_clean(
+    wcache: Wcache, plan: Plan, steady: ClusterAccess, unclean: Any
+):
+    unclean(True)
+
+    # the mgr hears of the pool's PG a moment later: until then a campaign's consent is missed
+    wcache.wait("the mgr to know", lambda: "this does not hold" in steady.ceph(
+        "wcache", "campaign", "start", "osd.0", "depth1", check=False
+    ).stderr)
+    with pytest.raises(CommandError, match="--override=pgs_clean"):
+        wcache("apply", plan_id=plan.plan_id)
+    assert plan.now()["status"] == "planned"
