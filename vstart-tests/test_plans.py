@@ -34,10 +34,11 @@ class Plan:
 
 @pytest.fixture
 def plan(wcache: Wcache, probe: Probe, steady: ClusterAccess) -> Iterator[Plan]:
-    """A plan whose canary is watched for some seconds; afterwards all is as it was before."""
+    """A plan whose canary is watched for half a minute; afterwards all is as it was before."""
     before = all_views(steady)
     wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=40, seed=7))
-    wcache.option("canary_wait_s", 4)
+    # longer than the mgr takes to hear of a PG (mgr_stats_period)
+    wcache.option("canary_wait_s", 30)
     made = Plan(wcache)
     yield made
     wcache.option("canary_wait_s", 1)
@@ -63,6 +64,15 @@ def unclean(steady: ClusterAccess) -> Iterator[Any]:
     yield make
     make(False)
     steady.ceph("config", "rm", "mon", "mon_allow_pool_delete")
+
+
+def wait_until_known(wcache: Wcache) -> None:
+    """Until the mgr has heard of the PG: before, a campaign is refused for want of consent."""
+    start = ("wcache", "campaign", "start", "osd.0", "depth1")
+    wcache.wait(
+        "the mgr to know",
+        lambda: "this does not hold" in wcache.cluster.ceph(*start, check=False).stderr,
+    )
 
 
 def test_a_rollback_of_a_plan_under_way_stops_it_and_goes_back(
@@ -94,6 +104,8 @@ def test_a_plan_waits_while_pgs_are_not_clean_and_goes_on_when_told_to(
     assert wcache("apply", plan_id=plan.plan_id)["changed"] is True
     wcache.wait("the canary", lambda: plan.first_is("applying"))
     unclean(True)
+    wait_until_known(wcache)
+    assert plan.first_is("applying")
     wcache.wait("the plan to wait", lambda: plan.now()["missed"])
     shown = plan.now()
     assert shown["status"] == "running"
@@ -110,10 +122,7 @@ def test_a_plan_is_not_begun_while_pgs_are_not_clean(
 ):
     unclean(True)
 
-    # the mgr hears of the pool's PG a moment later: until then a campaign's consent is missed
-    wcache.wait("the mgr to know", lambda: "this does not hold" in steady.ceph(
-        "wcache", "campaign", "start", "osd.0", "depth1", check=False
-    ).stderr)
+    wait_until_known(wcache)
     with pytest.raises(CommandError, match="--override=pgs_clean"):
         wcache("apply", plan_id=plan.plan_id)
     assert plan.now()["status"] == "planned"
