@@ -27,6 +27,7 @@ class BackendSpec:
     seed: int
     backing: str
     counters: str
+    outlives_parent: bool = False
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))

@@ -66,9 +66,25 @@ class DriveHandle:
 
         The switch keeps its position: unplug and replug, or reboot, for a full power-on.
         """
+        return self._control(b"cut")
+
+    def power_off(self) -> int:
+        """The same, and writes go nowhere until ``power_on``; the guest is told nothing."""
+        return self._control(b"off")
+
+    def power_on(self) -> None:
+        """Take writes again."""
+        self._control(b"on")
+
+    @property
+    def backing(self) -> Path:
+        """What is on the medium, as a file; what is volatile is not in it."""
+        return self._lab.folder / f"{self.name}.img"
+
+    def _control(self, command: bytes) -> int:
         with connect(self._lab.folder / f"{self.name}.control", 10.0) as control:
             control.settimeout(10.0)
-            control.sendall(b"cut")
+            control.sendall(command)
             return int(control.recv(64))
 
     def qmp_writeback(self) -> bool:
@@ -324,8 +340,9 @@ class Lab:
             model_name=drive.spec.name,
             index=drive.placed.index,
             seed=self._seed,
-            backing=str(self.folder / f"{drive.name}.img"),
+            backing=str(self._handles[drive.name].backing),
             counters=str(self.share / f"{drive.name}.counters"),
+            outlives_parent=self._environment is not None,
         ).write(spec)
         socket_path = self.folder / f"{drive.name}.nbd"
         child = self._children.start(

@@ -50,6 +50,7 @@ class ModelledDrive:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._counters = Counters()
+        self._powered = True
         self.size_bytes = medium.size_bytes
 
     def read(self, offset: int, size_bytes: int) -> bytearray:
@@ -68,6 +69,8 @@ class ModelledDrive:
             latency_ns = self._physics.write(start_ns, len(data), fua)
         self._sleep_until(start_ns + latency_ns)
         with self._lock:
+            if not self._powered:
+                return
             if fua or self._protected:
                 self._medium.write_through(offset, data)
             else:
@@ -84,7 +87,7 @@ class ModelledDrive:
             latency_ns = self._physics.flush(start_ns)
         self._sleep_until(start_ns + latency_ns)
         with self._lock:
-            if not self._flush_lies:
+            if not self._flush_lies and self._powered:
                 self._medium.flush()
             self._count(flush=1, flush_dirty=1 if dirty else 0)
 
@@ -95,6 +98,22 @@ class ModelledDrive:
             self._physics.power_cut()
             self._count(lost=lost)
             return lost
+
+    def power_off(self) -> int:
+        """A power cut after which writes go nowhere, as if nobody had sent them.
+
+        They are answered all the same, so that the guest needs no error recovery; reads show
+        what is on the medium.
+        """
+        with self._lock:
+            self._powered = False
+        return self.power_cut()
+
+    def power_on(self) -> int:
+        """Take writes again; return the blocks that are volatile."""
+        with self._lock:
+            self._powered = True
+            return self._medium.dirty_blocks
 
     def _sleep_until(self, end_ns: int) -> None:
         left_ns = end_ns - self._now_ns()

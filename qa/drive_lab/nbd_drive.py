@@ -1,13 +1,15 @@
 """nbdkit plugin: serves one modelled drive.  Run by nbdkit, never imported.
 
 Keys on nbdkit's command line: ``spec`` (JSON written by the lab) and ``control`` (a unix
-socket on which the host says ``cut``).  ``can_fua`` is native because a drive whose cache is
-off is one that gets every write with FUA: emulated, it would come as write and flush.
+socket on which the host says ``cut``, ``off`` or ``on``).  ``can_fua`` is native because a
+drive whose cache is off is one that gets every write with FUA: emulated, it would come as
+write and flush.
 """
 
 from __future__ import annotations
 
 import ctypes
+import signal
 import socket
 import sys
 import threading
@@ -23,6 +25,7 @@ from drive_lab.backend import BackendSpec, open_drive  # noqa: E402
 from drive_lab.modelled_drive import ModelledDrive  # noqa: E402
 
 API_VERSION = 2
+PR_SET_PDEATHSIG = 1
 PR_SET_TIMERSLACK = 29
 
 settings: dict[str, str] = {}
@@ -43,9 +46,13 @@ def thread_model() -> Any:
 
 
 def after_fork() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
     # threads inherit it; the default of 50 us would be added to every modelled time
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    drives.append(open_drive(BackendSpec.read(Path(settings["spec"]))))
+    libc.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    spec = BackendSpec.read(Path(settings["spec"]))
+    # nbdkit has set it to SIGTERM, also without --exit-with-parent (seen in 1.32 with strace)
+    libc.prctl(PR_SET_PDEATHSIG, 0 if spec.outlives_parent else signal.SIGKILL, 0, 0, 0)
+    drives.append(open_drive(spec))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(settings["control"])
     listener.listen(4)
@@ -53,12 +60,14 @@ def after_fork() -> None:
 
 
 def serve_control(listener: socket.socket) -> None:
+    drive = drives[0]
+    commands = {b"cut": drive.power_cut, b"off": drive.power_off, b"on": drive.power_on}
     while True:
         connection, _ = listener.accept()
         with connection:
-            command = connection.recv(64)
-            if command == b"cut":
-                connection.sendall(str(drives[0].power_cut()).encode())
+            command = commands.get(connection.recv(64))
+            if command is not None:
+                connection.sendall(str(command()).encode())
 
 
 def open(readonly: bool) -> int:
