@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 RELEASE ?= 20
 
-.PHONY: bench bench-decision bench-fleet check demo lab test test-cluster test-lab test-lab-all test-mutations test-releases test-statistics wheels zipapps
+.PHONY: bench bench-decision bench-fleet check demo lab powercuts test test-cluster test-lab test-lab-all test-mutations test-releases test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -39,6 +39,14 @@ test-lab:
 
 test-lab-all:
 	"$$(qa/venv.sh)/bin/python" -m pytest -m lab qa/drive_lab/tests
+
+# Power cuts of drives in the middle of what wcache does to them: nothing that fdatasync has
+# acknowledged may be lost.  make powercuts ROUNDS=1000 [SEED=s] [ROUND=n: only that one]
+ROUNDS ?= 1000
+powercuts:
+	@PYTHONPATH=qa:osd_probe:mgr_module:qa/drive_lab/tests:osd_probe/tests \
+	    "$$(qa/venv.sh)/bin/python" -m drive_lab.powercuts --rounds $(ROUNDS) \
+	    --release $(RELEASE) $(if $(SEED),--seed $(SEED)) $(if $(ROUND),--round $(ROUND))
 
 # Figures of this machine, printed and never asserted: make bench RELEASE=20 FORMAT=json
 bench:

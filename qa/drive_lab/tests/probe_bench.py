@@ -174,11 +174,12 @@ class ProbeOf:
         """Have the probe that runs hold the drive in a mode."""
         return self.ask(SetModeRequest(self.domain_id, mode, consent_turn_on=consent))
 
-    def apply(self, action_id, expected, mode, *, persist=False):
+    def apply(self, action_id, expected, mode, *, persist=False, consent=False):
         """Start a probe and have it apply a change; None where it died of it."""
         self.start()
         request = ApplyRequest(
-            self.domain_id, action_id, expected, mode, consent_persist=persist
+            self.domain_id, action_id, expected, mode, consent_turn_on=consent,
+            consent_persist=persist,
         )
         return self.ask(request, lease=False)
 
