@@ -10,19 +10,17 @@ import secrets
 import signal
 import sys
 import time
-from typing import Callable
 
 from ..artefacts import BuildError
 from ..processes import LabError
 from .plan import RoundPlan, control_plan, has_control, round_plan
 from .rig import Rig
-from .rounds import Round
+from .rounds import Round, RoundResult
 from .tally import Tally
 
 ROUNDS_MAX = 1_000_000
 SEED_MAX = 2**32 - 1
 LOST_SHOWN = 5
-DEBUG = True
 
 
 def main(words: list[str]) -> int:
@@ -43,75 +41,85 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     tally = Tally(seed)
+    code = 0
     try:
-        play(tally, rounds, options.release)
+        began = time.monotonic()
+        with Rig(options.release) as rig:
+            Run(rig, tally, rounds, began).play()
     except (BuildError, LabError, OSError) as error:
-        print(f"powercuts: {error}", file=sys.stderr)
-        return 1
+        say(f"powercuts: {error}")
+        code = 1
     except KeyboardInterrupt:
-        print(tally.text())
-        print("powercuts: stopped before its end; nothing is left behind", file=sys.stderr)
-        return 130
-    print(tally.text())
+        say("powercuts: stopped before its end; nothing is left behind")
+        code = 130
+    say(f"\n{tally.text()}")
     failures = tally.failures()
     for line in failures:
-        print(f"FAILED: {line}")
-    return 1 if failures else 0
+        say(f"FAILED: {line}")
+    return code or int(bool(failures))
 
 
-def play(tally: Tally, rounds: range, release: int) -> None:
-    """Play rounds and their controls; what they came to is in the tally."""
-    began = time.monotonic()
-    say(f"seed {tally.seed}, rounds {rounds[0]} to {rounds[-1]}")
-    try:
-        with Rig(release) as rig:
-            rig.booted()
-            say(f"guest up after {time.monotonic() - began:.0f} s")
-            for number in rounds:
-                _one(rig, tally, round_plan(tally.seed, number), tally.results.append)
-                if has_control(number, rounds[-1]):
-                    _one(rig, tally, control_plan(tally.seed, number), tally.controls.append)
-                tally.boots = rig.boots
-                tally.seconds = time.monotonic() - began
-    finally:
-        tally.seconds = time.monotonic() - began
+class Run:
+    """Plays rounds and their controls, and says how it goes."""
 
+    def __init__(self, rig: Rig, tally: Tally, rounds: range, began: float) -> None:
+        self._began = began
+        self._rig = rig
+        self._tally = tally
+        self._rounds = rounds
 
-def _one(rig: Rig, tally: Tally, plan: RoundPlan, keep: Callable[..., None]) -> None:
-    playing = Round(rig, plan, tally.seed)
-    what = f"{'control after ' * plan.control}round {plan.number}"
-    try:
-        result = playing.play()
-    except (LabError, OSError, AssertionError) as error:
-        say(f"{what}: {plan.words()}")
-        for line in playing.log:
+    def play(self) -> None:
+        """What the rounds came to is in the tally, also when this is interrupted."""
+        tally, last = self._tally, self._rounds[-1]
+        say(f"seed {tally.seed}, rounds {self._rounds[0]} to {last}")
+        try:
+            self._rig.booted()
+            for number in self._rounds:
+                result = self._one(round_plan(tally.seed, number))
+                tally.results += [result] if result else []
+                if has_control(number, last):
+                    control = self._one(control_plan(tally.seed, number))
+                    tally.controls += [control] if control else []
+        finally:
+            tally.boots = self._rig.boots
+            tally.seconds = time.monotonic() - self._began
+
+    def _one(self, plan: RoundPlan) -> RoundResult | None:
+        """What became of it; None where that can't be told."""
+        playing = Round(self._rig, plan, self._tally.seed)
+        what = f"{'control after ' * plan.control}round {plan.number}"
+        try:
+            result = playing.play()
+        except (LabError, OSError, AssertionError) as error:
+            self._details(plan, playing.log)
+            say(f"BROKEN {what}: {error}; to repeat it: {self._repeat(plan)}")
+            self._tally.broken.append((plan, str(error)))
+            self._rig.power_cycle()
+            return None
+        judged = result.judgement
+        say(
+            f"{what} of {self._rounds[-1]}: {plan.where}, {judged.acknowledged} acknowledged, "
+            f"{len(judged.lost)} lost, {result.seconds:.1f} s: "
+            f"{', '.join(event.verb.value for event in plan.events) or 'nothing flushes'}"
+        )
+        if not plan.control and (judged.lost or len(self._rounds) == 1):
+            self._details(plan, result.log)
+        if not plan.control and judged.lost:
+            first = ", ".join(f"{w.number} at block {w.block}" for w in judged.lost[:LOST_SHOWN])
+            say(f"LOST in {what}: writes {first}; to repeat it: {self._repeat(plan)}")
+        return result
+
+    def _details(self, plan: RoundPlan, log: list[str]) -> None:
+        for line in (plan.words(), *log):
             say(f"    {line}")
-        say(f"BROKEN {what}: {error}; repeat it: {repeat(tally, plan)}")
-        tally.broken.append((plan, str(error)))
-        rig.power_cycle()
-        return
-    keep(result)
-    lost = result.judgement.lost
-    say(
-        f"{what}: {plan.where}, {result.judgement.acknowledged} acknowledged, {len(lost)} lost, "
-        f"{result.seconds:.1f} s: {', '.join(e.verb.value for e in plan.events)}"
-    )
-    if DEBUG:
-        say("\n".join(result.log))
-    if lost and not plan.control:
-        say(f"    {plan.words()}")
-        for line in result.log:
-            say(f"    {line}")
-        first = ", ".join(f"{w.number} at block {w.block}" for w in lost[:LOST_SHOWN])
-        say(f"LOST in {what}: writes {first}; repeat it: {repeat(tally, plan)}")
 
-
-def repeat(tally: Tally, plan: RoundPlan) -> str:
-    """The command that plays a round again."""
-    return f"make powercuts SEED={tally.seed} ROUND={plan.number}"
+    def _repeat(self, plan: RoundPlan) -> str:
+        """The command that plays a round again."""
+        return f"make powercuts SEED={self._tally.seed} ROUND={plan.number}"
 
 
 def say(text: str) -> None:
+    """Print a line now: a run is followed live."""
     print(text, flush=True)
 
 

@@ -97,8 +97,8 @@ class Rig:
         """The round's drive in its prior mode and safe, with no override and no journal."""
         probe, disk, volume = self.probe(plan.drive), self.disk(plan.drive), self.volume(plan)
         probe.end()
-        self.open(plan)
         volume.become(plan.stack, disk)
+        self.open(plan)
         folder = f"{probe.data}/osd.0"
         script = [
             "udevadm settle --timeout=20",

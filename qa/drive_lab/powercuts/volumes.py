@@ -26,6 +26,7 @@ class Volume:
     name: str  # of the drive
     stack: Stack = Stack.RAW
     start_bytes: int = 0  # of the volume on the drive
+    whole: bool = True
 
     @property
     def group(self) -> str:
@@ -41,17 +42,20 @@ class Volume:
 
     def become(self, stack: Stack, disk: Disk) -> None:
         """Make another one in its place, all of it on the medium."""
-        if stack is self.stack:
+        if stack is self.stack and self.whole:
             return
-        if self.stack is not Stack.RAW:
-            self.lab.guest.sh(
-                f"udevadm settle --timeout=20\n{self.close_script()}"
-                f"vgremove -qq -f {self.group}\npvremove -qq {disk.path}\n"
-                f"{_sync(disk.path)}"
-            ).checked()
+        self.whole = False  # should what follows fail, it is all made anew
+        # what is not there needs no removal
+        self.lab.guest.sh(
+            f"udevadm settle --timeout=20\n"
+            f"cryptsetup close crypt-{self.name} 2>/dev/null || :\n"
+            f"vgremove -qq -f {self.group} 2>/dev/null || :\n"
+            f"wipefs -qaf {disk.path}\n{_sync(disk.path)}"
+        ).checked()
         self.stack, self.start_bytes = stack, 0
         if stack is not Stack.RAW:
             self._make(disk)
+        self.whole = True
 
     def _make(self, disk: Disk) -> None:
         lv = f"/dev/{self.group}/osd"
@@ -77,10 +81,9 @@ class Volume:
         lv, crypt = f"/dev/{self.group}/osd", f"crypt-{self.name}"
         script = f"[ -e {lv} ] || vgchange -qq -ay {self.group}\n"
         if self.stack is Stack.LVM_CRYPT:
-            script += (
-                f"[ -e /dev/mapper/{crypt} ] || "
-                f"cryptsetup open --key-file {KEY} {lv} {crypt}\n"
-            )
+            unlock = f"cryptsetup open --key-file {KEY} {lv} {crypt}"
+            # on a busy machine the first one runs out of time: the kernel tests its ciphers
+            script += f"[ -e /dev/mapper/{crypt} ] || {unlock} 2>/dev/null || {unlock}\n"
         return script
 
     def close_script(self) -> str:
