@@ -74,6 +74,7 @@ class Run:
         say(f"seed {tally.seed}, rounds {self._rounds[0]} to {last}")
         try:
             self._rig.booted()
+            self._rig.prepare()
             for number in self._rounds:
                 result = self._one(round_plan(tally.seed, number))
                 tally.results += [result] if result else []

@@ -58,6 +58,17 @@ class Rig:
         self.forks.start()
         self.writer.wait_ready()
 
+    def prepare(self) -> None:
+        """Have the host prepared: a boot rule pins the drives of OSDs as they appear.
+
+        One rule names all of them, so each has an OSD before it is written.
+        """
+        names = [fitted.name for fitted in self.lab.drives]
+        for name in names:
+            self.probe(name).make_osd(self.disk(name).path)
+        for name in names:
+            self.probe(name).prepare()
+
     def warm_reboot(self) -> None:
         """Reset the guest: drives keep power, data and mode."""
         self.lab.reset()
@@ -98,9 +109,9 @@ class Rig:
         probe, disk, volume = self.probe(plan.drive), self.disk(plan.drive), self.volume(plan)
         probe.end()
         volume.become(plan.stack, disk)
-        self.open(plan)
         folder = f"{probe.data}/osd.0"
         script = [
+            volume.open_script(),
             "udevadm settle --timeout=20",
             _set_mode(disk, BACK),
             # a volume that was made while the kernel did not flush never does
@@ -108,7 +119,8 @@ class Rig:
             volume.close_script(),
             volume.open_script(),
             ":; fi",
-            f"rm -rf {probe.folders[1]} {probe.folders[3]} {probe.data}; mkdir -p {folder}",
+            f"rm -rf {probe.folders[1]}/journal {probe.folders[3]} {probe.data}",
+            f"mkdir -p {folder}",
             f"echo {plan.drive} > {folder}/fsid",
             "udevadm settle --timeout=20",
         ]
