@@ -19,9 +19,10 @@ TRANSPORTS = (Transport.SCSI, Transport.SATA, Transport.NVME)
 STACKS = (Stack.RAW, Stack.LVM, Stack.LVM_CRYPT)
 GROUP = 9  # rounds with the same stacks
 CONTROL_EVERY = 12  # rounds
-EVENTS_MAX = 4
-REBOOT_SHARE = 0.04
-MACHINE_SHARE = 0.03
+EVENT_COUNTS = (1, 1, 2, 2, 3, 4)
+# a boot takes as long as four rounds
+REBOOT_SHARE = 0.03
+MACHINE_SHARE = 0.015
 # journal, read, pin, read, flush, set, flush, read; an NVMe drive has no pin to set
 STEPS = {Transport.SCSI: 8, Transport.SATA: 8, Transport.NVME: 6}
 RESTORE_STEPS = {Transport.SCSI: 7, Transport.SATA: 7, Transport.NVME: 5}
@@ -186,11 +187,11 @@ class _Events:
         self._journalled = self._probe_up = self._applied = False
 
     def draw(self) -> tuple[Event, ...]:
-        count = self._chance.randint(1, EVENTS_MAX)
+        count = self._chance.choice(EVENT_COUNTS)
         events = [self._next() for _ in range(count)]
         if self._chance.random() < REBOOT_SHARE:
             events.insert(self._chance.randint(1, count), Event(Verb.REBOOT, self._gap_s()))
-            del events[EVENTS_MAX:]
+            del events[max(EVENT_COUNTS) :]
         return tuple(events)
 
     def _next(self) -> Event:
