@@ -85,11 +85,6 @@ class Initramfs(Enum):
     DRACUT = "dracut"
 
     @property
-    def pattern(self) -> str:
-        """Names of its images in ``/boot``."""
-        return "initramfs-*" if self is Initramfs.DRACUT else "initrd.img-*"
-
-    @property
     def rules_folder(self) -> str:
         """Where an image of it has the host's own udev rules."""
         return "etc/udev/rules.d" if self is Initramfs.DRACUT else "usr/lib/udev/rules.d"
@@ -117,16 +112,14 @@ def ensure() -> BootingRoot:
 
 def fill_boot(root: BootingRoot, boot: Path, initramfs: Initramfs) -> None:
     """Make the ``/boot`` of a host that makes its image in one of the two ways."""
-    others = {kind.pattern for kind in Initramfs} - {initramfs.pattern}
-    shutil.copytree(root.boot, boot, ignore=shutil.ignore_patterns(*others))
+    shutil.copytree(root.boot, boot, ignore=shutil.ignore_patterns("initramfs-*"))
+    # Debian's dracut gives its image the name that initramfs-tools' has
+    shutil.copy2(_built(root, initramfs), image_in(boot))
 
 
-def image_in(boot: Path, initramfs: Initramfs) -> Path:
+def image_in(boot: Path) -> Path:
     """The image in a ``/boot``."""
-    found = [path for path in boot.glob(initramfs.pattern) if path.suffix not in LEFTOVERS]
-    if len(found) != 1:
-        raise BuildError(f"{boot} holds {len(found)} images {initramfs.pattern}, one is needed")
-    return found[0]
+    return _only(boot, "initrd.img-*")
 
 
 def put_into_image(
@@ -136,11 +129,21 @@ def put_into_image(
 
     The kernel unpacks archives one after the other, as it does with a processor's microcode.
     """
-    image = image_in(boot, initramfs)
-    built = image_in(root.boot, initramfs).read_bytes()
-    part = image.with_suffix(".new")
-    part.write_bytes((_archive(files) if files else b"") + built)
+    image = image_in(boot)
+    part = image.with_name(f"{image.name}.new")
+    part.write_bytes(_archive(files) + _built(root, initramfs).read_bytes())
     part.rename(image)
+
+
+def _built(root: BootingRoot, initramfs: Initramfs) -> Path:
+    return _only(root.boot, "initramfs-*" if initramfs is Initramfs.DRACUT else "initrd.img-*")
+
+
+def _only(boot: Path, pattern: str) -> Path:
+    found = [path for path in boot.glob(pattern) if path.suffix not in LEFTOVERS]
+    if len(found) != 1:
+        raise BuildError(f"{boot} holds {len(found)} images {pattern}, and one is needed")
+    return found[0]
 
 
 def _archive(files: Mapping[str, str]) -> bytes:

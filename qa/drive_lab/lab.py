@@ -256,7 +256,7 @@ class Lab:
         if isinstance(self._root, booting_root.BootingRoot):
             return LoadedKernel(
                 kernel=self._root.vmlinux,
-                initramfs=booting_root.image_in(self.boot_folder, self.machine.initramfs),
+                initramfs=booting_root.image_in(self.boot_folder),
                 command_line=booting_options(self.machine),
                 folder_tag="boot",
                 folder=self.boot_folder,

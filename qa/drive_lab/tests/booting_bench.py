@@ -11,19 +11,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from drive_lab.booting_root import Initramfs
+from drive_lab.booting_root import Initramfs, image_in
 from drive_lab.disk import kernel_view
 from drive_lab.forked_probe import ProbeForks
 from drive_lab.lab import Lab
 from drive_lab.machine import MachineSpec
 from lab_bench import Bench
-from probe_bench import BACK, FSID, THROUGH, ProbeOf
+from probe_bench import ALL_OSDS, BACK, FSID, THROUGH, ProbeOf
+from wcache_probe.persistence.boot_rule import FILE_NAME, BootRule
 
-RULE_NAME = "59-wcache-pin.rules"
-RULE = (
-    'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", ATTRS{{wwid}}=="{wwid}", '
-    'ATTR{{device/scsi_disk/*/cache_type}}="temporary write back"\n'
-)
 DRIVE = """
 [[drive]]
 name = "{name}"
@@ -36,6 +32,7 @@ latency = {{ fua_write = {{ median_us = 300 }}, dirty_flush = {{ median_us = 500
 KEY = "/etc/osd.key"
 COMMAND = "/usr/bin/wcache-probe"
 PACKAGES = "/wcache/osd_probe:/wcache/mgr_module"
+IMAGE_TIMEOUT_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +107,7 @@ class BootingHost:
         if self.initramfs is Initramfs.DRACUT:
             # a host has one of the two
             self.sh("rm /usr/sbin/update-initramfs /usr/sbin/mkinitramfs")
+        self.forks.start()
         for number, drive in enumerate(self.drives):
             self._make_volume(drive)
             probe = self.probes[drive] = ProbeOf(self.bench, self.forks, drive.name)
@@ -136,19 +134,38 @@ class BootingHost:
 
     # the boot rule
 
-    def rule(self, drives):
-        wwids = [
+    def prepare(self, *, make_image):
+        """`wcache-probe prepare`; without `make_image` its rule is in the image before.
+
+        Making the image takes the guest a minute.
+        """
+        if not make_image:
+            self._put_rule_into_image(self.drives)
+        built = image_in(self.lab.boot_folder).stat().st_mtime_ns
+        first, *others = self.probes.values()
+        done = self.forks.fork(["prepare", *first.folders, "--osd-data", ALL_OSDS])
+        assert done.wait(IMAGE_TIMEOUT_S) == 0, done.output()
+        # each drive has a probe of its own here, and it is one host
+        for probe in others:
+            folder = probe.folders[1]
+            self.sh(f"mkdir -m 700 -p {folder}; cp {first.folders[1]}/prepared.json {folder}/")
+        made = image_in(self.lab.boot_folder).stat().st_mtime_ns
+        assert (made != built) is make_image, done.output()
+
+    def forget_rule(self, drives):
+        """Take the lines of these drives out of rule and image by hand."""
+        left = [drive for drive in self.drives if drive not in drives]
+        text = self._put_rule_into_image(left)
+        self.lab.guest.run(["tee", f"/etc/udev/rules.d/{FILE_NAME}"], stdin=text).checked()
+
+    def _put_rule_into_image(self, drives):
+        wwids = (
             self.sh(f"cat /sys/block/{self.bench.disk(drive.name).name}/device/wwid").strip()
             for drive in drives
-        ]
-        return "".join(RULE.format(wwid=wwid) for wwid in wwids)
-
-    def prepare(self, drives):
-        """The boot rule for some of the drives, in the root and in the image."""
-        text = self.rule(drives)
-        folder = self.initramfs.rules_folder
-        self.lab.put_into_image({f"{folder}/{RULE_NAME}": text} if text else {})
-        self.lab.guest.run(["tee", f"/etc/udev/rules.d/{RULE_NAME}"], stdin=text).checked()
+        )
+        text = BootRule(tuple(wwids)).text()
+        self.lab.put_into_image({f"{self.initramfs.rules_folder}/{FILE_NAME}": text})
+        return text
 
     # off, and a new kernel
 

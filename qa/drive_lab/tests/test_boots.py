@@ -40,8 +40,12 @@ RUNS = [
     Run(Initramfs.INITRAMFS_TOOLS, "lease", ("scsi",), (False,)),
     *(
         pytest.param(Run(initramfs, manner), marks=pytest.mark.long)
-        for initramfs in (Initramfs.INITRAMFS_TOOLS, Initramfs.DRACUT)
-        for manner in ("lease", "apply", "persist")
+        for initramfs, manner in (
+            (Initramfs.INITRAMFS_TOOLS, "lease"),
+            (Initramfs.INITRAMFS_TOOLS, "apply"),
+            (Initramfs.INITRAMFS_TOOLS, "persist"),
+            (Initramfs.DRACUT, "lease"),
+        )
     ),
 ]
 
@@ -52,11 +56,10 @@ def host(request):
     run = request.param
     with BootingHost(run.initramfs, run.drives) as host:
         host.run = run
-        host.prepare(host.drives)
-        host.forks.start()
+        host.prepare(make_image=False)
         for drive in host.drives:
             host.put_off(drive, run.manner)
-        host.prepare([drive for drive in host.drives if drive.ruled])
+        host.forget_rule(drives_of(host, ruled=False))
         host.reboot_warm()
         yield host
 
@@ -95,3 +98,18 @@ def test_the_probe_that_starts_after_the_reboot_makes_nothing_worse(host):
         else:
             # a volume that drops flushes has no cure but to be made anew: it stays off
             assert probe.mode() is THROUGH
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("initramfs", [Initramfs.INITRAMFS_TOOLS, Initramfs.DRACUT])
+def test_the_image_that_prepare_has_the_host_make_pins_drives_before_lvm(initramfs):
+    drives = [OsdDrive("scsi", False, True), OsdDrive("sata", True, True)]
+    with BootingHost(initramfs, drives) as host:
+        host.prepare(make_image=True)
+        for drive in drives:
+            host.put_off(drive, "lease")
+        host.reboot_warm()
+        for drive in drives:
+            assert host.loaded_before_the_root(drive)
+            assert set(host.views(drive)) == {"write back"}
+            assert host.lost_when_the_cache_comes_on(drive, "made-anew") == 0
