@@ -1,6 +1,12 @@
 # `make demo` and `make test` do all of their own set-up; see README.md.
 SHELL := /bin/sh
 RELEASE ?= 20
+# Modules and tests are compiled once, also where the environment says otherwise: each run,
+# and each process that a test starts, would compile all of them anew.
+COMPILED = PYTHONDONTWRITEBYTECODE= \
+    PYTHONPYCACHEPREFIX="$${XDG_CACHE_HOME:-$$HOME/.cache}/wcache/compiled"
+# How many examples hypothesis tries: a quarter, or "all".
+EXAMPLES ?= quarter
 
 .PHONY: bench bench-decision bench-fleet check demo lab powercuts test test-cluster test-lab test-lab-all test-mutations test-releases test-statistics wheels zipapps
 
@@ -8,7 +14,7 @@ check:
 	@venv=$$(qa/venv.sh) && \
 	"$$venv/bin/ruff" check . && \
 	"$$venv/bin/mypy" && \
-	"$$venv/bin/python" -m pytest -n 2
+	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
 test-cluster:

@@ -19,7 +19,7 @@ def histogram(seed, middle_ns, n=4000):
             "bins": bins}
 
 
-def fio(path, seed=1, sync=True, **options):
+def fio(path, seed=1, sync=False, **options):
     job = {
         "error": 0, "job options": {**OPTIONS, **options},
         "write": {"clat_ns": histogram(seed, 20_000)},
@@ -86,15 +86,15 @@ def test_runs_of_one_mode_have_to_be_alike_too(tmp_path, capsys):
 
 
 def test_writes_with_their_syncs_are_not_compared_with_writes_alone(tmp_path, capsys):
-    with_sync = fio(tmp_path / "on")
+    with_sync = fio(tmp_path / "on", sync=True)
     assert "syncs added to writes (yes, no)" in refused(
-        capsys, with_sync, fio(tmp_path / "off", 2, sync=False)
+        capsys, with_sync, fio(tmp_path / "off", 2)
     )
     assert "syncs added to writes (yes, no)" in refused(capsys, with_sync, log(tmp_path / "log"))
 
 
 def test_the_block_size_of_a_log_is_compared_with_what_others_tell(tmp_path, capsys):
-    back = fio(tmp_path / "on", sync=False)
+    back = fio(tmp_path / "on")
     assert "bs (4096, 8192)" in refused(capsys, back, log(tmp_path / "off", size=8192))
     assert asked(capsys, back, log(tmp_path / "like"))["verdict"] == "write back"
 
@@ -102,7 +102,7 @@ def test_the_block_size_of_a_log_is_compared_with_what_others_tell(tmp_path, cap
 def test_what_a_file_does_not_tell_is_no_difference(tmp_path, capsys):
     plain = tmp_path / "off"
     plain.write_text("".join(f"{500 + i % 7 + i / 997}\n" for i in range(400)))
-    assert asked(capsys, fio(tmp_path / "on"), str(plain))["ratio"] > 1
+    assert asked(capsys, fio(tmp_path / "on", sync=True), str(plain))["ratio"] > 1
 
 
 def test_one_measurement_is_not_taken_for_both_modes(tmp_path, capsys):
@@ -132,7 +132,9 @@ def test_figures_are_those_of_the_file_and_not_of_what_was_drawn(tmp_path, capsy
 
 
 def test_of_a_sum_there_is_no_deviation_and_of_its_extremes_a_bound(tmp_path, capsys):
-    result = asked(capsys, fio(tmp_path / "on"), fio(tmp_path / "off", 2))
+    result = asked(
+        capsys, fio(tmp_path / "on", sync=True), fio(tmp_path / "off", 2, sync=True)
+    )
     row = result["per_mode"]["write back"]
     assert "summed" in result["warnings"]
     assert (row["mean_us"], row["std_us"], row["max_us"], row["stalls"]) == (1040, None, None, None)

@@ -4,7 +4,8 @@ import json
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
@@ -37,7 +38,7 @@ def bucket(ns):
     return ns // width * width + width // 2
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(1, 10**10), min_size=1, max_size=40))
 def test_a_histogram_keeps_each_latency_within_its_bucket(tmp_path_factory, latencies):
     path = tmp_path_factory.mktemp("bins") / "fio.json"
@@ -119,7 +120,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(job=JSON)
 def test_whatever_stands_in_the_json_there_is_one_line_or_positive_latencies(tmp_path_factory, job):
     path = tmp_path_factory.mktemp("fuzz") / "fio.json"
@@ -213,7 +214,7 @@ def test_histograms_leave_room_for_each_other_and_still_say_how_many_there_were(
     assert {run.n for run in runs} == {10**6}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.text("a1,\n\r", max_size=9), max_size=9))
 def test_lines_are_the_same_wherever_a_block_ends(blocks):
     found = list(numbered_lines("x", blocks))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
 from wcache.core import switching as sw
 from wcache.core.errors import StorageError, WcacheError
@@ -219,7 +219,8 @@ def save(step: sw.SaveCache, world: World) -> Iterator[World]:
         yield replace(world, wakes_on=wanted is BACK)
 
 
-Script = Callable[[], Iterator[object]]
+Program = Generator[object, object, None]
+Script = Callable[[], Program]
 Filter = Callable[[Script], Script]
 
 
@@ -245,11 +246,16 @@ class Node(NamedTuple):
 
 
 class Heard:
-    """Numbers for the values that programs are sent, and the step that follows each history."""
+    """Numbers for the values that programs are sent, and the step that follows each history.
+
+    A program that stands at the end of a history goes on into the first that continues it;
+    for each other one a new program is sent the whole of it.
+    """
 
     def __init__(self) -> None:
         self._numbers: Dict[object, int] = {}
         self._steps: Dict[object, object] = {}
+        self._standing: Dict[object, Program] = {}
 
     def number(self, value: object) -> int:
         key = str(value) if isinstance(value, WcacheError) else value
@@ -259,20 +265,26 @@ class Heard:
         """The step a script wants after what it was sent; None when it has ended."""
         key = (node.script, node.heard)
         if key not in self._steps:
-            self._steps[key] = _replayed(node.script, node.sent)
+            program = self._standing.pop((node.script, node.heard[:-1]), None)
+            step, program = _sent(program, node.sent[-1:]) if program and node.heard else _sent(
+                node.script(), (None, *node.sent)
+            )
+            self._steps[key] = step
+            if step is not None:
+                self._standing[key] = program
         return self._steps[key]
 
 
-def _replayed(script: Script, sent: Tuple[object, ...]) -> object:
-    program = script()
+def _sent(program: Program, values: Tuple[object, ...]) -> Tuple[object, Program]:
+    """The step a program wants after these values; None when it has ended."""
+    step = None
     try:
-        step = next(program)
-        for value in sent:
+        for value in values:
             failed = isinstance(value, WcacheError)
             step = program.throw(value) if failed else program.send(value)
     except (StopIteration, WcacheError):
-        return None
-    return step
+        return None, program
+    return step, program
 
 
 # One for all worlds: a script that was sent the same wants the same, whatever the world.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import wcache
 from bench_decision import synthetic
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wcache.analysis.__main__ import LINE_BYTES_MAX, answer, serve
 from wcache.core import codec
@@ -74,7 +75,7 @@ def test_figures_out_of_range_are_an_error_reply_too():
     assert json.loads(sink.getvalue())["id"] == 7
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

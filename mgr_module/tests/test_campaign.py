@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.campaign import (
@@ -125,7 +126,7 @@ def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
     assert [(e.osd_id, e.drive_id) for e in run.experiments] == [(3, "wwn-sdb")]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, unique=True), st.integers(4, 80),
        st.integers(1, 30))
 def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):

@@ -4,7 +4,8 @@ import json
 from dataclasses import fields
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core import codec
 from wcache.core.errors import MalformedError
@@ -42,7 +43,7 @@ def a_post(**changes):
     return Post(**values)
 
 
-@settings(deadline=None)
+@examples()
 @given(samples=st.lists(st.integers(0, 2**40), max_size=50), seconds=st.floats(0, 1e6))
 def test_what_is_encoded_decodes_to_the_same_value(samples, seconds):
     post = a_post(outcome=SamplesOutcome(tuple(samples), seconds, 0))
@@ -67,7 +68,7 @@ def test_each_member_of_a_union_comes_back_as_itself():
 
 
 @given(JSON)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_other_json_is_refused_with_one_line(plain):
     line = ""
     try:
@@ -78,7 +79,7 @@ def test_any_other_json_is_refused_with_one_line(plain):
     assert "\n" not in line
 
 
-@settings(deadline=None)
+@examples()
 @given(st.text(max_size=200))
 def test_any_text_is_refused_with_one_line(text):
     with pytest.raises(MalformedError):

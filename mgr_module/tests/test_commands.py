@@ -4,7 +4,8 @@ import errno
 import json
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, measured
@@ -109,7 +110,7 @@ def test_an_input_that_a_command_does_not_take_is_ignored():
 FUZZED = a_mgr()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.sampled_from([command.prefix[len("wcache "):] for command in commands.COMMANDS]),
     st.dictionaries(

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.agents import CLAIM_S, Agents
@@ -128,7 +129,7 @@ def test_a_host_is_looked_at_again_only_when_something_changed():
 # ---- options and words
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.dictionaries(
     st.sampled_from([*DESCRIPTIONS, "other"]),
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),

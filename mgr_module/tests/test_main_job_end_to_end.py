@@ -3,7 +3,8 @@
 import errno
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.core.rollout_state import ChangeStatus
@@ -43,7 +44,7 @@ def test_the_main_job_from_forecast_to_rollback():
     fine(mgr)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(10)
 @given(st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=2))
 def test_a_mgr_lost_at_any_step_resumes_and_repeats_no_pair(lost, crashes):
     mgr = a_mgr()

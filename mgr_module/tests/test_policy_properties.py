@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core.load_profile import HourLoad, LoadProfile
@@ -91,14 +92,14 @@ def _mirrored(result):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(results(), profiles())
 def test_swapping_the_modes_of_all_results_mirrors_the_recommendations(found, known):
     there = [MIRRORED.get(item.verdict, item.verdict) for item in recommend(found, known)]
     assert [i.verdict for i in recommend([_mirrored(r) for r in found], known)] == there
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(results(), profiles(), st.randoms(use_true_random=False))
 def test_the_order_of_the_results_never_matters(found, known, rng):
     shuffled = list(found)

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core import actions as act
@@ -226,7 +227,7 @@ def test_a_mgr_lost_after_the_drive_was_changed_still_knows_that_it_can_go_back(
     assert mgr.modes == {"domain-0": WB}
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12),
     st.sampled_from([5.0, 1.0, 0.5]),

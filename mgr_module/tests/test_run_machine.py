@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, Mgr, begun, counters
@@ -31,7 +32,7 @@ EVENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(st.data())
 def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_release(data):
     setups = [

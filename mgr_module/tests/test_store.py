@@ -6,7 +6,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
@@ -45,7 +46,7 @@ def test_a_write_that_the_mon_loses_is_an_error_and_not_a_surprise_later():
         KvStore(kv).put("a", "x")
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.sampled_from([10, 2 * 10**5, 3 * 10**5]), st.sampled_from([10, 2 * 10**5, 4 * 10**5]),
        st.integers(0, 12))
 def test_a_mgr_lost_between_any_two_writes_leaves_the_old_value_or_the_new_one(old, new, after):

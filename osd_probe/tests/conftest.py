@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Dict, Optional
 
 import pytest
+from examples import examples
 from hypothesis import settings
 from loop_devices import loop_on
 from wcache_probe.block.host_files import HostFiles
 from wcache_probe.block.writers import INITIAL_PID_NAMESPACE
 
-# how long an example takes says more of the machine than of what is tested
-settings.register_profile("wcache", deadline=None)
+settings.register_profile("wcache", examples())
 settings.load_profile("wcache")
 
 

@@ -1,6 +1,7 @@
 """Bytes from drives: whatever they are, no crash and no certainty that is not there."""
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelAta, ModelScsi, designator, vpd
 from wcache_probe.transports import ata_data as ata
@@ -94,7 +95,7 @@ def test_identify_data_says_on_or_off_only_where_it_is_marked_valid(raw):
         assert (known.model + known.serial + known.firmware).isprintable()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 511), st.integers(1, 255))
 def test_one_wrong_byte_under_the_integrity_word_is_seen(at, change):
     raw = bytearray(ModelAta().identify())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from wcache.core.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
@@ -130,7 +131,7 @@ class Host(RuleBasedStateMachine):
 
 
 TestHost = Host.TestCase
-TestHost.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestHost.settings = examples(150, stateful_step_count=30)
 
 
 def reply(lease_id: str = "L1", domain_id: str = "d1", ttl_s: float = 10.0) -> PollReply:

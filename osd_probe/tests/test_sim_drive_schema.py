@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
 from wcache_probe.sim.drive_schema import load_drive_file, parse_drive_file
@@ -160,7 +161,7 @@ def toml(value):
     return "1979-05-27" if value is None else repr(value)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(drive=st.dictionaries(KEYS, TREES, max_size=8), osd=TREES)
 def test_hostile_values_raise_nothing_but_the_one_error(drive, osd):
     base = {"name": "one", "model": "M1", "latency": {"fua_write": {"median_us": 1}}}
@@ -172,7 +173,7 @@ def test_hostile_values_raise_nothing_but_the_one_error(drive, osd):
         assert len(error.line()) < 500  # noqa: PT017
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=200), st.integers(0, len(MINIMAL)))
 def test_hostile_text_raises_nothing_but_the_one_error(junk, at):
     try:

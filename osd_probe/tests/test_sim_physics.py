@@ -5,7 +5,8 @@ import statistics
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.model import CacheMode
 from wcache_probe.sim.drive_schema import (
@@ -95,7 +96,7 @@ CACHES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(CACHES, COMMANDS)
 def test_only_unflushed_plain_writes_in_a_volatile_cache_are_ever_lost(cache, commands):
     subject = drive(cache=cache)
@@ -105,7 +106,7 @@ def test_only_unflushed_plain_writes_in_a_volatile_cache_are_ever_lost(cache, co
         assert lost == 0
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(COMMANDS.map(lambda found: [c for c in found if c not in ("back", "through", "save")]))
 def test_a_write_followed_by_a_flush_is_never_lost(commands):
     subject = drive()
@@ -125,7 +126,7 @@ def test_a_drive_that_ignores_flushes_loses_flushed_writes_and_flushes_fast():
     assert latencies[1] == 20_000
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(0, 2**64), COMMANDS)
 def test_a_seed_gives_the_same_latencies_again(seed, commands):
     noisy = replace(

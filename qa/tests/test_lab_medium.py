@@ -2,7 +2,8 @@
 
 import pytest
 from drive_lab.medium import BLOCK_BYTES, Medium
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 SIZE_BYTES = 8 * BLOCK_BYTES
@@ -15,7 +16,7 @@ writes = st.tuples(
 steps = st.one_of(writes, st.sampled_from([("flush",), ("cut",)]))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(steps, max_size=25))
 def test_reads_see_every_write_and_a_power_cut_takes_only_what_was_not_flushed(
     tmp_path_factory, script
