@@ -8,7 +8,9 @@ COMPILED = PYTHONDONTWRITEBYTECODE= \
 # How many examples hypothesis tries: a quarter, or "all".
 EXAMPLES ?= quarter
 
-.PHONY: bench bench-decision bench-fleet check demo lab powercuts test test-cluster test-lab test-lab-all test-mutations test-releases test-statistics wheels zipapps
+.PHONY: bench bench-decision bench-fleet check demo lab powercuts test test-all test-cluster \
+    test-lab test-lab-all test-mutations test-release-16 test-release-18 test-release-20 test-releases \
+    test-statistics wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -17,13 +19,24 @@ check:
 	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
+CLUSTER_TESTS ?= cluster
 test-cluster:
-	RELEASE=$(RELEASE) "$$(qa/venv.sh)/bin/python" -m pytest -m cluster vstart-tests
+	@RELEASE=$(RELEASE) "$$(qa/venv.sh)/bin/python" -m pytest -m "$(CLUSTER_TESTS)" vstart-tests
 
+# On 20 all of them; on 16 and 18 those with something in them that differs between releases
+# (make test-releases EACH=cluster: all).  Side by side, each in a cluster of its own; the
+# output of each is shown when it has ended.
+EACH ?= cluster and not one_release
 test-releases:
-	$(MAKE) test-cluster RELEASE=16
-	$(MAKE) test-cluster RELEASE=18
-	$(MAKE) test-cluster RELEASE=20
+	@qa/venv.sh >/dev/null
+	@$(MAKE) --no-print-directory -j3 -Otarget test-release-20 test-release-18 test-release-16
+
+test-release-20:
+	@$(MAKE) --no-print-directory test-cluster RELEASE=20
+
+test-release-16 test-release-18:
+	@$(MAKE) --no-print-directory test-cluster RELEASE=$(@:test-release-%=%) \
+	    CLUSTER_TESTS="$(EACH)"
 
 # The main job on drives whose caches really toggle: make demo RELEASE=16|18|20; KEEP=1 leaves
 # all of it running.
@@ -73,9 +86,13 @@ wheels:
 	    --quiet --disable-pip-version-check --no-deps --wheel-dir out .
 	@ls out/*.whl
 
-# Promises of the statistics that need thousands of experiments (under 3 minutes).
+# Promises of the statistics that need thousands of experiments; what times real devices
+# comes after them, by itself.
+TIMED = qa/statistics/test_timer.py qa/statistics/test_matrix_on_loop.py
 test-statistics:
-	"$$(qa/venv.sh)/bin/python" -m pytest qa/statistics
+	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest -n 2 --dist worksteal qa/statistics \
+	    $(addprefix --ignore=,$(TIMED))
+	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
 # Takes the protections of acknowledged data away one by one (qa/mutations/mutations.toml),
 # each in a copy of the project, and demands that a test fails.  WORDS="journal" does some.
@@ -89,4 +106,19 @@ bench-decision:
 	    $(if $(DRIVES),--drives "$(DRIVES)") $(if $(TRIALS),--trials "$(TRIALS)") \
 	    $(if $(SEED),--seed "$(SEED)") $(if $(FORMAT),--format "$(FORMAT)")
 
-test: check test-mutations test-statistics test-releases test-lab
+# Each stage says when it begins and what it took.
+define stages
+@began=$$(date +%s); for stage in $(1); do \
+    from=$$(date +%s); \
+    printf '== %s: begins after %d s\n' "$$stage" $$((from - began)); \
+    $(MAKE) --no-print-directory "$$stage" EXAMPLES=all $(2) || exit 1; \
+    printf '== %s: done in %d s\n' "$$stage" $$(($$(date +%s) - from)); \
+done; printf '== all done in %d s\n' $$(($$(date +%s) - began))
+endef
+
+test:
+	$(call stages,check test-mutations test-statistics test-releases test-lab)
+
+# The same in its long forms: every test on every release, and the whole drive lab.
+test-all:
+	$(call stages,check test-mutations test-statistics test-releases test-lab-all,EACH=cluster)

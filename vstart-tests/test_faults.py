@@ -48,6 +48,7 @@ def periods_of(wcache: Wcache, campaign_id: str) -> int:
     return wcache.campaign(campaign_id)["periods_done"]
 
 
+@pytest.mark.one_release
 @pytest.mark.parametrize("mode", ["write back", "write through"])
 def test_kill_9_of_the_probe_in_each_mode_is_survived(
     wcache, probe, steady, views, slow_periods, mode
@@ -68,6 +69,7 @@ def test_kill_9_of_the_probe_in_each_mode_is_survived(
     assert "the probe was restarted" in wcache.history_text()
 
 
+@pytest.mark.one_release
 @pytest.mark.parametrize("mode", ["write back", "write through"])
 def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
     wcache, probe, steady, views, slow_periods, mode
@@ -90,6 +92,7 @@ def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
     wcache.wait_over(campaign_id)
 
 
+@pytest.mark.one_release
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])  # SIGHUP: its terminal goes
 def test_a_clean_stop_of_the_probe_restores(wcache, probe, steady, views, slow_periods, by):
     campaign_id = wcache.start_campaign(**LONG)
@@ -160,6 +163,7 @@ def test_a_bench_that_hangs_ends_with_the_budget(wcache, probe, own_cluster: Clu
     assert shown["run_list"][0]["restored"] is True
 
 
+@pytest.mark.one_release
 def test_campaign_stop_in_the_middle_restores(wcache, probe, steady, views, slow_periods):
     campaign_id = wcache.start_campaign(**LONG)
     wcache.wait_period_in("write through", device_of(steady))
@@ -169,6 +173,7 @@ def test_campaign_stop_in_the_middle_restores(wcache, probe, steady, views, slow
     assert wcache("campaign stop", campaign_id=campaign_id)["changed"] is False
 
 
+@pytest.mark.one_release
 def test_freeze_in_the_middle_restores_and_blocks_until_thawed(
     wcache, probe, steady, views, slow_periods
 ):
@@ -182,6 +187,7 @@ def test_freeze_in_the_middle_restores_and_blocks_until_thawed(
     assert wcache("freeze", thaw=True)["frozen"] is False
 
 
+@pytest.mark.one_release
 def test_a_lease_that_runs_out_restores_and_is_told(wcache, probe, steady, views, slow_periods):
     wcache.option("lease_ttl_s", LEASE_S)
     try:
@@ -208,6 +214,7 @@ def test_a_lease_that_runs_out_restores_and_is_told(wcache, probe, steady, views
         wcache.option("lease_ttl_s", 30)
 
 
+@pytest.mark.one_release
 def test_a_sample_past_the_latency_limit_ends_the_run_within_a_few_operations(
     wcache, probe, steady, views
 ):
@@ -263,6 +270,7 @@ def test_a_killed_analysis_child_is_started_again(wcache, probe, own_cluster: Cl
     assert wcache.wait("a new child", child, 10) != first
 
 
+@pytest.mark.one_release
 def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, views):
     rival = Probe(steady, "h1", state="probe.rival")
     rival.start()
@@ -311,6 +319,7 @@ def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, st
     ]
 
 
+@pytest.mark.one_release
 def test_a_replayed_post_changes_nothing(wcache, probe, steady, views):
     campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4)
     shown = wcache.wait_over(campaign_id)

@@ -51,6 +51,7 @@ def test_each_layout_shows_in_the_osds_metadata(own_cluster: Cluster) -> None:
     assert dedicated == {0: ("0", "0"), 1: ("1", "1"), 2: ("1", "0")}
 
 
+@pytest.mark.one_release
 def test_every_role_has_a_loop_device_of_its_own(own_cluster: Cluster) -> None:
     devices = [own_cluster.osd_devices(osd_id) for osd_id in (0, 1, 2)]
     roles = [sorted(each) for each in devices]
@@ -60,17 +61,20 @@ def test_every_role_has_a_loop_device_of_its_own(own_cluster: Cluster) -> None:
     assert all(name.startswith("/dev/loop") for name in names)
 
 
+@pytest.mark.one_release
 def test_device_classes_are_those_of_the_layout(own_cluster: Cluster) -> None:
     nodes = own_cluster.ceph_json("osd", "tree")["nodes"]
     classes = {each["id"]: each["device_class"] for each in nodes if each["type"] == "osd"}
     assert classes == {0: "hdd", 1: "hdd", 2: "ssd"}
 
 
+@pytest.mark.one_release
 def test_osds_of_class_hdd_believe_that_their_drive_spins(own_cluster: Cluster) -> None:
     spinning = [own_cluster.command("osd metadata", id=osd_id)["rotational"] for osd_id in range(3)]
     assert spinning == ["1", "1", "0"]
 
 
+@pytest.mark.one_release
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 def test_an_osd_comes_back(steady: ClusterAccess, kill: bool) -> None:
     pid = steady.osd_pid(0)
@@ -89,6 +93,7 @@ def test_another_mgr_instance_is_active_after_a_restart(steady: ClusterAccess, k
     assert not is_alive(pid)
 
 
+@pytest.mark.one_release
 def test_another_mgr_instance_is_active_after_a_failover(steady: ClusterAccess) -> None:
     gid = steady.active_gid()
     steady.fail_mgr()
@@ -121,12 +126,14 @@ def test_a_key_has_the_caps_it_was_made_with_and_no_others(steady: ClusterAccess
         steady.ceph("auth", "rm", "client.harness")
 
 
+@pytest.mark.one_release
 def test_a_program_inside_can_be_killed_by_its_pid(steady: ClusterAccess) -> None:
     process = steady.popen_inside(["sleep", "600"])
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait(timeout=10) == -signal.SIGKILL
 
 
+@pytest.mark.one_release
 def test_a_program_that_takes_too_long_is_ended(steady: ClusterAccess) -> None:
     with pytest.raises(CommandError, match="no end in 1 s"):
         steady.run_inside(["sleep", "600"], timeout_s=1)
@@ -141,6 +148,7 @@ def test_the_analysis_child_finds_numpy_and_scipy(steady: ClusterAccess) -> None
     steady.run_inside([steady.python_inside, "-c", "import numpy, scipy.stats, rados, jinja2"])
 
 
+@pytest.mark.one_release
 def test_a_wait_that_is_in_vain_says_what_is_wrong(own_cluster: Cluster) -> None:
     own_cluster.ceph("osd", "set", "noout")
     try:
@@ -176,6 +184,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.one_release
 def test_a_cluster_of_somebody_else_is_used_by_its_conf_and_module_folder(
     own_cluster: Cluster,
 ) -> None:

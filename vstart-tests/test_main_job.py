@@ -257,6 +257,7 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
         assert flushes["through"] == 0
 
 
+@pytest.mark.one_release
 def test_too_little_traffic_is_said_and_not_decided_on(
     wcache: Wcache, probe: Probe, steady: ClusterAccess
 ):
@@ -266,6 +267,7 @@ def test_too_little_traffic_is_said_and_not_decided_on(
     assert "too little client traffic" in result["ended"]
 
 
+@pytest.mark.one_release
 def test_a_simulated_host_goes_through_the_whole_job(
     wcache: Wcache, steady: ClusterAccess, sim_probe: Probe
 ):
