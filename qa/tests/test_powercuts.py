@@ -100,7 +100,8 @@ def test_every_run_ends_with_a_control_and_a_long_one_has_each_kind():
     assert {(plan.transport, plan.stack) for plan in plans} == {
         (transport, stack) for transport in TRANSPORTS for stack in STACKS
     }
-    assert len(controls) == 1000 // CONTROL_EVERY + 1
+    assert len(controls) == 1000 // CONTROL_EVERY + 2
+    assert has_control(1, 1000)
     assert has_control(5, 5)
 
 

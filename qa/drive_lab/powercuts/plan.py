@@ -153,8 +153,8 @@ def control_plan(seed: int, number: int) -> RoundPlan:
 
 
 def has_control(number: int, last: int) -> bool:
-    """Whether a control follows a round; the last round is always followed by one."""
-    return number % CONTROL_EVERY == 0 or number == last
+    """Whether a control follows a round: the first, each twelfth after it, and the last."""
+    return number % CONTROL_EVERY == 1 or number == last
 
 
 def _path(seed: int, number: int) -> tuple[Transport, Stack]:
