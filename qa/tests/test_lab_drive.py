@@ -91,6 +91,21 @@ def test_a_protected_drive_loses_nothing(make):
     assert drive.read(0, BLOCK_BYTES) == BLOCK
 
 
+def test_a_drive_without_power_takes_no_write_and_shows_its_medium(make):
+    drive = make()
+    drive.write(0, BLOCK, fua=True)
+    drive.write(BLOCK_BYTES, BLOCK, fua=False)
+    assert drive.power_off() == 1
+    for fua in (True, False):
+        drive.write(0, bytes(BLOCK_BYTES), fua=fua)
+        drive.write(BLOCK_BYTES, BLOCK, fua=fua)
+    drive.flush()
+    assert drive.read(0, 2 * BLOCK_BYTES) == BLOCK + bytes(BLOCK_BYTES)
+    assert drive.power_on() == 0
+    drive.write(BLOCK_BYTES, BLOCK, fua=True)
+    assert drive.read(BLOCK_BYTES, BLOCK_BYTES) == BLOCK
+
+
 def test_counters_survive_their_text_and_refuse_another(tmp_path):
     counters = Counters(read=3, dirty=2, bytes_written=10**15)
     assert Counters.decode(counters.encode().decode()) == counters
