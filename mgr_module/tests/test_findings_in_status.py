@@ -10,9 +10,10 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
-from wcache.core.findings import of_drive
+from wcache.core.findings import ADVICE, of_drive
 from wcache.core.model import (
     CacheMode,
+    CachePage,
     DeviceCache,
     Finding,
     FindingCode,
@@ -22,7 +23,7 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.safety import may_toggle
+from wcache.core.safety import Safety, judge, may_toggle
 from wcache.health import health_checks
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -146,19 +147,42 @@ def test_carryover_is_told_and_is_no_health_warning():
     assert health(mgr) == {}
 
 
-def test_a_layer_that_holds_a_cache_off_is_told_and_refused_but_no_warning():
+def test_a_layer_above_a_drive_that_saves_write_through_is_told_and_no_warning():
     state = make.state(WT, layers=OFF_LAYER)
-    drive = make.drive("sda", 0, state=state)
+    drive = make.drive("sda", 0, state=replace(state, page=CachePage(True, WB, WT)))
     (finding,) = of_drive(drive, throwaway=False, leased=False)
     assert (finding.code, finding.severity) == (
         FindingCode.LAYER_DROPS_FLUSHES, Severity.INFO
     )
-    assert "dm-0" in finding.detail
     refused = may_toggle([drive], WB, throwaway=False, consent_turn_on=True)
     assert refused is not None
     assert "dm-0" in refused
     safe = replace(drive, state=replace(state, device_cache=DeviceCache.NONE))
     assert of_drive(safe, throwaway=False, leased=False) == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        CachePage(), CachePage(True, WB), CachePage(True, WT, WB),
+        # a rule of ours keeps it off when it appears, and is not asked at a reset
+        CachePage(True, WB, WT, by_rule=True), CachePage(True, None, WT, by_rule=True),
+    ],
+    ids=str,
+)
+def test_a_layer_that_a_reset_would_make_unsafe_is_an_error_with_its_cure(page):
+    state = replace(make.state(WT, layers=OFF_LAYER), page=page)
+    drive = make.drive("sda", 0, state=state)
+    assert judge(drive.state) is Safety.AFTER_RESET
+    mgr = a_mgr(drive)
+    assert found(mgr) == {("WCACHE_LAYER_DROPS_FLUSHES", "error"): "h1 sda"}
+    assert health(mgr) == {"WCACHE_LAYER_DROPS_FLUSHES": "error"}
+    advice = ADVICE[FindingCode.LAYER_DROPS_FLUSHES][1]
+    assert "safe as it is" not in advice
+    assert [word in advice for word in ("stop", "pin", "deactivate", "start")] == [True] * 4
+    refused = may_toggle([drive], WB, throwaway=False, consent_turn_on=True)
+    assert refused is not None
+    assert "dm-0" in refused
 
 
 def test_a_disk_that_is_off_and_known_to_be_off_is_no_finding():

@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelScsi
+from wcache.core import switching
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
+from wcache_probe.arguments import parse
 from wcache_probe.host import LinuxDriveHost
+from wcache_probe.journal_file import StateFolder
 from wcache_probe.persistence.rule_folder import RuleFolder
+from wcache_probe.persistence.udev_match import pattern
 from wcache_probe.persistence.udev_rule import UdevRule
+from wcache_probe.switcher import Switcher
 from wcache_probe.transports.classify import Switches
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -48,13 +53,13 @@ def test_no_field_of_a_rule_can_break_out(wwid, command, marker):
         text = UdevRule(f"naa.{wwid}", THROUGH, f"/{command}", f"/{marker}").text()
     except RefusedError:
         return
-    assert re.fullmatch(r"[A-Za-z0-9._/ :#%\"={},!+`\n-]*", text[text.index("\nACTION") :])
+    assert re.fullmatch(r"[A-Za-z0-9._/ :?#%\"={},!+`\n-]*", text[text.index("\nACTION") :])
     assert text.count("\n") == 4
     assert text.count('"') == 18
 
 
 @pytest.mark.parametrize(
-    "wwid", ["", "naa.", 'naa.5000"; RUN+="x', "naa.50*0", "t10.ATA     DISK", "naa.5000\n5000"]
+    "wwid", ["", "naa.", "sda", "naa.5000\n5000", "t10.disk\u00e9", "naa." + "0" * 300]
 )
 def test_a_wwid_that_udev_could_take_for_more_is_refused(rules, wwid):
     with pytest.raises(RefusedError):
@@ -81,15 +86,111 @@ def test_a_queued_event_finds_whether_its_rule_still_asks_for_its_mode(rules):
     assert not rules.says(WWID, THROUGH)
 
 
-def test_a_rule_that_an_admin_changed_is_the_admins(rules, tmp_path):
+@pytest.mark.parametrize(
+    "wwid",
+    ["t10.ATA     QEMU HARDDISK                           QM00001", 't10.A"B  $C%D|E', WWID],
+)
+def test_a_name_with_blanks_and_signs_is_matched_and_comes_back_as_it_was(
+    rules, tmp_path, wwid
+):
+    rules.write(wwid, THROUGH)
+    (name,) = files(tmp_path)
+    assert re.fullmatch(r"85-wcache-[A-Za-z0-9._-]+\.rules", name)
+    text = (tmp_path / "rules.d" / name).read_text()
+    assert text.count(f'ATTRS{{wwid}}=="{pattern(wwid)}"') == 2
+    words = re.search(r'RUN\+="(.*) %k"', text)[1].split()
+    assert not set("$%'\\") & set("".join(words))
+    assert parse([*words[1:], "sda"]).wwid == wwid
+    assert rules.says(wwid, THROUGH)
+    rules.remove(wwid)
+    assert files(tmp_path) == []
+
+
+def test_two_names_that_differ_in_a_blank_have_two_files(rules, tmp_path):
+    rules.write("t10.ATA  DISK 1", THROUGH)
+    rules.write("t10.ATA DISK  1", BACK)
+    assert len(files(tmp_path)) == 2
+    assert (rules.mode("t10.ATA  DISK 1"), rules.mode("t10.ATA DISK  1")) == (THROUGH, BACK)
+
+
+def test_a_rule_is_known_after_the_probe_has_moved(rules, tmp_path):
+    rules.write(WWID, THROUGH)
+    for command in ("/opt/wcache/wcache-probe", ""):
+        moved = RuleFolder(str(tmp_path / "rules.d"), "/run/elsewhere", command)
+        assert moved.mode(WWID) is THROUGH
+    moved.remove(WWID)
+    assert files(tmp_path) == []
+
+
+# as the first version of the project wrote it
+FIRST_VERSION = f"""\
+# Written by wcache-probe: keeps this drive in write through.
+# `ceph wcache rollback` removes it; changes made here by hand are kept.
+ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{WWID}", \
+ATTR{{cache_type}}="temporary write back"
+ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", ATTRS{{wwid}}=="{WWID}", \
+RUN+="/usr/local/bin/wcache-probe appear --mode write-through --wwid {WWID} \
+--run-dir /run/wcache %k"
+"""
+
+
+def test_a_rule_of_the_first_version_is_known_and_removed(rules, tmp_path):
+    path = tmp_path / "rules.d" / f"85-wcache-{WWID}.rules"
+    path.write_text(FIRST_VERSION)
+    assert rules.mode(WWID) is THROUGH
+    assert rules.says(WWID, THROUGH)
+    rules.remove(WWID)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("take", ["remove", "write"])
+def test_a_rule_of_ours_that_was_changed_by_hand_is_kept_where_udev_does_not_read_it(
+    rules, tmp_path, take
+):
     rules.write(WWID, THROUGH)
     path = tmp_path / "rules.d" / f"85-wcache-{WWID}.rules"
-    path.write_text(path.read_text() + "# mine\n")
-    assert rules.mode(WWID) is None
+    path.write_text(path.read_text() + 'KERNEL=="sdb", MODE="0600"\n')
+    assert rules.mode(WWID) is THROUGH
+    if take == "remove":
+        rules.remove(WWID)
+    else:
+        rules.write(WWID, BACK)
+    assert rules.mode(WWID) is (None if take == "remove" else BACK)
+    kept = path.with_name(path.name + ".changed-by-hand")
+    assert kept.read_text().endswith('MODE="0600"\n')
+
+
+def test_a_file_in_its_place_that_is_not_ours_is_left_and_where_it_acts_said(rules, tmp_path):
+    path = tmp_path / "rules.d" / f"85-wcache-{WWID}.rules"
+    path.write_text("# mine\n")
     rules.remove(WWID)
     with pytest.raises(StorageError):
         rules.write(WWID, BACK)
-    assert path.read_text().endswith("# mine\n")
+    path.write_text("# mine\n" + FIRST_VERSION.split("\n", 1)[1])
+    with pytest.raises(StorageError, match="not as wcache-probe wrote it"):
+        rules.remove(WWID)
+    assert path.exists()
+
+
+def test_while_a_rule_stays_its_journal_entry_stays(fake_host, rules, tmp_path):
+    host = host_with(fake_host, ModelScsi(), rules)
+    (drive,) = host.look()
+    state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
+    switcher = Switcher(host, state.journal)
+    switcher.run(switching.apply(
+        (drive,), action_id="a1", expected=BACK, mode=THROUGH, now_s=0.0, throwaway=False,
+        consent_turn_on=False, persist=True,
+    ))
+    path = tmp_path / "rules.d" / f"85-wcache-{WWID}.rules"
+    text = path.read_text()
+    path.write_text("# changed beyond recognition\n" + text)
+    (entry,) = switcher.read_journal()[0].values()
+    with pytest.raises(StorageError):
+        switcher.restore(entry)
+    assert list(switcher.read_journal()[0].values()) == [entry]
+    path.write_text(text)
+    switcher.restore(entry)
+    assert (switcher.read_journal()[0], files(tmp_path)) == ({}, [])
 
 
 def test_without_the_probe_on_the_host_no_rule_is_written(tmp_path):

@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelScsi
-from wcache.core.errors import NotFoundError, RefusedError, StorageError
-from wcache.core.journal import EntryKind, JournalEntry, prior_of
+from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
+from wcache.core.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.model import FindingCode, Severity
 from wcache.core.switching import hold
+from wcache_probe.arguments import parse
 from wcache_probe.host import LinuxDriveHost
+from wcache_probe.journal_file import StateFolder
 from wcache_probe.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
 from wcache_probe.persistence.cpio_image import files_in
 from wcache_probe.persistence.initramfs import Tool, find_images, find_tool
 from wcache_probe.persistence.preparation import Preparation
 from wcache_probe.persistence.prepare import Chosen, Preparer, choose
 from wcache_probe.persistence.udev_match import matches, pattern
+from wcache_probe.preparing import unprepare
 from wcache_probe.transports.classify import Switches
 from wcache_probe.unprepared import told_once
 
@@ -418,6 +421,25 @@ def test_unprepare_takes_rule_record_and_the_images_copy_away(fake_host):
     assert not (fake_host.root / TOOL.conf_path).exists()
     assert "prepare" in host.look()[0].toggle_refusal
     assert not made.remove_rule()
+
+
+@pytest.mark.parametrize("text", ["sound", "damaged"])
+def test_unprepare_is_refused_while_the_journal_holds_anything(fake_host, text):
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    state, run = str(fake_host.root / "state"), str(fake_host.root / "run")
+    os.chmod(state, 0o700)
+    options = parse(["unprepare", "--state-dir", state, "--run-dir", run])
+    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    entry = entry_of(host.look())
+    journal = StateFolder(state, run).journal
+    journal.write(entry.key, encode(entry) if text == "sound" else "{")
+    with pytest.raises(ConflictError, match="1 prior state"):
+        unprepare(options, made)
+    assert host.look()[0].toggle_refusal == ""
+    journal.remove(entry.key)
+    assert unprepare(options, made) == 0
+    assert "prepare" in host.look()[0].toggle_refusal
 
 
 def test_at_a_start_every_drive_is_pinned_that_can_be(fake_host):

@@ -234,3 +234,24 @@ def test_reading_into_a_closed_pipe_is_no_traceback(probe):
             stderr=subprocess.PIPE, env=probe.environment(), check=False, timeout=30,
         )
     assert b"Traceback" not in done.stderr
+
+
+def test_what_the_journal_names_is_pinned_at_a_start_before_anybody_is_spoken_to(probe, mgr):
+    """A new kernel has no pin; this start gets as far as looking for the cluster."""
+    probe.start()
+    mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "apply")
+    assert mgr.answer_to("apply")["kind"] == "state"
+    assert probe.stop() == 0
+    path = probe.state / "sim-drives.json"
+    settings = json.loads(path.read_text())
+    (drive,) = [one for one in settings["drives"] if one["drive_id"] == OBEYS]
+    drive.update(pinned=False, kernel_view=THROUGH.value)
+    path.write_text(json.dumps(settings))
+    ended = subprocess.run(
+        [sys.executable, "-m", "wcache_probe", *probe.words("run"), "--conf", "/nonexistent"],
+        env=probe.environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    (after,) = [one for one in json.loads(path.read_text())["drives"] if one["drive_id"] == OBEYS]
+    assert (after["pinned"], after["mode"]) == (True, THROUGH.value)

@@ -83,7 +83,9 @@ def parse(words: List[str]) -> argparse.Namespace:
     appear = verbs.add_parser("appear", help="for udev rules: keep a drive in its mode")
     appear.add_argument("--mode", required=True, choices=[mode.value for mode in CacheMode],
                         type=lambda word: word.replace("-", " "))
-    appear.add_argument("--wwid", required=True)
+    name = appear.add_mutually_exclusive_group(required=True)
+    name.add_argument("--wwid")
+    name.add_argument("--wwid-hex", dest="wwid", type=lambda word: bytes.fromhex(word).decode())
     appear.add_argument("--run-dir", default=RUN_DIR, type=os.path.abspath)
     appear.add_argument("device", help="kernel name of the disk")
     if words and words[0] not in (*COMMANDS, "-h", "--help", "--version"):

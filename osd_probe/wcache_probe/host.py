@@ -36,6 +36,7 @@ from .block.writers import WriterSearch
 from .persistence import foreign_rules
 from .persistence.preparation import BootPins, Preparation
 from .persistence.rule_folder import RuleFolder
+from .persistence.udev_match import matches, pattern
 from .survey import Survey, state_of, with_rule
 from .timing import time_fdatasync
 from .transports.base import Switch
@@ -164,8 +165,9 @@ class LinuxDriveHost:
 
     def _refuse_namesake(self, device: BlockDevice) -> None:
         """Raise RefusedError where the drive has no name, or another disk has the same."""
-        same = [d.name for d in sysfs.all_disks(self._files) if d.wwid == device.wwid]
-        if not device.wwid or same != [device.name]:
+        wanted = pattern(device.wwid)
+        same = [name for name, wwid in self.disks() if matches(wanted, wwid)]
+        if same != [device.name]:
             raise RefusedError(
                 f"{device.name} cannot keep a cache mode over a power cycle",
                 "it saves none and has no wwid of its own that a udev rule could match",

@@ -56,9 +56,10 @@ def main(
         if options.command == "appear":
             return _appear(options)
         if options.command in ("prepare", "unprepare"):
-            from .preparing import prepare, unprepare
+            from .preparing import prepare, preparer_of, unprepare
 
-            return (prepare if options.command == "prepare" else unprepare)(options)
+            command = prepare if options.command == "prepare" else unprepare
+            return command(options, preparer_of(options))
         from . import views
 
         if options.command == "look":

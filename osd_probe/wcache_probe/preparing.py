@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import argparse
 
 
-def _preparer(options: argparse.Namespace) -> Preparer:
+def preparer_of(options: argparse.Namespace) -> Preparer:
+    """What changes this machine; raises RefusedError where it would change another one."""
     if os.geteuid() != 0:
         raise RefusedError("it writes to /etc and /boot", "run it as root")
     if in_container():
@@ -37,9 +38,8 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def prepare(options: argparse.Namespace) -> int:
+def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     """Name the drives of OSDs, and those of the journal, in the boot rule."""
-    preparer = _preparer(options)
     preparer.check(image_elsewhere=options.image_elsewhere)
     state = StateFolder(options.state_dir, options.run_dir)
     with HostLock(options.run_dir).held():
@@ -65,9 +65,8 @@ def prepare(options: argparse.Namespace) -> int:
     return preparer.see_to_images(rule)
 
 
-def unprepare(options: argparse.Namespace) -> int:
+def unprepare(options: argparse.Namespace, preparer: Preparer) -> int:
     """Take the boot rule away, where the journal names nothing that needs it."""
-    preparer = _preparer(options)
     with HostLock(options.run_dir).held():
         state = StateFolder(options.state_dir, options.run_dir)
         held = sorted(state.journal.read())

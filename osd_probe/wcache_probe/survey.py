@@ -205,7 +205,9 @@ def with_rule(reading: CacheReading, device: BlockDevice, rules: RuleFolder) -> 
     """The reading where a rule of ours stands in for a page that the drive cannot save."""
     if reading.page.saved is not None:
         return reading
-    return replace(reading, page=replace(reading.page, saved=rules.mode(device.wwid)))
+    kept = rules.mode(device.wwid)
+    page = replace(reading.page, saved=kept, by_rule=kept is not None)
+    return replace(reading, page=page)
 
 
 def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> DriveState:

@@ -22,7 +22,7 @@ from .model import (
 )
 from .policy import Result
 from .run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
-from .safety import Safety, dropping_above, judge, not_flushing
+from .safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 
 # code: (summary for `ceph health`, what to do)
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {
@@ -61,9 +61,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "check by hand that every layer passes flushes on",
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
-        "layers on drives whose cache is off would drop flushes if it came on",
-        "safe as it is; to measure write back, stop the OSD, deactivate and activate its LV "
-        "with the disk pinned, and start it again",
+        "layers on drives whose cache is off would drop flushes if a reset turned it on",
+        "one OSD at a time: stop it, pin the disk (echo 'temporary write back' > "
+        "/sys/block/DISK/device/scsi_disk/*/cache_type), deactivate and activate its LV (a "
+        "dm-crypt device: close and open it), start it; then `wcache-probe prepare`, so that "
+        "the next boot does not bring it back",
     ),
     FindingCode.SHARED_DRIVE: (
         "OSD drives are, or may be, shared with something that is not an OSD",
@@ -158,11 +160,19 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
             )
         else:
             found.append(Finding(FindingCode.UNSAFE, Severity.ERROR, drive.dev_name, detail))
+    elif judge(drive.state) is Safety.AFTER_RESET:
+        layers = ", ".join(lost_after_reset(drive.state))
+        found.append(
+            Finding(
+                FindingCode.LAYER_DROPS_FLUSHES, Severity.ERROR, drive.dev_name,
+                f"the cache is off, a reset may turn it on, and {layers} drops flushes",
+            )
+        )
     elif drive.state.device_cache is DeviceCache.WRITE_THROUGH and dropping_above(drive):
         found.append(
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.INFO, drive.dev_name,
-                f"{', '.join(dropping_above(drive))} drops flushes, so the cache must stay off",
+                f"{', '.join(dropping_above(drive))} drops flushes; the drive saves write through",
             )
         )
     return found

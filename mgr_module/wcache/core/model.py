@@ -209,11 +209,22 @@ class DriveModel:
 
 @dataclass(frozen=True)
 class CachePage:
-    """The caching parameters a drive keeps beside the current one; None is unknown."""
+    """The caching parameters a drive keeps beside the current one; None is unknown.
+
+    `by_rule`: the drive saves nothing, and `saved` is what a udev rule of ours sets when the
+    drive appears.  A reset that the kernel makes of a drive runs no rule.
+    """
 
     changeable: Optional[bool] = None
     default: Optional[CacheMode] = None
     saved: Optional[CacheMode] = None
+    by_rule: bool = False
+
+    @property
+    def stays_off(self) -> bool:
+        """Whether the drive is known to come out of a reset with its cache off."""
+        kept = self.default if self.saved is None or self.by_rule else self.saved
+        return kept is CacheMode.WRITE_THROUGH
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import Optional, Sequence, Tuple
 
-from .model import CacheMode, DeviceCache, DriveReport, DriveState, KernelView, Transport
+from .model import (
+    CacheMode,
+    DeviceCache,
+    DriveReport,
+    DriveState,
+    KernelView,
+    LayerKind,
+    Transport,
+)
 
 
 class Safety(str, Enum):
@@ -21,6 +29,7 @@ class Safety(str, Enum):
 
     SAFE = "safe"
     UNSAFE = "unsafe"
+    AFTER_RESET = "unsafe after a reset"  # off now, may wake on, and a layer drops flushes
     UNKNOWN = "unknown"
 
 
@@ -40,10 +49,25 @@ def not_known(state: DriveState) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def lost_after_reset(state: DriveState) -> Tuple[str, ...]:
+    """Names of the layers that would drop flushes once a reset has turned a cache on.
+
+    Layers that are stacked on the disk: a table keeps the view it was loaded with, while the
+    view of the disk itself can be raised at any time.
+    """
+    if state.page.stays_off:
+        return ()
+    kinds = (LayerKind.DISK, LayerKind.PARTITION)
+    own = {layer.name for layer in state.layers if layer.kind in kinds}
+    return tuple(name for name in not_flushing(state) if name not in ("disk", *own))
+
+
 def judge(state: DriveState) -> Safety:
     """Whether acknowledged data would survive a power cut in this state."""
-    if state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.NONE):
+    if state.device_cache is DeviceCache.NONE:
         return Safety.SAFE
+    if state.device_cache is DeviceCache.WRITE_THROUGH:
+        return Safety.AFTER_RESET if lost_after_reset(state) else Safety.SAFE
     if not_flushing(state):
         known = state.device_cache is DeviceCache.WRITE_BACK
         return Safety.UNSAFE if known else Safety.UNKNOWN

@@ -39,6 +39,15 @@ def remove(path: str) -> bool:
     return True
 
 
+def move_aside(path: str, ending: str) -> None:
+    """Give a file a name that nothing reads; one that has it already is replaced."""
+    try:
+        os.rename(path, path + ending)
+        _sync(os.path.dirname(path))
+    except OSError as error:
+        raise StorageError(f"{path} cannot be moved aside ({error.strerror})") from None
+
+
 def _sync(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Our udev rules on disk: written whole or not at all, removed only where they are ours."""
+"""Our udev rules on disk: written whole or not at all, and gone when a rollback says so."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
 from ..block.host_files import read_text
-from .udev_rule import UdevRule
+from .own_file import move_aside, remove, write_whole
+from .udev_rule import UdevRule, acts, file_name, is_changed, mode_in
 
 RULES_FOLDER = "/etc/udev/rules.d"
 RUN_DIR = "/run/wcache"
+# udev reads what ends in .rules alone
+ASIDE = ".changed-by-hand"
 
 
 class RuleFolder:
@@ -28,14 +31,7 @@ class RuleFolder:
 
     def mode(self, wwid: str) -> Optional[CacheMode]:
         """The mode in which a rule of ours keeps a drive; None where there is none."""
-        for mode in CacheMode:
-            try:
-                rule = self._rule(wwid, mode)
-            except RefusedError:
-                return None
-            if read_text(self._path(rule)) == rule.text().strip():
-                return mode
-        return None
+        return mode_in(self._text(wwid))
 
     def says(self, wwid: str, mode: CacheMode) -> bool:
         """Whether the file of a drive still asks for a mode, changed by an admin or not."""
@@ -43,7 +39,7 @@ class RuleFolder:
             rule = UdevRule(wwid, mode, "/wcache-probe", self._run_dir)
         except RefusedError:
             return False
-        return rule.request in (read_text(self._path(rule)) or "")
+        return rule.request in self._text(wwid)
 
     def write(self, wwid: str, mode: CacheMode) -> None:
         """Keep a drive in a mode from its next appearance on.
@@ -51,48 +47,45 @@ class RuleFolder:
         Raises RefusedError where no safe rule can be made, StorageError where a file of
         somebody else is in its place or the folder cannot be written.
         """
-        rule = self._rule(wwid, mode)
-        path = self._path(rule)
-        if os.path.lexists(path) and self.mode(wwid) is None:
+        rule = UdevRule(wwid, mode, self._command, self._run_dir)
+        path = self._path(wwid)
+        text = self._text(wwid)
+        if os.path.lexists(path) and mode_in(text) is None:
             raise StorageError(
-                f"{path} is not as wcache-probe wrote it", "move it away, then try again"
+                f"{path} was not written by wcache-probe", "move it away, then try again"
             )
-        temporary = os.path.join(self._folder, f".{rule.file_name}.new")
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(temporary, flags, 0o644)
-            try:
-                os.write(fd, rule.text().encode("ascii"))
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(temporary, path)
-            self._sync()
-        except OSError as error:
-            raise StorageError(f"{path} cannot be written ({error.strerror})") from None
+        if text and is_changed(text, wwid):
+            move_aside(path, ASIDE)
+        write_whole(path, rule.text())
 
     def remove(self, wwid: str) -> None:
-        """Take our rule for a drive away; one that was changed by hand is not ours."""
-        if self.mode(wwid) is None:
-            return
-        path = self._path(self._rule(wwid, CacheMode.WRITE_THROUGH))
+        """Take our rule for a drive away; on return no rule of ours is there.
+
+        One that was changed by hand is moved aside, where udev does not read it.  Raises
+        StorageError where it cannot go, or where a file that is not ours starts the probe.
+        """
         try:
-            os.unlink(path)
-            self._sync()
-        except FileNotFoundError:
+            path = self._path(wwid)
+        except RefusedError:
             return
-        except OSError as error:
-            raise StorageError(f"{path} cannot be removed ({error.strerror})") from None
+        text = self._text(wwid)
+        if mode_in(text) is None:
+            if acts(text):
+                raise StorageError(
+                    f"{path} sets this drive's cache and is not as wcache-probe wrote it",
+                    "move it away, then try again",
+                )
+            return
+        if is_changed(text, wwid):
+            move_aside(path, ASIDE)
+        else:
+            remove(path)
 
-    def _rule(self, wwid: str, mode: CacheMode) -> UdevRule:
-        return UdevRule(wwid, mode, self._command, self._run_dir)
-
-    def _path(self, rule: UdevRule) -> str:
-        return os.path.join(self._folder, rule.file_name)
-
-    def _sync(self) -> None:
-        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    def _text(self, wwid: str) -> str:
         try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            return read_text(self._path(wwid)) or ""
+        except RefusedError:
+            return ""
+
+    def _path(self, wwid: str) -> str:
+        return os.path.join(self._folder, file_name(wwid))

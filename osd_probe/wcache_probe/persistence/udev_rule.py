@@ -1,23 +1,30 @@
 """A udev rule of ours as data: checked fields in, one fixed text out.
 
-The text is never parsed back: a rule is ours and unchanged exactly where its file holds
-what its fields make.  No field can hold a character that means anything to udev, so a
-hostile model or serial cannot break out of its quotes.
+A file is known as ours by its first line, which says the mode it keeps: where the probe lies,
+and what an older version wrote below that line, may be something else by the time a rollback
+takes it away.  No field can hold a character that means anything to udev, so a hostile
+model or serial cannot break out of its quotes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
+from typing import List, Optional
 
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode
 
-# no quotes, blanks, dollars, percents, or patterns of udev's matching
-_WWID = re.compile(r"(naa|eui|uuid|nvme|t10)\.[A-Za-z0-9._-]{4,200}")
+from .udev_match import pattern
+
+# what stands in a file name and in a program's arguments as it is
+_PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
+_RUN = re.compile(r'RUN\+="(\S+) appear [^"]* --run-dir (\S+) %k"')
 
 PREFIX = "85-wcache-"
+_HEADER = "# Written by wcache-probe: keeps this drive in "
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,7 @@ class UdevRule:
     run_dir: str
 
     def __post_init__(self) -> None:
-        if not _WWID.fullmatch(self.wwid):
-            raise RefusedError("the drive has no wwid that a udev rule can match")
+        pattern(self.wwid)
         for path in (self.command, self.run_dir):
             if not _PATH.fullmatch(path):
                 raise RefusedError(
@@ -44,14 +50,14 @@ class UdevRule:
                 )
 
     @property
-    def file_name(self) -> str:
-        """One file for each drive."""
-        return f"{PREFIX}{self.wwid}.rules"
-
-    @property
     def request(self) -> str:
-        """What it asks of the probe."""
-        return f"appear --mode {self.mode.value.replace(' ', '-')} --wwid {self.wwid}"
+        """What it asks of the probe.
+
+        A name with blanks or signs goes in hex: in a RUN, percent and dollar are udev's.
+        """
+        plain = _PLAIN.fullmatch(self.wwid)
+        name = f"--wwid {self.wwid}" if plain else f"--wwid-hex {self.wwid.encode().hex()}"
+        return f"appear --mode {self.mode.value.replace(' ', '-')} {name}"
 
     def text(self) -> str:
         """The file.
@@ -60,12 +66,54 @@ class UdevRule:
         (drivers/scsi/sd.c, sd_probe()), so the pin is there as early as can be; it is
         safe at any time, so it never yields.
         """
+        name = pattern(self.wwid)
         return (
-            f"# Written by wcache-probe: keeps this drive in {self.mode.value}.\n"
-            "# `ceph wcache rollback` removes it; changes made here by hand are kept.\n"
-            f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{self.wwid}", '
+            f"{_HEADER}{self.mode.value}.\n"
+            "# `ceph wcache rollback` removes it; one that was changed by hand it moves aside.\n"
+            f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{name}", '
             'ATTR{cache_type}="temporary write back"\n'
             f'ACTION=="add", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", '
-            f'ATTRS{{wwid}}=="{self.wwid}", '
+            f'ATTRS{{wwid}}=="{name}", '
             f'RUN+="{self.command} {self.request} --run-dir {self.run_dir} %k"\n'
         )
+
+
+def file_name(wwid: str) -> str:
+    """One file for each drive; raises RefusedError where udev could not match the drive."""
+    pattern(wwid)
+    if _PLAIN.fullmatch(wwid):
+        return f"{PREFIX}{wwid}.rules"
+    # the kernel makes no such name longer than a path's part may be, and two that differ in
+    # a blank only are two drives
+    short = re.sub(r"[^A-Za-z0-9.-]+", "_", wwid)[:100]
+    return f"{PREFIX}{short}-{hashlib.sha256(wwid.encode()).hexdigest()[:12]}.rules"
+
+
+def mode_in(text: str) -> Optional[CacheMode]:
+    """The mode that a file of ours keeps its drive in; None for a file that is not ours."""
+    first = text.split("\n", 1)[0].strip()
+    for mode in CacheMode:
+        if first == f"{_HEADER}{mode.value}.":
+            return mode
+    return None
+
+
+def is_changed(text: str, wwid: str) -> bool:
+    """Whether a file of ours says anything else than we would, wherever the probe lay."""
+    mode, run = mode_in(text), _RUN.search(text)
+    if mode is None or run is None:
+        return True
+    try:
+        written = UdevRule(wwid, mode, run[1], run[2]).text()
+    except RefusedError:
+        return True
+    return _rules(text) != _rules(written)
+
+
+def acts(text: str) -> bool:
+    """Whether a file starts the probe for a drive, whatever its first line says."""
+    return any("appear --mode " in line for line in _rules(text))
+
+
+def _rules(text: str) -> List[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and line[:1] != "#"]
