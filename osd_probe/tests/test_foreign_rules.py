@@ -3,6 +3,7 @@
 import pytest
 from wcache.core.model import CacheMode, FindingCode
 from wcache_probe.persistence import foreign_rules
+from wcache_probe.persistence.boot_rule import FILE_NAME, BootRule
 from wcache_probe.persistence.rule_folder import RuleFolder
 
 RULES = "etc/udev/rules.d/99-tuning.rules"
@@ -100,6 +101,7 @@ def test_our_own_rules_and_masked_ones_are_no_findings(host, tmp_path):
     host("usr/lib/udev/rules.d/99-x.rules", 'ATTR{cache_type}="write through"\n')
     rules = RuleFolder(str(tmp_path / "etc/udev/rules.d"), "/run/wcache", "/usr/bin/wcache-probe")
     rules.write("naa.5000c50000000001", CacheMode.WRITE_THROUGH)
+    host(f"etc/udev/rules.d/{FILE_NAME}", BootRule(("naa.5000c50000000001",)).text())
     assert foreign_rules.find(str(tmp_path)) == []
 
 

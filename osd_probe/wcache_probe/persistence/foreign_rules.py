@@ -10,6 +10,7 @@ from typing import Iterator, List, Set
 from wcache.core.model import Finding, FindingCode, Severity
 
 from ..block.host_files import entries, printable, read_table, read_text
+from .boot_rule import FILE_NAME
 from .udev_rule import PREFIX
 
 # the first folder's file hides one of the same name in a later one (udev(7), tmpfiles.d(5))
@@ -69,7 +70,8 @@ def _files(root: str) -> Iterator[str]:
         for place in places:
             top = os.path.join(root, place, folder)
             for name in entries(top):
-                if name.endswith(suffix) and not name.startswith(PREFIX) and name not in names:
+                ours = name.startswith(PREFIX) or name == FILE_NAME
+                if name.endswith(suffix) and not ours and name not in names:
                     names.add(name)
                     yield os.path.join(top, name)
     for pattern in _SINGLE:
