@@ -18,6 +18,7 @@ from .core.campaign import (
     select,
 )
 from .core.campaign_runs import make_runs
+from .core.claims import believed
 from .core.errors import (
     ConflictError,
     MalformedError,
@@ -68,7 +69,8 @@ class CampaignService:
         cluster = engine.view.cluster()
         if not engine.hosts.reports:
             raise NotReadyError("no probe has reported yet", "start wcache-probe on the OSD hosts")
-        found = candidates(engine.hosts.reports.values(), cluster, parse_scope(chosen.scope))
+        reports = believed(engine.hosts.reports.values(), cluster)
+        found = candidates(reports, cluster, parse_scope(chosen.scope))
         selection = select(
             found, cluster, chosen, throwaway=options.throwaway_cluster
         )

@@ -19,6 +19,7 @@ from .archive import Archive, HistoryEntry
 from .audit_log import AuditLog
 from .core import actions as act
 from .core.campaign import Campaign
+from .core.claims import believed
 from .core.codec import one_line
 from .core.errors import StorageError
 from .core.homes import homes
@@ -352,7 +353,8 @@ class Engine:
         joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
         cluster, throwaway = self.view.cluster(), self.options().throwaway_cluster
         with self.lock:
-            at_home = homes(self.hosts.reports.values(), cluster, throwaway=throwaway)
+            reports = believed(self.hosts.reports.values(), cluster)
+            at_home = homes(reports, cluster, throwaway=throwaway)
             found = recommend(
                 tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 from .core.findings import ADVICE
 from .core.model import Finding, FindingCode, Severity
@@ -19,7 +19,8 @@ def health_checks(findings: Sequence[Finding]) -> Dict[str, Dict[str, Any]]:
     checks: Dict[str, Dict[str, Any]] = {}
     for code, group in sorted(by_code.items(), key=lambda item: item[0].value):
         summary, advice = ADVICE[code]
-        details = [f"{item.subject}: {item.detail}" for item in group[:DETAILS_MAX]]
+        shown = _from_each_host(group)[:DETAILS_MAX]
+        details = [f"{item.subject}: {item.detail}" for item in shown]
         if len(group) > DETAILS_MAX:
             details.append(f"and {len(group) - DETAILS_MAX} more; see `ceph wcache status`")
         worst = any(item.severity is Severity.ERROR for item in group)
@@ -30,3 +31,17 @@ def health_checks(findings: Sequence[Finding]) -> Dict[str, Dict[str, Any]]:
             "detail": [*details, f"what to do: {advice}"],
         }
     return checks
+
+
+def _from_each_host(group: Sequence[Finding]) -> List[Finding]:
+    """One host's findings must not hide another's: a first of each, then a second, ...
+
+    What a host's findings are about begins with its name.
+    """
+    seen: Dict[str, int] = {}
+    ranks: List[Tuple[int, int]] = []
+    for index, item in enumerate(group):
+        name = item.subject.partition(" ")[0]
+        seen[name] = seen.get(name, 0) + 1
+        ranks.append((seen[name], index))
+    return [group[index] for _, index in sorted(ranks)]

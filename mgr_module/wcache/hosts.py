@@ -10,8 +10,8 @@ from .core.agents import Agents
 from .core.model import HostReport
 from .core.protocol import ReportRequest, Task
 
-# Notices remembered, so that one that is sent twice is told once.
-NOTICES_MAX = 2000
+# Notices of each host that are remembered, so that one that is sent twice is told once.
+NOTICES_MAX = 256
 # A host is looked at again this long after its last report.
 REPORT_EVERY_S = 600.0
 
@@ -35,7 +35,7 @@ class Hosts:
         self.reports: Dict[str, HostReport] = {}
         self.reported_at_s: Dict[str, float] = {}
         self.tasks: Dict[str, Pending] = {}
-        self._notices: Dict[Tuple[str, str], None] = {}
+        self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
         self._looks = 0
 
     def load(self, archive: Archive, now_s: float) -> None:
@@ -66,13 +66,16 @@ class Hosts:
         self.agents.forget(hostname)
         self.reports.pop(hostname, None)
         self.tasks.pop(hostname, None)
+        self._notices.pop(hostname, None)
 
-    def seen_notice(self, probe_id: str, notice_id: str, mark: bool = True) -> bool:
-        """Whether a probe's notice was taken before; remembers it with `mark`."""
-        key = (probe_id, notice_id)
-        seen = key in self._notices
+    def seen_notice(
+        self, hostname: str, probe_id: str, notice_id: str, mark: bool = True
+    ) -> bool:
+        """Whether a notice of a host's probe was taken before; remembers it with `mark`."""
+        key, notices = (probe_id, notice_id), self._notices.setdefault(hostname, {})
+        seen = key in notices
         if mark and not seen:
-            self._notices[key] = None
-            for old in list(self._notices)[:-NOTICES_MAX]:
-                del self._notices[old]
+            notices[key] = None
+            if len(notices) > NOTICES_MAX:
+                del notices[next(iter(notices))]
         return seen

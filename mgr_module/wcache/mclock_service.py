@@ -11,6 +11,7 @@ from .archive import Archive
 from .ceph_capacity import CapacityBench, ConfigDatabase
 from .core import codec
 from .core.campaign import parse_scope
+from .core.claims import believed
 from .core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from .core.mclock import (
     ASSUMED_CALL_S,
@@ -124,7 +125,9 @@ class MclockService:
         scope = parse_scope(arguments.get("scope") or "cluster")
         cluster = engine.view.cluster()
         with engine.lock:
-            reports = [report for report in engine.hosts.reports.values() if not report.simulated]
+            reports = believed(
+                (r for r in engine.hosts.reports.values() if not r.simulated), cluster
+            )
         targets, skipped = choose(
             scope, reports, cluster, self.facts.gather(),
             forced=bool(arguments.get("force")), most=most,

@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 from .archive import next_number
 from .core import codec, holding
 from .core.actions import SaveRun
+from .core.claims import believed
 from .core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from .core.plan import make_changes
 from .core.record import Precondition
@@ -46,7 +47,8 @@ class PlanService:
             stored = engine.archive.names("rollout")
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
             changes, left = make_changes(
-                recommendations, engine.hosts.reports.values(), cluster, plan_id=plan_id,
+                recommendations, believed(engine.hosts.reports.values(), cluster), cluster,
+                plan_id=plan_id,
                 device_class=device_class, throwaway=options.throwaway_cluster,
                 consent_turn_on=consent_turn_on,
             )

@@ -6,8 +6,9 @@ twice changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Type, TypeVar
+from typing import Any, Callable, Dict, Type, TypeVar
 
+from .admission import Admission, check_drives
 from .core import codec
 from .core.actions import AgentSilent, Event, LeaseLost, TaskAnswered
 from .core.agents import Agent
@@ -32,9 +33,11 @@ class ProbeService:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._admission = Admission(engine.options, engine.clock)
 
     def poll(self, hostname: str, text: str) -> PollReply:
         """`wcache agent poll`: who asks, and what it should do next."""
+        self._admit(hostname, text)
         hello = _message(Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
         with self._engine.lock:
             self._hear(hostname, hello)
@@ -42,7 +45,8 @@ class ProbeService:
 
     def post(self, hostname: str, text: str) -> PollReply:
         """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
-        post = _message(Post, text, bytes_max=POST_BYTES_MAX, what="post")
+        self._admit(hostname, text)
+        post = _message(Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives)
         if post.hostname != hostname:
             raise RefusedError(f"a post for {post.hostname[:60]} came under the name {hostname}")
         hello = Hello(
@@ -55,14 +59,24 @@ class ProbeService:
             # the outcome first: it may be what ended the lease that `hello` no longer holds
             self._hear(hostname, hello, answers=post.task_id)
             for notice in post.notices:
-                if engine.hosts.seen_notice(post.probe_id, notice.notice_id):
+                if engine.hosts.seen_notice(hostname, post.probe_id, notice.notice_id):
                     continue
-                what = notice.domain_id or hostname
-                engine.note(f"probe {hostname}", what, notice.text)
+                self._note(hostname, notice.domain_id or hostname, notice.text)
                 if notice.restored:
                     engine.note_restored(hostname, notice.domain_id)
             self._take_outcome(hostname, post)
             return self._reply(hostname)
+
+    def _admit(self, hostname: str, text: str) -> None:
+        with self._engine.lock:
+            self._admission.call(hostname, len(text))
+
+    def _note(self, hostname: str, what: str, text: str) -> None:
+        """A line of a host's probe in the audit log, unless it has had too many."""
+        lines = self._admission.line(hostname)
+        if lines:
+            more = f" (and {lines - 1} lines before it were too many)" if lines > 1 else ""
+            self._engine.note(f"probe {hostname}", what, text + more)
 
     def _is_old(self, hostname: str, post: Post) -> bool:
         """Whether a post of this host's probe came before (librados resends after a restart).
@@ -74,7 +88,7 @@ class ProbeService:
         if agent is None or agent.probe_id != post.probe_id:
             return False
         seen = engine.hosts.seen_notice
-        told = [seen(post.probe_id, n.notice_id, mark=False) for n in post.notices]
+        told = [seen(hostname, post.probe_id, n.notice_id, mark=False) for n in post.notices]
         if not all(told):
             return False
         pending = engine.hosts.tasks.get(hostname)
@@ -95,7 +109,7 @@ class ProbeService:
             agent = engine.hosts.agents.get(hostname)
             if agent is not None:
                 engine.archive.put_agent(agent)
-            engine.note(f"probe {hostname}", hostname, f"probe {hello.probe_id} started")
+            self._note(hostname, hostname, f"probe {hello.probe_id} started")
         pending = engine.hosts.tasks.get(hostname)
         answered = pending is not None and pending.task.task_id == answers
         if not answered:
@@ -174,7 +188,10 @@ class ProbeService:
         return {"hostname": hostname, "changed": True}
 
 
-def _message(cls: Type[T], text: str, *, bytes_max: int, what: str) -> T:
+def _message(
+    cls: Type[T], text: str, *, bytes_max: int, what: str,
+    check: Callable[[Any], None] = lambda plain: None,
+) -> T:
     """A probe's message; one of another version is named as that, whatever its fields are."""
     plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
     version = plain.get("version") if isinstance(plain, dict) else None
@@ -184,4 +201,5 @@ def _message(cls: Type[T], text: str, *, bytes_max: int, what: str) -> T:
             f"{PROTOCOL_VERSION}",
             "install the probe that belongs to this module",
         )
+    check(plain)
     return codec.decode(cls, plain, what)

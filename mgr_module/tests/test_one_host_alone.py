@@ -1,0 +1,224 @@
+"""Whoever holds one host's key can harm that host and no other."""
+
+import errno
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mgr_fakes import builders as make
+from mgr_fakes.probe import FakeProbe
+from module_world import WB, a_mgr, all_modes, fine, ok, said, start
+from wcache.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST
+from wcache.audit_log import PROBE_LINES_MAX
+from wcache.core import codec
+from wcache.core.errors import MalformedError
+from wcache.core.model import Finding, FindingCode, HostReport, Severity
+from wcache.core.protocol import Notice, ReportOutcome
+from wcache.core.token_bucket import BUCKETS_MAX, TokenBuckets
+from wcache.health import DETAILS_MAX, health_checks
+
+# ---- how often, how much
+
+
+def calls_until_refused(mgr, hostname, body="x"):
+    """How many calls in one moment are taken."""
+    for number in range(10**5):
+        code, _, error = mgr.send("wcache agent poll", hostname, body)
+        if code == -errno.EAGAIN:
+            assert "calls too often" in error
+            return number
+    raise AssertionError("never refused")
+
+
+def test_a_host_that_calls_without_end_is_refused_in_one_line_and_the_others_are_heard():
+    mgr = a_mgr()
+    assert calls_until_refused(mgr, "h1") <= CALLS_BURST
+    code, _, error = mgr.send("wcache agent poll", "h1", "x")
+    assert (code, "\n" in error) == (-errno.EAGAIN, False)
+    assert mgr.probes["h2"].turn() is not None
+
+
+def test_what_is_long_counts_for_more_before_it_is_parsed():
+    mgr = a_mgr()
+    assert calls_until_refused(mgr, "h1", "[" * 900_000) < 10
+
+
+def test_a_refused_host_is_heard_again_in_a_moment():
+    mgr = a_mgr()
+    calls_until_refused(mgr, "h1")
+    mgr.now_s += 0.1
+    assert mgr.probes["h1"].turn() is not None
+
+
+@pytest.mark.parametrize("poll_busy_s", [0.01, 0.05, 5.0])
+def test_a_probe_that_polls_as_it_is_told_is_never_refused(poll_busy_s):
+    mgr = a_mgr(poll_busy_s=poll_busy_s)
+    start(mgr)
+    probe = mgr.probes["h1"]
+    for _ in range(3000):
+        mgr.now_s += poll_busy_s
+        for one in mgr.probes.values():
+            one.turn(3)  # a post for each of three tasks
+            assert one.error == ""
+        mgr.loads.run()
+        mgr.engine.tick()
+    assert probe.set_count > 2
+    mgr.settle()
+    fine(mgr)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0.1, 5)), max_size=60))
+@settings(deadline=None)
+def test_no_one_gets_more_than_a_burst_and_the_rate(calls):
+    buckets, now_s, taken = TokenBuckets(10.0), 0.0, 0.0
+    for after_s, cost in calls:
+        now_s += after_s
+        if buckets.take("h1", cost, 2.0, now_s):
+            taken += cost
+    assert taken <= 10.0 + 2.0 * now_s + 1e-6
+
+
+def test_names_without_end_are_not_remembered_for_ever():
+    buckets = TokenBuckets(10.0)
+    for number in range(2 * BUCKETS_MAX):
+        assert buckets.take(f"h{number}", 1.0, 2.0, 0.0)
+    assert len(buckets._buckets) <= BUCKETS_MAX
+
+
+# ---- reports
+
+
+def report_of(mgr, hostname, *drives):
+    """Have a host report these drives; returns the answer."""
+    probe = mgr.probes[hostname]
+    mgr.now_s += 700.0
+    mgr.engine.tick()
+    probe.drives = {drive.domain_id: drive for drive in drives}
+    task = probe.turn(0).task
+    probe.post(task.task_id, ReportOutcome(probe.report()))
+    return probe.error
+
+
+def test_a_drive_that_says_too_much_is_refused_and_named():
+    mgr = a_mgr()
+    loud = Finding(FindingCode.DRIFT, Severity.WARNING, "sda", "x" * 900)
+    error = report_of(mgr, "h1", make.drive("sda", 0, findings=(loud,) * 10))
+    assert f"{DRIVE_BYTES_MAX} are the most" in error
+    assert said(mgr, "status")["drives"] == 3, "what was known before"
+    assert report_of(mgr, "h1", make.drive("sda", 0, findings=(loud,) * 7)) == ""
+
+
+def test_a_drive_with_the_databases_of_sixty_osds_fits():
+    mgr = a_mgr()
+    layers = tuple(
+        replace(make.drive("sda").state.layers[0], name=f"dm-{number}") for number in range(60)
+    )
+    drive = make.drive("sda", *range(60))
+    big = replace(drive, state=replace(drive.state, layers=layers))
+    assert report_of(mgr, "h1", big) == ""
+
+
+def test_a_host_speaks_for_no_osd_of_a_host_that_speaks_for_itself():
+    mgr = a_mgr()
+    assert report_of(mgr, "h2", make.drive("sdc", 2), make.drive("sdx", 0)) == ""
+    forecast = said(mgr, "campaign forecast", loads="depth1")["forecast"]
+    assert forecast["osds_emptied"] == []
+    start(mgr)
+    assert {(m.spec.hostname, m.spec.domain_id) for m in mgr.engine.runs.values()} == {
+        ("h1", "domain-sda"), ("h1", "domain-sdb"), ("h2", "domain-sdc"),
+    }
+
+
+def test_the_findings_of_one_host_do_not_hide_those_of_others():
+    many = [
+        Finding(FindingCode.DRIFT, Severity.WARNING, f"a sd{number}", "x") for number in range(500)
+    ]
+    one = Finding(FindingCode.DRIFT, Severity.WARNING, "z sda", "y")
+    check = health_checks([*many, one])["WCACHE_DRIFT"]
+    assert "z sda: y" in check["detail"]
+    assert check["count"] == 501
+    assert len(check["detail"]) == DETAILS_MAX + 2
+
+
+# ---- the audit log
+
+
+def shout(mgr, probe, rounds, start_at=0):
+    for number in range(start_at, start_at + rounds):
+        mgr.now_s += 1.0
+        notices = tuple(Notice(f"n{number}.{i}", f"{number} {i}") for i in range(64))
+        probe.post("", None, notices=notices)
+
+
+def test_notices_without_end_displace_nothing_of_admins_and_little_of_others():
+    mgr = a_mgr()
+    start(mgr)
+    mgr.settle()
+    before = [h for h in said(mgr, "history", limit=1000)["history"]]
+    shout(mgr, mgr.probes["h1"], 1000)
+    shown = said(mgr, "history", limit=1000)["history"]
+    kept = [h for h in before if h["who"] != "probe h1"]
+    assert [h for h in shown if h["who"] != "probe h1"] == kept
+    lines = [h for h in shown if h["who"] == "probe h1"]
+    assert len(lines) == PROBE_LINES_MAX
+    assert "lines before it were too many" in lines[-1]["text"]
+
+
+def test_a_probe_that_restores_sixty_drives_at_once_is_heard_in_full():
+    mgr = a_mgr()
+    notices = tuple(Notice(f"n{i}", f"drive {i} is back") for i in range(60))
+    mgr.probes["h1"].post("", None, notices=notices)
+    text = ok(mgr.command("history", limit=1000))
+    assert all(f"drive {i} is back" in text for i in range(60))
+    assert LINES_BURST > 60
+
+
+def test_notices_of_one_host_do_not_make_those_of_another_be_told_twice():
+    mgr = a_mgr()
+    told = (Notice("n1", "the one and only", "domain-sdc"),)
+    mgr.probes["h2"].post("", None, notices=told)
+    shout(mgr, mgr.probes["h1"], 50)
+    mgr.probes["h2"].post("", None, notices=told)
+    assert ok(mgr.command("history", limit=1000)).count("the one and only") == 1
+
+
+def test_a_host_that_changes_its_report_all_the_time_makes_the_mons_write_seldom():
+    mgr = a_mgr()
+    probe = mgr.probes["h1"]
+    for number in range(20):
+        drive = make.drive("sda", 0, size_bytes=number)
+        assert report_of(mgr, "h1", drive) == ""
+    assert codec.loads(
+        HostReport, mgr.store.kept["report/h1"], bytes_max=10**6, what="report"
+    ).drives[0].size_bytes == 19
+    assert all_modes(mgr) == {WB}
+    assert probe.error == ""
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 900_000, "-" + "9" * 900_000, "0." + "1" * 900_000, "1e" + "9" * 900_000],
+    ids=["int", "negative", "fraction", "exponent"],
+)
+def test_an_endless_number_is_refused_before_it_is_read(number):
+    with pytest.raises(MalformedError, match=r"a number has 90000\d characters"):
+        codec.parse_json(f'{{"version": {number}}}', bytes_max=10**6, what="post")
+    mgr = a_mgr()
+    code, _, error = mgr.send("wcache agent post", "h1", f'{{"version": {number}}}')
+    assert (code, "\n" in error) == (-errno.EINVAL, False)
+
+
+@given(st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_that_a_field_can_hold_is_read(number):
+    assert codec.parse_json(json.dumps([number]), bytes_max=1000, what="x") == [number]
+
+
+def test_a_probe_of_another_host_cannot_be_heard_under_a_name():
+    mgr = a_mgr()
+    rival = FakeProbe(mgr.send, "h2", (make.drive("sdc", 2),), probe_id="rival")
+    assert rival.turn() is None
+    assert "speaks for h2" in rival.error
