@@ -12,8 +12,8 @@ there is none), the world is to blame and not the program.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from typing import Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
 from wcache.core import switching as sw
@@ -53,6 +53,14 @@ class World:
     boot_rule: bool = False  # `prepare` ran: the disk's own block event pins it
     obeys: bool = True
     guarded: bool = True  # the adapters turn no cache on but in a disk that they pinned
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # asked for a few times for each moment: worlds are made seldom and met often
+        return hash(tuple(getattr(self, item.name) for item in fields(self)))
 
     @property
     def unsafe(self) -> bool:
@@ -171,6 +179,7 @@ def drive_of(world: World) -> DriveReport:
 
 
 Journal = Optional[JournalEntry]
+ENTRIES: Dict[JournalEntry, JournalEntry] = {}  # equal ones are one object, known by its id
 StepResult = Tuple[World, Journal, object]
 
 
@@ -184,7 +193,7 @@ def carry_out(step: object, world: World, journal: Journal) -> List[StepResult]:
     if isinstance(step, sw.ReadState):
         return [(world, journal, world.read())]
     if isinstance(step, sw.WriteJournal):
-        return [(world, step.entry, None)]
+        return [(world, ENTRIES.setdefault(step.entry, step.entry), None)]
     if isinstance(step, sw.RemoveJournal):
         return [(world, None, None)]
     if isinstance(step, sw.Pin):
@@ -240,7 +249,7 @@ class Node(NamedTuple):
     @property
     def key(self) -> object:
         return (
-            self.script, self.heard, self.world, self.twin, self.journal, self.events,
+            self.script, self.heard, self.world, self.twin, id(self.journal), self.events,
             self.crashes,
         )
 

@@ -230,16 +230,17 @@ def test_whatever_crashed_the_prior_mode_is_back_or_the_journal_still_knows_it(
 ):
     """After a crash the probe starts again, and whoever rolled back does so again."""
     for world in worlds(transport):
+        if not world.view or world.layer is False:
+            continue  # there it is refused
         _, _, ends = explore(script, restored, world, 1, promises_of_the_journal)
         assert ends
         for end in ends:
             if "WriteJournal" not in end.way:
                 assert truth_of(end.world) == truth_of(end.twin), end.way
-        if world.view and world.layer is not False:
-            # where nothing goes wrong, all is back and the journal is empty at the end
-            _, _, calm = explore(script, restored, world, 0)
-            ends_as = {(end.journal, truth_of(end.world)) for end in calm}
-            assert ends_as == {(None, truth_of(world))}
+        # where nothing goes wrong, all is back and the journal is empty at the end
+        _, _, calm = explore(script, restored, world, 0)
+        ends_as = {(end.journal, truth_of(end.world)) for end in calm}
+        assert ends_as == {(None, truth_of(world))}
 
 
 def taken_and_not_made(program):
