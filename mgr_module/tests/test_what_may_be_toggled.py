@@ -1,0 +1,60 @@
+"""What may not be toggled is refused before the first step: nothing is written or pinned."""
+
+import pytest
+from mgr_fakes import builders as make
+from wcache.core import switching as sw
+from wcache.core.errors import RefusedError
+from wcache.core.model import CacheMode, DeviceCache, KernelView, Layer, LayerKind, Transport
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+DROPPING = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)
+UNKNOWN = (Layer("dm-0", LayerKind.LVM, KernelView.UNKNOWN),)
+
+
+def off(**changes):
+    return make.state(THROUGH, kernel_view=KernelView.WRITE_BACK, **changes)
+
+
+# drive, mode, consent, what is said
+REFUSED = {
+    "foreign use": (
+        make.drive("sda", 0, foreign_uses=("swap",)), THROUGH, True, "shared with swap",
+    ),
+    "refused by the probe": (
+        make.drive("sda", 0, toggle_refusal="no proof"), THROUGH, True, "no proof",
+    ),
+    "unknown cache": (
+        make.drive("sda", 0, state=make.state(BACK, device_cache=DeviceCache.UNKNOWN)),
+        BACK, True, "could not be restored",
+    ),
+    "loop device": (make.drive("loop0", 0, transport=Transport.LOOP), THROUGH, True, "loop device"),
+    "layer that drops flushes": (
+        make.drive("sda", 0, state=off(layers=DROPPING)), BACK, True, "dm-0 does not flush",
+    ),
+    "layer that is not known": (
+        make.drive("sda", 0, state=off(layers=UNKNOWN)), BACK, True, "dm-0 is unknown",
+    ),
+    "no consent": (make.drive("sda", 0, state=off()), BACK, False, "needs its own consent"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_it_is_refused_before_the_first_step_of_a_lease_and_of_a_change(why):
+    drive, mode, consent, said = REFUSED[why]
+    terms = {"mode": mode, "now_s": 0.0, "throwaway": False, "consent_turn_on": consent}
+    with pytest.raises(RefusedError, match=said):
+        next(sw.lease_set((drive,), None, lease_id="l", **terms))
+    if drive.mode is not None:
+        with pytest.raises(RefusedError, match=said):
+            next(sw.apply((drive,), action_id="a", expected=drive.mode, persist=True, **terms))
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_one_such_drive_holds_its_whole_cache_domain(why):
+    drive, mode, consent, said = REFUSED[why]
+    sound = make.drive("sdb", 1, state=off() if mode is BACK and consent else drive.state)
+    with pytest.raises(RefusedError, match=said):
+        next(sw.lease_set(
+            (sound, drive), None, lease_id="l", mode=mode, now_s=0.0, throwaway=False,
+            consent_turn_on=consent,
+        ))
