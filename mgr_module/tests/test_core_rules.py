@@ -12,8 +12,9 @@ from wcache.core.codec import one_line
 from wcache.core.errors import ConflictError, VersionError
 from wcache.core.experiment import Slot, coin, next_slot
 from wcache.core.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
-from wcache.core.model import CacheMode, FindingCode, Severity, Transport
+from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello
+from wcache.core.safety import may_toggle
 from wcache.host_views import HostViews
 from wcache.options import DESCRIPTIONS, Options, read_options
 
@@ -147,3 +148,22 @@ def test_one_line_is_one_printable_line_of_bounded_length(text, chars_max):
     line = one_line(text, chars_max)
     assert len(line) <= chars_max
     assert line.isprintable()
+
+
+def test_off_is_refused_for_sharing_identity_and_journal_and_for_nothing_else():
+    unsafe = make.unsafe_drive()
+
+    def decided(drive, mode=CacheMode.WRITE_THROUGH):
+        return may_toggle(
+            [drive], mode, throwaway=False, consent_turn_on=True, experiment=False
+        )
+
+    assert decided(unsafe) is None
+    assert may_toggle(
+        [unsafe], CacheMode.WRITE_THROUGH, throwaway=False, consent_turn_on=True
+    ) is not None
+    assert decided(replace(unsafe, foreign_uses=("a file system",))) is not None
+    assert decided(replace(unsafe, toggle_refusal="it has no name")) is not None
+    unknown = replace(unsafe.state, device_cache=DeviceCache.UNKNOWN)
+    assert decided(replace(unsafe, state=unknown)) is not None
+    assert decided(unsafe, CacheMode.WRITE_BACK) is not None

@@ -416,3 +416,43 @@ def test_without_the_adapters_guard_the_search_finds_the_replugged_disk():
     assert found
     new_disk = ("UNPLUGGED AND PLUGGED IN", "NEW DISK, DRIVE KEPT ITS POWER")
     assert all(any(event in way for event in new_disk) for _, way in found)
+
+
+# Off is always allowed
+
+UNSAFE = [
+    World(transport, True, True, False, view, layer=layer)
+    for transport, view, layer in (
+        (Transport.SCSI, False, None), (Transport.SCSI, True, False),
+        (Transport.SATA, False, False), (Transport.NVME, True, False),
+    )
+]
+
+
+def applied_off():
+    yield from applied(THROUGH, False)
+
+
+def applied_off_and_rolled_back_for_now():
+    yield from applied_off()
+    yield from restored()
+
+
+@pytest.mark.parametrize("world", UNSAFE, ids=lambda w: f"{w.transport.value}-{w.view}-{w.layer}")
+def test_a_drive_that_loses_data_can_be_switched_off_and_comes_on_only_where_all_flushes(world):
+    assert world.unsafe
+    _, _, calm = explore(applied_off, recovery, world, 0)
+    assert {end.world.on for end in calm if "CRASH" not in end.way} == {False}
+    _, _, ends = explore(applied_off_and_rolled_back_for_now, recovery, world, 1)
+    finished = [end for end in ends if "RemoveJournal" in end.way]
+    assert not [end.way for end in ends if end.world.unsafe and "SetCache" in end.way
+                and not end.twin.unsafe]
+    dropping = [end.way for end in finished if end.world.layer is False]
+    assert not dropping, "no way back while a layer drops flushes"
+    assert finished, "there is one once the layer was loaded anew, or where there is none"
+
+
+@pytest.mark.parametrize("world", UNSAFE, ids=lambda w: f"{w.transport.value}-{w.view}-{w.layer}")
+def test_no_experiment_begins_on_a_drive_that_loses_data(world):
+    _, _, ends = explore(pair_off_first, recovery, world, 0)
+    assert not [end.way for end in ends if "WriteJournal" in end.way]

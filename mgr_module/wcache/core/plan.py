@@ -54,7 +54,10 @@ def make_changes(
         name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
         if all(drive.mode is mode for drive in drives):
             continue
-        reason = may_toggle(drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+        reason = may_toggle(
+            drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+            experiment=False,
+        )
         reason = reason or _error_finding(drives)
         reason = reason or _not_up(drives, cluster, report.simulated)
         if reason or first.mode is None:

@@ -99,16 +99,20 @@ def may_toggle(
     *,
     throwaway: bool,
     consent_turn_on: bool,
+    experiment: bool = True,
 ) -> Optional[str]:
     """None where the cache domain may be put into `mode`, else the reason why not.
 
     Called with freshly read drives before the first touch; what it refuses is left as is.
+    An experiment goes to both modes and back, so both must be safe.  A decided change to
+    write through is the cure of an unsafe drive: of the state of the flushes it asks nothing.
     """
     if not drives:
         return "no drive of this cache domain is on the host any more"
     for drive in drives:
         reason = _may_toggle_one(
-            drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on
+            drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+            experiment=experiment,
         )
         if reason:
             return f"{drive.dev_name}: {reason}"
@@ -116,7 +120,8 @@ def may_toggle(
 
 
 def _may_toggle_one(
-    drive: DriveReport, mode: CacheMode, *, throwaway: bool, consent_turn_on: bool
+    drive: DriveReport, mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
+    experiment: bool,
 ) -> Optional[str]:
     if drive.foreign_uses:
         return f"shared with {drive.foreign_uses[0]}, which is not an OSD"
@@ -127,6 +132,8 @@ def _may_toggle_one(
         return f"its cache state is {drive.state.device_cache.value}, so it could not be restored"
     if drive.transport is Transport.LOOP:
         return None if throwaway else "a loop device in write through drops the OSD's flushes"
+    if mode is CacheMode.WRITE_THROUGH and not experiment:
+        return None
     if judge(drive.state) is Safety.UNSAFE:
         layers = ", ".join(not_flushing(drive.state))
         return f"its cache is volatile and {layers} does not flush; cure that first"

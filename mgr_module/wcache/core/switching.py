@@ -20,8 +20,8 @@ from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
 
 from .errors import RefusedError, StorageError, WcacheError
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from .model import CacheMode, DeviceCache, DriveReport, DriveState, KernelView, Transport
-from .safety import may_toggle, not_flushing, not_known, pinnable
+from .model import CacheMode, DriveReport, DriveState, KernelView, Transport
+from .safety import Safety, judge, may_toggle, not_flushing, not_known, pinnable
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,9 @@ def apply(
     wrong = [drive.dev_name for drive in found if drive.mode not in (expected, mode)]
     if wrong:
         raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
-    _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+    _check(
+        found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on, experiment=False
+    )
     if all(drive.mode is mode for drive in found) and not persist:
         states = tuple(drive.state for drive in found)
         return Switched(states, states, changed=False)
@@ -226,10 +228,12 @@ def hold(drives: Sequence[DriveReport]) -> Program:
 
 
 def _check(
-    drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool
+    drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
+    experiment: bool = True,
 ) -> None:
     reason = may_toggle(
-        drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on
+        drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+        experiment=experiment,
     )
     if reason:
         raise RefusedError(reason)
@@ -244,7 +248,12 @@ def _switch(
         state = yield from _read(drive)
         before.append(state)
         if pinnable(drive.transport):
-            state = yield from _pin(drive)
+            try:
+                state = yield from _pin(drive)
+            except WcacheError:
+                # nothing is lost by going on: the cache goes off where it loses data now
+                if target(drive) is CacheMode.WRITE_BACK or judge(state) is not Safety.UNSAFE:
+                    raise
         _require_flushing(drive, state, target(drive))
     after: List[DriveState] = []
     changed = False
@@ -287,11 +296,10 @@ def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState
 
 
 def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:
-    """Where the cache is on, may be on or comes on next, every layer is known to flush."""
+    """Where the cache stays on or comes on, every layer is known to flush; off needs nothing."""
     if drive.transport is Transport.LOOP:
         return  # the switch *is* the kernel view; allowed on throwaway clusters only
-    off = state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.NONE)
-    if off and mode is CacheMode.WRITE_THROUGH:
+    if mode is CacheMode.WRITE_THROUGH:
         return
     if not_flushing(state):
         raise RefusedError(
