@@ -143,10 +143,11 @@ class FakeHost:
         (disks / "old/cache_type").rename(old / "cache_type")
         (disks / "old").rmdir()
 
-    def nvme(self, controller, name, number):
+    def nvme(self, controller, name, number, transport="pcie"):
         """A namespace of an NVMe controller."""
         folder = f"sys/devices/pci0/nvme/{controller}"
         self.write(f"{folder}/dev", "240:0\n")
+        self.write(f"{folder}/transport", f"{transport}\n")
         real = self.device(name, number)
         (real / "device").symlink_to(self.root / folder)
         (real / "wwid").write_text(f"nvme.1b36-{name}\n")

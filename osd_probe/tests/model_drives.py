@@ -100,11 +100,12 @@ class ModelAta:
     def __init__(self, *, enabled=True, supported=True, valid=True, sct_state=None):
         self.enabled, self.supported, self.valid = enabled, supported, valid
         self.sct_state = sct_state
+        self.serial = "SER2"
         self.log = []
 
     def identify(self):
         words = [0] * 256
-        for at, size, text in ((10, 10, "SER2"), (23, 4, "FW02"), (27, 20, "MODEL TWO")):
+        for at, size, text in ((10, 10, self.serial), (23, 4, "FW02"), (27, 20, "MODEL TWO")):
             raw = text.ljust(size * 2).encode()
             for i in range(size):
                 words[at + i] = (raw[2 * i] << 8) | raw[2 * i + 1]
@@ -112,7 +113,7 @@ class ModelAta:
         words[83] = 0x6000 if self.valid else 0
         words[85] = 0x20 if self.enabled else 0
         words[87] = 0x4100 if self.valid else 0
-        words[108:112] = [0x5000, 0xC500, 0, 2]
+        words[108:112] = [0x5000, 0xC500, 0, 2 + (self.serial != "SER2")]
         words[206] = 0x11 if self.sct_state is not None else 0
         raw = b"".join(word.to_bytes(2, "little") for word in words[:255]) + b"\xa5"
         return raw + bytes(((-sum(raw)) % 256,))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.model import (
@@ -110,32 +111,30 @@ class LinuxDriveHost:
 
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache and every layer that stands on the drive now."""
-        device, switch = self._find(drive)
-        return state_of(device, switch, with_rule(switch.read(device), device, self._rules))
+        with self._held(drive) as (device, switch):
+            return state_of(device, switch, with_rule(switch.read(device), device, self._rules))
 
     def counters(self, drive: DriveReport) -> Optional[FlushCounters]:
         """The kernel's write and flush counters of the drive, where it has them."""
-        device, _ = self._find(drive)
-        return device.counters(self._clock_ns())
+        with self._held(drive) as (device, _):
+            return device.counters(self._clock_ns())
 
     def pin(self, drive: DriveReport) -> None:
         """Hold the kernel view at write back."""
-        device, switch = self._find(drive)
-        switch.pin(device)
+        with self._held(drive, to_change=True) as (device, switch):
+            switch.pin(device)
 
     def flush(self, drive: DriveReport) -> None:
         """Have the drive write its volatile cache to the medium."""
-        device, switch = self._find(drive)
-        switch.flush(device)
+        with self._held(drive) as (device, switch):
+            switch.flush(device)
 
     def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
         """Switch the current value of the device cache."""
-        device, switch = self._find(drive)
-        if switch.refusal:
-            raise RefusedError(f"{device.name} is left alone: {switch.refusal}")
-        switch.set_cache(device, mode)
-        if switch.transport is not Transport.LOOP:
-            self._require_mode(drive, device, switch, mode)
+        with self._held(drive, to_change=True) as (device, switch):
+            switch.set_cache(device, mode)
+            if switch.transport is not Transport.LOOP:
+                self._require_mode(drive, device, switch, mode)
 
     def _require_mode(
         self, drive: DriveReport, device: BlockDevice, switch: Switch, mode: CacheMode
@@ -153,15 +152,15 @@ class LinuxDriveHost:
         self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
     ) -> None:
         """Make `mode` what the drive has after power-on; None takes that back."""
-        device, switch = self._find(drive)
-        if mode is not None:
-            if not switch.save(device, mode):
-                self._refuse_namesake(device)
-                self._rules.write(device.wwid, mode)
-        elif saved is None:
-            self._rules.remove(device.wwid)
-        elif not switch.save(device, saved):
-            self._rules.write(device.wwid, saved)
+        with self._held(drive, to_change=True) as (device, switch):
+            if mode is not None:
+                if not switch.save(device, mode):
+                    self._refuse_namesake(device)
+                    self._rules.write(device.wwid, mode)
+            elif saved is None:
+                self._rules.remove(device.wwid)
+            elif not switch.save(device, saved):
+                self._rules.write(device.wwid, saved)
 
     def _refuse_namesake(self, device: BlockDevice) -> None:
         """Raise RefusedError where the drive has no name, or another disk has the same."""
@@ -193,8 +192,8 @@ class LinuxDriveHost:
         seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
     ) -> SamplesOutcome:
         """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
-        drive_device, switch = self._find(drive)
-        refuse_false_flush(drive_device, switch.transport, self._files)
+        with self._held(drive) as (drive_device, switch):
+            refuse_false_flush(drive_device, switch.transport, self._files)
         top = self._device_of(drive, osd_id, role)
         if switch.transport is not Transport.LOOP and (
             top.kernel_view is KernelView.WRITE_THROUGH
@@ -218,17 +217,27 @@ class LinuxDriveHost:
         """Refused: on a real host the OSD itself is asked."""
         raise RefusedError("this is a real host: its OSDs measure, not the probe")
 
-    def _find(self, drive: DriveReport) -> Tuple[BlockDevice, Switch]:
-        """The device of a drive; raises NotFoundError where its name is another drive now."""
-        device = sysfs.by_name(self._files, drive.dev_name)
-        switch = self._switches.of(device)
-        found = switch.identify(device).drive_id
-        if found != drive.drive_id:
-            raise NotFoundError(
-                f"{drive.dev_name} is now {found} and no longer {drive.drive_id}",
-                "look again: drives were added or removed",
-            )
-        return device, switch
+    @contextmanager
+    def _held(
+        self, drive: DriveReport, to_change: bool = False
+    ) -> Iterator[Tuple[BlockDevice, Switch]]:
+        """The device of a drive, held open: what was identified is what is changed.
+
+        Raises NotFoundError where its name is another drive now, RefusedError where it is
+        to be changed and must not be.
+        """
+        with sysfs.hold(sysfs.by_name(self._files, drive.dev_name)) as device:
+            switch = self._switches.of(device)
+            found = switch.identify(device)
+            if found.drive_id != drive.drive_id:
+                raise NotFoundError(
+                    f"{drive.dev_name} is now {found.drive_id} and no longer {drive.drive_id}",
+                    "look again: drives were added or removed",
+                )
+            refusal = switch.refusal or found.refusal
+            if to_change and refusal:
+                raise RefusedError(f"{device.name} is left alone: {refusal}")
+            yield device, switch
 
     def _device_of(self, drive: DriveReport, osd_id: int, role: Role) -> BlockDevice:
         for use in drive.uses:

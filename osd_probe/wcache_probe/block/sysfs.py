@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Iterator, List, Optional, Tuple
 
 from wcache.core.errors import NotFoundError
 from wcache.core.model import FlushCounters, KernelView, LayerKind
 
+from .held import Held
 from .host_files import (
     HostFiles,
     entries,
@@ -28,12 +30,16 @@ _DM_KINDS = (
 
 @dataclass(frozen=True)
 class BlockDevice:
-    """A block device: its kernel name ("sda1"), its number ("8:1") and its sysfs folder."""
+    """A block device: its kernel name ("sda1"), its number ("8:1") and its sysfs folder.
+
+    One that is `held` is one coming of a disk: see `hold`.
+    """
 
     files: HostFiles
     name: str
     number: str
     folder: str
+    held: Optional[Held] = field(default=None, compare=False)
 
     @property
     def is_partition(self) -> bool:
@@ -143,7 +149,40 @@ class BlockDevice:
 
     def open(self) -> int:
         """A read-only descriptor that was proven to be this device; the caller closes it."""
+        if self.held is not None:
+            return self.held.descriptor(self.number, self._open)
+        return self._open()
+
+    def _open(self) -> int:
         return self.files.open_device(self.name, self.number)
+
+
+@contextmanager
+def hold(device: BlockDevice) -> Iterator[BlockDevice]:
+    """The same disk, opened once: what is found out about it is true of what is done to it.
+
+    Every command goes down one descriptor, and every attribute is reached through the
+    open sysfs folder; neither survives the disk, whatever takes its name or its number.
+    That both are of one disk is sure, since the folder is still there, with this number,
+    after the node was opened.  Raises NotFoundError where the disk has gone.
+    """
+    try:
+        folder = os.open(device.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotFoundError(f"{device.name} has gone ({error.strerror})") from None
+    anchored = f"/proc/self/fd/{folder}"
+
+    def there() -> bool:
+        return read_device_number(os.path.join(anchored, "dev")) == device.number
+
+    held = Held(device.name, there)
+    try:
+        kept = replace(device, folder=anchored, held=held)
+        os.close(kept.open())
+        yield kept
+    finally:
+        held.close()
+        os.close(folder)
 
 
 def device_at(files: HostFiles, folder: str) -> Optional[BlockDevice]:

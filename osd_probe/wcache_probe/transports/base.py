@@ -25,7 +25,10 @@ _ID_CHARS_MAX = 120
 
 @dataclass(frozen=True)
 class Identity:
-    """Which drive it is; `drive_id` and `domain_id` are safe in a key and on a terminal."""
+    """Which drive it is; `drive_id` and `domain_id` are safe in a key and on a terminal.
+
+    `refusal` says why it could be taken for another drive; empty where it cannot.
+    """
 
     drive_id: str
     domain_id: str
@@ -34,6 +37,7 @@ class Identity:
     wwn: str = ""
     host_driver: str = ""
     plp_hints: Tuple[PlpHint, ...] = ()
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,16 @@ class ReadOnlySwitch:
     def siblings(self, device: BlockDevice) -> Tuple[BlockDevice, ...]:
         """Only itself is known."""
         return (device,)
+
+
+def why_nameless(wwn: str, serial: str) -> str:
+    """Why a drive is never toggled by name alone; empty where it has a name of its own.
+
+    Kernel names are dealt out anew at each boot and hot plug.
+    """
+    if wwn or serial.strip(" 0.-_?"):
+        return ""
+    return "it has neither a WWN nor a serial number, so another drive could be taken for it"
 
 
 def safe_id(text: str) -> str:

@@ -39,9 +39,11 @@ class LoopSwitch:
 
     def identify(self, device: BlockDevice) -> Identity:
         """The drive is the backing file: its device and inode, which no chroot hides."""
-        drive_id = safe_id(f"loop:{_backing_inode(device) or _backing_file(device)}")
+        behind = _backing_inode(device)
+        drive_id = safe_id(f"loop:{behind or _backing_file(device)}")
         return Identity(
-            drive_id, drive_id, DriveModel("", "loop device", ""), host_driver="loop"
+            drive_id, drive_id, DriveModel("", "loop device", ""), host_driver="loop",
+            refusal="" if behind else "it does not say which file is behind it",
         )
 
     def read(self, device: BlockDevice) -> CacheReading:

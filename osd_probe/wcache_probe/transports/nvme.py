@@ -26,7 +26,7 @@ from ..block import sysfs
 from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import nvme_data as nvme
-from .base import CacheReading, Identity, safe_id
+from .base import CacheReading, Identity, safe_id, why_nameless
 from .nvme_io import Controller, NvmeError, NvmePort
 
 _CONTROLLER = re.compile(r"nvme[0-9]+")
@@ -48,15 +48,17 @@ class NvmeSwitch:
         wwn = printable(read_text(os.path.join(device.folder, "wwid")) or "")
         named = f"nvme:{known.model}:{known.serial}".replace(" ", "_")
         domain = named if known.serial else f"nvme:{controller.name}"
+        own = wwn if wwn.startswith(("eui.", "uuid.")) else ""
         hint = PlpHint(True, "Identify Controller: VWC says that no volatile cache is there")
         return Identity(
             drive_id=safe_id(wwn or f"{domain}:{device.name}"),
             domain_id=safe_id(domain),
             drive_model=DriveModel("", known.model, known.firmware),
             serial=known.serial,
-            wwn=wwn if wwn.startswith(("eui.", "uuid.")) else "",
+            wwn=own,
             host_driver="nvme",
             plp_hints=() if known.cache_present else (hint,),
+            refusal=why_nameless(own, known.serial) or _why_remote(controller),
         )
 
     def _identify(
@@ -142,8 +144,12 @@ class NvmeSwitch:
         return True
 
     def _set(self, device: BlockDevice, mode: CacheMode, *, save: bool) -> None:
+        controller = _one_controller(device)
+        remote = _why_remote(controller)
+        if remote:
+            raise RefusedError(f"{controller.name} is left alone: {remote}")
         self._port.admin(
-            device.files, _one_controller(device), nvme.SET_FEATURES,
+            device.files, controller, nvme.SET_FEATURES,
             cdw10=nvme.set_cache_cdw10(save), cdw11=1 if mode is CacheMode.WRITE_BACK else 0,
         )
 
@@ -163,12 +169,23 @@ def _controllers(device: BlockDevice) -> Tuple[Controller, ...]:
     """The controllers of a namespace: its parent, or, with native multipath, the subsystem's."""
     parent = os.path.realpath(os.path.join(device.folder, "device"))
     if _CONTROLLER.fullmatch(os.path.basename(parent)):
-        return (Controller(os.path.basename(parent), parent),)
+        return (Controller(os.path.basename(parent), parent, device.held),)
     return tuple(
-        Controller(name, os.path.realpath(os.path.join(parent, name)))
+        Controller(name, os.path.realpath(os.path.join(parent, name)), device.held)
         for name in entries(parent)
         if _CONTROLLER.fullmatch(name)
     )
+
+
+def _why_remote(controller: Controller) -> str:
+    """Why a controller is not this host's own; empty for one in a PCIe slot.
+
+    What a fabric leads to may serve other hosts too, and one of them may switch it.
+    """
+    transport = printable(read_text(os.path.join(controller.folder, "transport")) or "", 20)
+    if transport == "pcie":
+        return ""
+    return f"its NVMe transport is {transport or 'unknown'} and not pcie"
 
 
 def _one_controller(device: BlockDevice) -> Controller:

@@ -10,11 +10,12 @@ import ctypes
 import fcntl
 import os
 import stat
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Optional, Protocol
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 
+from ..block.held import Held
 from ..block.host_files import HostFiles, read_device_number
 from ..block.sysfs import BlockDevice
 
@@ -34,10 +35,11 @@ class NvmeError(StorageError):
 
 @dataclass(frozen=True)
 class Controller:
-    """An NVMe controller: "nvme0" and its sysfs folder."""
+    """An NVMe controller: "nvme0", its sysfs folder, and what the namespace holds open."""
 
     name: str
     folder: str
+    held: Optional[Held] = field(default=None, compare=False)
 
 
 class NvmePort(Protocol):
@@ -84,7 +86,7 @@ class NvmeIoctl:
         cdw11: int = 0, data_in: int = 0,
     ) -> tuple[int, bytes]:
         """See `NvmePort`."""
-        fd = _open_controller(files, controller)
+        fd = open_controller(files, controller)
         try:
             data = ctypes.create_string_buffer(max(1, data_in))
             command = _Command(
@@ -120,8 +122,16 @@ def _submit(fd: int, request: int, command: _Command, name: str) -> None:
         )
 
 
-def _open_controller(files: HostFiles, controller: Controller) -> int:
+def open_controller(files: HostFiles, controller: Controller) -> int:
     """A descriptor proven to be the controller's character device; the caller closes it."""
+    if controller.held is not None:
+        return controller.held.descriptor(
+            controller.name, lambda: _open_node(files, controller)
+        )
+    return _open_node(files, controller)
+
+
+def _open_node(files: HostFiles, controller: Controller) -> int:
     path = os.path.join(files.dev, controller.name)
     number = read_device_number(os.path.join(controller.folder, "dev"))
     try:

@@ -23,7 +23,7 @@ from wcache.core.model import (
 
 from ..block.sysfs import BlockDevice
 from . import ata_data as ata
-from .base import CacheReading, Identity, safe_id
+from .base import CacheReading, Identity, safe_id, why_nameless
 from .pin import Pins
 from .scsi import host_driver
 from .sg_io import FLUSH_TIMEOUT_MS, ScsiPort
@@ -49,6 +49,7 @@ class SataSwitch:
         return Identity(
             drive_id, drive_id, DriveModel("ATA", known.model, known.firmware),
             known.serial, known.wwn, host_driver(device),
+            refusal=why_nameless(known.wwn, known.serial),
         )
 
     def _identify(self, device: BlockDevice) -> ata.Identify:

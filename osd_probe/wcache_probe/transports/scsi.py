@@ -23,7 +23,7 @@ from ..block import sysfs
 from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import scsi_data as data
-from .base import CacheReading, Identity, safe_id
+from .base import CacheReading, Identity, safe_id, why_nameless
 from .pin import Pins
 from .sg_io import FLUSH_TIMEOUT_MS, KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
@@ -55,16 +55,18 @@ class ScsiSwitch:
         fallback = named if serial else ""
         drive_id = safe_id(wwn or fallback or f"scsi:{device.name}")
         protected = data.nonvolatile_cache(self._vpd(device, 0x86))
+        wwn = wwn if wwn.startswith(("naa.", "eui.")) else ""
         return Identity(
             drive_id=drive_id,
             domain_id=self._domain_id(device, names.get(data.OF_TARGET, ""), drive_id),
             drive_model=DriveModel(inquiry.vendor, inquiry.model, inquiry.firmware),
             serial=serial,
-            wwn=wwn if wwn.startswith(("naa.", "eui.")) else "",
+            wwn=wwn,
             host_driver=host_driver(device),
             plp_hints=(
                 (PlpHint(True, "VPD page 86h: NV_SUP"),) if protected else ()
             ),
+            refusal=why_nameless(wwn, serial),
         )
 
     def _domain_id(self, device: BlockDevice, target: str, drive_id: str) -> str:
