@@ -1,7 +1,9 @@
 """A real `wcache-probe` process on simulated drives, with a mgr in a folder.
 
 Run as a program it is that process: `main` with a link to the folder in `FAKE_MGR` and,
-with `--crash-after N` in front, a hook that kills it with SIGKILL after step N of a change.
+with a number N in front, a hook that kills it with SIGKILL after step N of a change.  What
+it starts to restore an entry is this program too.  A change of a drive that a file in
+`FAKE_HANGS` names hangs until the file is removed.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Sequence
+
+from wcache_probe.restorer import Started, start_command
 
 HERE = Path(__file__).resolve()
 
@@ -27,6 +32,8 @@ class ProbeProcess:
         self.drive_file = root / "drives.toml"
         self.drive_file.write_text(drives)
         self.log = root / "probe.log"
+        self.hangs = root / "hangs"
+        self.hangs.mkdir()
         self.process: Optional[subprocess.Popen] = None
 
     def words(self, command: str) -> list:
@@ -43,7 +50,7 @@ class ProbeProcess:
     def environment(self) -> dict:
         return {
             **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
-            "FAKE_MGR": str(self.mgr_folder),
+            "FAKE_MGR": str(self.mgr_folder), "FAKE_HANGS": str(self.hangs),
         }
 
     def kill(self) -> None:
@@ -64,7 +71,7 @@ class ProbeProcess:
     def command(self, *words: str) -> subprocess.CompletedProcess:
         """Another command of the probe, with no mgr."""
         return subprocess.run(
-            [sys.executable, "-m", "wcache_probe", *words], env=self.environment(),
+            [sys.executable, str(HERE), "0", *words], env=self.environment(),
             capture_output=True, text=True, timeout=30, check=False,
         )
 
@@ -72,9 +79,16 @@ class ProbeProcess:
         return self.command(*self.words("restore"), "--all", *more)
 
 
-def _crash_after(number: int, _step: object) -> None:
+def _crash_after(number: int, step: object) -> None:
+    drive = getattr(step, "drive", None)
+    while drive is not None and (HANGS / drive.drive_id).exists():
+        time.sleep(0.01)
     if number == CRASH_AFTER:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _start_this(words: Sequence[str]) -> Started:
+    return start_command([sys.executable, str(HERE), sys.argv[1], *words])
 
 
 if __name__ == "__main__":
@@ -82,5 +96,6 @@ if __name__ == "__main__":
     from wcache_probe.main import main
 
     CRASH_AFTER = int(sys.argv[1])
+    HANGS = Path(os.environ["FAKE_HANGS"])
     sys.exit(main(sys.argv[2:], link=FolderMgr(Path(os.environ["FAKE_MGR"])),
-                  after_step=_crash_after))
+                  after_step=_crash_after, start=_start_this))

@@ -11,6 +11,8 @@ from wcache.core.lease import LeaseKeeper
 from wcache.core.model import CacheMode
 from wcache.core.protocol import Lease, SetModeRequest, StateOutcome
 from wcache_probe.agent import Agent
+from wcache_probe.restorer import RestoreHere
+from wcache_probe.restoring import Restoring
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim_host import SimulatedHost
 from wcache_probe.switcher import AfterStep, Switcher, nothing
@@ -168,6 +170,10 @@ class Probe:
             {e.domain_id: e.owner_id for e in sound.values() if e.kind.value == "lease"}
         )
         self.identity = Identity("sim1", "probe", f"start{self.starts}", True)
+        self.restoring = Restoring(
+            keeper=self.keeper, restorer=RestoreHere(self.switcher),
+            instance_id=self.identity.instance_id, say=self.said.append, clock=self.clock,
+        )
         self.runner = TaskRunner(
             host=self.host, switcher=self.switcher, keeper=self.keeper, identity=self.identity,
             clock=self.clock, wall=self.clock,
@@ -182,7 +188,7 @@ class Probe:
     def agent(self, stop: Union[FakeStop, StopNever]) -> Agent:
         """A new loop over what is there."""
         return Agent(
-            identity=self.identity, link=self.mgr, keeper=self.keeper, switcher=self.switcher,
+            identity=self.identity, link=self.mgr, keeper=self.keeper, restoring=self.restoring,
             runner=self.runner, stop=stop, say=self.said.append, clock=self.clock,
             jitter=lambda low, high: (low + high) / 2,
         )

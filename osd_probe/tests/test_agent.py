@@ -198,3 +198,22 @@ def test_a_bug_in_a_drive_is_an_answer_and_not_the_end_of_the_probe(probe):
     probe.run()
     assert "KeyError" in probe.mgr.outcome("t1").message
     assert isinstance(probe.mgr.outcome("t2"), ReportOutcome)
+
+
+def test_a_probe_that_hears_nothing_for_minutes_restores_and_ends_to_be_started_anew(probe):
+    hold(probe)
+    probe.mgr.error = NotReadyError("the mgr does not answer")
+    agent = probe.agent(StopNever(probe))
+    began_s = probe.clock.now_s
+    agent.run()
+    assert agent.lost
+    assert 600.0 <= probe.clock.now_s - began_s < 700.0
+    assert probe.mode(OBEYS) is BACK
+
+
+def test_a_mgr_that_refuses_is_no_silence(probe):
+    probe.mgr.error = ConflictError("another probe speaks for this host")
+    agent = probe.agent(StopNever(probe))
+    for _ in range(100):
+        agent.run_turn()
+    assert not agent.lost

@@ -14,7 +14,8 @@ from wcache.core.errors import NotReadyError, StorageError
 from wcache.core.journal import EntryKind
 from wcache.core.model import CacheMode
 from wcache_probe.host_lock import HostLock
-from wcache_probe.journal_file import LeaseMarker, NoJournal, StateFolder
+from wcache_probe.journal_file import NoJournal, StateFolder
+from wcache_probe.lease_marker import LeaseMarker
 from wcache_probe.persistence.appearance import appear
 from wcache_probe.persistence.rule_folder import RuleFolder
 from wcache_probe.switcher import Switcher, nothing
@@ -24,7 +25,7 @@ BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HOLD = """
 import sys
 from wcache_probe.host_lock import HostLock
-with HostLock(sys.argv[1]).held():
+with HostLock(sys.argv[1]).held("d"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -49,14 +50,31 @@ def other_process(run_dir):
 
 
 def test_while_another_process_holds_it_the_wait_is_bounded(run_dir, other_process):
-    with pytest.raises(NotReadyError, match="another program"), HostLock(run_dir, wait_s=0).held():
+    lock = HostLock(run_dir, wait_s=0)
+    with pytest.raises(NotReadyError, match="another program"), lock.held("d"):
+        pass
+
+
+def test_who_hangs_at_one_drive_holds_up_nobody_at_another(run_dir, other_process):
+    with HostLock(run_dir, wait_s=0).held("another"):
+        pass
+
+
+def test_who_needs_all_drives_waits_for_each_and_keeps_all_out(run_dir, other_process):
+    lock = HostLock(run_dir, wait_s=0)
+    with pytest.raises(NotReadyError), lock.all_held():
+        pass
+    other_process.communicate()
+    with lock.all_held(), pytest.raises(NotReadyError), lock.held("d"):
+        pass
+    with lock.held("d"), lock.held("e"):
         pass
 
 
 def test_it_ends_with_the_process_that_held_it(run_dir, other_process):
     other_process.kill()
     other_process.wait()
-    with HostLock(run_dir, wait_s=0).held():
+    with HostLock(run_dir, wait_s=0).held("d"):
         pass
 
 
@@ -66,7 +84,7 @@ def test_who_waits_gets_it_when_the_other_lets_go(run_dir, other_process):
 
     def wait():
         lock = HostLock(run_dir, sleep=lambda _: (waits.set(), got.wait(0.01)))
-        with lock.held():
+        with lock.held("d"):
             got.set()
 
     waiter = threading.Thread(target=wait)
@@ -80,18 +98,18 @@ def test_who_waits_gets_it_when_the_other_lets_go(run_dir, other_process):
 
 def test_a_lock_on_a_file_that_was_removed_keeps_nobody_out_and_is_taken_anew(run_dir):
     def somebody_cleans_up(_):
-        os.unlink(os.path.join(run_dir, "switching"))
+        os.unlink(os.path.join(run_dir, "locks", "d"))
         holding.__exit__(None, None, None)
 
-    holding = HostLock(run_dir).held()
+    holding = HostLock(run_dir).held("d")
     holding.__enter__()
-    with HostLock(run_dir, sleep=somebody_cleans_up).held(), pytest.raises(NotReadyError):
-        HostLock(run_dir, wait_s=0).held().__enter__()
+    with HostLock(run_dir, sleep=somebody_cleans_up).held("d"), pytest.raises(NotReadyError):
+        HostLock(run_dir, wait_s=0).held("d").__enter__()
 
 
 def test_a_run_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="switching"), HostLock(f"{tmp_path}/file").held():
+    with pytest.raises(StorageError, match="locks"), HostLock(f"{tmp_path}/file").held("d"):
         pass
 
 
@@ -110,7 +128,7 @@ class World:
         self.host = host_with(fake_host, self.drive, self.rules)
         self.journal = MemoryJournal()
         self.switcher(self.journal).run(
-            switching.apply(
+            self.domain_id(), switching.apply(
                 self.host.look(), action_id="a", expected=BACK, mode=THROUGH, now_s=0.0,
                 throwaway=False, consent_turn_on=False, persist=True,
             )
@@ -121,6 +139,9 @@ class World:
         more = {"lock": self.lock} if self.lock else {}
         return Switcher(self.host, journal, after_step, **more)
 
+    def domain_id(self):
+        return self.host.look()[0].domain_id
+
     def mode(self):
         (drive,) = self.host.look()
         return drive.mode
@@ -130,7 +151,7 @@ class World:
             self.host, self.rules, leases or LeaseMarker(self.run_dir),
             dev_name="sda", wwid=WWID, mode=THROUGH,
         )
-        return self.switcher(NoJournal(), after_step).run(program)
+        return self.switcher(NoJournal(), after_step).run(self.domain_id(), program)
 
     def roll_back(self, after_step=nothing):
         switcher = self.switcher(self.journal, after_step)
@@ -212,16 +233,27 @@ def test_a_folder_of_leases_without_a_lease_keeps_no_rule_from_its_drive(
 ):
     """The service manager makes the run folder at each start of the probe."""
     world = World(fake_host, tmp_path, run_dir, locked=True)
-    StateFolder(str(tmp_path / "state"), run_dir).journal.sync_marker()
+    StateFolder(str(tmp_path / "state"), run_dir).journal.sync_marks()
     powered_on(world)
     assert world.appear().changed
     assert world.mode() is THROUGH
 
 
-def test_a_marker_that_says_nothing_may_mean_any_drive(run_dir):
+def test_marks_that_cannot_be_read_may_mean_any_drive(run_dir):
     os.mkdir(run_dir)
-    (marker := LeaseMarker(run_dir)).show([])
+    marker = LeaseMarker(run_dir)
     assert not marker.covers("naa.5000c50000000001")
-    with open(os.path.join(run_dir, "lease"), "w"):
+    with open(os.path.join(run_dir, "leases"), "w"):
         pass
     assert marker.covers("naa.5000c50000000001")
+
+
+def test_the_one_file_of_an_older_probe_may_mean_any_drive_until_the_new_one_starts(
+    run_dir, tmp_path
+):
+    os.mkdir(run_dir)
+    with open(os.path.join(run_dir, "lease"), "w") as file:
+        file.write("lease%2Fd.json\n")
+    assert LeaseMarker(run_dir).covers("d")
+    StateFolder(str(tmp_path / "state"), run_dir).journal.sync_marks()
+    assert not LeaseMarker(run_dir).covers("d")

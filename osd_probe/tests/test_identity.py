@@ -139,7 +139,8 @@ def test_a_scsi_disk_with_neither_wwn_nor_serial_is_shown_and_never_touched(fake
     fake_host.scsi_disk("sda", "8:0")
     fake_host.osd(1, block="sda")
     host = LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
+        files=fake_host.files, boot_pins=fake_host.boot_pins,
+        osd_data_globs=[fake_host.osd_glob],
         switches=Switches(scsi=model),
     )
     (drive,) = host.look()
@@ -158,7 +159,8 @@ def test_an_nvme_controller_over_a_fabric_is_shown_and_never_switched(fake_host,
     fake_host.osd(1, block="nvme0n1")
     model = ModelNvme()
     host = LinuxDriveHost(
-        files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
+        files=fake_host.files, boot_pins=fake_host.boot_pins,
+        osd_data_globs=[fake_host.osd_glob],
         switches=Switches(nvme=model),
     )
     device = by_name(fake_host.files, "nvme0n1")

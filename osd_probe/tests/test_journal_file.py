@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.errors import ConflictError, StorageError
 from wcache_probe.journal_file import StateFolder
+from wcache_probe.lease_marker import LeaseMarker
 from wcache_probe.switcher import read_journal
 
 
@@ -21,8 +23,10 @@ def state(tmp_path: Path) -> StateFolder:
     return StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
 
 
-def marker(state: StateFolder) -> Path:
-    return Path(state.path).parent / "run" / "lease"
+def marked(state: StateFolder) -> list:
+    """The domains that a rule of udev takes for leased."""
+    marker = LeaseMarker(str(Path(state.path).parent / "run"))
+    return [domain for domain in ("d1", "d2") if marker.covers(domain)]
 
 
 def test_an_entry_is_there_for_a_new_process_and_gone_when_removed(state, tmp_path):
@@ -78,22 +82,44 @@ def test_hostile_entries_are_named_and_left_and_hide_no_sound_one(state):
     assert len(list(folder.iterdir())) == 8
 
 
-def test_the_lease_marker_is_there_as_long_as_an_entry_of_a_lease(state):
-    state.journal.write("action/a1", "{}")
-    assert not marker(state).exists()
+def test_a_domain_is_marked_as_long_as_there_is_an_entry_of_its_lease(state):
+    state.journal.write("action/d1", "{}")
+    assert marked(state) == []
     state.journal.write("lease/d1", "{}")
     state.journal.write("lease/d2", "{}")
     state.journal.remove("lease/d1")
-    assert marker(state).exists()
+    assert marked(state) == ["d2"]
     state.journal.remove("lease/d2")
-    assert not marker(state).exists()
+    assert marked(state) == []
 
 
-def test_a_boot_that_emptied_run_gets_its_marker_back(state):
+def test_a_boot_that_emptied_run_gets_its_marks_back_and_old_ones_go(state):
     state.journal.write("lease/d1", "{}")
-    marker(state).unlink()
-    state.journal.sync_marker()
-    assert marker(state).exists()
+    shutil.rmtree(Path(state.path).parent / "run")
+    state.journal.sync_marks()
+    assert marked(state) == ["d1"]
+    os.unlink(Path(state.path) / "journal" / "lease%2Fd1.json")
+    state.journal.sync_marks()
+    assert marked(state) == []
+
+
+def test_another_state_folder_takes_no_mark_of_ours_away(state, tmp_path):
+    state.journal.write("lease/d1", "{}")
+    other = StateFolder(str(tmp_path / "other"), str(tmp_path / "run"))
+    other.journal.sync_marks()
+    other.journal.write("lease/d1", "{}")
+    other.journal.remove("lease/d1")
+    assert marked(state) == ["d1"]
+
+
+def test_a_state_folder_is_on_stable_storage_with_all_that_was_made_above_it(tmp_path):
+    synced = []
+    StateFolder(
+        str(tmp_path / "var/lib/wcache"), str(tmp_path / "run"),
+        sync=lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")),
+    )
+    made = [tmp_path, tmp_path / "var", tmp_path / "var/lib", tmp_path / "var/lib/wcache"]
+    assert synced == [str(path) for path in made]
 
 
 def test_a_journal_without_its_marker_is_not_written(state, tmp_path):

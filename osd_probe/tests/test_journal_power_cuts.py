@@ -72,6 +72,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def journal(tmp_path, disk):
+    (tmp_path / "state" / "journal").mkdir(parents=True, mode=0o700)
     return StateFolder(str(tmp_path / "state"), str(tmp_path / "run"), sync=disk.sync).journal
 
 
@@ -105,9 +106,16 @@ def test_an_entry_that_cannot_be_synced_is_an_error_and_not_a_promise(tmp_path):
     def fails(fd: int) -> None:
         raise OSError(5, "Input/output error")
 
-    journal = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"), sync=fails).journal
     with pytest.raises(StorageError, match="Input/output error"):
-        journal.write(KEY, "prior state")
+        StateFolder(str(tmp_path / "state"), str(tmp_path / "run"), sync=fails)
+    failing = False
+    state = StateFolder(
+        str(tmp_path / "state"), str(tmp_path / "run"),
+        sync=lambda fd: fails(fd) if failing else None,
+    )
+    failing = True
+    with pytest.raises(StorageError, match="Input/output error"):
+        state.journal.write(KEY, "prior state")
 
 
 def test_without_a_stand_in_the_kernel_is_asked_to_sync_file_and_folder(tmp_path):

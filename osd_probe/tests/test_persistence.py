@@ -177,7 +177,7 @@ def test_while_a_rule_stays_its_journal_entry_stays(fake_host, rules, tmp_path):
     (drive,) = host.look()
     state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
     switcher = Switcher(host, state.journal)
-    switcher.run(switching.apply(
+    switcher.run(drive.domain_id, switching.apply(
         (drive,), action_id="a1", expected=BACK, mode=THROUGH, now_s=0.0, throwaway=False,
         consent_turn_on=False, persist=True,
     ))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,33 @@ from pathlib import Path
 import pytest
 from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
-from sim_drives import BACK, DRIVES, OBEYS, OFF, THROUGH
+from sim_drives import BACK, DRIVES, IGNORES, NVME, OBEYS, OFF, THROUGH
 from wcache.core.model import CacheMode
-from wcache.core.protocol import ApplyRequest, Lease, ReleaseRequest, SetModeRequest
+from wcache.core.protocol import (
+    ApplyRequest,
+    CountersRequest,
+    Lease,
+    ReleaseRequest,
+    SetModeRequest,
+)
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim_host import SimulatedHost
+
+HOLD = """
+import sys
+from wcache_probe.journal_file import StateFolder
+state = StateFolder(sys.argv[1], sys.argv[2])
+state.lock()
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+NO_LIBRADOS = """
+import sys
+sys.modules["rados"] = None
+from wcache_probe.main import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 LEASE = Lease("L1", OBEYS, 30.0)
 
@@ -43,6 +66,10 @@ def mode_of(probe: ProbeProcess, domain_id: str = OBEYS) -> CacheMode:
     return drive.mode
 
 
+def marks(probe: ProbeProcess) -> list:
+    return list((probe.run_dir / "leases").glob("*"))
+
+
 def set_mode(mgr: FolderMgr, mode: CacheMode, lease: Lease = LEASE) -> None:
     task_id = f"set {mode.value} {len(mgr.posts())}"
     mgr.say(SetModeRequest(lease.domain_id, mode), task_id, lease)
@@ -56,12 +83,12 @@ def test_kill_9_in_each_mode_is_repaired_at_the_next_start(probe, mgr, mode):
     set_mode(mgr, mode)
     probe.kill()
     assert mode_of(probe) is mode
-    assert (probe.run_dir / "lease").exists()
+    assert marks(probe)
     mgr.say()
     probe.start()
     mgr.wait_for(lambda: "the prior state is back" in json.dumps(mgr.posts()))
     assert mode_of(probe) is BACK
-    assert not (probe.run_dir / "lease").exists()
+    assert not marks(probe)
     assert probe.stop() == 0
 
 
@@ -87,7 +114,9 @@ def test_a_crash_in_a_restore_is_repaired_by_the_next_start(probe, mgr, step):
     probe.kill()
     mgr.fall_silent()
     probe.start(crash_after=step)
-    assert probe.wait() == -9
+    mgr.wait_for(lambda: "ended with code -9" in probe.log.read_text())
+    assert probe.process.poll() is None, "what restores is a process of its own"
+    probe.kill()
     mgr.say()
     probe.start()
     mgr.wait_for(lambda: mgr.instances() == 2)
@@ -125,17 +154,140 @@ def test_an_applied_change_survives_a_stop_and_a_restore_of_leases(probe, mgr):
     assert mode_of(probe) is BACK
 
 
-def test_restore_all_leaves_a_running_probe_alone_unless_told_to_stop_it(probe, mgr):
+def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
-    refused = probe.restore_all()
-    assert refused.returncode == 2
-    assert f"pid {probe.process.pid}" in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    assert mode_of(probe) is THROUGH
+    done = probe.restore_all()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"asking the probe with pid {probe.process.pid}" in done.stdout
+    assert "to write back" in done.stdout
+    assert mode_of(probe) is BACK
+    # the mgr still names the lease: nothing is done under it any more
+    mgr.say(SetModeRequest(OBEYS, THROUGH), "again", LEASE)
+    assert "no live lease" in mgr.answer_to("again")["message"]
+    assert mode_of(probe) is BACK
+    other = Lease("L2", OBEYS, 30.0)
+    mgr.say(SetModeRequest(OBEYS, THROUGH), "anew", other)
+    assert mgr.answer_to("anew")["kind"] == "state"
+    assert probe.stop() == 0
+
+
+def test_restore_all_says_that_a_running_probe_has_nothing_to_restore(probe, mgr):
+    mgr.say()
+    probe.start()
+    mgr.wait_for(lambda: mgr.instances() == 1)
+    done = probe.restore_all()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("nothing to restore\n")
+
+
+def test_restore_all_stops_a_running_probe_where_told_to(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
     done = probe.restore_all("--stop")
     assert done.returncode == 0, done.stderr
     assert probe.wait() == 0
+    assert mode_of(probe) is BACK
+
+
+def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    probe.process.send_signal(signal.SIGSTOP)
+    done = probe.restore_all()
+    assert done.returncode == 0, done.stderr
+    assert "restoring without it" in done.stderr
+    assert mode_of(probe) is BACK
+    probe.process.send_signal(signal.SIGCONT)
+    assert probe.stop() == 0
+
+
+def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, mgr):
+    probe.start()
+    for number, domain_id in enumerate((OBEYS, IGNORES)):
+        mgr.say(ApplyRequest(domain_id, f"a{number}", BACK, THROUGH), f"t{number}")
+        mgr.answer_to(f"t{number}")
+    probe.kill()
+    state = probe.state / "sim-drives.json"
+    plain = json.loads(state.read_text())
+    for drive in plain["drives"]:
+        drive.update(pinned=False, kernel_view="write through")
+    state.write_text(json.dumps(plain))
+    (probe.hangs / IGNORES).write_text("")
+    mgr.say()
+    probe.start()
+    mgr.wait_for(lambda: mgr.instances() == 2, 60.0)
+    pinned = {d["drive_id"]: d["pinned"] for d in json.loads(state.read_text())["drives"]}
+    assert pinned[OBEYS]
+    assert not pinned[NVME], "it is not in the journal"
+    (probe.hangs / IGNORES).unlink()
+    assert probe.stop() == 0
+
+
+def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(probe.state), str(probe.run_dir)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=probe.environment(),
+    )
+    assert holder.stdout.readline() == "locked\n"
+    done = probe.restore_all()
+    assert done.returncode == 2
+    assert f"pid {holder.pid}" in done.stderr
+    assert holder.poll() is None
+    holder.communicate()
+
+
+def test_a_drive_that_hangs_is_left_behind_and_the_others_are_restored(probe, mgr):
+    both = Lease("L1", OBEYS, 30.0, NVME)
+    probe.start()
+    for number, domain_id in enumerate((OBEYS, NVME)):
+        mgr.say(SetModeRequest(domain_id, THROUGH), f"t{number}", both)
+        assert mgr.answer_to(f"t{number}")["kind"] == "state"
+    (probe.hangs / OBEYS).write_text("")
+    mgr.say(lease=None)
+    mgr.wait_for(lambda: mode_of(probe, NVME) is BACK)
+    assert mode_of(probe, OBEYS) is THROUGH
+    # the loop goes on once it has waited for a while, and says what hangs
+    mgr.wait_for(lambda: "is still at it" in json.dumps(mgr.posts()), 60.0)
+    mgr.say(CountersRequest(NVME), "c")
+    assert mgr.answer_to("c")["kind"] == "state"
+    assert len(marks(probe)) == 1
+    (probe.hangs / OBEYS).unlink()
+    back = "the prior state is back"
+    mgr.wait_for(lambda: json.dumps(mgr.posts()).count(back) == 2, 60.0)
+    assert mode_of(probe, OBEYS) is BACK
+    assert probe.stop() == 0
+
+
+def test_a_lease_ends_though_the_loop_hangs_in_another_drive(probe, mgr):
+    both = Lease("L1", OBEYS, 3.0, NVME)
+    probe.start()
+    mgr.say(SetModeRequest(NVME, THROUGH), "t1", both)
+    assert mgr.answer_to("t1")["kind"] == "state"
+    (probe.hangs / OBEYS).write_text("")
+    mgr.say(SetModeRequest(OBEYS, THROUGH), "t2", both)
+    mgr.wait_for(lambda: mode_of(probe, NVME) is BACK)
+    assert probe.process.poll() is None
+    assert not [post for post in mgr.posts() if post["task_id"] == "t2"], "the loop hangs"
+    (probe.hangs / OBEYS).unlink()
+    mgr.say()
+    mgr.wait_for(lambda: "the prior state is back" in json.dumps(mgr.posts()))
+    assert probe.stop() == 0
+    assert mode_of(probe, OBEYS) is BACK
+
+
+def test_a_new_start_restores_what_it_can_though_the_way_to_the_mgr_is_missing(probe, mgr):
+    probe.start()
+    set_mode(mgr, THROUGH)
+    probe.kill()
+    folders = ["--state-dir", str(probe.state), "--run-dir", str(probe.run_dir)]
+    done = subprocess.run(
+        [sys.executable, "-c", NO_LIBRADOS, "run", *folders, "--sim", str(probe.drive_file),
+         "--hostname", "sim1"],
+        env=probe.environment(), capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 2
+    assert "librados" in done.stderr
     assert mode_of(probe) is BACK
 
 
@@ -150,7 +302,7 @@ def test_restore_all_names_a_damaged_entry_leaves_it_and_restores_the_others(pro
     assert "lease/damaged is damaged" in done.stderr
     assert mode_of(probe) is BACK
     assert [path.name for path in folder.glob("*.json")] == ["lease%2Fdamaged.json"]
-    assert (probe.run_dir / "lease").exists()
+    assert marks(probe)
 
 
 def test_two_probes_on_one_state_folder_are_one_too_many(probe, mgr):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Callable, List, Optional
+from contextlib import nullcontext
+from typing import Callable, ContextManager, Optional
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
-from wcache.core.journal import EntryKind
-from wcache.core.lease import LeaseKeeper, Repeat, Restore
+from wcache.core.lease import LeaseKeeper, Repeat
 from wcache.core.ports import MgrLink
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -28,8 +28,8 @@ from wcache.core.protocol import (
 )
 
 from .mgr_link import encode_post, printable
+from .restoring import Restoring
 from .stop_signal import Stop
-from .switcher import Switcher
 from .tasks import Identity, TaskRunner
 
 CALL_MAX_S = 10.0
@@ -43,8 +43,10 @@ RETRY_MAX_S = 15.0
 REFUSED_RETRY_S = 10.0
 # While something is held, an answer is worth more than a quiet log.
 HELD_RETRY_S = 1.0
-NOTICES_MAX = 64
 REFUSALS_MAX = 5
+SILENCE_MAX_S = 600.0
+# A restore that is still going on at the end of the process may be ended with it.
+END_PATIENCE_S = 60.0
 
 
 class Agent:
@@ -56,33 +58,37 @@ class Agent:
         identity: Identity,
         link: MgrLink,
         keeper: LeaseKeeper,
-        switcher: Switcher,
+        restoring: Restoring,
         runner: TaskRunner,
         stop: Stop,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[float, float], float] = random.uniform,
+        at_turn: Callable[[], None] = lambda: None,
+        watching: Callable[[], ContextManager[None]] = nullcontext,
     ) -> None:
         self._identity = identity
         self._link = link
         self._keeper = keeper
-        self._switcher = switcher
+        self._restoring = restoring
         self._runner = runner
         self._stop = stop
         self._say = say
         self._clock = clock
         self._jitter = jitter
-        self._notices: List[Notice] = []
-        self._notice_count = 0
+        self._at_turn = at_turn
+        self._watching = watching
         self._trouble = ""
         self._failures = 0
         self._refusals = 0
         self._heard_once = False
+        self._silent_since_s: Optional[float] = None
+        self.lost = False  # whether it ended because nobody answers
 
     def run(self) -> None:
         """Restore what a crash left, then serve the mgr until told to stop, then restore."""
-        self._restore_owed()
-        while not self._stop.is_set():
+        self._restoring.restore_owed()
+        while not self._stop.is_set() and not self.lost:
             self.run_turn()
         self._end()
 
@@ -90,29 +96,44 @@ class Agent:
 
     def run_turn(self) -> None:
         """Call the mgr once, do all that follows from it, and sleep until the next time."""
+        self._at_turn()
         wait_s = self._call()
-        self._restore_owed()
+        self._restoring.restore_owed()
         if not self._stop.is_set():
             self._stop.wait(self._bounded(wait_s))
-            self._restore_owed()
+            self._restoring.restore_owed()
 
     def _call(self) -> float:
         """Call the mgr and do what it wants; returns the seconds to wait until the next."""
         try:
             sent_at_s = self._clock()
-            if self._notices:
+            if self._restoring.notices:
                 reply = self._post("", None)
             else:
                 reply = self._link.poll(codec.dumps(self._hello()), self._call_timeout_s())
             return self._follow(reply, sent_at_s)
         except NotReadyError as error:
             self._failures += 1
+            self._unheard()
             self._complain(error)
             wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(self._failures - 1, 16))
             return self._retry_in(wait_s)
         except WcacheError as error:
+            self._silent_since_s = None
             self._complain(error)
             return self._retry_in(REFUSED_RETRY_S)
+
+    def _unheard(self) -> None:
+        """Nobody answered: after a while a new process may do better than this one.
+
+        librados can hang for good (see `rados_link.py`), which looks the same from here.
+        """
+        now_s = self._clock()
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s - self._silent_since_s >= SILENCE_MAX_S:
+            self._say(f"no answer for {SILENCE_MAX_S / 60:g} minutes: ending, to be started anew")
+            self.lost = True
 
     def _follow(self, reply: PollReply, sent_at_s: float) -> float:
         """Take replies and do their tasks, for as long as each brings a new one."""
@@ -120,7 +141,7 @@ class Agent:
         while True:
             self._well()
             self._keeper.heard(reply, sent_at_s, self._clock())
-            self._restore_owed()
+            self._restoring.restore_owed()
             task = reply.task
             if task is None or task.task_id == done or self._stop.is_set():
                 break
@@ -139,12 +160,13 @@ class Agent:
         decision = self._keeper.decide(task, self._clock())
         if isinstance(decision, Repeat):
             return decision.outcome
-        outcome = self._runner.perform(task)
+        with self._watching():
+            outcome = self._runner.perform(task)
         owed = self._keeper.owed(self._clock())
         if isinstance(task.request, SetModeRequest) and any(
             item.domain_id == task.request.domain_id for item in owed
         ):
-            self._restore_owed()
+            self._restoring.restore_owed()
             outcome = FailureOutcome(
                 "the lease ran out while the cache was being switched",
                 "the drive or the host is slow: set mgr/wcache/lease_ttl_s higher",
@@ -155,7 +177,7 @@ class Agent:
 
     def _post(self, task_id: str, outcome: Optional[Outcome]) -> PollReply:
         """Send an answer and the waiting notices; returns the mgr's reply."""
-        sent = tuple(self._notices)
+        sent = tuple(self._restoring.notices)
         try:
             text = encode_post(self._body(task_id, outcome, sent))
         except MalformedError as error:
@@ -166,7 +188,7 @@ class Agent:
             self._refused(task_id, error)
             raise
         self._refusals = 0
-        del self._notices[: len(sent)]
+        del self._restoring.notices[: len(sent)]
         return reply
 
     def _refused(self, task_id: str, error: MalformedError) -> None:
@@ -199,39 +221,14 @@ class Agent:
             task_id, outcome, notices, hello.lease_id, hello.simulated,
         )
 
-    # ---- restoring
-
-    def _restore_owed(self) -> None:
-        for item in self._keeper.owed(self._clock()):
-            self._restore(item)
-
-    def _restore(self, item: Restore) -> None:
-        try:
-            entry = self._switcher.entry(EntryKind.LEASE, item.domain_id)
-            if entry is not None:
-                self._switcher.restore(entry)
-        except WcacheError as error:
-            self._keeper.not_restored(item.domain_id, self._clock())
-            if item.attempt == 0:
-                self._note(item, f"the prior state is not back: {error.line()}", restored=False)
-            return
-        self._keeper.is_free(item.domain_id)
-        self._note(item, "the prior state is back", restored=True)
-
-    def _note(self, item: Restore, what: str, *, restored: bool) -> None:
-        text = printable(f"{item.domain_id} (lease {item.lease_id}): {item.reason}; {what}")
-        self._say(text)
-        self._notice_count += 1
-        notice_id = f"{self._identity.instance_id}.{self._notice_count}"
-        self._notices.append(Notice(notice_id, text, item.domain_id, restored))
-        del self._notices[:-NOTICES_MAX]
+    # ---- the end
 
     def _end(self) -> None:
         self._keeper.stopping()
-        self._restore_owed()
-        if self._notices and not self._trouble:
+        self._restoring.restore_owed(END_PATIENCE_S)
+        if self._restoring.notices and not self._trouble:
             try:
-                text = encode_post(self._body("", None, tuple(self._notices)))
+                text = encode_post(self._body("", None, tuple(self._restoring.notices)))
                 self._link.post(text, FAREWELL_S)
             except WcacheError:
                 return  # the journal knows, and the next start tells
@@ -267,3 +264,4 @@ class Agent:
         self._heard_once = True
         self._trouble = ""
         self._failures = 0
+        self._silent_since_s = None

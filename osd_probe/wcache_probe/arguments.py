@@ -13,8 +13,9 @@ from wcache.core.model import CacheMode
 
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
+RESTORE_ONE = "restore-one"
 COMMANDS = (
-    "run", "look", "restore", "status", "prepare", "unprepare", "matrix", "appear"
+    "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear"
 )
 
 
@@ -53,6 +54,13 @@ def parse(words: List[str]) -> argparse.Namespace:
     restore.add_argument(
         "--stop", action="store_true", help="stop a running probe first (it restores too)"
     )
+    # what the probe and `restore` start for each entry; not for people
+    one = verbs.add_parser(RESTORE_ONE)
+    _drives(one)
+    _folders(one)
+    _host_root(one)
+    one.add_argument("--hold", action="store_true", help="only pin its drives")
+    one.add_argument("key")
     status = verbs.add_parser("status", help="show the probe of this host and its journal")
     _folders(status)
     status.add_argument("--format", choices=("plain", "json"), default="plain")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.journal import JournalEntry
 from wcache.core.model import (
     CacheMode,
     DriveReport,
@@ -31,9 +32,10 @@ from wcache.core.protocol import SamplesOutcome
 
 from .arguments import STATE_DIR
 from .block import osds, sysfs
-from .block.host_files import HostFiles, printable, read_table
+from .block.host_files import HostFiles, read_table
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
+from .drives_alone import DrivesAlone
 from .persistence import foreign_rules
 from .persistence.preparation import BootPins, Preparation
 from .persistence.rule_folder import RuleFolder
@@ -76,6 +78,9 @@ class LinuxDriveHost:
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
 
+    def _alone(self) -> DrivesAlone:
+        return DrivesAlone(self._files, self._switches, self._rules)
+
     def _survey(self) -> Survey:
         return Survey(
             self._files, self._switches, self._rules, self._writers, self._globs, self._fsid,
@@ -108,6 +113,10 @@ class LinuxDriveHost:
                 "see `ceph wcache drive ls`",
             )
         return found
+
+    def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """The drives of a journal entry that are here, by what they alone answer."""
+        return self._alone().prior(entry)
 
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache and every layer that stands on the drive now."""
@@ -172,12 +181,9 @@ class LinuxDriveHost:
                 "it saves none and has no wwid of its own that a udev rule could match",
             )
 
-    def disk(self, dev_name: str, wwid: str) -> DriveReport:
-        """The drive of a disk, used by an OSD or not; NotFoundError where it is another one."""
-        device = sysfs.by_name(self._files, dev_name)
-        if device.wwid != wwid:
-            raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
-        return self._survey().report_of(device)
+    def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
+        """The drive of a disk with all that shares its switch, by what they alone answer."""
+        return self._alone().appeared(dev_name, wwid)
 
     def drive_of(self, device: BlockDevice) -> DriveReport:
         """The drive that a disk is, used by an OSD or not."""

@@ -1,17 +1,21 @@
-"""One program at a time switches drives on a host.
+"""One program at a time switches the drives of a cache domain.
 
-The probe, `restore` by hand and the `appear` of a udev rule are processes of their own that
-change the same drives.  Without a lock an `appear` that had read its rule just before a
-rollback removed it could put the persisted mode back after the rollback had ended.
+The probe, what restores for it, `restore` by hand and the `appear` of a udev rule are
+processes of their own that change the same drives.  Without a lock an `appear` that had
+read its rule just before a rollback removed it could put the persisted mode back after
+the rollback had ended.  Each cache domain has a lock of its own: who hangs in a drive
+holds up nobody at another one.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import time
 from contextlib import contextmanager
 from typing import Callable, Iterator
+from urllib.parse import quote
 
 from wcache.core.errors import NotReadyError, StorageError
 
@@ -19,10 +23,11 @@ from wcache.core.errors import NotReadyError, StorageError
 # A restore that gave up is tried again, and udev gives its programs 180 s.
 WAIT_S = 30.0
 POLL_S = 0.05
+NAME_CHARS_MAX = 200
 
 
 class HostLock:
-    """An advisory lock on a file of the run folder; ends with the process that holds it."""
+    """Advisory locks on files of the run folder; each ends with the process that holds it."""
 
     def __init__(
         self,
@@ -32,28 +37,41 @@ class HostLock:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._folder = run_dir
-        self._path = os.path.join(run_dir, "switching")
+        self._folder = os.path.join(run_dir, "locks")
         self._wait_s = wait_s
         self._clock = clock
         self._sleep = sleep
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold it; NotReadyError where another program does not let go of it in time."""
-        fd = self._take()
+    def held(self, domain_id: str) -> Iterator[None]:
+        """Hold that of a domain; NotReadyError where another program keeps it for too long."""
+        path = os.path.join(self._folder, _file_name(domain_id))
+        with self._taken(f"{self._folder}.all", fcntl.LOCK_SH), self._taken(
+            path, fcntl.LOCK_EX
+        ):
+            yield
+
+    @contextmanager
+    def all_held(self) -> Iterator[None]:
+        """Hold those of all domains: nothing is switched on this host meanwhile."""
+        with self._taken(f"{self._folder}.all", fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def _taken(self, path: str, how: int) -> Iterator[None]:
+        fd = self._take(path, how)
         try:
             yield
         finally:
             os.close(fd)
 
-    def _take(self) -> int:
+    def _take(self, path: str, how: int) -> int:
         until_s = self._clock() + self._wait_s
         while True:
-            fd = self._open()
+            fd = self._open(path)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._is_the_file(fd):
+                fcntl.flock(fd, how | fcntl.LOCK_NB)
+                if _is_the_file(fd, path):
                     return fd
             except BlockingIOError:
                 pass
@@ -63,23 +81,33 @@ class HostLock:
             os.close(fd)
             if self._clock() >= until_s:
                 raise NotReadyError(
-                    f"another program has switched drives for {self._wait_s:g} s",
-                    f"see who holds {self._path} (lslocks) and what its drive is doing",
+                    f"another program has switched this drive for {self._wait_s:g} s",
+                    f"see who holds {path} (lslocks) and what the drive is doing",
                 )
             self._sleep(POLL_S)
 
-    def _open(self) -> int:
+    def _open(self, path: str) -> int:
         try:
             os.makedirs(self._folder, mode=0o755, exist_ok=True)
             # 0600: whoever may open it may hold it
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            return os.open(self._path, flags, 0o600)
+            return os.open(path, flags, 0o600)
         except OSError as error:
-            raise StorageError(f"cannot open {self._path} ({error.strerror})") from None
+            raise StorageError(f"cannot open {path} ({error.strerror})") from None
 
-    def _is_the_file(self, fd: int) -> bool:
-        """Whether others that open the path meet this lock: somebody may have removed it."""
-        try:
-            return os.path.samestat(os.fstat(fd), os.stat(self._path))
-        except FileNotFoundError:
-            return False
+
+def _file_name(domain_id: str) -> str:
+    """The domain for people to see, told apart by a hash where it is too long."""
+    name = quote(domain_id, safe="")
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    digest = hashlib.sha256(domain_id.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{name[:NAME_CHARS_MAX]}-{digest}"
+
+
+def _is_the_file(fd: int, path: str) -> bool:
+    """Whether others that open the path meet this lock: somebody may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False

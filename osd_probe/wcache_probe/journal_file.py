@@ -5,13 +5,14 @@
     <state>/journal/*.json  one file per entry, the key percent-encoded in its name
 
 An entry is written to a temporary file, fsynced, renamed, and the folder fsynced: after
-a crash it is there whole or not at all.  While an entry of a lease exists, the *lease
-marker* names its cache domain: what our udev rules start looks there before it touches a
-drive.
+a crash it is there whole or not at all.  While an entry of a lease exists, a *mark* in the
+run folder names its cache domain: what our udev rules start looks there before it touches
+a drive.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -19,13 +20,14 @@ import re
 import stat
 import struct
 import uuid
-from typing import Callable, Dict, Iterable, Optional
+from typing import Callable, Dict, Optional
 from urllib.parse import quote, unquote
 
 from wcache.core.errors import ConflictError, StorageError
 from wcache.core.journal import ENTRY_BYTES_MAX, EntryKind
 
-SUFFIX = ".json"
+from .lease_marker import SUFFIX, LeaseMarker, entry_file_name
+
 NAME_BYTES_MAX = 200
 ENTRIES_MAX = 4096
 _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
@@ -33,48 +35,15 @@ _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
 Sync = Callable[[int], None]  # fsync(2) of a file or a folder
 
 
-class LeaseMarker:
-    """A file that names the journal files of leases: a drive under one may be changed."""
-
-    def __init__(self, run_dir: str) -> None:
-        self._path = os.path.join(run_dir, "lease")
-
-    def show(self, names: Iterable[str]) -> None:
-        """Name these; no file where there are none."""
-        lines = "".join(f"{name}\n" for name in sorted(names))
-        if not lines:
-            self._remove()
-            return
-        try:
-            os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
-            with open(self._path + ".new", "w", encoding="ascii") as file:
-                file.write(lines)
-            os.rename(self._path + ".new", self._path)
-        except OSError as error:
-            raise _failed("write", self._path, error) from None
-
-    def _remove(self) -> None:
-        try:
-            os.unlink(self._path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _failed("remove", self._path, error) from None
-
-    def covers(self, domain_id: str) -> bool:
-        """Whether a lease holds a domain; where the file cannot be read, one may."""
-        if not os.path.lexists(self._path):
-            return False
-        lines = _text_of(self._path).splitlines()
-        return not lines or _name_of(f"{EntryKind.LEASE.value}/{domain_id}") in lines
-
-
 class JournalFolder:
-    """The Journal port on a folder.  Entries of leases keep the marker alive."""
+    """The Journal port on a folder.  Entries of leases are marked.
+
+    Several processes may work on it at once, as long as each entry is one's business.
+    """
 
     def __init__(self, folder: str, marker: LeaseMarker, sync: Sync = os.fsync) -> None:
         self._folder = folder
-        self._marker = marker
+        self._marks = marker.of(folder)
         self._fsync = sync
 
     def read(self) -> Dict[str, str]:
@@ -87,8 +56,8 @@ class JournalFolder:
     def write(self, key: str, text: str) -> None:
         """Add or replace an entry; on return it is on stable storage."""
         path = self._path(key)
-        if _is_lease(_name_of(key)):
-            self._marker.show({*self._leases(), _name_of(key)})
+        if _is_lease(entry_file_name(key)):
+            self._marks.show(entry_file_name(key))
         temporary = path + ".new"
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -100,9 +69,9 @@ class JournalFolder:
             finally:
                 os.close(fd)
             os.rename(temporary, path)
-            self._sync()
         except OSError as error:
             raise _failed("write", path, error) from None
+        sync_folder(self._folder, self._fsync)
 
     def remove(self, key: str) -> None:
         """Remove an entry; on return it is gone from stable storage."""
@@ -113,15 +82,13 @@ class JournalFolder:
             return
         except OSError as error:
             raise _failed("remove", path, error) from None
-        self._sync()
-        self.sync_marker()
+        sync_folder(self._folder, self._fsync)
+        if _is_lease(entry_file_name(key)):
+            self._marks.hide(entry_file_name(key))
 
-    def sync_marker(self) -> None:
-        """Make the marker say what the entries say (a boot empties /run, a crash does not)."""
-        self._marker.show(self._leases())
-
-    def _leases(self) -> list[str]:
-        return [name for name in self._names() if _is_lease(name)]
+    def sync_marks(self) -> None:
+        """Make the marks say what the entries say (a boot empties /run, a crash does not)."""
+        self._marks.sync(name for name in self._names() if _is_lease(name))
 
     def _names(self) -> list[str]:
         try:
@@ -133,20 +100,10 @@ class JournalFolder:
         return names
 
     def _path(self, key: str) -> str:
-        name = _name_of(key)
+        name = entry_file_name(key)
         if len(name) > NAME_BYTES_MAX + len(SUFFIX):
             raise StorageError(f"the journal key {key[:60]}... is too long for a file name")
         return os.path.join(self._folder, name)
-
-    def _sync(self) -> None:
-        try:
-            fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self._fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise _failed("sync", self._folder, error) from None
 
 
 class NoJournal:
@@ -170,14 +127,14 @@ class StateFolder:
     def __init__(self, path: str, run_dir: str, sync: Sync = os.fsync) -> None:
         self.path = path
         self._lock_fd: Optional[int] = None
-        self._make(path)
-        self._make(os.path.join(path, "journal"))
+        self._make(path, sync)
+        self._make(os.path.join(path, "journal"), sync)
         self.journal = JournalFolder(os.path.join(path, "journal"), LeaseMarker(run_dir), sync)
 
     @staticmethod
-    def _make(path: str) -> None:
+    def _make(path: str, sync: Sync) -> None:
         try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
+            make_folders(path, sync)
             found = os.stat(path)
         except OSError as error:
             raise _failed("make", path, error) from None
@@ -208,6 +165,11 @@ class StateFolder:
                 "stop that one first, or give this one a folder and a host name of its own",
             ) from None
         self._lock_fd = fd
+
+    @property
+    def locked(self) -> bool:
+        """Whether `lock` was called and went well."""
+        return self._lock_fd is not None
 
     def holder(self) -> int:
         """Pid of the process that holds the lock, in our own pid namespace; 0 is none.
@@ -248,9 +210,29 @@ class StateFolder:
         return new
 
 
-def _name_of(key: str) -> str:
-    """The name of an entry's file."""
-    return quote(key, safe="") + SUFFIX
+def make_folders(path: str, sync: Sync = os.fsync) -> None:
+    """Make a folder and those above it, each on stable storage before what is in it.
+
+    An entry is worth nothing in a folder whose name a power cut takes away.
+    """
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        make_folders(parent, sync)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    sync_folder(parent, sync)
+
+
+def sync_folder(path: str, sync: Sync = os.fsync) -> None:
+    """Put the names in a folder on stable storage; raises StorageError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise _failed("sync", path, error) from None
 
 
 def _is_lease(name: str) -> bool:

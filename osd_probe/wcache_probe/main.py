@@ -6,32 +6,28 @@ Exit codes: 0 done, 1 something is not as it should be, 2 it could not even star
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import time
 import uuid
-from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
 
-from wcache.core import switching
-from wcache.core.errors import ConflictError, NotFoundError, WcacheError
-from wcache.core.journal import EntryKind, JournalEntry
+from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.journal import EntryKind
 from wcache.core.lease import LeaseKeeper
 from wcache.core.model import CacheMode
 from wcache.core.ports import DriveHost, MgrLink
 
-from .arguments import parse
+from .arguments import RESTORE_ONE, parse
 from .host_lock import HostLock
-from .journal_file import LeaseMarker, NoJournal, StateFolder
-from .stop_signal import StopSignal
+from .journal_file import NoJournal, StateFolder
+from .lease_marker import LeaseMarker
 from .switcher import AfterStep, Switcher, nothing, read_journal
 
 if TYPE_CHECKING:
     import argparse
 
     from .rados_link import RadosLink
-
-STOP_S = 60.0
-STOP_STEP_S = 0.1
+    from .restorer import Start
+    from .stop_signal import StopSignal
 
 
 def main(
@@ -39,18 +35,26 @@ def main(
     *,
     link: Optional[MgrLink] = None,
     after_step: AfterStep = nothing,
+    start: Optional[Start] = None,
 ) -> int:
     """Run one command; returns the exit code.
 
-    `link` takes the place of librados and `after_step` is called after each step of a
-    change: how tests reach into a real process.
+    `link` takes the place of librados, `after_step` is called after each step of a change,
+    and `start` starts this program again: how tests reach into real processes.
+
+    What a command does not need it does not import: udev may start sixty at once.
     """
     options = parse(list(sys.argv[1:] if words is None else words))
     try:
         if options.command == "run":
-            return _run(options, link, after_step)
+            return _run(options, link, after_step, start)
         if options.command == "restore":
-            return _restore(options, after_step)
+            from .restore_command import restore
+            from .restorer import start_again
+
+            return restore(options, start or start_again)
+        if options.command == RESTORE_ONE:
+            return _restore_one(options, after_step)
         if options.command == "matrix":
             return _matrix(options, after_step)
         if options.command == "appear":
@@ -103,21 +107,28 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
 
 
 def _run(
-    options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep
+    options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
+    start: Optional[Start],
 ) -> int:
+    from . import restore_command, restore_request
     from .agent import Agent
+    from .guard import Guard
+    from .persistence.appearing import Appearing, Missed
+    from .restorer import RestoreApart, start_again
+    from .restoring import Restoring
+    from .service_manager import Heartbeat
+    from .stop_signal import StopSignal
     from .tasks import Identity, TaskRunner
 
-    stop = StopSignal()
+    start = start or start_again
+    heartbeat = Heartbeat(os.environ)
+    stop = StopSignal(heartbeat.beat, heartbeat.every_s)
     stop.install()
+    stop.wake_on(restore_request.SIGNAL)
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock()
-    _pin_journalled(options, state)
-    rados = None if link is not None else _rados_link(options, stop)
-    host = _make_host(options, rados.fsid() if rados else None)
-    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
-    state.journal.sync_marker()
-    sound, damaged = switcher.read_journal()
+    state.journal.sync_marks()
+    sound, damaged = read_journal(state.journal)
     for line in damaged.values():
         _say(f"wcache-probe: {line}")
     keeper = LeaseKeeper(
@@ -126,35 +137,46 @@ def _run(
     identity = Identity(
         options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim)
     )
+    restoring = Restoring(
+        keeper=keeper, instance_id=identity.instance_id, say=_say,
+        restorer=RestoreApart(
+            start, restore_command.child_words(options), beat=heartbeat.beat
+        ),
+    )
+    # before anything that may fail or wait: it needs neither librados nor another drive
+    applied = [key for key, entry in sound.items() if entry.kind is EntryKind.ACTION]
+    restore_command.hold_all(options, start, applied, heartbeat.beat, _say)
+    restoring.restore_owed()
+    rados = None if link is not None else _rados_link(options, stop)
+    host = _make_host(options, rados.fsid() if rados else None)
+    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     runner = TaskRunner(host=host, switcher=switcher, keeper=keeper, identity=identity)
+    asked = restore_command.AskedToRestore(
+        requests=restore_request.RestoreRequests(state.path), keeper=keeper,
+        restoring=restoring, journal=state.journal, say=_say,
+    )
     way = link if link is not None else rados
     assert way is not None  # one of the two was made  # noqa: S101
+    missed = Missed(Appearing(options.run_dir), options.run_dir, start, _say)
+
+    def at_turn() -> None:
+        asked.look()
+        missed.look()
+
+    guard = Guard(restoring)
+    guard.start()
     _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
-    Agent(
-        identity=identity, link=way, keeper=keeper, switcher=switcher, runner=runner,
-        stop=stop, say=_say,
-    ).run()
-    code = 1 if keeper.held else 0
+    agent = Agent(
+        identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
+        stop=stop, say=_say, at_turn=at_turn, watching=guard.watching,
+    )
+    agent.run()
+    code = 1 if keeper.held or agent.lost else 0
     if rados is not None and not rados.close():
         # a call that hangs in librados would hang the end of the process with it
         sys.stderr.flush()
         os._exit(code)
     return code
-
-
-def _pin_journalled(options: argparse.Namespace, state: StateFolder) -> None:
-    """Pin what the journal names: a lease that was cut off, and what was applied."""
-    sound, _ = read_journal(state.journal)
-    if not sound:
-        return
-    host = _make_host(options, None)
-    # with nothing stored, since nothing is changed that would have to be taken back
-    switcher = Switcher(host, NoJournal())
-    for domain_id in sorted({entry.domain_id for entry in sound.values()}):
-        try:
-            switcher.run(switching.hold(switcher.drives(domain_id)))
-        except WcacheError as error:
-            _say(f"wcache-probe: {domain_id} cannot be pinned now: {error.line()}")
 
 
 def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
@@ -189,83 +211,32 @@ def _appear(options: argparse.Namespace) -> int:
     """Put a drive that just appeared into its persisted mode, unless a lease holds it."""
     from .host import LinuxDriveHost
     from .persistence.appearance import appear
+    from .persistence.appearing import Appearing, try_until_done
     from .persistence.rule_folder import RuleFolder
 
     host = LinuxDriveHost()
-    program = appear(
-        host, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
-        dev_name=options.device, wwid=options.wwid, mode=CacheMode(options.mode),
-    )
-    Switcher(host, NoJournal(), lock=HostLock(options.run_dir).held).run(program)
+    mode = CacheMode(options.mode)
+    switcher = Switcher(host, NoJournal(), lock=HostLock(options.run_dir).held)
+
+    def keep() -> None:
+        program = appear(
+            host, RuleFolder(run_dir=options.run_dir), LeaseMarker(options.run_dir),
+            dev_name=options.device, wwid=options.wwid, mode=mode,
+        )
+        switcher.run(host.appeared(options.device, options.wwid)[0].domain_id, program)
+
+    try_until_done(keep, Appearing(options.run_dir), options.device, options.wwid, mode)
     return 0
 
 
 # ---- restore
 
 
-def _restore(options: argparse.Namespace, after_step: AfterStep) -> int:
+def _restore_one(options: argparse.Namespace, after_step: AfterStep) -> int:
+    from .restore_command import restore_one
+
     state = StateFolder(options.state_dir, options.run_dir)
-    _lock(state, stop=options.stop)
+    host = _make_host(options, None)
     lock = HostLock(options.run_dir).held
-    switcher = Switcher(_make_host(options, None), state.journal, after_step, lock)
-    sound, damaged = switcher.read_journal()
-    chosen: List[JournalEntry]
-    if options.action:
-        key = f"{EntryKind.ACTION.value}/{options.action}"
-        if key in damaged:
-            raise NotFoundError(damaged[key])
-        if key not in sound:
-            raise NotFoundError(
-                f"no change with the action id {options.action} is in the journal",
-                "see `wcache-probe status`",
-            )
-        chosen, damaged = [sound[key]], {}
-    else:
-        chosen = [entry for entry in sound.values() if entry.kind is EntryKind.LEASE]
-        damaged = {k: v for k, v in damaged.items() if k.startswith(EntryKind.LEASE.value)}
-    failed = [_restore_one(switcher, entry) for entry in chosen].count(False)
-    for line in damaged.values():
-        print(f"not restored: {line}", file=sys.stderr)
-    state.journal.sync_marker()
-    if not chosen and not damaged:
-        print("nothing to restore")
-    return 1 if failed or damaged else 0
-
-
-def _restore_one(switcher: Switcher, entry: JournalEntry) -> bool:
-    names = ", ".join(f"{drive.dev_name} to {drive.mode.value}" for drive in entry.drives)
-    try:
-        switcher.restore(entry)
-    except WcacheError as error:
-        print(f"not restored: {names}: {error.line()}", file=sys.stderr)
-        return False
-    print(f"restored {names} (domain {entry.domain_id})")
-    return True
-
-
-def _lock(state: StateFolder, *, stop: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Lock the folder, after stopping the probe that holds it where that was asked for."""
-    try:
-        state.lock()
-        return
-    except ConflictError as error:
-        pid = state.holder()
-        if not stop or not pid:
-            raise ConflictError(
-                f"{error.message}; it restores by itself when its lease ends",
-                "stop it and try again, or add --stop",
-            ) from None
-    print(f"stopping the probe with pid {pid}")
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass
-    except PermissionError:
-        raise ConflictError(f"the probe with pid {pid} is not ours to stop") from None
-    for _ in range(int(STOP_S / STOP_STEP_S)):
-        try:
-            state.lock()
-            return
-        except ConflictError:
-            sleep(STOP_STEP_S)
-    state.lock()
+    switcher = Switcher(host, state.journal, after_step, lock)
+    return restore_one(switcher, options.key, hold=options.hold)

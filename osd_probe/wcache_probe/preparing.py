@@ -42,7 +42,7 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     """Name the drives of OSDs, and those of the journal, in the boot rule."""
     preparer.check(image_elsewhere=options.image_elsewhere)
     state = StateFolder(options.state_dir, options.run_dir)
-    with HostLock(options.run_dir).held():
+    with HostLock(options.run_dir).all_held():
         entries, _ = read_journal(state.journal)
         host = linux_host(options)
         drives = host.look()
@@ -67,7 +67,7 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
 
 def unprepare(options: argparse.Namespace, preparer: Preparer) -> int:
     """Take the boot rule away, where the journal names nothing that needs it."""
-    with HostLock(options.run_dir).held():
+    with HostLock(options.run_dir).all_held():
         state = StateFolder(options.state_dir, options.run_dir)
         held = sorted(state.journal.read())
         if held:

@@ -10,13 +10,13 @@ as it left them, as it would real ones.
 
 from __future__ import annotations
 
-import os
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from wcache.core import codec
-from wcache.core.errors import MalformedError, NotFoundError, RefusedError, StorageError
+from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.journal import JournalEntry
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -42,31 +42,10 @@ from .sim.drive_schema import DriveFile
 from .sim.osd import Measured, SimulatedOsd
 from .sim.physics import ResetKind, SimulatedDrive, ToggleOutcome
 from .sim.placement import PlacedDrive, place
+from .sim.settings_file import STATE_VERSION, DriveSetting, Settings, SettingsFile
 
-STATE_VERSION = 1
-STATE_BYTES_MAX = 10_000_000
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
-
-
-@dataclass(frozen=True)
-class DriveSetting:
-    """What a simulated drive and the kernel above it are set to."""
-
-    drive_id: str
-    mode: CacheMode
-    saved: CacheMode
-    kernel_view: KernelView
-    pinned: bool
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The state file."""
-
-    version: int
-    starts: int
-    drives: Tuple[DriveSetting, ...]
 
 
 @dataclass
@@ -104,7 +83,7 @@ class SimulatedHost:
     ) -> None:
         self._clock_ns = clock_ns
         self._skipped_ns = 0
-        self._state_path = state_path
+        self._file = SettingsFile(state_path)
         placed = place(drive_file)
         here = tuple(d for d in placed if d.host == hostname) or placed
         self._drives: Dict[str, _Drive] = {}
@@ -132,6 +111,7 @@ class SimulatedHost:
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD uses."""
+        self._follow()
         return tuple(self._report(d) for d in self._drives.values() if d.placed.uses)
 
     def host_findings(self) -> Tuple[Finding, ...]:
@@ -140,10 +120,17 @@ class SimulatedHost:
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The one drive of a cache domain."""
+        self._follow()
         drive = self._drives.get(domain_id)
         if drive is None:
             raise NotFoundError(f"there is no cache domain {domain_id!r} on this host")
         return (self._report(drive),)
+
+    def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """The drives of a journal entry."""
+        self._follow()
+        found = (self._drives.get(prior.drive_id) for prior in entry.drives)
+        return tuple(self._report(drive) for drive in found if drive is not None)
 
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache."""
@@ -174,12 +161,12 @@ class SimulatedHost:
 
     def pin(self, drive: DriveReport) -> None:
         """Hold the kernel view at write back."""
-        found = self._find(drive)
-        if not pinnable(found.transport):
-            raise RefusedError(f"{found.name} has nothing that could be pinned")
-        found.pinned = True
-        found.kernel_view = KernelView.WRITE_BACK
-        self._save()
+        with self._changing():
+            found = self._find(drive)
+            if not pinnable(found.transport):
+                raise RefusedError(f"{found.name} has nothing that could be pinned")
+            found.pinned = True
+            found.kernel_view = KernelView.WRITE_BACK
 
     def flush(self, drive: DriveReport) -> None:
         """Write the volatile cache to the medium."""
@@ -187,12 +174,12 @@ class SimulatedHost:
 
     def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
         """Switch the drive as its model says: it obeys, refuses, or says yes and does nothing."""
-        found = self._find(drive)
-        if found.physics.set_cache(mode, self._now_ns()) is ToggleOutcome.REFUSED:
-            raise RefusedError(f"{found.name} refuses to change its cache mode")
-        if not found.pinned and found.transport in (Transport.SATA, Transport.LOOP):
-            found.kernel_view = KernelView(found.physics.mode.value)
-        self._save()
+        with self._changing():
+            found = self._find(drive)
+            if found.physics.set_cache(mode, self._now_ns()) is ToggleOutcome.REFUSED:
+                raise RefusedError(f"{found.name} refuses to change its cache mode")
+            if not found.pinned and found.transport in (Transport.SATA, Transport.LOOP):
+                found.kernel_view = KernelView(found.physics.mode.value)
 
     def save_cache(
         self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
@@ -204,8 +191,8 @@ class SimulatedHost:
             return
         if not found.placed.spec.cache.savable:
             raise RefusedError(f"{found.name} cannot keep a cache mode over a power cycle")
-        found.physics.saved = wanted
-        self._save()
+        with self._changing():
+            found.physics.saved = wanted
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
@@ -246,14 +233,14 @@ class SimulatedHost:
 
     def reset(self, drive: DriveReport, kind: ResetKind) -> None:
         """A reset or a power-on; at a power-on the machine boots and nothing is pinned."""
-        found = self._find(drive)
-        if kind is ResetKind.POWER_ON:
-            found.physics.power_cut()
-        found.physics.reset(kind)
-        if kind is ResetKind.POWER_ON:
-            found.pinned = False
-            found.kernel_view = _view_at_boot(found)
-        self._save()
+        with self._changing():
+            found = self._find(drive)
+            if kind is ResetKind.POWER_ON:
+                found.physics.power_cut()
+            found.physics.reset(kind)
+            if kind is ResetKind.POWER_ON:
+                found.pinned = False
+                found.kernel_view = _view_at_boot(found)
 
     # ---- small things
 
@@ -261,6 +248,7 @@ class SimulatedHost:
         return self._clock_ns() + self._skipped_ns
 
     def _find(self, drive: DriveReport) -> _Drive:
+        self._follow()
         found = self._drives.get(drive.drive_id)
         if found is None:
             raise NotFoundError(f"{drive.dev_name} is not on this host")
@@ -297,54 +285,51 @@ class SimulatedHost:
         uses = tuple(OsdUse(osd_id, role, state.layers) for osd_id, role in drive.placed.uses)
         return replace(report, state=state, uses=uses)
 
-    # ---- the state file
+    # ---- the state file, which other processes of the probe change too
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change what is set, on top of what others have set, and keep it."""
+        with self._file.locked():
+            self._follow()
+            yield
+            self._file.write(
+                Settings(
+                    STATE_VERSION, self._starts,
+                    tuple(
+                        DriveSetting(
+                            drive_id, d.physics.mode, d.physics.saved, d.kernel_view, d.pinned
+                        )
+                        for drive_id, d in self._drives.items()
+                    ),
+                )
+            )
 
     def _load(self) -> None:
-        if self._state_path is None:
+        settings = self._file.news()
+        if settings is None:
             return
-        try:
-            with open(self._state_path, encoding="utf-8") as file:
-                text = file.read(STATE_BYTES_MAX + 1)
-        except FileNotFoundError:
-            return
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"cannot read {self._state_path} ({error})") from None
-        try:
-            settings = codec.loads(
-                Settings, text, bytes_max=STATE_BYTES_MAX, what=self._state_path
-            )
-        except MalformedError as error:
-            raise MalformedError(error.message, "remove the file: the drives start anew") from None
         self._starts = settings.starts + 1
-        for setting in settings.drives:
-            drive = self._drives.get(setting.drive_id)
-            if drive is not None:
-                drive.physics.saved = setting.saved
-                drive.physics.set_cache(setting.mode, self._now_ns())
-                drive.pinned = setting.pinned
-                drive.kernel_view = setting.kernel_view
+        self._take(settings)
         for drive in self._drives.values():
             # else a probe that was started again would measure the same noise again
             drive.physics.renew_noise(self._starts)
 
-    def _save(self) -> None:
-        if self._state_path is None:
-            return
-        settings = Settings(
-            STATE_VERSION, self._starts,
-            tuple(
-                DriveSetting(
-                    drive_id, d.physics.mode, d.physics.saved, d.kernel_view, d.pinned
-                )
-                for drive_id, d in self._drives.items()
-            ),
-        )
-        try:
-            with open(self._state_path + ".new", "w", encoding="utf-8") as file:
-                file.write(codec.dumps(settings))
-            os.rename(self._state_path + ".new", self._state_path)
-        except OSError as error:
-            raise StorageError(f"cannot write {self._state_path} ({error.strerror})") from None
+    def _follow(self) -> None:
+        """Take what another process has set since."""
+        settings = self._file.news()
+        if settings is not None:
+            self._take(settings)
+
+    def _take(self, settings: Settings) -> None:
+        for setting in settings.drives:
+            drive = self._drives.get(setting.drive_id)
+            if drive is not None:
+                drive.physics.saved = setting.saved
+                if drive.physics.mode is not setting.mode:
+                    drive.physics.set_cache(setting.mode, self._now_ns())
+                drive.pinned = setting.pinned
+                drive.kernel_view = setting.kernel_view
 
 
 def _name(placed: PlacedDrive, number: int) -> str:

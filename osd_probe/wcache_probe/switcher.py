@@ -5,7 +5,8 @@ back into it, so that it can restore.  `after_step` is called after every step w
 number from 1 and the step: it is where tests kill the process.
 
 A program begins when it is first asked for a step, and by then every other program of
-this host is kept out: what it finds out before its first step still holds at its last.
+this host is kept away from its cache domain: what it finds out before its first step still
+holds at its last.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from wcache.core import journal as entries
 from wcache.core import switching
-from wcache.core.errors import NotFoundError, StorageError, WcacheError
+from wcache.core.errors import StorageError, WcacheError
 from wcache.core.journal import EntryKind, JournalEntry
-from wcache.core.model import DriveReport, DriveState
+from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
 from wcache.core.switching import Program, Step, Switched
 
 from .mgr_link import printable
 
 AfterStep = Callable[[int, Step], None]
+Lock = Callable[[str], ContextManager[None]]
+
+
+def nobody_else(_domain_id: str) -> ContextManager[None]:
+    """The lock where no other process knows the drives."""
+    return nullcontext()
 
 
 def nothing(_number: int, _step: Step) -> None:
@@ -51,7 +58,8 @@ def read_journal(journal: Journal) -> Tuple[Dict[str, JournalEntry], Dict[str, s
 class Switcher:
     """Changes cache modes on `host`, with `journal` to find the way back.
 
-    `lock` is entered around each program; it keeps every other program of this host out.
+    `lock` is entered with the cache domain around each program; it keeps every other
+    program of this host away from the domain.
     """
 
     def __init__(
@@ -59,13 +67,13 @@ class Switcher:
         host: DriveHost,
         journal: Journal,
         after_step: AfterStep = nothing,
-        lock: Callable[[], ContextManager[None]] = nullcontext,
+        lock: Lock = nobody_else,
     ) -> None:
         self._host = host
         self._journal = journal
         self._after_step = after_step
         self._lock = lock
-        self._alone = False
+        self._alone = ""  # the domain that is held
 
     # ---- the journal
 
@@ -75,7 +83,10 @@ class Switcher:
 
     def entry(self, kind: EntryKind, name: str) -> Optional[JournalEntry]:
         """The entry of a domain's lease or of an action; StorageError if it is damaged."""
-        key = f"{kind.value}/{name}"
+        return self.entry_at(f"{kind.value}/{name}")
+
+    def entry_at(self, key: str) -> Optional[JournalEntry]:
+        """The entry of a key; StorageError if it is damaged."""
         sound, damaged = self.read_journal()
         if key in damaged:
             raise StorageError(damaged[key])
@@ -84,37 +95,50 @@ class Switcher:
     # ---- programs
 
     def restore(self, entry: JournalEntry) -> Switched:
-        """Bring back what the entry says and drop it; raises WcacheError where it stays."""
-        with self.alone():
-            return self.run(switching.restore(entry, self.drives(entry.domain_id)))
+        """Bring back what the entry says and drop it; raises WcacheError where it stays.
 
-    def drives(self, domain_id: str) -> Tuple[DriveReport, ...]:
-        """The drives of a domain, none where it is gone."""
-        try:
-            return self._host.domain(domain_id)
-        except NotFoundError:
-            return ()
-
-    def run(self, program: Program) -> Switched:
-        """Carry out a program to its end; raises the WcacheError it ends with.
-
-        NotReadyError where another program of this host goes on for too long.
+        No drive but those of the entry is asked for anything.
         """
-        with self.alone():
+        with self.alone(entry.domain_id):
+            return self._run(switching.restore(entry, self._host.prior(entry)))
+
+    def restore_key(self, key: str) -> None:
+        """Restore the entry of a key, if there still is one once nobody else is at its drives."""
+        entry = self.entry_at(key)
+        if entry is None:
+            return
+        with self.alone(entry.domain_id):
+            now = self.entry_at(key)
+            if now is not None and now.owner_id == entry.owner_id:
+                self.restore(now)
+
+    def hold_key(self, key: str) -> None:
+        """Pin the drives of the entry of a key."""
+        entry = self.entry_at(key)
+        if entry is not None:
+            with self.alone(entry.domain_id):
+                self._run(switching.hold(self._host.prior(entry)))
+
+    def run(self, domain_id: str, program: Program) -> Switched:
+        """Carry out a program on a domain to its end; raises the WcacheError it ends with.
+
+        NotReadyError where another program goes on with the domain for too long.
+        """
+        with self.alone(domain_id):
             return self._run(program)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, domain_id: str) -> Iterator[None]:
         """Keep others out over reading drives and running the program that is made of that."""
-        if self._alone:
+        if self._alone == domain_id:
             yield
             return
-        with self._lock():
-            self._alone = True
+        with self._lock(domain_id):
+            self._alone, before = domain_id, self._alone
             try:
                 yield
             finally:
-                self._alone = False
+                self._alone = before
 
     def _run(self, program: Program) -> Switched:
         number = 0

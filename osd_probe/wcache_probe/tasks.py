@@ -80,7 +80,7 @@ class TaskRunner:
         """Do it; a FailureOutcome says truthfully whether the prior state is in place."""
         try:
             if isinstance(task.request, CHANGES):
-                with self._switcher.alone():
+                with self._switcher.alone(task.request.domain_id):
                     return self._perform(task)
             return self._perform(task)
         except WcacheError as error:
@@ -213,7 +213,7 @@ class TaskRunner:
         # held from the first step on: should anything break, the keeper has it restored
         self._keeper.is_held(request.domain_id, lease.lease_id)
         try:
-            return self._outcome(drives, self._switcher.run(program))
+            return self._outcome(drives, self._switcher.run(request.domain_id, program))
         finally:
             self._follow_journal(request.domain_id)
 
@@ -227,12 +227,12 @@ class TaskRunner:
 
     def _release(self, request: ReleaseRequest) -> Outcome:
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
-        drives = self._host.domain(request.domain_id)
         if entry is None:
             self._keeper.is_free(request.domain_id)
-            return self._state(drives)
+            return self._state(self._host.domain(request.domain_id))
         try:
-            return self._outcome(drives, self._switcher.run(switching.restore(entry, drives)))
+            done = self._switcher.restore(entry)
+            return self._outcome(self._host.prior(entry), done)
         finally:
             self._follow_journal(request.domain_id)
 
@@ -242,7 +242,7 @@ class TaskRunner:
         if entry is not None and entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
         done = self._switcher.run(
-            switching.apply(
+            request.domain_id, switching.apply(
                 drives, entry, action_id=request.action_id, expected=request.expected,
                 mode=request.mode, now_s=self._wall(),
                 throwaway=request.throwaway and self._keeper.throwaway,
@@ -255,13 +255,13 @@ class TaskRunner:
         return self._outcome(drives, done)
 
     def _rollback(self, request: RollbackRequest) -> Outcome:
-        drives = self._host.domain(request.domain_id)
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
         if entry is None:  # never made, or taken back before
-            return self._state(drives)
+            return self._state(self._host.domain(request.domain_id))
         if entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
-        return self._outcome(drives, self._switcher.run(switching.restore(entry, drives)))
+        done = self._switcher.restore(entry)
+        return self._outcome(self._host.prior(entry), done)
 
 
 def _used_by(

@@ -83,6 +83,7 @@ class LeaseKeeper:
         self._expires_at_s = 0.0
         self._frozen = False
         self._throwaway = False
+        self._given_up = ""
         self._answers: OrderedDict[str, Outcome] = OrderedDict()
 
     # ---- what others ask
@@ -129,13 +130,26 @@ class LeaseKeeper:
         if reply.frozen:
             self._end("the cluster was frozen")
         elif reply.lease is None:
+            self._given_up = ""
             self._end("the mgr ended the lease")
-        else:
+        elif reply.lease.lease_id != self._given_up:
+            self._given_up = ""
             if self._lease is not None and self._lease.lease_id != reply.lease.lease_id:
                 self._end(f"the mgr named another lease, {reply.lease.lease_id}")
             self._lease = reply.lease
             self._expires_at_s = sent_at_s + reply.lease.ttl_s
             self._expire(now_s)
+
+    def give_up(self, reason: str) -> None:
+        """Everything held is owed now, and the lease is not taken again when the mgr names it.
+
+        Until the mgr has dropped it, nothing is changed under it any more.
+        """
+        if self._lease is not None:
+            self._given_up = self._lease.lease_id
+        self._end(reason)
+        for held in self._held.values():
+            held.retry_at_s = 0.0
 
     def stopping(self) -> None:
         """The probe is told to stop: everything held is owed now."""
@@ -173,7 +187,7 @@ class LeaseKeeper:
         self._expire(now_s)
         return [
             Restore(domain_id, held.lease_id, held.reason, held.attempts)
-            for domain_id, held in self._held.items()
+            for domain_id, held in tuple(self._held.items())
             if not self._covers(held) and now_s >= held.retry_at_s
         ]
 
@@ -230,7 +244,7 @@ class LeaseKeeper:
             self._end(f"the lease ran out after {ttl_s:g} s with no word from the mgr")
 
     def _end(self, reason: str) -> None:
-        for held in self._held.values():
+        for held in tuple(self._held.values()):
             if self._covers(held):
                 held.reason = reason
         self._lease = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from .errors import StorageError
+from .journal import JournalEntry
 from .model import (
     CacheMode,
     DriveReport,
@@ -37,6 +38,12 @@ class DriveHost(Protocol):
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""
+
+    def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """The drives of a journal entry that are here, freshly read; no other one is asked.
+
+        Who else uses them is not looked for: they are on their way back.
+        """
 
     def state(self, drive: DriveReport) -> DriveState:
         """Both sides of the cache and every layer, read from the devices now."""

@@ -21,7 +21,7 @@ from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
 from .errors import RefusedError, StorageError, WcacheError
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .model import CacheMode, DriveReport, DriveState, KernelView, Transport
-from .safety import Safety, judge, may_toggle, not_flushing, not_known, pinnable
+from .safety import may_toggle, not_flushing, not_known, pinnable
 
 
 @dataclass(frozen=True)
@@ -248,12 +248,7 @@ def _switch(
         state = yield from _read(drive)
         before.append(state)
         if pinnable(drive.transport):
-            try:
-                state = yield from _pin(drive)
-            except WcacheError:
-                # nothing is lost by going on: the cache goes off where it loses data now
-                if target(drive) is CacheMode.WRITE_BACK or judge(state) is not Safety.UNSAFE:
-                    raise
+            state = yield from _pin(drive)
         _require_flushing(drive, state, target(drive))
     after: List[DriveState] = []
     changed = False

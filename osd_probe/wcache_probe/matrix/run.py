@@ -156,7 +156,7 @@ class MatrixRun:
     def _set(self, mode: CacheMode) -> Tuple[DriveState, ...]:
         """Put the drive into a mode; returns its state then."""
         domain_id = self._scratch.drive.domain_id
-        with self._switcher.alone():
+        with self._switcher.alone(domain_id):
             drives = self._drives()
             entry = self._switcher.entry(EntryKind.LEASE, domain_id)
             if entry is not None and entry.owner_id != self._plan.matrix_id:
@@ -164,7 +164,7 @@ class MatrixRun:
                     f"lease {entry.owner_id} still holds {domain_id}",
                     "bring it back first: `wcache-probe restore --all`",
                 )
-            done = self._switcher.run(switching.lease_set(
+            done = self._switcher.run(domain_id, switching.lease_set(
                 drives, entry, lease_id=self._plan.matrix_id, mode=mode, now_s=time.time(),
                 throwaway=self._scratch.is_loop,
                 consent_turn_on=self._plan.consent_turn_on,

@@ -14,11 +14,11 @@ from .rule_folder import RuleFolder
 class AppearedDrives(Protocol):
     """The part of a host that finds a drive by its disk."""
 
-    def disk(self, dev_name: str, wwid: str) -> DriveReport:
-        """The drive of a disk; raises NotFoundError where it is another one."""
+    def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
+        """The drive of a disk and all that shares its switch; no other drive is asked.
 
-    def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
-        """Everything that shares its switch."""
+        Raises NotFoundError where the disk is another drive now.
+        """
 
 
 class Leases(Protocol):
@@ -37,7 +37,7 @@ def appear(
     Events queue up: by now the rule that sent this one may have been taken back.  All of it
     is read once the program runs, so that no rollback can come in between.
     """
-    drives = host.domain(host.disk(dev_name, wwid).domain_id)
+    drives = host.appeared(dev_name, wwid)
     held = any(leases.covers(drive.domain_id) for drive in drives)
     if held or not rules.says(wwid, mode):
         states = tuple(drive.state for drive in drives)

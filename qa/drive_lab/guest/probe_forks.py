@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Callable, Sequence
 
 # loaded here, or every fork would load them again
 from fake_mgr import FolderMgr
@@ -61,8 +61,11 @@ def run(request: dict[str, Any], log: Path) -> None:
             if number == request["crash_after"]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+        def start(words: Sequence[str]) -> Fork:
+            return Fork(lambda: main(words, after_step=crash))
+
         link = FolderMgr(Path(request["mgr"])) if request["mgr"] else None
-        code = main(request["words"], link=link, after_step=crash)
+        code = main(request["words"], link=link, after_step=crash, start=start)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:
@@ -71,6 +74,33 @@ def run(request: dict[str, Any], log: Path) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+class Fork:
+    """What a probe starts of itself: forked, since Python takes seconds to start here."""
+
+    def __init__(self, be: Callable[[], int]) -> None:
+        reads, writes = os.pipe()
+        self.stdout: IO[bytes] = os.fdopen(reads, "rb", 0)
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 70
+            try:
+                os.dup2(writes, 1)
+                os.close(writes)
+                code = be()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(writes)
+
+    def wait(self) -> int:
+        """Its exit code, minus the signal's number where one ended it."""
+        _, status = os.waitpid(self.pid, 0)
+        return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def put(path: Path, text: str) -> None:

@@ -38,7 +38,7 @@ CASES = pytest.mark.parametrize(
 def check_restored(probe, prior):
     assert probe.mode() is prior
     assert probe.journal() == []
-    assert probe.bench.sh(f"[ ! -e {probe.folders[3]}/lease ]").returncode == 0
+    assert probe.bench.sh(f"[ -z \"$(ls {probe.folders[3]}/leases)\" ]").returncode == 0
 
 
 @CASES
@@ -79,7 +79,7 @@ def test_kill_9_after_every_step_of_a_change(probe_of, name, prior, steps):
 def test_kill_9_after_every_step_of_the_way_back(probe_of, name, prior, steps):
     probe = probe_of(name)
     probe.begin(prior)
-    code = SIGKILL
+    code = 1
     for step in steps:
         outcome = probe.set_mode(OTHER[prior])
         assert outcome["kind"] == "state", outcome
@@ -87,7 +87,8 @@ def test_kill_9_after_every_step_of_the_way_back(probe_of, name, prior, steps):
         code, said = probe.restore_all(crash_after=step)
         if code == 0:
             break
-        assert code == SIGKILL, said
+        # what restores a drive is a process of its own: that one was killed
+        assert (code, "ended with code -9" in said) == (1, True), said
         probe.check_safe(f"crashed-{step}")
         code, said = probe.restore_all()
         assert code == 0, said
@@ -104,7 +105,7 @@ def test_crash_upon_crash_ends_where_it_began(probe_of):
     probe.begin(BACK)
     assert probe.set_mode(THROUGH, crash_after=6) is None
     for step in (1, 2, 3, 4, 5, 3, 4):  # the fifth turned it on: less is left to do
-        assert probe.restore_all(crash_after=step)[0] == SIGKILL
+        assert "ended with code -9" in probe.restore_all(crash_after=step)[1]
         probe.check_safe(f"crashed-again-{step}")
     assert probe.restore_all()[0] == 0
     check_restored(probe, BACK)

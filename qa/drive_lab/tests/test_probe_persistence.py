@@ -57,7 +57,8 @@ def test_a_rule_yields_to_a_lease_on_its_drive_and_to_no_other(bench, persisted,
     for held, wins in ((domain, BACK), ("naa.another", THROUGH)):
         probe.behind_our_back(BACK)
         bench.sh(
-            f"mkdir -p {probe.folders[3]}; echo lease%2F{held}.json > {probe.folders[3]}/lease"
+            f"rm -rf {probe.folders[3]}/leases; mkdir -p {probe.folders[3]}/leases; "
+            f"touch {probe.folders[3]}/leases/0.lease%2F{held}.json"
         ).checked()
         appear_again(bench, "scsi")
         bench.settle()

@@ -1,0 +1,176 @@
+"""Restoring needs nothing but the drive itself: no other is asked, and its name may be another."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from model_drives import ModelNvme, ModelScsi
+from sim_drives import MemoryJournal
+from wcache.core import switching
+from wcache.core.errors import RefusedError, StorageError
+from wcache.core.journal import EntryKind, parse
+from wcache.core.model import CacheMode, DeviceCache
+from wcache_probe.host import LinuxDriveHost
+from wcache_probe.switcher import Switcher
+from wcache_probe.transports.classify import Switches
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+class Shelf:
+    """Twelve disks in one host; those in `hang` are never to be asked for anything."""
+
+    def __init__(self, fake_host, count=12):
+        self.fake = fake_host
+        self.models, self.hang = {}, set()
+        for number in range(count):
+            model = ModelScsi()
+            model.naa = bytes.fromhex(f"5000c500000001{number:02x}")
+            model.serial = f"SERIAL{number:02}".encode()
+            name = f"sd{chr(ord('a') + number)}"
+            fake_host.scsi_disk(name, f"8:{16 * number}", hctl=f"0:0:{number}:0")
+            self.models[name] = model
+            self.sysfs(name)
+            fake_host.osd(number, block=name)
+        self.host = LinuxDriveHost(
+            files=fake_host.files, boot_pins=fake_host.boot_pins,
+            osd_data_globs=[fake_host.osd_glob],
+            switches=Switches(scsi=self),
+        )
+        self.journal = MemoryJournal()
+
+    def sysfs(self, name, wwid=True, serial=True):
+        """What the kernel keeps of a disk since its scan."""
+        folder = f"sys/class/block/{name}/device"
+        model = self.models[name]
+        self.fake.write(f"{folder}/wwid", f"naa.{model.naa.hex()}\n" if wwid else "")
+        page = b"\x00\x80\x00\x08" + model.serial if serial else b""
+        (self.fake.root / folder / "vpd_pg80").write_bytes(page)
+
+    def command(self, device, cdb, **more):
+        assert device.name not in self.hang, f"{device.name} hangs, and was asked"
+        return self.models[device.name].command(device, cdb, **more)
+
+    def switcher(self):
+        return Switcher(self.host, self.journal)
+
+    def lease(self, name, mode=THROUGH):
+        (drive,) = [d for d in self.host.look() if d.dev_name == name]
+        self.switcher().run(
+            drive.domain_id,
+            switching.lease_set(
+                (drive,), None, lease_id="L", mode=mode, now_s=0.0, throwaway=False,
+                consent_turn_on=True,
+            ),
+        )
+        return drive
+
+    def is_on(self, name):
+        model = self.models[name]
+        return model.current == model.page(True)
+
+
+@pytest.fixture
+def shelf(fake_host):
+    return Shelf(fake_host)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("known_by", ["wwid", "serial", "the name it had"])
+def test_eleven_disks_that_hang_do_not_hold_the_twelfth(shelf, version, known_by):
+    drive = shelf.lease("sdl")
+    shelf.sysfs("sdl", wwid=known_by == "wwid", serial=known_by == "serial")
+    (key, text), = shelf.journal.entries.items()
+    if version == 1:
+        plain = json.loads(text)
+        plain["version"] = 1
+        del plain["cluster_fsid"]
+        for prior in plain["drives"]:
+            for name in ("wwid", "serial", "wwn"):
+                del prior[name]
+        shelf.journal.entries[key] = json.dumps(plain)
+    shelf.hang = set(shelf.models) - {"sdl"}
+    switcher = shelf.switcher()
+    switcher.restore(switcher.entry(EntryKind.LEASE, drive.domain_id))
+    assert shelf.is_on("sdl")
+    assert shelf.journal.entries == {}
+
+
+def test_a_drive_is_found_by_its_wwid_under_another_name_and_the_stranger_is_not_touched(shelf):
+    drive = shelf.lease("sda")
+    shelf.models["sda"], shelf.models["sdb"] = shelf.models["sdb"], shelf.models["sda"]
+    shelf.sysfs("sda")
+    shelf.sysfs("sdb")
+    stranger = shelf.models["sda"]
+    stranger.current = stranger.page(False)
+    shelf.hang = set(shelf.models) - {"sdb"}
+    switcher = shelf.switcher()
+    switcher.restore(switcher.entry(EntryKind.LEASE, drive.domain_id))
+    assert shelf.is_on("sdb")
+    assert not shelf.is_on("sda")
+
+
+def test_a_stranger_under_the_name_of_a_drive_that_has_gone_is_not_touched(shelf):
+    drive = shelf.lease("sda")
+    stranger = ModelScsi(wce=False)
+    stranger.naa = bytes.fromhex("5000c500000009ff")
+    shelf.models["sda"] = stranger
+    shelf.sysfs("sda", wwid=False, serial=False)
+    switcher = shelf.switcher()
+    with pytest.raises(StorageError, match="is not on this host"):
+        switcher.restore(switcher.entry(EntryKind.LEASE, drive.domain_id))
+    assert 0x55 not in stranger.log
+    assert len(shelf.journal.entries) == 1
+
+
+def test_no_cache_comes_on_in_a_drive_that_is_reached_over_two_paths_now(shelf):
+    drive = shelf.lease("sda")
+    shelf.models["sdb"] = shelf.models["sda"]
+    shelf.sysfs("sdb")
+    switcher = shelf.switcher()
+    with pytest.raises(RefusedError, match="several paths now"):
+        switcher.restore(switcher.entry(EntryKind.LEASE, drive.domain_id))
+    assert not shelf.is_on("sda")
+
+
+def test_all_drives_of_a_domain_come_back(fake_host):
+    model = ModelNvme()
+    for name, number in (("nvme0n1", "259:0"), ("nvme0n2", "259:1")):
+        fake_host.nvme("nvme0", name, number)
+    fake_host.osd(1, block="nvme0n1")
+    host = LinuxDriveHost(
+        files=fake_host.files, boot_pins=fake_host.boot_pins,
+        osd_data_globs=[fake_host.osd_glob],
+        switches=Switches(nvme=model),
+    )
+    drives = host.look()
+    assert len(drives) == 2
+    journal = MemoryJournal()
+    switcher = Switcher(host, journal)
+    switcher.run(
+        drives[0].domain_id,
+        switching.lease_set(
+            drives, None, lease_id="L", mode=THROUGH, now_s=0.0, throwaway=False,
+            consent_turn_on=False,
+        ),
+    )
+    assert not model.on
+    entry = parse(*next(iter(journal.entries.items())))
+    found = host.prior(entry)
+    assert sorted(d.dev_name for d in found) == ["nvme0n1", "nvme0n2"]
+    assert all(d.state.device_cache is DeviceCache.WRITE_THROUGH for d in found)
+    switcher.restore(entry)
+    assert model.on
+    assert journal.entries == {}
+
+
+def test_a_lun_that_came_later_and_drops_flushes_keeps_the_cache_off(shelf):
+    drive = shelf.lease("sda")
+    shelf.fake.scsi_disk("sdz", "65:0", hctl="0:0:0:1", view="write through")
+    shelf.models["sdz"] = ModelScsi()
+    shelf.models["sdz"].naa = bytes.fromhex("5000c500000009fe")
+    switcher = shelf.switcher()
+    entry = replace(switcher.entry(EntryKind.LEASE, drive.domain_id))
+    with pytest.raises(RefusedError, match="sdz shares the cache"):
+        switcher.restore(entry)
+    assert not shelf.is_on("sda")
