@@ -12,6 +12,8 @@ from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, FlushCounters, Role, Transport
 from wcache.core.protocol import (
     CountersRequest,
+    DrivesOutcome,
+    LookRequest,
     ReleaseRequest,
     SamplesOutcome,
     SetModeRequest,
@@ -49,6 +51,7 @@ class Mgr:
         self.ended_by = ""
         self.began_release = False
         self.released = set()
+        self.touched = set()
         self.bytes_begun = Counter()
         self.modes = {domain_id: WB for domain_id in spec.domain_ids}
         self.stale = []
@@ -101,9 +104,14 @@ class Mgr:
         if isinstance(action, act.GiveTask):
             self.keep_stale()
             self.task, self.load, self.look = action, None, None
+            if isinstance(action.request, (SetModeRequest, ReleaseRequest)):
+                stored = codec.loads(RunState, self.stored, bytes_max=10**6, what="run")
+                assert action.request.prior.known
+                assert action.request.prior in stored.priors, "touched before it is stored"
             if isinstance(action.request, SetModeRequest):
                 assert not self.began_release, "a mode is set after the release began"
                 assert self.cost().seconds < machine.spec.seconds_max
+                self.touched.add(action.request.domain_id)
             if isinstance(action.request, ReleaseRequest):
                 self.began_release = True
                 self.released.add(action.request.domain_id)
@@ -152,10 +160,17 @@ class Mgr:
             self.modes[request.domain_id] = request.mode
             after = (make.state(request.mode),)
             changed = before is not request.mode
-            return StateOutcome((make.state(before),), after, counters(), changed)
+            ids = (f"wwn-{request.domain_id}",)
+            return StateOutcome((make.state(before),), after, counters(), changed, ids)
+        if isinstance(request, LookRequest):
+            now = make.state(self.modes[request.domain_id])
+            name = request.domain_id
+            return DrivesOutcome((make.drive("sda", 0, drive_id=f"wwn-{name}", state=now),))
         if isinstance(request, (CountersRequest, ReleaseRequest)):
+            if isinstance(request, ReleaseRequest):
+                self.modes[request.domain_id] = request.prior.drives[0].mode
             now = (make.state(self.modes[request.domain_id]),)
-            return StateOutcome(now, now, counters(), False)
+            return StateOutcome(now, now, counters(), False, (f"wwn-{request.domain_id}",))
         return SamplesOutcome((1_000_000,) * request.count, 0.3, 0)
 
     def answer(self, lost_after=None):

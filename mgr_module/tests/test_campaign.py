@@ -122,7 +122,7 @@ def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
     reports = [make.report("h1", *luns)]
     cluster = make.cluster([make.osd(3, "h1"), make.osd(5, "h1")])
     picked = chosen(reports, cluster)
-    (run,) = make_runs("c1", picked, cluster, options(), seed=1, throwaway=False)
+    (run,) = make_runs("c1", picked, cluster, options(), seed=1, throwaway=False, nonce="n")
     assert [(e.osd_id, e.drive_id) for e in run.experiments] == [(3, "wwn-sdb")]
 
 
@@ -134,7 +134,7 @@ def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):
     wanted = options(loads=tuple(loads), pairs_max=pairs, drives_per_model=per_model)
     found = candidates(reports, cluster, Scope("cluster"))
     picked = select(found, cluster, wanted, throwaway=False)
-    runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False)
+    runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False, nonce="n")
     cost = forecast(runs, cluster, ())
     assert cost.drives == len(runs) == min(per_model, 9)
     assert (cost.bytes_written == 0) is not ({D1, BATCH, M4} & set(loads))

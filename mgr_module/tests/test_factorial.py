@@ -274,7 +274,7 @@ def runs_of(world, wanted):
     reports, cluster = world
     found = candidates(reports, cluster, parse_scope(wanted.scope))
     picked = select(found, cluster, wanted, throwaway=False)
-    runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False)
+    runs = make_runs("c1", picked, cluster, wanted, seed=1, throwaway=False, nonce="n")
     return runs, forecast(runs, cluster, ())
 
 

@@ -8,7 +8,7 @@ from module_world import said
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.model import CacheMode, DriveModel, Role, Transport
-from wcache.core.protocol import FailureOutcome, ReleaseRequest
+from wcache.core.protocol import Notice
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DISK, DB = "domain-sda", "domain-nvme0n1"
@@ -118,19 +118,14 @@ def test_however_it_is_cut_off_both_drives_are_as_before(steps, what):
         assert [p["index"] for p in record["pairs"]] == list(range(len(record["pairs"])))
 
 
-def test_a_drive_that_cannot_be_restored_is_told_until_the_probe_says_it_is_back():
+def test_a_drive_that_cannot_be_restored_is_told_until_it_was_read_as_it_was():
     mgr = a_mgr()
     probe = mgr.probes["h1"]
     campaign_id = said(mgr, "campaign start", loads="traffic")["campaign_id"]
     for _ in range(4):
         mgr.step()
 
-    def fails(task):
-        if isinstance(task.request, ReleaseRequest) and task.request.domain_id == DISK:
-            return FailureOutcome("the drive does not answer", restored=False)
-        return None
-
-    probe.fails = fails
+    probe.stuck = {DISK}
     mgr.command("campaign stop", campaign_id=campaign_id)
     for _ in range(4):
         mgr.step()
@@ -138,9 +133,13 @@ def test_a_drive_that_cannot_be_restored_is_told_until_the_probe_says_it_is_back
     assert not run["restored"]
     (state,) = [machine.state for machine in mgr.engine.runs.values()]
     assert state.owed == (DISK,), "the other one was released all the same"
-    mgr.engine.note_restored("h1", DB)
+    probe.post("", None, notices=(Notice("n1", "it is back", DISK, True),))
+    mgr.report_all()
     assert not said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"]
-    mgr.engine.note_restored("h1", DISK)
+    probe.stuck.clear()
+    probe.crash()
+    probe.turn()
+    mgr.report_all()
     assert said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"]
 
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from mgr_fakes import builders as make
 from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
-from wcache.core.protocol import FailureOutcome, Notice
+from wcache.core.protocol import Notice
 from wcache.core.record import Precondition
 from wcache.watchdog import STALL_S
 
@@ -54,6 +54,9 @@ def test_a_probe_silent_for_a_lease_and_half_a_minute_ends_the_run_and_is_report
     probe.lose_lease()
     assert probe.turn(0).lease is None
     probe.post("", None, notices=(Notice("n1", "restored", "domain-sda", True),))
+    shown = said(mgr, "campaign show", campaign_id=campaign_id)
+    assert shown["run_list"][0]["restored"] is False, "nobody has read it"
+    mgr.report_all()
     mgr.restart()
     assert said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"] is True
 
@@ -64,6 +67,7 @@ def test_a_rollout_whose_probe_is_silent_for_ever_stops_with_the_reason():
     ok(mgr.command("apply", plan_id=plan_id))
     mgr.loads.run()
     mgr.engine.tick()
+    mgr.probes["h1"].turn()  # it looks, and then it is never heard again
     mgr.now_s += 95.0
     mgr.engine.tick()
     plan = said(mgr, "plan show", plan_id=plan_id)
@@ -110,12 +114,10 @@ def test_a_release_that_fails_is_said_until_the_probe_says_otherwise():
     mgr = a_mgr()
     campaign_id = start(mgr, pairs=4)
     probe = mgr.probes["h1"]
-    probe.fails = lambda task: (
-        FailureOutcome("the drive is gone", "x" * 1000, restored=False)
-        if task.request.KIND == "release" else None
-    )
+    probe.stuck = set(probe.drives)
     mgr.settle()
     mgr.restart()
+    mgr.report_all()
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert "NOT CONFIRMED" in ok(mgr.command("campaign show", campaign_id=campaign_id))
     assert not shown["run_list"][0]["restored"]

@@ -167,7 +167,7 @@ def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_erro
     down = replace(cluster.osds[1], up=False)
     osds = make.cluster([o if o.osd_id != 1 else down for o in cluster.osds.values()])
     changes, left = make_changes(
-        recommend([result()]), [replace(reports[0], drives=drives)], osds, plan_id="p1",
+        recommend([result()]), [replace(reports[0], drives=drives)], osds, plan_id="p1", nonce="n",
         device_class=None, throwaway=False, consent_turn_on=False,
     )
     assert [c.dev_names for c in changes] == [("sd3",)]
@@ -178,7 +178,7 @@ def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_erro
 def test_a_plan_is_no_longer_than_can_be_stored_after_each_step():
     reports, cluster = make.fleet(CHANGES_MAX // 10 + 1, 10)
     changes, left = make_changes(
-        recommend([result()]), reports, cluster, plan_id="p1", device_class=None,
+        recommend([result()]), reports, cluster, plan_id="p1", nonce="n", device_class=None,
         throwaway=False, consent_turn_on=False,
     )
     assert len(changes) == CHANGES_MAX

@@ -12,7 +12,9 @@ from wcache.core import codec
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.protocol import (
     ApplyRequest,
+    DrivesOutcome,
     FailureOutcome,
+    LookRequest,
     MeasureRequest,
     ReportOutcome,
     RollbackRequest,
@@ -81,16 +83,24 @@ class Mgr:
     def apply_now(self, request):
         """What the probe does; the same action twice changes nothing more."""
         before = self.modes[request.domain_id]
+        if isinstance(request, LookRequest):
+            drive = make.drive("sda", 0, drive_id="d", state=make.state(before))
+            return DrivesOutcome((drive,))
+        stored = codec.loads(Rollout, self.stored, bytes_max=10**6, what="rollout")
+        assert request.prior.known
+        assert request.prior in [c.prior for c in stored.changes], "touched before it is stored"
         if isinstance(request, ApplyRequest):
             if before is not request.mode:
                 self.prior.setdefault(request.action_id, before)
             self.modes[request.domain_id] = request.mode
         else:
-            self.modes[request.domain_id] = self.prior.pop(request.action_id, before)
+            self.modes[request.domain_id] = self.prior.pop(
+                request.action_id, request.prior.drives[0].mode
+            )
         after = self.modes[request.domain_id]
         self.log.append((type(request).__name__, request.domain_id))
         states = (make.state(before),), (make.state(after),)
-        return StateOutcome(*states, (), before is not after)
+        return StateOutcome(*states, (), before is not after, ("d",))
 
     def answer(self, lost_after=None, lose_answer=False):
         self.now_s += 1.0
@@ -326,7 +336,7 @@ def test_an_answer_that_shows_another_mode_is_taken_back():
     for states in ((), (make.state(WB),)):
         mgr = begun()
         mgr.until(ApplyRequest)
-        outcome = StateOutcome(states, states, (), True)
+        outcome = StateOutcome(states, states, (), True, ("d",) * len(states))
         mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
         mgr.finish()
         assert mgr.statuses == [ChangeStatus.ROLLED_BACK]

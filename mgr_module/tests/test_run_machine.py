@@ -13,6 +13,7 @@ from wcache.core import codec
 from wcache.core.experiment import Slot
 from wcache.core.loads import SAMPLES
 from wcache.core.model import DeviceCache, LoadPoint
+from wcache.core.prior import PriorDoubt
 from wcache.core.protocol import (
     CountersRequest,
     FailureOutcome,
@@ -28,7 +29,7 @@ EVENTS = st.sampled_from(
     ["answer"] * 12
     + ["lost mgr"] * 3
     + ["lease", "fail", "load fails", "slow", "unusable", "decided", "no numpy", "silent", "halt",
-       "odd", "wrong mode", "stale", "tick", "empty"]
+       "odd", "other state", "wrong mode", "stale", "tick", "empty"]
 )
 
 
@@ -58,9 +59,13 @@ def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_re
     mgr.finish()
     mgr.check_records()
     assert mgr.machine.state.status in (RunStatus.DONE, RunStatus.ABORTED)
-    assert mgr.ended_by
+    assert mgr.ended_by or not mgr.touched
     if "release" in mgr.ended_by and "lasted" not in mgr.ended_by:
-        assert mgr.released == set(mgr.machine.spec.domain_ids)
+        assert mgr.released >= mgr.touched
+    if mgr.machine.state.restored:
+        assert set(mgr.modes.values()) == {WB}
+    else:
+        assert mgr.machine.state.owed
     assert codec.loads(RunState, mgr.stored, bytes_max=10**6, what="run") == mgr.machine.state
     for event in (act.Tick(), act.Begin(), act.Halt("again"), act.LeaseLost("x"), *mgr.stale):
         assert mgr.machine.handle(event, mgr.now_s + 1) == []
@@ -83,6 +88,10 @@ def happens(mgr, what, data):  # noqa: C901
             mgr.ended_by = "failed release"
         outcome = FailureOutcome("x" * 1024, "y" * 1024, restored=False)
         mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+    elif what == "other state" and mgr.task and isinstance(mgr.task.request, SetModeRequest):
+        differs = FailureOutcome("sda is in write through", doubt=PriorDoubt.OTHER_STATE)
+        task, mgr.task = mgr.task, None  # it was refused: there is no other answer to come
+        mgr.give(act.TaskAnswered(task.task_id, differs))
     elif what == "load fails" and mgr.load:
         mgr.give(act.LoadFailed(mgr.load.token, "osd.0 said\n\x1b[31mno" + "!" * 3000))
     elif what in ("slow", "unusable", "empty") and mgr.load:
@@ -158,6 +167,7 @@ def test_a_restart_while_the_analysis_looks_asks_again_instead_of_measuring_on()
 
 def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore():
     mgr = begun()
+    mgr.answer()
     mgr.give(act.Halt("stop"))
     old = mgr.task
     mgr.give(act.LeaseLost("the probe was restarted"))
@@ -170,6 +180,7 @@ def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore()
 
 def test_a_probe_that_keeps_restarting_while_it_releases_ends_the_run_unrestored():
     mgr = begun()
+    mgr.answer()
     mgr.give(act.Halt("stop"))
     for _ in range(10):
         mgr.give(act.LeaseLost("the probe was restarted"))

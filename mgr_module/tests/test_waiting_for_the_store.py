@@ -49,6 +49,10 @@ def test_no_task_is_given_before_the_mons_have_the_run():
     assert '"waiting"' in mgr.store.kept["run/c1.0"]
     assert mgr.probes["h1"].set_count == 0
     mgr.store.answer()
+    for _ in range(20):
+        mgr.step()
+    assert mgr.probes["h1"].set_count == 0, "looked at, and what was seen is not stored yet"
+    mgr.store.answer()
     mgr.step()
     mgr.step()
     assert '"running"' in mgr.store.kept["run/c1.0"]
@@ -100,7 +104,7 @@ def test_an_election_shorter_than_the_lease_ends_nothing():
     while waited_s < LEASE_S - 5:
         mgr.step(2.0)
         waited_s += 2.0
-        assert mgr.probes["h1"].lease == "lease.c1.0"
+        assert mgr.probes["h1"].lease == run.spec.lease_id
     mgr.store.slow = False
     mgr.store.answer()
     mgr.settle()
@@ -233,7 +237,7 @@ def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
     broken_by(mgr, "c1.0", lambda machine: len(machine.periods[0]) >= 3)
     mgr.settle()
     run = mgr.engine.runs["c1.0"].state
-    assert (run.status, run.restored) == (RunStatus.ABORTED, False)
+    assert run.status is RunStatus.ABORTED
     assert "ZeroDivisionError" in run.reason
     assert mgr.engine.runs["c1.1"].state.status is RunStatus.DONE
     assert mgr.exceptions == ["c1.0 failed"]
@@ -242,6 +246,9 @@ def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
     mgr.step()
     assert all(probe.leased == {} for probe in mgr.probes.values())
     assert all_modes(mgr) == {WB}
+    mgr.report_all()
+    assert mgr.engine.runs["c1.0"].state.restored, "a report has shown the drive as it was"
+    assert "read as it was before" in ok(mgr.command("history"))
     mgr.restart()
     assert mgr.engine.runs["c1.0"].state.status is RunStatus.ABORTED
     assert "WCACHE_INTERNAL_ERROR" not in codes(mgr)

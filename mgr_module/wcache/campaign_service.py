@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from typing import Any, Dict, Tuple
 
 from .archive import next_number
@@ -28,7 +29,7 @@ from .core.errors import (
 )
 from .core.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from .engine import Engine
-from .guards import require_store, require_thawed, require_unreserved
+from .guards import disputed_domains, require_store, require_thawed, require_unreserved
 
 
 class CampaignService:
@@ -72,11 +73,12 @@ class CampaignService:
         reports = believed(engine.hosts.reports.values(), cluster)
         found = candidates(reports, cluster, parse_scope(chosen.scope))
         selection = select(
-            found, cluster, chosen, throwaway=options.throwaway_cluster
+            found, cluster, chosen, throwaway=options.throwaway_cluster,
+            disputed=disputed_domains(engine),
         )
         runs = make_runs(
             campaign_id, selection, cluster, chosen, seed=seed,
-            throwaway=options.throwaway_cluster,
+            throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
         )
         if not runs:
             raise NotFoundError(

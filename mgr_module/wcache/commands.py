@@ -112,6 +112,13 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.drives(a.get("hostname")), tables.drives,
     ),
     Command(
+        "wcache drive accept",
+        ("name=hostname,type=CephString", "name=domain_id,type=CephString",
+         "name=yes,type=CephBool,req=false"), "rw",
+        "Take a drive as it is where what was there before is lost or in dispute",
+        lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
+    ),
+    Command(
         "wcache agent ls", (), "r", "List the probes and when each was heard",
         lambda s, v, a: v.agents(), tables.agents,
     ),

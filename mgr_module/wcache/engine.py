@@ -24,15 +24,17 @@ from .core.codec import one_line
 from .core.errors import StorageError
 from .core.homes import homes
 from .core.load_profile import join
+from .core.model import HostReport
 from .core.osds import ClusterView
 from .core.own_loads import OsdProfiles, with_dissent
 from .core.policy import Recommendation, recommend
-from .core.protocol import Lease, Task
+from .core.protocol import Lease, Notice, Task
 from .core.retention import Bounds
 from .core.rollout import RolloutMachine
 from .core.rollout_state import Rollout
 from .core.run import RunMachine
 from .core.run_state import FROZEN_BY_ADMIN, Periods, RunState, RunStatus
+from .debts import Debts
 from .executor import Executor
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
@@ -71,6 +73,7 @@ class Engine:
         self.clock = clock or _steady_clock()
         self.wake = wake
         self.hosts = Hosts()
+        self.debts = Debts(self.hosts)
         self.campaigns: Dict[str, Campaign] = {}
         self._unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
         self.audit = AuditLog(archive)
@@ -194,7 +197,8 @@ class Engine:
         runs = self.runs
         if self._unstored:
             runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self._unstored}
-        for run_id, event in self._queue.due(runs, now_s):
+        due = self._queue.due(runs, now_s)
+        for run_id, event in self.debts.begin(due, self.runs, self.rollouts, self.view):
             if isinstance(event, act.Begin):
                 spec = self.runs[run_id].spec
                 self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
@@ -286,9 +290,19 @@ class Engine:
         pending = self.hosts.tasks.get(hostname)
         if pending is not None:
             return None if pending.owner and self.stuck else pending.task
+        owed = self._restore_owed(hostname, now_s)
+        if owed is not None:
+            return owed
         if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
         return self.hosts.look_around(hostname, self.epoch)
+
+    def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
+        """What only the mgr knows how to restore, where the host has nothing else to do."""
+        if self.lease_of(hostname) is not None or self.busy(hostname):
+            return None
+        request = self.debts.restore(self.runs, hostname, now_s)
+        return None if request is None else self.hosts.give(hostname, self.epoch, request)
 
     def busy(self, hostname: str) -> bool:
         """Whether a host should poll fast."""
@@ -299,13 +313,16 @@ class Engine:
             for m in self.rollouts.values()
         )
 
-    def note_restored(self, hostname: str, domain_id: str) -> None:
-        """A probe says that a prior state is back: runs that ended in doubt are cleared."""
-        for run_id, machine in self.runs.items():
-            mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
-            if mine and machine.over and not machine.state.restored:
-                machine.confirm(domain_id)
-                self.execute(run_id, [act.SaveRun()])
+    def note_restored(self, hostname: str, notice: Notice) -> None:
+        """A probe says that it has restored something by itself: it is looked at again."""
+        for run_id in self.debts.told(self.runs, hostname, notice):
+            self.execute(run_id, [act.SaveRun()])
+
+    def note_read(self, report: HostReport) -> None:
+        """A host has reported: what was read as it was before is no longer owed."""
+        for run_id in self.debts.read(self.runs, report):
+            self.note("mgr", run_id, "read as it was before: the prior state is back")
+            self.execute(run_id, [act.SaveRun()])
 
     # ---- the audit log
 

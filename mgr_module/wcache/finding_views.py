@@ -7,8 +7,8 @@ from typing import Dict, List, Set, Tuple
 from .core.findings import mixed_modes, of_agents, of_campaigns, of_results
 from .core.model import Finding, FindingCode, Severity
 from .core.rollout_state import ChangeStatus
-from .core.run_state import RunStatus
 from .engine import Engine
+from .guards import disputes_of
 from .host_views import HostView, HostViews
 from .mclock_facts import MclockFacts
 
@@ -125,27 +125,21 @@ class FindingViews:
         return found
 
     def _unrestored(self) -> List[Finding]:
-        """Runs that ended without the probe's word, until the probe reports again."""
+        """Prior states that are owed or lost: shown until they are read back or given up."""
         engine = self._engine
-        found = []
-        for run_id, machine in sorted(engine.runs.items()):
-            state = machine.state
-            if state.status is not RunStatus.ABORTED or state.restored:
-                continue
-            agent = engine.hosts.agents.get(state.spec.hostname)
-            silent = agent is None or engine.clock() - agent.seen_at_s > 60.0
-            if silent or (agent is not None and agent.lease_id == state.spec.lease_id):
-                found += [
-                    Finding(
-                        FindingCode.RESTORE_FAILED, Severity.ERROR,
-                        f"{state.spec.hostname} {domain_id}",
-                        f"{run_id} ended and the probe has not said that the prior state is back",
-                    )
-                    for domain_id in state.owed or state.spec.domain_ids
-                ]
+        disputed = disputes_of(engine)
+        found = [
+            Finding(
+                FindingCode.PRIOR_LOST if item.lost else FindingCode.RESTORE_FAILED,
+                Severity.ERROR, f"{item.hostname} {item.domain_id}".strip(), item.why,
+            )
+            for item in disputed
+        ]
+        lost = {item.action_id for item in disputed if item.action_id}
         for plan_id, rollout in sorted(engine.rollouts.items()):
             for change in rollout.rollout.changes if rollout.over else ():
-                if change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED):
+                unproven = (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
+                if change.status in unproven and change.action_id not in lost:
                     found.append(
                         Finding(
                             FindingCode.RESTORE_FAILED, Severity.ERROR,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Dict, Iterable, Optional, Tuple
 
+from .core.disputes import Dispute, Key
 from .core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from .engine import Engine
 
@@ -51,3 +52,27 @@ def require_class(engine: Engine, device_class: Optional[str]) -> None:
             f"there is no device class {device_class[:40]!r}",
             f"use one of {', '.join(sorted(known - {''})) or 'none'}",
         )
+
+
+def disputes_of(engine: Engine) -> Tuple[Dispute, ...]:
+    """Cache domains whose prior state is owed or lost: nothing is begun on them."""
+    return engine.debts.disputes(engine.runs, engine.rollouts, engine.view.cluster().fsid)
+
+
+def disputed_domains(engine: Engine) -> Dict[Key, str]:
+    """By host and cache domain, why nothing is begun there."""
+    return {item.key: f"{item.why}; {_cure(item)}" for item in disputes_of(engine)}
+
+
+def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
+    """Nothing is begun where what was there before is owed, lost or in dispute."""
+    wanted = set(domains)
+    for item in disputes_of(engine):
+        if item.key in wanted:
+            raise RefusedError(f"{item.hostname} {item.domain_id}: {item.why}", _cure(item))
+
+
+def _cure(item: Dispute) -> str:
+    if not item.lost:
+        return "wait until its probe has restored it, or see `wcache-probe restore --all`"
+    return f"see `ceph wcache drive accept {item.hostname} {item.domain_id}`"

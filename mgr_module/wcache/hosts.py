@@ -8,7 +8,7 @@ from typing import Dict, Tuple
 from .archive import Archive
 from .core.agents import Agents
 from .core.model import HostReport
-from .core.protocol import ReportRequest, Task
+from .core.protocol import ReportRequest, Request, Task
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.
 NOTICES_MAX = 256
@@ -51,8 +51,12 @@ class Hosts:
 
     def look_around(self, hostname: str, epoch: str) -> Task:
         """A new task for the host: to report its drives."""
+        return self.give(hostname, epoch, ReportRequest())
+
+    def give(self, hostname: str, epoch: str, request: Request) -> Task:
+        """A new task for the host that no machine waits for."""
         self._looks += 1
-        task = Task(f"report.{epoch}.{self._looks}", ReportRequest())
+        task = Task(f"{request.KIND}.{epoch}.{self._looks}", request)
         self.tasks[hostname] = Pending("", task)
         return task
 

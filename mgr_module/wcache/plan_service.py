@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Dict, Optional, Tuple
 
 from .archive import next_number
@@ -14,8 +15,18 @@ from .core.record import Precondition
 from .core.rollout import RolloutMachine
 from .core.rollout_state import Rollout, RolloutStatus
 from .engine import Engine
-from .guards import require_class, require_idle, require_store, require_thawed
+from .guards import (
+    disputed_domains,
+    require_class,
+    require_idle,
+    require_settled,
+    require_store,
+    require_thawed,
+)
 from .mclock_facts import MclockFacts
+
+# Enough that no id of a change is ever made twice.
+NONCE_BYTES = 8
 
 
 class PlanService:
@@ -48,9 +59,9 @@ class PlanService:
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
             changes, left = make_changes(
                 recommendations, believed(engine.hosts.reports.values(), cluster), cluster,
-                plan_id=plan_id,
+                plan_id=plan_id, nonce=secrets.token_hex(NONCE_BYTES),
                 device_class=device_class, throwaway=options.throwaway_cluster,
-                consent_turn_on=consent_turn_on,
+                consent_turn_on=consent_turn_on, disputed=disputed_domains(engine),
             )
             if not changes:
                 return {"plan_id": "", "changes": [], "left_alone": list(left)}
@@ -59,6 +70,7 @@ class PlanService:
                 consent_persist=persist, throwaway=options.throwaway_cluster,
                 settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
                 latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
+                cluster_fsid=cluster.fsid,
             )
             engine.add_rollout(rollout)
             engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
@@ -92,6 +104,9 @@ class PlanService:
                     f"plan {plan_id} was made while this was a throwaway cluster",
                     "make a new plan with `ceph wcache plan`",
                 )
+            require_settled(
+                engine, ((c.hostname, c.domain_id) for c in machine.rollout.changes)
+            )
             self._require_fit(machine.rollout, need_not)
             engine.note("admin", plan_id, "apply")
             self._override(machine, need_not)

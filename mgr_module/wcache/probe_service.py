@@ -63,7 +63,7 @@ class ProbeService:
                     continue
                 self._note(hostname, notice.domain_id or hostname, notice.text)
                 if notice.restored:
-                    engine.note_restored(hostname, notice.domain_id)
+                    engine.note_restored(hostname, notice)
             self._take_outcome(hostname, post)
             return self._reply(hostname)
 
@@ -152,6 +152,7 @@ class ProbeService:
             raise RefusedError(f"a report of {report.hostname[:60]} came from {hostname}")
         engine.hosts.reported_at_s[hostname] = engine.clock()
         engine.hosts.agents.note_version(hostname, report.probe_version)
+        engine.note_read(report)
         if engine.hosts.reports.get(hostname) != report:
             engine.hosts.reports[hostname] = report
             engine.archive.put_report(report)

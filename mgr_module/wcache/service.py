@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from .accept_service import AcceptService
 from .campaign_service import CampaignService
 from .core.actions import Halt
 from .core.run_state import FROZEN_BY_ADMIN
@@ -23,6 +24,7 @@ class Service:
     def __init__(self, engine: Engine, mclock: MclockService) -> None:
         self._engine = engine
         self.probes = ProbeService(engine)
+        self.accepts = AcceptService(engine)
         self.campaigns = CampaignService(engine)
         self.plans = PlanService(engine, mclock.facts)
         self.mclock = mclock

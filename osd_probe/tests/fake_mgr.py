@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from wcache.core import codec
-from wcache.core.errors import NotReadyError
-from wcache.core.protocol import PROTOCOL_VERSION, Hello, Lease, PollReply, Post, Request, Task
+from wcache.core.errors import NotReadyError, WcacheError
+from wcache.core.ports import DriveHost
+from wcache.core.prior import UNKNOWN, Prior, prior_from
+from wcache.core.protocol import (
+    PROTOCOL_VERSION,
+    ApplyRequest,
+    Hello,
+    Lease,
+    PollReply,
+    Post,
+    ReleaseRequest,
+    Request,
+    RollbackRequest,
+    SetModeRequest,
+    Task,
+)
 from wcache_probe.mgr_link import decode_reply
+
+FSID = "00000000-0000-4000-8000-000000000001"
 
 
 @dataclass
@@ -34,10 +51,29 @@ class ScriptedMgr:
     hellos: List[Hello] = field(default_factory=list)
     posts: List[Post] = field(default_factory=list)
     timeouts_s: List[float] = field(default_factory=list)
+    host: Optional[DriveHost] = None  # where it looks before it lets anything be touched
+    priors: Dict[str, Prior] = field(default_factory=dict)
 
     def ask(self, task_id: str, request: Request) -> None:
-        """Queue a task."""
-        self.tasks.append(Task(task_id, request))
+        """Queue a task, with the prior state that was stored before the first of its kind."""
+        self.tasks.append(Task(task_id, self._witnessed(request)))
+
+    def _witnessed(self, request: Request) -> Request:
+        changes = (SetModeRequest, ApplyRequest, ReleaseRequest, RollbackRequest)
+        if self.host is None or not isinstance(request, changes) or request.prior.known:
+            return request
+        key = getattr(request, "action_id", request.domain_id)
+        if isinstance(request, (SetModeRequest, ApplyRequest)) and key not in self.priors:
+            with contextlib.suppress(WcacheError):
+                drives = self.host.domain(request.domain_id)
+                self.priors[key] = prior_from(FSID, request.domain_id, drives)
+        if isinstance(request, ReleaseRequest):
+            self.priors.setdefault(key, UNKNOWN)
+            return replace(
+                request, prior=self.priors.pop(key),
+                lease_id=self.lease.lease_id if self.lease else "",
+            )
+        return replace(request, prior=self.priors.get(key, UNKNOWN))
 
     def poll(self, hello_json: str, timeout_s: float) -> PollReply:
         self.timeouts_s.append(timeout_s)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Union
 
-from fake_mgr import ScriptedMgr
+from fake_mgr import FSID, ScriptedMgr
 from wcache.core.errors import WcacheError
 from wcache.core.lease import LeaseKeeper
 from wcache.core.model import CacheMode
 from wcache.core.protocol import Lease, SetModeRequest, StateOutcome
 from wcache_probe.agent import Agent
+from wcache_probe.journal_words import said_by
 from wcache_probe.restorer import RestoreHere
 from wcache_probe.restoring import Restoring
 from wcache_probe.sim.drive_schema import parse_drive_file
@@ -157,6 +158,7 @@ class Probe:
         self.mgr = ScriptedMgr()
         self.journal = MemoryJournal()
         self.host = SimulatedHost(parse_drive_file(DRIVES), "sim1", clock_ns=self.clock.ns)
+        self.mgr.host = self.host
         self.said: List[str] = []
         self.starts = 0
         self.restart()
@@ -169,10 +171,11 @@ class Probe:
         self.keeper = LeaseKeeper(
             {e.domain_id: e.owner_id for e in sound.values() if e.kind.value == "lease"}
         )
-        self.identity = Identity("sim1", "probe", f"start{self.starts}", True)
+        self.identity = Identity("sim1", "probe", f"start{self.starts}", True, FSID)
         self.restoring = Restoring(
             keeper=self.keeper, restorer=RestoreHere(self.switcher),
             instance_id=self.identity.instance_id, say=self.said.append, clock=self.clock,
+            says=said_by(self.switcher.read_journal),
         )
         self.runner = TaskRunner(
             host=self.host, switcher=self.switcher, keeper=self.keeper, identity=self.identity,

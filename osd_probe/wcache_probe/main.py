@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Optional, Sequence
 
 from wcache.core.errors import NotFoundError, WcacheError
@@ -19,6 +20,7 @@ from wcache.core.ports import DriveHost, MgrLink
 from .arguments import RESTORE_ONE, parse
 from .host_lock import HostLock
 from .journal_file import NoJournal, StateFolder
+from .journal_words import said_by
 from .lease_marker import LeaseMarker
 from .switcher import AfterStep, Switcher, nothing, read_journal
 
@@ -142,13 +144,16 @@ def _run(
         restorer=RestoreApart(
             start, restore_command.child_words(options), beat=heartbeat.beat
         ),
+        says=said_by(lambda: read_journal(state.journal)),
     )
     # before anything that may fail or wait: it needs neither librados nor another drive
     applied = [key for key, entry in sound.items() if entry.kind is EntryKind.ACTION]
     restore_command.hold_all(options, start, applied, heartbeat.beat, _say)
     restoring.restore_owed()
     rados = None if link is not None else _rados_link(options, stop)
-    host = _make_host(options, rados.fsid() if rados else None)
+    fsid = rados.fsid() if rados else None
+    identity = replace(identity, cluster_fsid=fsid or "")
+    host = _make_host(options, fsid)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     runner = TaskRunner(host=host, switcher=switcher, keeper=keeper, identity=identity)
     asked = restore_command.AskedToRestore(

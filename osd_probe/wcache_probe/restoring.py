@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.errors import NotReadyError, WcacheError
-from wcache.core.journal import EntryKind
+from wcache.core.journal import EntryKind, PriorDrive
 from wcache.core.lease import LeaseKeeper, Restore
 from wcache.core.protocol import Notice
 
@@ -23,12 +23,16 @@ class Restoring:
     def __init__(
         self, *, keeper: LeaseKeeper, restorer: Restorer, instance_id: str,
         say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        says: Callable[[str], Tuple[PriorDrive, ...]] = lambda key: (),
     ) -> None:
+        """`says`: what the journal entry of a key says, told to the mgr when it is back."""
         self._keeper = keeper
         self._restorer = restorer
         self._instance_id = instance_id
         self._say = say
         self._clock = clock
+        self._says = says
+        self._priors: Dict[str, Tuple[PriorDrive, ...]] = {}
         self._one_at_a_time = threading.Lock()
         self._count = 0
         self._told: Dict[str, str] = {}  # what was said last of a domain that is not back
@@ -54,6 +58,7 @@ class Restoring:
         due = [item.domain_id for item in owed]
         if not due and not self._items:
             return {}
+        self._priors.update({domain_id: self._says(_key(domain_id)) for domain_id in due})
         results = self._restorer.restore([_key(domain_id) for domain_id in due], patience_s)
         by_domain = {_domain(key): error for key, error in results.items()}
         for domain_id, error in by_domain.items():
@@ -82,7 +87,10 @@ class Restoring:
         self._say(text)
         self._count += 1
         notice_id = f"{self._instance_id}.{self._count}"
-        self.notices.append(Notice(notice_id, text, item.domain_id, restored))
+        prior = self._priors.pop(item.domain_id, ()) if restored else ()
+        self.notices.append(
+            Notice(notice_id, text, item.domain_id, restored, item.lease_id, prior)
+        )
         del self.notices[:-NOTICES_MAX]
 
 

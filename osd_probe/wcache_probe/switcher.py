@@ -20,6 +20,7 @@ from wcache.core.errors import StorageError, WcacheError
 from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
+from wcache.core.prior import Prior
 from wcache.core.switching import Program, Step, Switched
 
 from .mgr_link import printable
@@ -74,6 +75,7 @@ class Switcher:
         self._after_step = after_step
         self._lock = lock
         self._alone = ""  # the domain that is held
+        self.touches = 0  # steps so far that changed something, or tried to
 
     # ---- the journal
 
@@ -94,8 +96,15 @@ class Switcher:
 
     # ---- programs
 
-    def restore(self, entry: JournalEntry) -> Switched:
+    def drop(self, key: str) -> None:
+        """Take an entry away, sound or damaged: what it says is given up."""
+        self._journal.remove(key)
+
+    def restore(self, entry: JournalEntry, known: Optional[Prior] = None) -> Switched:
         """Bring back what the entry says and drop it; raises WcacheError where it stays.
+
+        `known` is what the mgr knows of it: an entry of another cluster or of another prior
+        state is refused by name.
 
         No drive but those of the entry is asked for anything.
         """
@@ -164,6 +173,8 @@ class Switcher:
             self._after_step(number, step)
 
     def _do(self, step: Step) -> Optional[DriveState]:
+        if not isinstance(step, switching.ReadState):
+            self.touches += 1
         if isinstance(step, switching.WriteJournal):
             self._journal.write(step.entry.key, entries.encode(step.entry))
         elif isinstance(step, switching.RemoveJournal):

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple
 
 from wcache.core import VERSION, switching
-from wcache.core.errors import NotReadyError, RefusedError, WcacheError
-from wcache.core.journal import EntryKind
+from wcache.core.errors import NotFoundError, NotReadyError, RefusedError, WcacheError
+from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.lease import LeaseKeeper
 from wcache.core.model import (
     DriveReport,
-    Finding,
-    FindingCode,
+    DriveState,
     FlushCounters,
     HostReport,
     Role,
-    Severity,
 )
 from wcache.core.ports import DriveHost
+from wcache.core.prior import (
+    Prior,
+    PriorDoubt,
+    PriorError,
+    lost,
+    not_back,
+    require_expected,
+    states_by_id,
+)
 from wcache.core.protocol import (
+    AcceptRequest,
     ApplyRequest,
     CountersRequest,
+    DrivesOutcome,
     FailureOutcome,
+    LookRequest,
     MeasureRequest,
     Outcome,
     ReleaseRequest,
@@ -37,23 +47,28 @@ from wcache.core.protocol import (
 )
 from wcache.core.switching import Switched
 
+from .journal_words import journal_findings, journal_notes, prior_of_entry
 from .mgr_link import printable
 from .switcher import Switcher
 from .unprepared import told_once
 
 TIMER_SECONDS_MAX = 30.0
 # what these find before their first step must still hold then
-CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest)
+CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this probe is; `instance_id` is new at each start."""
+    """Who this probe is; `instance_id` is new at each start.
+
+    `cluster_fsid` is the cluster whose mgr it talks to, as far as it knows.
+    """
 
     hostname: str
     probe_id: str
     instance_id: str
     simulated: bool
+    cluster_fsid: str = ""
 
 
 class TaskRunner:
@@ -78,6 +93,7 @@ class TaskRunner:
 
     def perform(self, task: Task) -> Outcome:
         """Do it; a FailureOutcome says truthfully whether the prior state is in place."""
+        touches = self._switcher.touches
         try:
             if isinstance(task.request, CHANGES):
                 with self._switcher.alone(task.request.domain_id):
@@ -89,24 +105,56 @@ class TaskRunner:
             # a drive or a file that nobody thought of must not end the probe
             failure = WcacheError(f"{type(error).__name__}: {error}")
             refused = False
+        doubt = failure.doubt if isinstance(failure, PriorError) else PriorDoubt.NONE
+        ids, after = self._read_back(task, touched=self._switcher.touches > touches)
         return FailureOutcome(
             printable(failure.message), printable(failure.advice), refused,
-            restored=self._restored(task),
+            self._restored(task, states_by_id(ids, after)), ids, after, doubt,
         )
 
-    def _restored(self, task: Task) -> bool:
-        """Whether what the task may have touched is as it was found: no entry is left."""
+    def _read_back(
+        self, task: Task, *, touched: bool
+    ) -> Tuple[Tuple[str, ...], Tuple[DriveState, ...]]:
+        """What the drives of a task that failed are like now, by their ids.
+
+        Nothing where it touched nothing, or where they cannot be read.
+        """
         request = task.request
+        if isinstance(request, (SetModeRequest, ApplyRequest)):
+            wanted = touched
+        else:
+            wanted = isinstance(request, (ReleaseRequest, RollbackRequest))
+        if not wanted or isinstance(request, ReportRequest):
+            return (), ()
+        try:
+            drives = self._host.domain(request.domain_id)
+            states = tuple(self._host.state(drive) for drive in drives)
+        except Exception:
+            return (), ()  # a drive that cannot be read is not known to be as it was
+        return tuple(drive.drive_id for drive in drives), states
+
+    def _restored(self, task: Task, read: Mapping[str, DriveState]) -> bool:
+        """Whether what the task may have touched is as it was found.
+
+        No entry is left, and what was read equals what the mgr knows of the time before.
+        """
+        request = task.request
+        if isinstance(request, ReportRequest):
+            return not self._keeper.held
         if isinstance(request, (ApplyRequest, RollbackRequest)):
             kind, name = EntryKind.ACTION, request.action_id
-        elif isinstance(request, ReportRequest):
-            return not self._keeper.held
         else:
             kind, name = EntryKind.LEASE, request.domain_id
         try:
-            return self._switcher.entry(kind, name) is None
+            if self._switcher.entry(kind, name) is not None:
+                return False
         except WcacheError:
             return False
+        if isinstance(request, (ReleaseRequest, RollbackRequest)):
+            return request.prior.known and not not_back(request.prior.drives, read)
+        if isinstance(request, (SetModeRequest, ApplyRequest)) and read:
+            return not not_back(request.prior.drives, read)
+        return True
 
     def _perform(self, task: Task) -> Outcome:
         request = task.request
@@ -120,7 +168,11 @@ class TaskRunner:
             return self._apply(request)
         if isinstance(request, RollbackRequest):
             return self._rollback(request)
+        if isinstance(request, AcceptRequest):
+            return self._accept(request)
         drives = self._host.domain(request.domain_id)
+        if isinstance(request, LookRequest):
+            return DrivesOutcome(drives)
         if isinstance(request, CountersRequest):
             return self._state(drives)
         if isinstance(request, MeasureRequest):
@@ -139,34 +191,26 @@ class TaskRunner:
         drives, unprepared = told_once(
             self._host.look(), {entry.domain_id for entry in sound.values()}
         )
+        findings = (*self._host.host_findings(), *journal_findings(self._switcher, lease))
         return HostReport(
             self._identity.hostname, self._identity.probe_id, self._identity.instance_id, VERSION,
-            drives,
-            (*self._host.host_findings(), *self._journal_findings(), *unprepared),
-            lease.lease_id if lease else "", self._identity.simulated,
-        )
-
-    def _journal_findings(self) -> Tuple[Finding, ...]:
-        sound, damaged = self._switcher.read_journal()
-        lease = self._keeper.lease(self._clock())
-        lines = [(printable(key), text) for key, text in damaged.items()]
-        for entry in sound.values():
-            live = lease is not None and lease.lease_id == entry.owner_id
-            if entry.kind is EntryKind.LEASE and not live:
-                lines.append(
-                    (entry.domain_id, f"what lease {entry.owner_id} found is not back yet")
-                )
-        return tuple(
-            Finding(FindingCode.RESTORE_FAILED, Severity.ERROR, subject, printable(text))
-            for subject, text in lines
+            drives, (*findings, *unprepared), lease.lease_id if lease else "",
+            self._identity.simulated, journal_notes(self._switcher),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:
         states = tuple(self._host.state(drive) for drive in drives)
         return self._outcome(drives, Switched(states, states, changed=False))
 
-    def _outcome(self, drives: Tuple[DriveReport, ...], done: Switched) -> StateOutcome:
-        return StateOutcome(done.before, done.after, self._counters(drives), done.changed)
+    def _outcome(
+        self, drives: Tuple[DriveReport, ...], done: Switched,
+        entry: Optional[JournalEntry] = None,
+    ) -> StateOutcome:
+        """What was done; `entry` is the journal entry that was gone back to."""
+        return StateOutcome(
+            done.before, done.after, self._counters(drives), done.changed,
+            tuple(drive.drive_id for drive in drives), prior_of_entry(entry),
+        )
 
     def _counters(self, drives: Tuple[DriveReport, ...]) -> Tuple[FlushCounters, ...]:
         """The flush counters of all drives, or none: what was switched is true without them."""
@@ -208,7 +252,7 @@ class TaskRunner:
         program = switching.lease_set(
             drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
             throwaway=request.throwaway and self._keeper.throwaway,
-            consent_turn_on=request.consent_turn_on,
+            consent_turn_on=request.consent_turn_on, prior=self._of_our_cluster(request.prior),
         )
         # held from the first step on: should anything break, the keeper has it restored
         self._keeper.is_held(request.domain_id, lease.lease_id)
@@ -225,16 +269,57 @@ class TaskRunner:
         except WcacheError:
             return
 
+    def _of_our_cluster(self, prior: Prior) -> Prior:
+        """The prior state that a request tells of; PriorError where it is of another cluster."""
+        ours = self._identity.cluster_fsid
+        if ours and prior.cluster_fsid and prior.cluster_fsid != ours:
+            raise PriorError(
+                PriorDoubt.DISPUTED,
+                f"the request is of cluster {prior.cluster_fsid}, and this probe serves {ours}",
+            )
+        return prior
+
     def _release(self, request: ReleaseRequest) -> Outcome:
+        prior = self._of_our_cluster(request.prior)
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
-        if entry is None:
+        if entry is None and not prior.known:
             self._keeper.is_free(request.domain_id)
             return self._state(self._host.domain(request.domain_id))
+        if entry is not None and request.lease_id not in ("", entry.owner_id):
+            raise RefusedError(f"lease {entry.owner_id} holds {request.domain_id}")
         try:
-            done = self._switcher.restore(entry)
-            return self._outcome(self._host.prior(entry), done)
+            if entry is not None:
+                done = self._switcher.restore(entry, prior)
+                return self._outcome(self._host.prior(entry), done, entry)
+            # should it break off in the middle, the keeper goes on with it
+            self._keeper.is_held(request.domain_id, request.lease_id)
+            drives = self._host.domain(request.domain_id)
+            program = switching.bring_back(
+                prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
+                now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
+            )
+            return self._outcome(drives, self._switcher.run(request.domain_id, program))
         finally:
             self._follow_journal(request.domain_id)
+
+    def _accept(self, request: AcceptRequest) -> Outcome:
+        """Give up what the entries say; the drives stay as they are."""
+        lease = self._keeper.lease(self._clock())
+        if lease is not None and lease.covers(request.domain_id):
+            raise RefusedError(f"lease {lease.lease_id} holds {request.domain_id}")
+        sound, damaged = self._switcher.read_journal()
+        for key in request.keys:
+            if key in damaged or (key in sound and sound[key].domain_id == request.domain_id):
+                self._switcher.drop(key)
+        self._follow_journal(request.domain_id)
+        try:
+            drives = self._host.domain(request.domain_id)
+        except NotFoundError:
+            drives = ()  # the drive is gone: its entry may be given up all the same
+        states = tuple(self._host.state(drive) for drive in drives)
+        return StateOutcome(
+            states, states, (), bool(request.keys), tuple(drive.drive_id for drive in drives)
+        )
 
     def _apply(self, request: ApplyRequest) -> Outcome:
         drives = self._host.domain(request.domain_id)
@@ -247,6 +332,7 @@ class TaskRunner:
                 mode=request.mode, now_s=self._wall(),
                 throwaway=request.throwaway and self._keeper.throwaway,
                 consent_turn_on=request.consent_turn_on, persist=request.consent_persist,
+                known=self._of_our_cluster(request.prior),
             )
         )
         if entry is not None and any(prior.mode is not request.mode for prior in entry.drives):
@@ -255,13 +341,23 @@ class TaskRunner:
         return self._outcome(drives, done)
 
     def _rollback(self, request: RollbackRequest) -> Outcome:
+        prior = self._of_our_cluster(request.prior)
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
-        if entry is None:  # never made, or taken back before
-            return self._state(self._host.domain(request.domain_id))
+        if entry is None:  # never made, taken back before, or its journal is gone
+            drives = self._host.domain(request.domain_id)
+            program = switching.bring_back(
+                prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
+                now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
+            )
+            return self._outcome(drives, self._switcher.run(request.domain_id, program))
         if entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
-        done = self._switcher.restore(entry)
-        return self._outcome(self._host.prior(entry), done)
+        if not prior.known:
+            if request.expected is None:
+                raise lost(request.action_id)
+            require_expected(entry, request.expected)
+        done = self._switcher.restore(entry, prior)
+        return self._outcome(self._host.prior(entry), done, entry)
 
 
 def _used_by(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from wcache.core import codec
 from wcache.core.model import (
@@ -17,13 +17,18 @@ from wcache.core.model import (
     Finding,
     FlushCounters,
     HostReport,
+    JournalNote,
+    KeptPrior,
 )
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
+    AcceptRequest,
     ApplyRequest,
     CountersRequest,
+    DrivesOutcome,
     FailureOutcome,
     Hello,
+    LookRequest,
     MeasureRequest,
     Outcome,
     PollReply,
@@ -39,7 +44,7 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 
-from .builders import LATENCY_NS
+from .builders import CLUSTER_ID, LATENCY_NS
 
 # Sends (prefix, hostname, body) and gives (return code, output, error).
 Send = Callable[[str, str, str], Tuple[int, str, str]]
@@ -63,6 +68,7 @@ class FakeProbe:
         self.starts = 0
         self.lease: Optional[str] = None
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
+        self.stuck: Set[str] = set()  # domains whose drives do not go back
         self.actions: Dict[str, Tuple[str, CacheMode]] = {}
         self.error = ""
         self.last_post = ""
@@ -120,9 +126,10 @@ class FakeProbe:
         return reply
 
     def _restore_all(self) -> None:
-        for domain_id, mode in self.leased.items():
-            self.switch(domain_id, mode)
-        self.leased.clear()
+        for domain_id, mode in list(self.leased.items()):
+            if domain_id not in self.stuck:
+                self.switch(domain_id, mode)
+                del self.leased[domain_id]
         self.lease = None
 
     def switch(self, domain_id: str, mode: CacheMode) -> StateOutcome:
@@ -131,13 +138,25 @@ class FakeProbe:
         state = replace(before.state, device_cache=DeviceCache(mode.value))
         self.drives[domain_id] = replace(before, state=state)
         counters = (FlushCounters(1, 2, 3, 4),)
-        return StateOutcome((before.state,), (state,), counters, before.mode is not mode)
+        return StateOutcome(
+            (before.state,), (state,), counters, before.mode is not mode, (before.drive_id,)
+        )
 
     def report(self) -> HostReport:
         """What the probe sees now."""
         return HostReport(
             self.hostname, self.probe_id, self._instance, "0.1.0", tuple(self.drives.values()),
-            self.findings, self.lease or "", self.simulated,
+            self.findings, self.lease or "", self.simulated, self._journal_notes(),
+        )
+
+    def _journal_notes(self) -> Tuple[JournalNote, ...]:
+        kept = {f"lease/{domain}": (domain, mode) for domain, mode in self.leased.items()}
+        kept.update((f"action/{name}", found) for name, found in self.actions.items())
+        return tuple(
+            JournalNote(
+                key, domain, CLUSTER_ID, (KeptPrior(self.drives[domain].drive_id, mode),)
+            )
+            for key, (domain, mode) in kept.items()
         )
 
     def do(self, task: Task) -> Outcome:
@@ -145,20 +164,40 @@ class FakeProbe:
         request = task.request
         if isinstance(request, ReportRequest):
             return ReportOutcome(self.report())
+        if isinstance(request, LookRequest):
+            return DrivesOutcome((self.drives[request.domain_id],))
+        if isinstance(request, AcceptRequest):
+            return self._accept(request)
         mode = self.drives[request.domain_id].mode or CacheMode.WRITE_BACK
+        if isinstance(request, (SetModeRequest, ApplyRequest, ReleaseRequest, RollbackRequest)):
+            assert request.prior.known, "nothing is touched that the mgr has not stored"
+            assert request.prior.domain_id == request.domain_id
         if isinstance(request, SetModeRequest):
             self.leased.setdefault(request.domain_id, mode)
             self.set_count += 1
             return self.switch(request.domain_id, request.mode)
         if isinstance(request, CountersRequest):
             return self.switch(request.domain_id, mode)
+        if request.domain_id in self.stuck and isinstance(
+            request, (ReleaseRequest, RollbackRequest)
+        ):
+            return FailureOutcome("the drive does not answer", "x" * 1000, restored=False)
         if isinstance(request, ReleaseRequest):
-            return self.switch(request.domain_id, self.leased.pop(request.domain_id, mode))
+            known = request.prior.drives[0].mode
+            return self.switch(request.domain_id, self.leased.pop(request.domain_id, known))
         if isinstance(request, ApplyRequest):
             self.actions.setdefault(request.action_id, (request.domain_id, mode))
             return self.switch(request.domain_id, request.mode)
         if isinstance(request, RollbackRequest):
-            prior = self.actions.pop(request.action_id, (request.domain_id, mode))
+            known = request.prior.drives[0].mode
+            prior = self.actions.pop(request.action_id, (request.domain_id, known))
             return self.switch(*prior)
         assert isinstance(request, (TimerRequest, MeasureRequest))
         return SamplesOutcome((self.latency_ns[mode],) * request.count, 0.1, 0)
+
+    def _accept(self, request: AcceptRequest) -> StateOutcome:
+        for key in request.keys:
+            kind, _, name = key.partition("/")
+            (self.leased if kind == "lease" else self.actions).pop(name, None)
+        drive = self.drives[request.domain_id]
+        return StateOutcome((drive.state,), (drive.state,), (), True, (drive.drive_id,))

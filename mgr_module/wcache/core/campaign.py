@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .codec import one_line
 from .errors import MalformedError, NotFoundError
@@ -155,15 +155,18 @@ def select(
     options: CampaignOptions,
     *,
     throwaway: bool,
+    disputed: Mapping[Tuple[str, str], str] = {},
 ) -> Selection:
     """At most `drives_per_model` domains of each drive model, spread over hosts.
 
+    `disputed`: by host and cache domain, why nothing is begun there.
     Raises NotFoundError where nothing in the scope can be measured, with the first reason.
     """
     skipped: List[str] = []
     by_model: Dict[DriveModel, List[Candidate]] = defaultdict(list)
     for candidate in found:
-        reason = _why_not(candidate, cluster, options, throwaway)
+        reason = disputed.get((candidate.hostname, candidate.domain_id))
+        reason = reason or _why_not(candidate, cluster, options, throwaway)
         if reason:
             left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
             skipped.append(one_line(left_out, 300))

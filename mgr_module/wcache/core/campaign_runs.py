@@ -43,8 +43,13 @@ def make_runs(
     *,
     seed: int,
     throwaway: bool,
+    nonce: str,
 ) -> Tuple[RunSpec, ...]:
-    """The runs of a campaign: one for each chosen cache domain, and one for each crossing."""
+    """The runs of a campaign: one for each chosen cache domain, and one for each crossing.
+
+    `nonce` is random and makes the ids of leases unique for ever: a journal may still have
+    an entry of a run that had the same number in another life of the cluster.
+    """
     runs: List[RunSpec] = []
 
     def add(candidate: Candidate, osd_id: int, crossing: Optional[Crossing]) -> None:
@@ -60,7 +65,7 @@ def make_runs(
             runs.append(
                 RunSpec(
                     run_id, campaign_id, candidate.hostname, candidate.domain_id,
-                    f"lease.{run_id}", experiments, options.latency_limit_ms,
+                    f"lease.{run_id}.{nonce}", experiments, options.latency_limit_ms,
                     options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
                     options.consent_turn_on, cluster.missed, options.forced,
                     options.client_wait_max_s, options.same_share,

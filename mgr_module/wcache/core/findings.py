@@ -108,6 +108,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "a prior cache state could not be restored",
         "run `wcache-probe restore --all` on the host and follow what it says",
     ),
+    FindingCode.PRIOR_LOST: (
+        "what a drive's cache was set to before a change is lost, or in dispute",
+        "nothing is begun on that cache domain: look at the drive, set it by hand where it is "
+        "wrong, then `ceph wcache drive accept HOST DOMAIN --yes`",
+    ),
     FindingCode.NO_ANALYSIS: (
         "the analysis cannot run",
         "install python3-numpy and python3-scipy on the mgr hosts",

@@ -136,6 +136,7 @@ class FindingCode(str, Enum):
     LEASE_EXPIRED = "WCACHE_LEASE_EXPIRED"
     RESTORE_FAILED = "WCACHE_RESTORE_FAILED"
     NO_ANALYSIS = "WCACHE_NO_ANALYSIS"
+    PRIOR_LOST = "WCACHE_PRIOR_LOST"
     STORE_FAILED = "WCACHE_STORE_FAILED"
     INTERNAL_ERROR = "WCACHE_INTERNAL_ERROR"
     MCLOCK_STALE = "WCACHE_MCLOCK_STALE"
@@ -259,6 +260,17 @@ class DriveState:
     layers: Tuple[Layer, ...] = ()
 
 
+def mode_of(transport: Transport, state: DriveState) -> Optional[CacheMode]:
+    """The mode the switch of a drive is in; None where that is unknown.
+
+    A loop device has no cache of its own: its switch is the kernel view.
+    """
+    if transport is Transport.LOOP:
+        view = state.kernel_view
+        return None if view is KernelView.UNKNOWN else CacheMode(view.value)
+    return state.device_cache.mode
+
+
 @dataclass(frozen=True)
 class DriveReport:
     """What a probe knows of one drive.
@@ -289,14 +301,27 @@ class DriveReport:
 
     @property
     def mode(self) -> Optional[CacheMode]:
-        """The mode the switch of this drive is in; None where that is unknown.
+        """The mode the switch of this drive is in; None where that is unknown."""
+        return mode_of(self.transport, self.state)
 
-        A loop device has no cache of its own: its switch is the kernel view.
-        """
-        if self.transport is Transport.LOOP:
-            view = self.state.kernel_view
-            return None if view is KernelView.UNKNOWN else CacheMode(view.value)
-        return self.state.device_cache.mode
+
+@dataclass(frozen=True)
+class KeptPrior:
+    """A drive as a journal entry says that it was."""
+
+    drive_id: str
+    mode: CacheMode
+    saved: Optional[CacheMode] = None
+
+
+@dataclass(frozen=True)
+class JournalNote:
+    """What a probe tells of an entry of its journal; `drives` is empty where it is damaged."""
+
+    key: str
+    domain_id: str
+    cluster_fsid: str = ""
+    drives: Tuple[KeptPrior, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -311,3 +336,4 @@ class HostReport:
     findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 1024})
     lease_id: str = ""
     simulated: bool = False
+    journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})

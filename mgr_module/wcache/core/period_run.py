@@ -10,6 +10,7 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 from . import actions as act
 from .experiment import Slot, modes_of, watch_of
 from .model import CacheMode, DriveState, KernelView, LoadPoint, Transport
+from .prior import Prior
 from .protocol import (
     MeasureRequest,
     SamplesOutcome,
@@ -25,6 +26,7 @@ TIMER_SECONDS_MAX = 10.0
 
 class Phase(Enum):
     IDLE = "idle"
+    LOOKING = "looking"  # at a domain that was not touched yet
     SETTING = "setting"
     SETTLING = "settling"
     MEASURING = "measuring"
@@ -56,6 +58,7 @@ class PeriodUnderWay:
     after: Tuple[StateOutcome, ...] = ()
     samples: Optional[act.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
+    looked_at: str = ""  # the cache domain that is looked at
 
     @property
     def under_way(self) -> bool:
@@ -88,9 +91,11 @@ def steps(spec: RunSpec, setup: ExperimentSetup, slot: Slot) -> List[Step]:
     return [step._replace(mode=step.mode.other) for step in found] + found
 
 
-def set_request(spec: RunSpec, step: Step) -> SetModeRequest:
+def set_request(spec: RunSpec, step: Step, prior: Prior) -> SetModeRequest:
     """The task of a step; it changes nothing where the mode is set already."""
-    return SetModeRequest(step.domain_id, step.mode, spec.consent_turn_on, spec.throwaway)
+    return SetModeRequest(
+        step.domain_id, step.mode, spec.consent_turn_on, spec.throwaway, prior
+    )
 
 
 def load_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .manual import commands
 from .model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
@@ -24,14 +24,19 @@ def make_changes(
     cluster: ClusterState,
     *,
     plan_id: str,
+    nonce: str,
     device_class: Optional[str],
     throwaway: bool,
     consent_turn_on: bool,
+    disputed: Mapping[Tuple[str, str], str] = {},
 ) -> Tuple[Tuple[Change, ...], Tuple[str, ...]]:
     """Changes in the order they will be made, one failure domain after the other.
 
     Whatever one of them does, the copies in the others are as they were.  The first change
     is the canary.  The second value says, a line each, what is left alone.
+    `nonce` is random and makes the ids of actions unique for ever: a journal may still have
+    an entry of a plan that had the same number.  `disputed`: by host and cache domain, why
+    nothing is begun there.
     """
     wanted = {
         (r.device_class, r.drive_model, r.simulated): r
@@ -54,7 +59,7 @@ def make_changes(
         name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
         if all(drive.mode is mode for drive in drives):
             continue
-        reason = may_toggle(
+        reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
             experiment=False,
         )
@@ -68,7 +73,7 @@ def make_changes(
             continue
         changes.append(
             Change(
-                f"{plan_id}.{len(changes)}", report.hostname, first.domain_id,
+                f"{plan_id}.{len(changes)}.{nonce}", report.hostname, first.domain_id,
                 tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
                 recommendation.device_class, first.transport, first.mode, mode,
                 recommendation.why,

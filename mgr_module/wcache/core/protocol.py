@@ -10,7 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional, Tuple, Union
 
-from .model import CacheMode, DriveState, FlushCounters, HostReport, LoadPoint, Role
+from .journal import PriorDrive
+from .model import (
+    CacheMode,
+    DriveReport,
+    DriveState,
+    FlushCounters,
+    HostReport,
+    LoadPoint,
+    Role,
+)
+from .prior import UNKNOWN, Prior, PriorDoubt
 
 PROTOCOL_VERSION = 2
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
@@ -47,14 +57,26 @@ class ReportRequest:
 
 
 @dataclass(frozen=True)
+class LookRequest:
+    """Look at the drives of one cache domain: what is there before anything is touched."""
+
+    KIND: ClassVar[str] = "look"
+    domain_id: str
+
+
+@dataclass(frozen=True)
 class SetModeRequest:
-    """Under a lease: journal the prior state, pin, toggle to `mode`, read back."""
+    """Under a lease: journal the prior state, pin, toggle to `mode`, read back.
+
+    `prior`, here and below: what the mgr has stored of the domain before the change.
+    """
 
     KIND: ClassVar[str] = "set_mode"
     domain_id: str
     mode: CacheMode
     consent_turn_on: bool = False
     throwaway: bool = False
+    prior: Prior = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -96,10 +118,16 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """End the lease: restore what was there before it, and say what is there now."""
+    """End the lease: restore what was there before it, and say what is there now.
+
+    Without a journal entry of `lease_id` it is restored from `prior`.
+    """
 
     KIND: ClassVar[str] = "release"
     domain_id: str
+    lease_id: str = ""
+    throwaway: bool = False
+    prior: Prior = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -117,20 +145,36 @@ class ApplyRequest:
     consent_turn_on: bool = False
     consent_persist: bool = False
     throwaway: bool = False
+    prior: Prior = UNKNOWN
 
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """Restore what action `action_id` found, current and saved."""
+    """Restore what action `action_id` found, current and saved.
+
+    `expected` is all that is known where the change was made before the mgr kept priors.
+    """
 
     KIND: ClassVar[str] = "rollback"
     domain_id: str
     action_id: str
     throwaway: bool = False
+    prior: Prior = UNKNOWN
+    expected: Optional[CacheMode] = None
+
+
+@dataclass(frozen=True)
+class AcceptRequest:
+    """An admin takes the domain as it is: drop these entries of the journal, change nothing."""
+
+    KIND: ClassVar[str] = "accept"
+    domain_id: str
+    keys: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
 
 
 Request = Union[
     ReportRequest,
+    LookRequest,
     SetModeRequest,
     CountersRequest,
     TimerRequest,
@@ -138,6 +182,7 @@ Request = Union[
     ReleaseRequest,
     ApplyRequest,
     RollbackRequest,
+    AcceptRequest,
 ]
 
 
@@ -175,12 +220,21 @@ class ReportOutcome:
 
 
 @dataclass(frozen=True)
+class DrivesOutcome:
+    """Answer to LookRequest."""
+
+    KIND: ClassVar[str] = "drives"
+    drives: Tuple[DriveReport, ...]
+
+
+@dataclass(frozen=True)
 class StateOutcome:
     """Answer to everything that reads or changes state: the domain as it is now.
 
     `changed` is False where the asked-for state was there already (idempotence).
-    `before` and `after` are read from the drive, not remembered.  `counters` are of every
-    drive of the domain, or empty (a kernel before 5.5).
+    `before` and `after` are read from the drive, not remembered, in the order of
+    `drive_ids`.  `counters` are of every drive of the domain, or empty (a kernel before
+    5.5).  `prior` is what the journal entry said, where one was gone back to.
     """
 
     KIND: ClassVar[str] = "state"
@@ -188,6 +242,8 @@ class StateOutcome:
     after: Tuple[DriveState, ...]
     counters: Tuple[FlushCounters, ...]
     changed: bool
+    drive_ids: Tuple[str, ...] = ()
+    prior: Tuple[PriorDrive, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -207,16 +263,23 @@ class SamplesOutcome:
 
 @dataclass(frozen=True)
 class FailureOutcome:
-    """The task was not done; `restored` says whether the prior state is (back) in place."""
+    """The task was not done; `restored` says whether the prior state is (back) in place.
+
+    `after` is what was read then, in the order of `drive_ids`; both are empty where the
+    task touched nothing.
+    """
 
     KIND: ClassVar[str] = "failure"
     message: str
     advice: str = ""
     refused: bool = False
     restored: bool = True
+    drive_ids: Tuple[str, ...] = ()
+    after: Tuple[DriveState, ...] = ()
+    doubt: PriorDoubt = PriorDoubt.NONE
 
 
-Outcome = Union[ReportOutcome, StateOutcome, SamplesOutcome, FailureOutcome]
+Outcome = Union[ReportOutcome, DrivesOutcome, StateOutcome, SamplesOutcome, FailureOutcome]
 
 
 @dataclass(frozen=True)
@@ -227,6 +290,8 @@ class Notice:
     text: str
     domain_id: str = ""
     restored: Optional[bool] = None
+    lease_id: str = ""
+    prior: Tuple[PriorDrive, ...] = ()  # what the journal entry said that was gone back to
 
 
 @dataclass(frozen=True)

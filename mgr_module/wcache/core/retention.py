@@ -70,7 +70,7 @@ def _campaigns(
     for state in runs.values():
         counts[state.spec.campaign_id] += 1
         over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
-        if not over or not state.restored:
+        if not over or not state.settled:
             held.add(state.spec.campaign_id)
     newest_first = sorted(campaigns.values(), key=lambda c: c.created_at_s, reverse=True)
     gone, kept, kept_runs = [], 0, 0

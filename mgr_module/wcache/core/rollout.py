@@ -1,9 +1,9 @@
 """A rollout: planned changes made one after the other, each proven before the next.
 
 Sans-I/O.  For each change: measure the OSD, see that the preconditions hold (`holding`),
-change the drive (the probe reads it back), measure again.  A change that made things worse
-is rolled back at once, and the rollout stops there; the first change is the canary and is
-watched longer.  A rollback goes through the applied changes backwards.
+look at the drive and store what is there, change it (the probe reads it back), measure
+again.  A change that made things worse is rolled back at once, and the rollout stops there;
+the first change is the canary and is watched longer.  A rollback goes backwards.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from . import holding
 from .codec import one_line
 from .model import Role
 from .period_run import all_in
+from .prior import PriorDoubt
 from .proof import error_of, is_worse, latency_of
 from .protocol import (
-    ApplyRequest,
     FailureOutcome,
+    LookRequest,
     MeasureRequest,
     Request,
-    RollbackRequest,
     SamplesOutcome,
     StateOutcome,
 )
+from .rollout_priors import apply_request, as_it_was, judged_back, rollback_request, seen
 from .rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.
 DOUBTS_MAX = 2
+# A drive that somebody changes between our look and our touch is looked at again this often.
+LOOKS_MAX = 3
 
 
 class _Phase(Enum):
@@ -38,6 +41,7 @@ class _Phase(Enum):
     BEFORE = "before"
     CHECKING = "checking"  # whether the preconditions hold
     HELD = "held"  # until they do
+    LOOKING = "looking"
     CHANGING = "changing"
     WAITING = "waiting"
     AFTER = "after"
@@ -55,6 +59,7 @@ class RolloutMachine:
     _serial: int = 0
     _wait_until_s: float = 0.0
     _doubts: int = 0
+    _looks: int = 0
     _resumed: bool = False
 
     @property
@@ -108,6 +113,8 @@ class RolloutMachine:
         self._set(status=RolloutStatus.RUNNING)
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
+            if not change.prior.known:
+                return self._take_back("begun by a version that kept no prior states")
             self._resumed = True
             return self._apply(change)  # idempotent by its action id
         return self._next()
@@ -163,6 +170,7 @@ class RolloutMachine:
 
     def _check(self) -> List[act.Action]:
         self._phase = _Phase.CHECKING
+        self._looks = 0
         return [act.LookAtCluster()]
 
     def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
@@ -174,29 +182,33 @@ class RolloutMachine:
         self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
         if not self.rollout.missed:
             # what was measured before it was held is of another load
-            return [*said, *(self._measure(_Phase.BEFORE) if was_held else self._apply_next())]
+            return [*said, *(self._measure(_Phase.BEFORE) if was_held else self._look())]
         if holding.too_long(self.rollout, now_s):
             return self._stop(holding.given_up(self.rollout))
         self._phase, self._wait_until_s = _Phase.HELD, now_s + holding.LOOK_EVERY_S
         return said
 
-    def _apply_next(self) -> List[act.Action]:
-        self._change(status=ChangeStatus.APPLYING)
+    def _look(self) -> List[act.Action]:
+        """Nothing is touched before what was there is stored."""
         change = self.current
-        assert change is not None  # noqa: S101
-        return [act.SaveRun(), *self._apply(change)]
+        assert change is not None  # callers looked  # noqa: S101
+        self._phase = _Phase.LOOKING
+        self._looks += 1
+        return [act.SaveRun(), self._task(LookRequest(change.domain_id))]
+
+    def _looked(self, outcome: object) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        prior, why = seen(self.rollout, change, outcome)
+        if why:
+            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
+            return self._stop(why)
+        self._change(status=ChangeStatus.APPLYING, prior=prior)
+        return [act.SaveRun(), *self._apply(replace(change, prior=prior))]
 
     def _apply(self, change: Change) -> List[act.Action]:
         self._phase = _Phase.CHANGING
-        return [
-            self._task(
-                ApplyRequest(
-                    change.domain_id, change.action_id, change.expected, change.mode,
-                    self.rollout.consent_turn_on, self.rollout.consent_persist,
-                    self.rollout.throwaway,
-                )
-            )
-        ]
+        return [self._task(apply_request(self.rollout, change))]
 
     def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
         if event.task_id != self._token:
@@ -208,6 +220,8 @@ class RolloutMachine:
                 outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
             )
             return self._measured(samples, now_s)
+        if self._phase is _Phase.LOOKING:
+            return self._looked(outcome)
         if self._phase is _Phase.CHANGING:
             return self._changed(outcome, now_s)
         if self._phase is _Phase.BACK:
@@ -223,7 +237,11 @@ class RolloutMachine:
         assert change is not None  # callers looked  # noqa: S101
         if isinstance(outcome, FailureOutcome):
             said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-            if not outcome.restored:
+            other = outcome.doubt is PriorDoubt.OTHER_STATE and not self._resumed
+            if other and self._looks < LOOKS_MAX:
+                self._change(status=ChangeStatus.PLANNED)
+                return self._look()
+            if self._resumed or not as_it_was(change, outcome):
                 loud = act.Note(
                     f"{change.hostname} {', '.join(change.dev_names)} MAY NOT BE AS IT WAS: "
                     f"{one_line(said)}", "error",
@@ -335,21 +353,22 @@ class RolloutMachine:
             self._phase = _Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
         self._phase = _Phase.BACK
-        request = RollbackRequest(change.domain_id, change.action_id, self.rollout.throwaway)
+        request = rollback_request(self.rollout, change)
         return [act.SaveRun(), self._task(request)]
 
     def _went_back(self, outcome: object) -> List[act.Action]:
-        if isinstance(outcome, StateOutcome):
-            self._change(status=ChangeStatus.ROLLED_BACK)
-            return self._next_back()
-        return self._not_back(
-            outcome.message if isinstance(outcome, FailureOutcome) else "an odd answer"
-        )
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        why, doubt, prior = judged_back(self.rollout, change, outcome)
+        if why:
+            return self._not_back(why, doubt)
+        self._change(status=ChangeStatus.ROLLED_BACK, prior=prior, doubt=doubt)
+        return self._next_back()
 
-    def _not_back(self, why: str) -> List[act.Action]:
+    def _not_back(self, why: str, doubt: PriorDoubt = PriorDoubt.NONE) -> List[act.Action]:
         """This one is not back; the others are still tried, and it can be tried again."""
         said = one_line(f"rollback failed: {why}")
-        self._change(status=ChangeStatus.ROLLBACK_FAILED, detail=said)
+        self._change(status=ChangeStatus.ROLLBACK_FAILED, detail=said, doubt=doubt)
         return [act.Note(said, "error"), *self._next_back()]
 
     # ---- small things

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Optional, Tuple
 
 from .model import CacheMode, LoadPoint, Transport
+from .prior import UNKNOWN, Prior, PriorDoubt
 from .record import Precondition
 
 
@@ -20,6 +21,7 @@ class ChangeStatus(str, Enum):
     FAILED = "failed"
     ROLLING_BACK = "rolling back"
     ROLLED_BACK = "rolled back"
+    ACCEPTED = "accepted as it is"  # an admin gave up what was there before it
     ROLLBACK_FAILED = "rollback failed"  # the drive is not known to be as it was before
 
 
@@ -58,6 +60,9 @@ class Change:
     seconds: float = 0.0
     bytes_written: int = 0
     failure_domain: str = ""
+    # what was there, stored before the request goes out; unknown where an older version made it
+    prior: Prior = UNKNOWN
+    doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
 
     @property
     def ratio(self) -> Optional[float]:
@@ -104,6 +109,7 @@ class Rollout:
     forced: Tuple[Precondition, ...] = ()
     missed: Tuple[Precondition, ...] = ()
     held_since_s: float = 0.0
+    cluster_fsid: str = ""
 
     @property
     def touched(self) -> Tuple[Change, ...]:

@@ -8,94 +8,38 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import List, Optional, Tuple
+from typing import List, Set
 
 from . import actions as act
-from . import period_run, run_books
+from . import period_run, run_books, run_priors
 from .codec import one_line
-from .experiment import IN_PROGRESS, Slot, Waste, is_look, pairs_limit
-from .experiment_run import ExperimentUnderWay
+from .errors import StorageError
+from .experiment import IN_PROGRESS, Slot, is_look
 from .period_run import PeriodUnderWay, Phase, all_in, load_of, period_of, samples_of, set_request
+from .prior import PriorDoubt
 from .protocol import (
     CountersRequest,
+    DrivesOutcome,
     FailureOutcome,
-    ReleaseRequest,
-    Request,
+    LookRequest,
     SamplesOutcome,
     StateOutcome,
 )
-from .record import ExperimentSetup, Record
-from .run_state import Periods, RunSpec, RunState, RunStatus
+from .record import Record
+from .run_held import HeldRun
+from .run_state import RunStatus
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
 
 
 @dataclass
-class RunMachine:
-    """The machine of one run.  `periods` are the saved ones of each experiment."""
+class RunMachine(HeldRun):
+    """The machine of one run."""
 
-    state: RunState
-    periods: List[Periods]
-    epoch: str = "0"  # differs after each restart of the mgr, so that answers cannot mix
-    _now: PeriodUnderWay = field(default_factory=lambda: PeriodUnderWay(Slot(0, False)))
-    _serial: int = 0
-    _releases: int = 0
-
-    def __post_init__(self) -> None:
-        missing = len(self.state.spec.experiments) - len(self.state.waste)
-        waste = (*self.state.waste, *(Waste() for _ in range(missing)))
-        self.state = replace(self.state, waste=waste)
-
-    # ---- what others ask
-
-    @property
-    def spec(self) -> RunSpec:
-        """The run's fixed part."""
-        return self.state.spec
-
-    @property
-    def over(self) -> bool:
-        """Whether the run has come to its end."""
-        return self.state.status in (RunStatus.DONE, RunStatus.ABORTED)
-
-    @property
-    def holds_lease(self) -> bool:
-        """Whether the probe may hold the domain in a mode of ours."""
-        return self.state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
-
-    @property
-    def wake_at_s(self) -> Optional[float]:
-        """When the machine wants its next Tick, or None."""
-        return self._now.wake_at_s
-
-    @property
-    def experiment_index(self) -> int:
-        """Index of the experiment under way."""
-        return len(self.state.finished)
-
-    @property
-    def seconds_spent(self) -> float:
-        """Drive time spent so far, interrupted periods included."""
-        return run_books.seconds_spent(self.state, self.periods)
-
-    @property
-    def bytes_spent(self) -> int:
-        """Bytes written so far by measuring, interrupted periods included."""
-        return run_books.bytes_spent(self.state, self.periods)
-
-    @property
-    def open_periods(self) -> Tuple[int, int]:
-        """(periods done, periods at most) of the experiments that have not ended."""
-        if self.over:
-            return 0, 0
-        index = self.experiment_index
-        return (
-            sum(not slot.watch for periods in self.periods[index:] for slot in periods),
-            sum(2 * pairs_limit(setup) for setup in self.spec.experiments[index:]),
-        )
-
-    # ---- the machine
+    _looks: int = 0
+    # domains that no task of this machine can have touched since they were looked at
+    _untouched: Set[str] = field(default_factory=set)
 
     def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
@@ -124,7 +68,19 @@ class RunMachine:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
             self.state = run_books.with_cut_off(self.state, self.periods, now_s)
-        self.state = replace(self.state, status=RunStatus.RUNNING, began_at_s=now_s)
+            if not self.state.witnessed:
+                return self._halt("begun by a version that kept no prior states", now_s)
+        self.state = replace(
+            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
+        )
+        return self._look_or_go_on(now_s)
+
+    def _look_or_go_on(self, now_s: float) -> List[act.Action]:
+        """Nothing is touched before what was there is stored."""
+        unknown = run_priors.next_unknown(self.state)
+        if unknown is not None:
+            self._now = PeriodUnderWay(Slot(0, False), phase=Phase.LOOKING, looked_at=unknown)
+            return [act.SaveRun(), self._task(LookRequest(unknown))]
         # the last mgr may have stopped while the analysis looked
         if not self._all_over and self._experiment.look_is_due:
             return [act.SaveRun(), *self._look(now_s)]
@@ -150,6 +106,8 @@ class RunMachine:
         outcome, phase = event.outcome, self._now.phase
         if isinstance(outcome, FailureOutcome):
             return self._task_failed(outcome, now_s)
+        if phase is Phase.LOOKING and isinstance(outcome, DrivesOutcome):
+            return self._looked(outcome, now_s)
         if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
         if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
@@ -157,33 +115,50 @@ class RunMachine:
         if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
         if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
-            return self._released("", restored=True)
+            domain_id = self._releasing
+            self.state = run_priors.with_told(self.state, domain_id, outcome.prior)
+            return self._released(
+                run_priors.words_of_release(self.state, domain_id, outcome)
+            )
         odd = f"the probe answered a {phase.value} task with something else"
         if phase is Phase.RELEASING:
-            return self._released(odd, restored=False)
+            return self._released(odd)
         return self._halt(odd, now_s)
+
+    def _looked(self, outcome: DrivesOutcome, now_s: float) -> List[act.Action]:
+        """What is there before the first touch; stored before anything else is done."""
+        domain_id = self._now.looked_at
+        try:
+            self.state = run_priors.with_look(self.state, domain_id, outcome.drives)
+        except StorageError as error:
+            return self._halt(error.message, now_s)
+        self._untouched.add(domain_id)
+        self._now = PeriodUnderWay(Slot(0, False))
+        return [act.SaveRun(), *self._look_or_go_on(now_s)]
 
     def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
         if self._now.phase is Phase.RELEASING:
-            return self._released(one_line(said), restored=outcome.restored)
+            problem = run_priors.words_of_failure(self.state, self._releasing, outcome)
+            return self._released(problem, outcome.doubt)
+        setting = self._now.phase is Phase.SETTING
+        if setting and outcome.doubt is PriorDoubt.OTHER_STATE:
+            return self._other_state(said, now_s)
         return self._halt(said, now_s)
 
+    def _other_state(self, said: str, now_s: float) -> List[act.Action]:
+        """Somebody changed a domain between our look and the first touch: look again."""
+        domain_id = self._step.domain_id
+        if domain_id not in self._untouched:
+            return self._halt(said, now_s)  # it may well be our own change that was found
+        self.state = run_priors.without(self.state, domain_id)
+        self._looks += 1
+        if self._looks >= ATTEMPTS_MAX:
+            return self._halt(said, now_s)
+        self._void(now_s)
+        return self._look_or_go_on(now_s)
+
     # ---- one experiment, and one period of it
-
-    @property
-    def _all_over(self) -> bool:
-        """Whether every experiment has ended."""
-        return self.experiment_index >= len(self.spec.experiments)
-
-    @property
-    def _experiment(self) -> ExperimentUnderWay:
-        index = self.experiment_index
-        return ExperimentUnderWay(self.spec, index, self.periods[index], self.state.waste[index])
-
-    @property
-    def _setup(self) -> ExperimentSetup:
-        return self.spec.experiments[self.experiment_index]
 
     def _next_period(self, now_s: float) -> List[act.Action]:
         if self._all_over:
@@ -200,13 +175,21 @@ class RunMachine:
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         return self._set_next()
 
-    def _set_next(self) -> List[act.Action]:
+    @property
+    def _step(self) -> period_run.Step:
+        """What is set next, or is being set."""
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
-        return [self._task(set_request(self.spec, steps[len(self._now.before)]))]
+        return steps[len(self._now.before)]
+
+    def _set_next(self) -> List[act.Action]:
+        step = self._step
+        prior = run_priors.prior_of(self.state, step.domain_id)
+        return [self._task(set_request(self.spec, step, prior))]
 
     def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
-        step = steps[len(self._now.before)]
+        step = self._step
+        self._untouched.discard(step.domain_id)
         if not all_in(step.mode.value, outcome.after, step.transport):
             which = "the drive" if self._setup.crossed is None else step.domain_id
             return self._halt(f"{which} is not in {step.mode.value} after the probe set it", now_s)
@@ -293,12 +276,12 @@ class RunMachine:
             # a probe that restarted restores by itself; only its answer proves that it could
             if self._releases < ATTEMPTS_MAX:
                 return self._release()
-            return self._end(
-                RunStatus.ABORTED, f"{event.detail}, {ATTEMPTS_MAX} times while it restored",
-                restored=False,
-            )
+            return self._end_owing(f"{event.detail}, {ATTEMPTS_MAX} times while it restored")
         if self._now.phase in (Phase.DECIDING, Phase.IDLE):
             return []
+        if self._now.phase is Phase.LOOKING:
+            return self._look_or_go_on(now_s)
+        self._untouched.clear()  # a task may have been done, and its answer lost
         return self._again(event.detail, now_s)
 
     # ---- looking and ending
@@ -351,50 +334,4 @@ class RunMachine:
         saved: List[act.Action] = []
         if self.state.status is RunStatus.RUNNING:
             saved = self._stop_measuring(detail, now_s)
-        never_held = self.state.status is RunStatus.WAITING
-        return [*saved, *self._end(RunStatus.ABORTED, detail, restored=never_held)]
-
-    def _release(self) -> List[act.Action]:
-        self.state = replace(self.state, status=RunStatus.RELEASING)
-        self._releases += 1
-        self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
-        return [act.SaveRun(), self._task(ReleaseRequest(self.spec.domain_id))]
-
-    def _released(self, problem: str, *, restored: bool) -> List[act.Action]:
-        """The probe has answered for one cache domain: ask for the next, or end."""
-        self._now.released += (restored,)
-        if problem:
-            self.state = replace(self.state, status=RunStatus.RELEASING, reason=problem)
-        domain_ids, done = self.spec.domain_ids, self._now.released
-        if len(done) < len(domain_ids):
-            return [act.SaveRun(), self._task(ReleaseRequest(domain_ids[len(done)]))]
-        final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
-        owed = tuple(name for name, back in zip(domain_ids, done) if not back)
-        return self._end(final, self.state.reason, restored=not owed, owed=owed)
-
-    def confirm(self, domain_id: str) -> None:
-        """The probe says by itself that the prior state of a cache domain is back."""
-        owed = self.state.owed or self.spec.domain_ids
-        owed = tuple(name for name in owed if name != domain_id)
-        self.state = replace(self.state, restored=not owed, owed=owed)
-
-    def _end(
-        self, status: RunStatus, reason: str, *, restored: bool, owed: Tuple[str, ...] = ()
-    ) -> List[act.Action]:
-        self.state = replace(
-            self.state, status=status, reason=reason, restored=restored, owed=owed
-        )
-        self._now = PeriodUnderWay(Slot(0, False))
-        word = "the prior state is back" if restored else "restoring is not confirmed yet"
-        text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
-        return [act.SaveRun(), act.Note(text, None if restored else "error")]
-
-    # ---- small things
-
-    def _new_token(self) -> str:
-        self._serial += 1
-        self._now.token = f"{self.spec.run_id}.{self.epoch}.{self._serial}"
-        return self._now.token
-
-    def _task(self, request: Request) -> act.GiveTask:
-        return act.GiveTask(self._new_token(), request)
+        return [*saved, *self._end_owing(detail)]

@@ -8,6 +8,7 @@ from typing import Dict, Tuple
 
 from .experiment import Slot, Waste
 from .factorial import crossed_domain
+from .prior import Prior
 from .record import ExperimentSetup, Period, Precondition
 
 
@@ -75,6 +76,17 @@ class RunState:
     # of `spec.domain_ids` those whose prior state nobody has confirmed; all where empty
     owed: Tuple[str, ...] = ()
     began_at_s: float = 0.0  # when the mgr that saved this took the run up
+    # of each cache domain, from before the first task that may touch it
+    priors: Tuple[Prior, ...] = ()
+    witnessed: bool = False  # it keeps `priors`; runs of an older version did not
+    accepted: Tuple[str, ...] = ()  # domains that an admin takes as they are, not restored
+    # what a probe said that contradicts `priors`, or why one is lost; in words
+    dispute: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is owed any more: restored, or taken as it is by an admin."""
+        return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
 
 
 Periods = Dict[Slot, Period]

@@ -21,6 +21,7 @@ from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
 from .errors import RefusedError, StorageError, WcacheError
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .model import CacheMode, DriveReport, DriveState, KernelView, Transport
+from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
 from .safety import may_toggle, not_flushing, not_known, pinnable
 
 
@@ -98,21 +99,25 @@ def lease_set(
     now_s: float,
     throwaway: bool,
     consent_turn_on: bool,
+    prior: Optional[Prior] = None,
 ) -> Program:
     """Put a cache domain into `mode` under a lease; `entry` is its journal entry, if any.
 
-    Raises RefusedError before the first touch where `may_toggle` says no, and after a
-    restore where the drive did not obey.
+    `prior` is what the mgr knows of the domain before its lease, None where no mgr is asked.
+    Raises RefusedError before the first touch where `may_toggle` says no or the witnesses
+    of the prior state do not agree, and after a restore where the drive did not obey.
     """
     found = tuple(drives)
     if entry is None:
         _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+        require_first_touch(prior, found)
         entry = JournalEntry(
             JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
-            prior_of(found), now_s, throwaway,
+            prior_of(found), now_s, throwaway, cluster_fsid=_fsid(prior),
         )
         yield WriteJournal(entry)
     else:
+        require_entry(entry, prior)
         # an experiment that began with consent goes on with it: its prior state is safe
         _check(found, mode, throwaway=throwaway, consent_turn_on=True)
     try:
@@ -124,11 +129,15 @@ def lease_set(
         ) from None
 
 
-def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
+def restore(
+    entry: JournalEntry, drives: Sequence[DriveReport], known: Optional[Prior] = None
+) -> Program:
     """Bring back the prior state of an entry, prove it, then drop the entry.
 
-    Drives that are not there now keep the entry alive: StorageError names them.
+    Drives that are not there now keep the entry alive: StorageError names them.  So does
+    a reading that does not equal the prior state.  `known` is what the mgr knows of it.
     """
+    require_entry(entry, known)
     prior = {item.drive_id: item for item in entry.drives}
     here = tuple(drive for drive in drives if drive.drive_id in prior)
     if entry.persisted:
@@ -142,8 +151,55 @@ def restore(entry: JournalEntry, drives: Sequence[DriveReport]) -> Program:
             f"{', '.join(missing)} is not on this host, so its prior state is not back",
             "reconnect the drive and run `wcache-probe restore --all`",
         )
+    read = states_by_id([drive.drive_id for drive in here], done.after)
+    differs = not_back(entry.drives, read)
+    if differs:
+        raise StorageError(
+            f"the prior state is not back: {differs}",
+            "somebody else changed it: set it back by hand, or accept the drive as it is",
+        )
     yield RemoveJournal(entry)
     return done
+
+
+def bring_back(
+    prior: Prior,
+    drives: Sequence[DriveReport],
+    *,
+    kind: EntryKind,
+    owner_id: str,
+    now_s: float,
+    throwaway: bool,
+) -> Program:
+    """Restore what only the mgr knows: the journal has no entry of the change.
+
+    Drives that are as they were need nothing.  Others are journalled from what the mgr
+    knows first, so that a crash in the middle leaves the way back.
+    """
+    if not prior.known:
+        raise lost(owner_id)
+    found = tuple(drives)
+    states: List[DriveState] = []
+    for drive in found:
+        states.append((yield from _read(drive)))
+    ids = [drive.drive_id for drive in found]
+    if not not_back(prior.drives, states_by_id(ids, states)):
+        return Switched(tuple(states), tuple(states), changed=False)
+    # what a lease found was never saved anew; an applied change may have been
+    saved = {item.drive_id: item.state.page.saved for item in prior.drives}
+    persisted = kind is EntryKind.ACTION and any(
+        state.page.saved is not saved.get(drive.drive_id) for drive, state in zip(found, states)
+    )
+    entry = JournalEntry(
+        JOURNAL_VERSION, kind, owner_id, prior.domain_id, prior.drives, now_s, throwaway,
+        persisted, prior.cluster_fsid,
+    )
+    yield WriteJournal(entry)
+    return (yield from restore(entry, found))
+
+
+def _fsid(prior: Optional[Prior]) -> str:
+    return prior.cluster_fsid if prior is not None else ""
 
 
 def _forget(
@@ -168,14 +224,20 @@ def apply(
     throwaway: bool,
     consent_turn_on: bool,
     persist: bool,
+    known: Optional[Prior] = None,
 ) -> Program:
     """A decided change: like `lease_set`, but the entry stays for a rollback.
 
     The pin stays too: after a reset the drive may come back with its cache on.
     `entry` is the journal entry of this action where an earlier attempt left one: it
     alone knows what was there before, so a repeated action never writes it anew.
+    `known` is what the mgr knows of that, and must agree.
     """
     found = tuple(drives)
+    if entry is None:
+        require_first_touch(known, found)
+    else:
+        require_entry(entry, known)
     wrong = [drive.dev_name for drive in found if drive.mode not in (expected, mode)]
     if wrong:
         raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
@@ -189,7 +251,7 @@ def apply(
         prior = prior_of(found) if entry is None else entry.drives
         entry = JournalEntry(
             JOURNAL_VERSION, EntryKind.ACTION, action_id, found[0].domain_id,
-            prior, now_s, throwaway, persisted=persist,
+            prior, now_s, throwaway, persisted=persist, cluster_fsid=_fsid(known),
         )
         yield WriteJournal(entry)
     try:

@@ -106,7 +106,7 @@ def test_an_applied_change_stays_until_it_is_rolled_back(bench, probe_of, name):
     assert not bench.true_state(name).unsafe
 
     probe.start()
-    done = probe.ask(RollbackRequest(probe.domain_id, "a1"), lease=False)
+    done = probe.ask(RollbackRequest(probe.domain_id, "a1", expected=BACK), lease=False)
     assert (done["kind"], probe.mode()) == ("state", BACK), done
     assert probe.journal() == []
     probe.check_safe("rolled-back")
