@@ -92,6 +92,8 @@ def happens(mgr, what, data):  # noqa: C901
         differs = FailureOutcome("sda is in write through", doubt=PriorDoubt.OTHER_STATE)
         task, mgr.task = mgr.task, None  # it was refused: there is no other answer to come
         mgr.give(act.TaskAnswered(task.task_id, differs))
+        if task.request.prior not in mgr.machine.state.priors:
+            mgr.touched.discard(task.request.domain_id)  # looked at anew, since untouched
     elif what == "load fails" and mgr.load:
         mgr.give(act.LoadFailed(mgr.load.token, "osd.0 said\n\x1b[31mno" + "!" * 3000))
     elif what in ("slow", "unusable", "empty") and mgr.load:

@@ -15,7 +15,8 @@ STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 COMMANDS = (
-    "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear"
+    "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
+    "accept",
 )
 
 
@@ -56,11 +57,10 @@ def parse(words: List[str]) -> argparse.Namespace:
     )
     # what the probe and `restore` start for each entry; not for people
     one = verbs.add_parser(RESTORE_ONE)
-    _drives(one)
-    _folders(one)
-    _host_root(one)
-    one.add_argument("--hold", action="store_true", help="only pin its drives")
-    one.add_argument("key")
+    _restore_one(one)
+    _accept(verbs.add_parser(
+        "accept", help="give up what the journal says of a cache domain; changes no drive"
+    ))
     status = verbs.add_parser("status", help="show the probe of this host and its journal")
     _folders(status)
     status.add_argument("--format", choices=("plain", "json"), default="plain")
@@ -101,6 +101,20 @@ def parse(words: List[str]) -> argparse.Namespace:
     options = parser.parse_args(words)
     options.osd_data = options.osd_data or [] if hasattr(options, "osd_data") else []
     return options
+
+
+def _restore_one(parser: argparse.ArgumentParser) -> None:
+    _drives(parser)
+    _folders(parser)
+    _host_root(parser)
+    parser.add_argument("--hold", action="store_true", help="only pin its drives")
+    parser.add_argument("key")
+
+
+def _accept(parser: argparse.ArgumentParser) -> None:
+    _folders(parser)
+    parser.add_argument("--yes", action="store_true", help="the drive was looked at: do it")
+    parser.add_argument("domain", help="cache domain, or the key of a damaged entry")
 
 
 def _matrix(parser: argparse.ArgumentParser) -> None:

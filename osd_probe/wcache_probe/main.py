@@ -68,6 +68,10 @@ def main(
             return command(options, preparer_of(options))
         from . import views
 
+        if options.command == "accept":
+            from .accepting import accept
+
+            return accept(options)
         if options.command == "look":
             return views.look(_make_host(options, None), options.hostname, options.format)
         if not os.path.isdir(options.state_dir):

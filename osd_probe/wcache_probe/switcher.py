@@ -109,7 +109,7 @@ class Switcher:
         No drive but those of the entry is asked for anything.
         """
         with self.alone(entry.domain_id):
-            return self._run(switching.restore(entry, self._host.prior(entry)))
+            return self._run(switching.restore(entry, self._host.prior(entry), known))
 
     def restore_key(self, key: str) -> None:
         """Restore the entry of a key, if there still is one once nobody else is at its drives."""

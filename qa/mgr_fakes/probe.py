@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from wcache.core import codec
+from wcache.core.journal import prior_of
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -68,6 +69,7 @@ class FakeProbe:
         self.starts = 0
         self.lease: Optional[str] = None
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
+        self.prior_is_optional = False  # where version 1 stored no prior states
         self.stuck: Set[str] = set()  # domains whose drives do not go back
         self.actions: Dict[str, Tuple[str, CacheMode]] = {}
         self.error = ""
@@ -170,8 +172,8 @@ class FakeProbe:
             return self._accept(request)
         mode = self.drives[request.domain_id].mode or CacheMode.WRITE_BACK
         if isinstance(request, (SetModeRequest, ApplyRequest, ReleaseRequest, RollbackRequest)):
-            assert request.prior.known, "nothing is touched that the mgr has not stored"
-            assert request.prior.domain_id == request.domain_id
+            known = request.prior.known or self.prior_is_optional
+            assert known, "nothing is touched that the mgr has not stored"
         if isinstance(request, SetModeRequest):
             self.leased.setdefault(request.domain_id, mode)
             self.set_count += 1
@@ -183,15 +185,18 @@ class FakeProbe:
         ):
             return FailureOutcome("the drive does not answer", "x" * 1000, restored=False)
         if isinstance(request, ReleaseRequest):
-            known = request.prior.drives[0].mode
-            return self.switch(request.domain_id, self.leased.pop(request.domain_id, known))
+            back = request.prior.drives[0].mode if request.prior.known else mode
+            return self.switch(request.domain_id, self.leased.pop(request.domain_id, back))
         if isinstance(request, ApplyRequest):
             self.actions.setdefault(request.action_id, (request.domain_id, mode))
             return self.switch(request.domain_id, request.mode)
         if isinstance(request, RollbackRequest):
-            known = request.prior.drives[0].mode
-            prior = self.actions.pop(request.action_id, (request.domain_id, known))
-            return self.switch(*prior)
+            back = request.prior.drives[0].mode if request.prior.known else mode
+            prior = self.actions.pop(request.action_id, (request.domain_id, back))
+            (was,) = prior_of((replace(self.drives[prior[0]], state=replace(
+                self.drives[prior[0]].state, device_cache=DeviceCache(prior[1].value)
+            )),))
+            return replace(self.switch(*prior), prior=(was,))
         assert isinstance(request, (TimerRequest, MeasureRequest))
         return SamplesOutcome((self.latency_ns[mode],) * request.count, 0.1, 0)
 

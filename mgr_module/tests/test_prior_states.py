@@ -1,0 +1,209 @@
+"""What was there before a change: both witnesses, what happens without one, and acceptance."""
+
+import errno
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.store import MemoryStore
+from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
+from wcache.core.model import JournalNote, KeptPrior
+from wcache.core.prior import PriorDoubt, prior_from
+from wcache.core.protocol import FailureOutcome, Notice, RollbackRequest
+
+STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+
+
+def codes(mgr):
+    return {f["code"] for f in said(mgr, "status")["findings"]}
+
+
+def held_and_lost(mgr):
+    """A run's probe is gone with its journal, and the drive is left in the other mode."""
+    campaign_id = start(mgr)
+    probe = mgr.probes["h1"]
+    for _ in range(400):
+        mgr.step()
+        if WT in probe.modes().values() and probe.leased:
+            break
+    assert probe.leased
+    mgr.now_s += 95.0
+    mgr.engine.tick()
+    probe.leased.clear()
+    assert WT in probe.modes().values()
+    return campaign_id, probe
+
+
+def test_a_drive_whose_journal_is_gone_is_restored_from_what_the_mgr_stored():
+    mgr = a_mgr()
+    held_and_lost(mgr)
+    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+    mgr.restart()
+    for _ in range(10):
+        mgr.step()
+    assert all_modes(mgr) == {WB}
+    assert "WCACHE_RESTORE_FAILED" not in codes(mgr)
+
+
+def test_a_probes_word_that_a_state_is_back_settles_nothing():
+    mgr = a_mgr()
+    _, probe = held_and_lost(mgr)
+    probe.stuck = set(probe.drives)
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe.post("", None, notices=(Notice("n", "it is back", domain_id, True),))
+    for _ in range(10):
+        mgr.step()
+    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+
+
+def test_nothing_is_begun_where_a_prior_state_is_owed():
+    mgr = a_mgr()
+    _, probe = held_and_lost(mgr)
+    probe.stuck = set(probe.drives)
+    mgr.report_all()
+    code, out, error = mgr.command("campaign start", loads="depth1", scope="host:h1",
+                                   accept_cost=True, format="json")
+    skipped = json.loads(out)["forecast"]["skipped"] if code == 0 else [error]
+    assert any("nobody has read" in line for line in skipped)
+
+
+def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
+    """h1's journal has an entry that the mgr knows nothing of, as after a redeployment."""
+    probe = mgr.probes["h1"]
+    real = probe.report
+
+    def report():
+        note = JournalNote(key, "domain-sda", fsid, (KeptPrior("wwn-sda", mode),))
+        return replace(real(), journal=(*real().journal, note) if probe.wiped else real().journal)
+
+    probe.wiped, probe.report = True, report
+    accept = probe._accept
+
+    def accepted(request):
+        if key in request.keys:
+            probe.wiped = False
+        return accept(request)
+
+    probe._accept = accepted
+    mgr.engine.hosts.reported_at_s.clear()
+    mgr.report_all()
+
+
+def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_drive():
+    mgr = a_mgr()
+    wiped(mgr)
+    assert "WCACHE_PRIOR_LOST" in codes(mgr)
+    code, _, error = mgr.command("drive accept", hostname="h1", domain_id="domain-sda")
+    assert code == -errno.EPERM
+    assert "--yes" in error
+    assert "WCACHE_PRIOR_LOST" in codes(mgr)
+    done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", yes=True)
+    assert done["journal_entries"] == ["action/p1.0"]
+    mgr.report_all()
+    mgr.report_all()
+    assert "WCACHE_PRIOR_LOST" not in codes(mgr)
+    assert "accepted as it is" in ok(mgr.command("history"))
+    code, _, error = mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True)
+    assert code == -errno.ENOENT
+
+
+def test_no_plan_touches_a_drive_that_is_in_dispute():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    wiped(mgr, fsid="another-cluster")
+    code, _, error = mgr.command("apply", plan_id=plan_id)
+    assert code == -errno.EPERM
+    assert "another-cluster" in error
+    assert all_modes(mgr) == {WB}
+    left = said(mgr, "plan")["left_alone"]
+    assert any("another-cluster" in line for line in left)
+
+
+def test_the_next_p1_never_has_the_id_of_an_old_change():
+    ids = set()
+    for _ in range(3):
+        mgr = measured()
+        changes = said(mgr, "plan")["changes"]
+        ids |= {change["action_id"] for change in changes}
+        assert all(change["action_id"].startswith("p1.") for change in changes)
+    assert len(ids) == 3 * len(changes)
+    leases = {run.spec.lease_id for run in mgr.engine.runs.values()}
+    assert all(len(name.split(".")[-1]) == 16 for name in leases)
+
+
+# ---- what version 1 stored
+
+
+def loaded(name):
+    """A mgr that takes over what version 1 stored, and the drive as it was at that moment."""
+    kept = json.loads((STORED / f"{name}.json").read_text())
+    names = {"drive_id": "0x5000000000000001", "domain_id": "0x5000000000000001"}
+    drive = make.drive("sim-sd0", 0, mode=WT, **names)
+    store = MemoryStore()
+    store.kept.update(kept["store"])
+    mgr = FakeMgr(("sim1", (drive,)), simulated=True, store=store)
+    return mgr, mgr.probes["sim1"]
+
+
+def test_a_plan_of_version_1_loads_and_its_rollback_says_what_it_expects():
+    mgr, probe = loaded("applied")
+    asked = []
+    probe.prior_is_optional = True
+    probe.actions["p1.0"] = ("0x5000000000000001", WB)
+    real = probe.do
+
+    def do(task):
+        asked.append(task.request)
+        return real(task)
+
+    probe.do = do
+    mgr.report_all()
+    assert "WCACHE_PRIOR_LOST" not in codes(mgr), "the mgr's plan and the journal agree"
+    assert said(mgr, "rollback", plan_id="p1")["changed"] is True
+    mgr.settle()
+    (request,) = [r for r in asked if isinstance(r, RollbackRequest)]
+    assert (request.action_id, request.expected) == ("p1.0", WB)
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "rolled back"
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_plan_of_version_1_whose_entry_is_gone_asks_for_acceptance():
+    mgr, probe = loaded("applied")
+    probe.prior_is_optional = True
+    probe.fails = lambda task: (
+        FailureOutcome("what was there before p1.0 is not known any more", refused=True,
+                       restored=False, doubt=PriorDoubt.LOST)
+        if isinstance(task.request, RollbackRequest) else None
+    )
+    mgr.report_all()
+    said(mgr, "rollback", plan_id="p1")
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id="p1")["status"] == "stopped"
+    assert "WCACHE_PRIOR_LOST" in codes(mgr)
+    mgr.report_all()
+    said(mgr, "drive accept", hostname="sim1", domain_id="0x5000000000000001", yes=True)
+    assert "WCACHE_PRIOR_LOST" not in codes(mgr)
+    assert said(mgr, "plan show", plan_id="p1")["changes"][0]["status"] == "accepted as it is"
+
+
+def test_a_run_of_version_1_under_a_lease_ends_and_asks_for_acceptance_or_is_told():
+    for told in (True, False):
+        mgr, probe = loaded("lease")
+        probe.prior_is_optional = True
+        probe.switch("0x5000000000000001", WB)  # its new version restored it at its start
+        mgr.settle()
+        mgr.report_all()
+        assert "WCACHE_PRIOR_LOST" in codes(mgr)
+        if told:
+            (run,) = mgr.engine.runs.values()
+            (drive,) = probe.drives.values()
+            prior = prior_from("", drive.domain_id, (drive,)).drives
+            probe.post("", None, notices=(
+                Notice("n", "back", drive.domain_id, True, run.spec.lease_id, prior),
+            ))
+        else:
+            said(mgr, "drive accept", hostname="sim1", domain_id="0x5000000000000001", yes=True)
+        mgr.report_all()
+        assert "WCACHE_PRIOR_LOST" not in codes(mgr)

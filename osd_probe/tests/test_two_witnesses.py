@@ -1,0 +1,190 @@
+"""The probe holds its journal and what it reads against what the mgr has stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_mgr import FSID
+from mgr_fakes import builders as make
+from sim_drives import BACK, OBEYS, THROUGH, Probe, StopNever, hold, lease
+from wcache.core import journal
+from wcache.core.journal import JOURNAL_VERSION, EntryKind, JournalEntry
+from wcache.core.model import CacheMode
+from wcache.core.prior import Prior, PriorDoubt, prior_from
+from wcache.core.protocol import (
+    AcceptRequest,
+    ApplyRequest,
+    FailureOutcome,
+    ReleaseRequest,
+    ReportRequest,
+    RollbackRequest,
+    SetModeRequest,
+    StateOutcome,
+)
+from wcache_probe.journal_file import StateFolder
+from wcache_probe.main import main
+
+STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+
+
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
+def prior(probe: Probe, fsid: str = FSID) -> Prior:
+    return prior_from(fsid, OBEYS, probe.host.domain(OBEYS))
+
+
+def wrong(known: Prior, mode: CacheMode) -> Prior:
+    drives = tuple(replace(item, mode=mode) for item in known.drives)
+    return replace(known, drives=drives)
+
+
+def ask(probe: Probe, request):
+    probe.mgr.ask("t", request)
+    probe.agent(StopNever(probe)).run_turn()
+    return probe.mgr.outcome("t")
+
+
+def applied(probe: Probe, *, persist: bool = False):
+    known = prior(probe)
+    probe.mgr.ask("a", ApplyRequest(OBEYS, "p1.0.x", BACK, THROUGH, consent_persist=persist))
+    probe.run()
+    assert probe.mode(OBEYS) is THROUGH
+    return known
+
+
+def test_a_drive_that_is_not_as_the_mgr_stored_it_is_not_touched(probe):
+    probe.mgr.lease = lease()
+    outcome = ask(probe, SetModeRequest(OBEYS, THROUGH, prior=wrong(prior(probe), THROUGH)))
+    assert outcome.doubt is PriorDoubt.OTHER_STATE
+    assert "is in write back and was in write through" in outcome.message
+    assert (outcome.restored, probe.journal.entries) == (True, {})
+    assert probe.mode(OBEYS) is BACK
+
+
+def test_a_request_of_another_cluster_is_refused_by_name(probe):
+    probe.mgr.lease = lease()
+    outcome = ask(probe, SetModeRequest(OBEYS, THROUGH, prior=prior(probe, "other")))
+    assert "of cluster other" in outcome.message
+    assert probe.journal.entries == {}
+
+
+def test_an_entry_of_another_prior_state_is_refused_by_name(probe):
+    known = applied(probe)
+    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=wrong(known, THROUGH)))
+    assert outcome.doubt is PriorDoubt.DISPUTED
+    assert "journal entry action/p1.0.x is of another prior state" in outcome.message
+    assert (outcome.restored, probe.mode(OBEYS)) == (False, THROUGH)
+
+
+def test_an_entry_of_another_cluster_is_refused_by_name_and_told(probe):
+    known = applied(probe)
+    ((key, text),) = probe.journal.entries.items()
+    entry = replace(journal.parse(key, text), cluster_fsid="other")
+    probe.journal.entries[key] = journal.encode(entry)
+    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    assert outcome.doubt is PriorDoubt.DISPUTED
+    assert f"journal entry {key} is of cluster other, and this is cluster {FSID}" in outcome.message
+    assert (probe.mode(OBEYS), list(probe.journal.entries)) == (THROUGH, [key])
+    probe.mgr.ask("look", ReportRequest())
+    probe.run()
+    (note,) = probe.mgr.outcome("look").report.journal
+    assert (note.key, note.cluster_fsid, note.drives[0].mode) == (key, "other", BACK)
+
+
+def test_what_a_probe_restores_by_itself_is_told_with_what_its_journal_said(probe):
+    hold(probe)
+    probe.mgr.lease = None
+    probe.run(turns=2)
+    notice = probe.mgr.posts[-1].notices[-1]
+    assert (notice.restored, notice.lease_id) == (True, "L1")
+    assert [item.mode for item in notice.prior] == [BACK]
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_a_rollback_without_an_entry_restores_what_the_mgr_stored(probe, persist):
+    known = applied(probe, persist=persist)
+    probe.journal.entries.clear()
+    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    assert isinstance(outcome, StateOutcome)
+    assert outcome.changed
+    (drive,) = probe.host.domain(OBEYS)
+    assert (drive.mode, drive.state.page.saved) == (BACK, BACK)
+    assert probe.journal.entries == {}
+
+
+def test_a_rollback_that_nobody_knows_anything_of_fails_and_says_so(probe):
+    applied(probe)
+    probe.journal.entries.clear()
+    probe.mgr.priors.clear()
+    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x"))
+    assert isinstance(outcome, FailureOutcome)
+    assert (outcome.doubt, outcome.restored) == (PriorDoubt.LOST, False)
+    assert probe.mode(OBEYS) is THROUGH
+
+
+def test_a_release_without_an_entry_restores_what_the_mgr_stored(probe):
+    known = prior(probe)
+    hold(probe)
+    probe.journal.entries.clear()
+    probe.restart()
+    outcome = ask(probe, ReleaseRequest(OBEYS, "L1", prior=known))
+    assert isinstance(outcome, StateOutcome)
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+
+
+def test_a_saved_value_that_is_not_as_it_was_is_not_called_restored(probe):
+    known = applied(probe)
+    (drive,) = probe.host.domain(OBEYS)
+    probe.host.save_cache(drive, THROUGH, None)
+    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0.x", prior=known))
+    assert isinstance(outcome, FailureOutcome)
+    assert "keeps over a power cycle is write through and was write back" in outcome.message
+    assert not outcome.restored
+    assert list(probe.journal.entries) == ["action/p1.0.x"]
+
+
+def test_an_accepted_entry_is_dropped_and_the_drive_stays(probe):
+    applied(probe)
+    outcome = ask(probe, AcceptRequest(OBEYS, ("action/p1.0.x", "action/unknown")))
+    assert isinstance(outcome, StateOutcome)
+    assert probe.journal.entries == {}
+    assert probe.mode(OBEYS) is THROUGH
+
+
+def test_an_entry_of_version_1_goes_back_where_it_agrees_with_the_plan(probe):
+    applied(probe, persist=True)
+    kept = json.loads((STORED / "applied.json").read_text())["journal"]
+    probe.journal.entries = dict(kept)
+    probe.mgr.priors.clear()
+    outcome = ask(probe, RollbackRequest(OBEYS, "p1.0", expected=THROUGH))
+    assert outcome.doubt is PriorDoubt.DISPUTED
+    probe.mgr.tasks.clear()
+    probe.mgr.ask("again", RollbackRequest(OBEYS, "p1.0", expected=BACK))
+    probe.agent(StopNever(probe)).run_turn()
+    outcome = probe.mgr.outcome("again")
+    assert [item.mode for item in outcome.prior] == [BACK]
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+
+
+def test_accept_by_hand_shows_first_and_drops_with_yes(tmp_path, capsys):
+    folders = ["--state-dir", str(tmp_path / "state"), "--run-dir", str(tmp_path / "run")]
+    state = StateFolder(folders[1], folders[3])
+    drive = make.drive("sda", 0)
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, "p1.0", drive.domain_id,
+        journal.prior_of((drive,)), 1.0,
+    )
+    state.journal.write(entry.key, journal.encode(entry))
+    state.journal.write(f"lease/{drive.domain_id}", "{damaged")
+    assert main(["accept", *folders, drive.domain_id]) == 1
+    assert "sda was in write back" in capsys.readouterr().out
+    assert len(state.journal.read()) == 2
+    assert main(["accept", *folders, "--yes", drive.domain_id]) == 0
+    assert state.journal.read() == {}
+    assert main(["accept", *folders, drive.domain_id]) == 2
