@@ -204,7 +204,7 @@ def test_two_probes_names_of_one_crush_host_stay_together():
 def plan_of(reports, cluster):
     changes, _ = make_changes(
         recommend([result(), result(hostname="h2", record_id="r2")]), reports, cluster,
-        plan_id="p1", device_class=None, throwaway=False, consent_turn_on=False,
+        plan_id="p1", nonce="n", device_class=None, throwaway=False, consent_turn_on=False,
     )
     return changes
 
