@@ -81,7 +81,8 @@ class AcceptService:
         if agent is None or self._engine.clock() - agent.seen_at_s > CLAIM_S:
             raise NotReadyError(
                 f"no probe is heard on {hostname}, and its journal has entries to be dropped",
-                f"start it, or run `wcache-probe accept {domain_id} --yes` there",
+                f"start it, or run `wcache-probe accept {domain_id} --yes` there; where the host "
+                f"is gone for good, `ceph wcache agent rm {hostname}` first",
             )
 
     def _settle(self, domain_id: str, found: List[Dispute]) -> None:

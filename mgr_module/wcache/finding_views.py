@@ -127,24 +127,11 @@ class FindingViews:
     def _unrestored(self) -> List[Finding]:
         """Prior states that are owed or lost: shown until they are read back or given up."""
         engine = self._engine
-        disputed = disputes_of(engine)
         found = [
             Finding(
                 FindingCode.PRIOR_LOST if item.lost else FindingCode.RESTORE_FAILED,
                 Severity.ERROR, f"{item.hostname} {item.domain_id}".strip(), item.why,
             )
-            for item in disputed
+            for item in disputes_of(engine)
         ]
-        lost = {item.action_id for item in disputed if item.action_id}
-        for plan_id, rollout in sorted(engine.rollouts.items()):
-            for change in rollout.rollout.changes if rollout.over else ():
-                unproven = (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
-                if change.status in unproven and change.action_id not in lost:
-                    found.append(
-                        Finding(
-                            FindingCode.RESTORE_FAILED, Severity.ERROR,
-                            f"{change.hostname} {', '.join(change.dev_names)}",
-                            f"{plan_id}: {change.detail or 'not proven'}",
-                        )
-                    )
         return found

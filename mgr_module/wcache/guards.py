@@ -74,5 +74,8 @@ def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
 
 def _cure(item: Dispute) -> str:
     if not item.lost:
-        return "wait until its probe has restored it, or see `wcache-probe restore --all`"
+        return (
+            "wait until its probe has restored it, or see `wcache-probe restore --all`; a drive "
+            f"that is gone for good: `ceph wcache drive accept {item.hostname} {item.domain_id}`"
+        )
     return f"see `ceph wcache drive accept {item.hostname} {item.domain_id}`"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sim_drives import BACK, OBEYS, OFF, THROUGH, Probe, StopNever, hold
 from wcache.core.errors import NotFoundError
-from wcache.core.protocol import ApplyRequest, RollbackRequest
+from wcache.core.protocol import AcceptRequest, ApplyRequest, RollbackRequest
 
 
 @pytest.fixture
@@ -71,3 +71,18 @@ def test_on_a_kernel_that_counts_no_flushes_a_change_and_its_way_back_are_done(p
 
 def refuse(drive):
     raise NotFoundError(f"{drive.dev_name} is not there any more")
+
+
+@pytest.mark.parametrize("method", ["domain", "state"])
+def test_the_entry_of_a_drive_that_died_is_dropped_when_an_admin_gives_it_up(probe, method):
+    probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    probe.run()
+    setattr(probe.host, method, gone)
+    probe.mgr.ask("accept", AcceptRequest(OBEYS, ("action/a1",)))
+    probe.run()
+    assert probe.mgr.outcome("accept").after == ()
+    assert probe.journal.entries == {}
+
+
+def gone(_):
+    raise NotFoundError("it is not there any more")

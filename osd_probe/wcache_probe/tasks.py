@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Callable, List, Mapping, Optional, Tuple
 
 from wcache.core import VERSION, switching
-from wcache.core.errors import NotFoundError, NotReadyError, RefusedError, WcacheError
+from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.lease import LeaseKeeper
 from wcache.core.model import (
@@ -314,9 +314,9 @@ class TaskRunner:
         self._follow_journal(request.domain_id)
         try:
             drives = self._host.domain(request.domain_id)
-        except NotFoundError:
-            drives = ()  # the drive is gone: its entry may be given up all the same
-        states = tuple(self._host.state(drive) for drive in drives)
+            states = tuple(self._host.state(drive) for drive in drives)
+        except WcacheError:
+            drives, states = (), ()  # gone, or it does not answer: it is given up all the same
         return StateOutcome(
             states, states, (), bool(request.keys), tuple(drive.drive_id for drive in drives)
         )

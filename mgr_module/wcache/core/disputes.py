@@ -105,14 +105,16 @@ def _of_run(state: RunState) -> List[Dispute]:
 
 
 def _of_plan(plan: Rollout) -> List[Dispute]:
+    """Changes that are neither proven nor back: a rollback may still do it, if the drive lives."""
     return [
         Dispute(
-            change.hostname, change.domain_id, f"{plan.plan_id}: {change.detail}", True,
-            action_id=change.action_id,
+            change.hostname, change.domain_id,
+            f"{plan.plan_id}: {change.detail or 'not proven'}",
+            change.doubt in (PriorDoubt.DISPUTED, PriorDoubt.LOST), action_id=change.action_id,
         )
         for change in plan.changes
-        if plan.status not in _OPEN and change.status is ChangeStatus.ROLLBACK_FAILED
-        and change.doubt in (PriorDoubt.DISPUTED, PriorDoubt.LOST)
+        if plan.status not in _OPEN
+        and change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
     ]
 
 

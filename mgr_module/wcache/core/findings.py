@@ -106,7 +106,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.RESTORE_FAILED: (
         "a prior cache state could not be restored",
-        "run `wcache-probe restore --all` on the host and follow what it says",
+        "run `wcache-probe restore --all` on the host and follow what it says; a drive that is "
+        "gone for good is given up with `ceph wcache drive accept`",
     ),
     FindingCode.PRIOR_LOST: (
         "what a drive's cache was set to before a change is lost, or in dispute",

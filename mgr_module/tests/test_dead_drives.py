@@ -1,0 +1,77 @@
+"""A drive or a host that is gone for good is forgotten by an admin's word, and not before."""
+
+import errno
+
+import pytest
+from module_world import a_mgr, measured, ok, said, start
+from test_commands_do_what_they_say import refused
+
+
+def errors(mgr):
+    """Subjects of errors, by what they say is not back."""
+    found = [f for f in said(mgr, "status")["findings"] if f["severity"] == "error"]
+    assert all("drive accept" in f["advice"] for f in found), found
+    return [f["subject"] for f in found]
+
+
+def dies_under_a_lease():
+    mgr = a_mgr()
+    start(mgr, scope="osd.0")
+    while not mgr.probes["h1"].leased:
+        mgr.step()
+    mgr.probes["h1"].stuck.add("domain-sda")
+    ok(mgr.command("campaign stop", campaign_id="c1"))
+    mgr.settle()
+    mgr.report_all()
+    return mgr
+
+
+def dies_under_a_plan():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    mgr.probes["h1"].stuck.add("domain-sda")
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    return mgr
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("dies", [dies_under_a_lease, dies_under_a_plan])
+def test_a_drive_that_died_is_an_error_until_an_admin_gives_it_up(dies, restarted):
+    mgr = dies()
+    if restarted:
+        mgr.restart()
+        mgr.report_all()
+    assert errors(mgr) == ["h1 domain-sda"]
+    error = refused(mgr, "drive accept", errno.EPERM, hostname="h1", domain_id="domain-sda")
+    assert "--yes" in error
+    assert errors(mgr) == ["h1 domain-sda"]
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    mgr.report_all()
+    assert errors(mgr) == []
+    assert mgr.probes["h1"].leased == {}
+    log = [entry["text"] for entry in said(mgr, "history")["history"]]
+    assert any("accepted as it is" in text for text in log)
+    mgr.restart()
+    mgr.report_all()
+    assert errors(mgr) == []
+    refused(mgr, "drive accept", errno.ENOENT, hostname="h1", domain_id="domain-sda", yes=True)
+
+
+def test_a_host_that_is_gone_for_good_is_forgotten_with_what_it_owed():
+    mgr = dies_under_a_lease()
+    del mgr.probes["h1"]
+    mgr.now_s += 600.0
+    mgr.step()
+    error = refused(
+        mgr, "drive accept", errno.EAGAIN, hostname="h1", domain_id="domain-sda", yes=True
+    )
+    assert "`ceph wcache agent rm h1`" in error
+    ok(mgr.command("agent rm", hostname="h1"))
+    assert errors(mgr) == ["h1 domain-sda"]
+    ok(mgr.command("drive accept", hostname="h1", domain_id="domain-sda", yes=True))
+    assert errors(mgr) == []
+    assert said(mgr, "status")["findings"] == []
