@@ -1,9 +1,12 @@
 """The real DriveHost on real loop devices: reads, switches, counts and times."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from loop_devices import loop_on
 from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Role, Transport
 from wcache_probe.host import LinuxDriveHost
 
@@ -93,3 +96,16 @@ def test_a_loop_device_keeps_no_saved_mode(host):
     with pytest.raises(RefusedError):
         host.save_cache(drive, THROUGH, None)
     host.save_cache(drive, None, None)
+
+
+def test_a_drive_of_the_journal_is_found_by_its_backing_file_under_another_name(
+    host, loop_device, tmp_path
+):
+    (drive,) = host.look()
+    entry = JournalEntry(
+        2, EntryKind.LEASE, "L", drive.domain_id,
+        prior_of((replace(drive, dev_name="loop-of-old"),)), 0.0, throwaway=True,
+    )
+    with loop_on(tmp_path / "another.img", 16 * 2**20):
+        (found,) = LinuxDriveHost(osd_data_globs=[]).prior(entry)
+    assert (found.drive_id, found.dev_name) == (drive.drive_id, loop_device[0])
