@@ -18,7 +18,8 @@ from wcache_probe.host import LinuxDriveHost
 from wcache_probe.journal_file import StateFolder
 from wcache_probe.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
 from wcache_probe.persistence.cpio_image import files_in
-from wcache_probe.persistence.initramfs import Tool, find_images, find_tool
+from wcache_probe.persistence.images import find_images
+from wcache_probe.persistence.initramfs import Tool, find_tool
 from wcache_probe.persistence.preparation import Preparation
 from wcache_probe.persistence.prepare import Chosen, Preparer, choose
 from wcache_probe.persistence.udev_match import matches, pattern

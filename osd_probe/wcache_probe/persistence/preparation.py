@@ -17,7 +17,7 @@ from wcache.core.errors import MalformedError, RefusedError
 
 from ..block.host_files import read_bytes
 from .boot_rule import FILE_NAME, is_ours, line_of, lines_of
-from .initramfs import IMAGES_MAX, Image, booted_from_elsewhere, find_images
+from .images import IMAGES_MAX, Image, booted_from_elsewhere, find_images
 from .own_file import write_whole
 
 RULES_FOLDER = "etc/udev/rules.d"

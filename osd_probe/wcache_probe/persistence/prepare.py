@@ -19,15 +19,8 @@ from wcache.core.safety import boots_with_rule
 
 from ..block.host_files import read_text
 from .boot_rule import BootRule, is_ours
-from .initramfs import (
-    IMAGES_MAX,
-    Image,
-    Tool,
-    find_images,
-    find_tool,
-    rules_in,
-    run_tool,
-)
+from .images import IMAGES_MAX, Image, find_images
+from .initramfs import Tool, find_tool, rules_in, run_tool
 from .own_file import remove, write_whole
 from .preparation import RECORD_VERSION, Preparation, Record, digest
 from .udev_match import matches, pattern
