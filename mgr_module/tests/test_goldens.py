@@ -1,0 +1,92 @@
+"""What every command prints, held to the letter, over the main job on fake ports.
+
+`GOLDEN=write make check` writes the files anew; read the difference before you commit it.
+What is drawn at random (ids of changes and leases) is masked.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from module_world import a_mgr, ok, start
+from wcache.commands import COMMANDS
+
+FOLDER = Path(__file__).parent / "goldens"
+LOOKS = (
+    ("status", {}), ("drive ls", {}), ("agent ls", {}), ("campaign ls", {}),
+    ("recommend", {}), ("load ls", {}), ("plan ls", {}), ("mclock show", {}),
+    ("mclock recommend", {}), ("history", {}),
+)
+_RANDOM = re.compile(r"\b[0-9a-f]{8,64}\b")
+
+
+def masked(text):
+    return _RANDOM.sub("<random>", text)
+
+
+def told(mgr, prefix, **arguments):
+    """A command in both forms, as an admin and as a program see it; errors as they come."""
+    parts = []
+    for form in ("plain", "json-pretty"):
+        code, out, error = mgr.command(prefix, format=form, **arguments)
+        parts.append(f"$ ceph wcache {prefix} --format {form}  -> {code}\n{out}{error}\n")
+    return "".join(parts)
+
+
+def looked(mgr):
+    return "".join(told(mgr, prefix, **arguments) for prefix, arguments in LOOKS)
+
+
+def chapters():
+    """Name and text of each stage of the main job."""
+    mgr = a_mgr()
+    yield "1-nothing-measured", looked(mgr) + told(
+        mgr, "campaign forecast", loads="depth1"
+    ) + told(mgr, "plan")
+    campaign_id = start(mgr)
+    mgr.step()
+    yield "2-measuring", looked(mgr) + told(mgr, "campaign show", campaign_id=campaign_id)
+    mgr.settle()
+    mgr.report_all()
+    yield "3-measured", looked(mgr) + told(mgr, "campaign show", campaign_id=campaign_id)
+    ok(mgr.command("plan"))
+    yield "4-planned", looked(mgr) + told(mgr, "plan show", plan_id="p1")
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    mgr.report_all()
+    yield "5-applied", looked(mgr) + told(mgr, "plan show", plan_id="p1")
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    yield "6-rolled-back", looked(mgr) + told(mgr, "plan show", plan_id="p1")
+    yield "7-refused", "".join((
+        told(mgr, "apply", plan_id="p9"), told(mgr, "rollback", plan_id="p9"),
+        told(mgr, "rollback"), told(mgr, "campaign show", campaign_id="c9"),
+        told(mgr, "campaign start", scope="osd.99"), told(mgr, "recommend", device_class="zzz"),
+    ))
+    yield "8-help", "".join(f"{c.prefix}  [{c.perm}]  {c.help}\n" for c in COMMANDS)
+
+
+@pytest.fixture(scope="module")
+def said_now():
+    return {name: masked(text) for name, text in chapters()}
+
+
+NAMES = (
+    "1-nothing-measured", "2-measuring", "3-measured", "4-planned", "5-applied",
+    "6-rolled-back", "7-refused", "8-help",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_prints_what_it_printed(said_now, name):
+    path = FOLDER / f"{name}.txt"
+    if os.environ.get("GOLDEN") == "write":
+        FOLDER.mkdir(exist_ok=True)
+        path.write_text(said_now[name])
+    assert said_now[name] == path.read_text()
+
+
+def test_each_file_is_of_a_stage():
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(NAMES)
