@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache, all_views, kernel_view
-from wcache.core.load_profile import work_counters
+from wcache.core.experiment.settling import LONG_SAMPLES
 from wcache.core.loads import SAMPLES, WATCH_SAMPLES
 from wcache.core.model import LoadPoint
-from wcache.core.settling import LONG_SAMPLES
+from wcache.core.verdict.load_profile import work_counters
 
 pytestmark = pytest.mark.cluster
 

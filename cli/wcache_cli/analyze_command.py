@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterator, List, Union
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.factorial import PROVEN, both_sides, measured_in
-from wcache.core.matrix import MATRIX_FORMAT, Matrix
+from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
+from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
 from wcache.core.record import RECORD_BYTES_MAX, Record
 
 from .files import read_text

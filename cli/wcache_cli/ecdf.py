@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
+from wcache.core.change.regression_check import COMMIT_COUNTERS
 from wcache.core.model import CacheMode
-from wcache.core.proof import COMMIT_COUNTERS
 from wcache.core.record import Period, Record
-from wcache.core.wording import latency
+from wcache.core.text import latency
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 44, 24, 14, 60

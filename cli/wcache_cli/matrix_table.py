@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping
 
 from wcache.core.model import CacheMode
-from wcache.core.wording import table
+from wcache.core.text import table
 
 from .tables import ratio_text
 

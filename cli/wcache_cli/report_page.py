@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Optional
 
 from wcache.core.errors import MalformedError, NotReadyError
-from wcache.core.wording import amount, duration, latency, ratio, when
+from wcache.core.text import amount, duration, latency, ratio, when
 
 from . import ecdf
 from .evidence import Evidence

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
 
 from wcache.core.errors import MalformedError, NotFoundError
-from wcache.core.wording import amount, duration, latency, ratio
+from wcache.core.text import amount, duration, latency, ratio
 
 from .answers import Answers, add_cluster_arguments, ceph_tool
 

@@ -3,8 +3,7 @@
 import math
 import random
 
-from wcache.core.experiment import coin
-from wcache.core.matrix import (
+from wcache.core.experiment.matrix import (
     MATRIX_FORMAT,
     MATRIX_VERSION,
     CellSamples,
@@ -14,6 +13,7 @@ from wcache.core.matrix import (
     Sync,
     cells_of,
 )
+from wcache.core.experiment.pairs import coin
 from wcache.core.model import CacheMode, DriveModel, Transport
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -4,10 +4,13 @@ import math
 from collections import Counter
 
 from mgr_fakes import builders as make
-from wcache.core import actions as act
 from wcache.core import codec
-from wcache.core.experiment import Slot, coin
-from wcache.core.factorial import OTHER, both_sides, measured_in
+from wcache.core import events as act
+from wcache.core.experiment.budget import cost_of
+from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
+from wcache.core.experiment.pairs import Slot, coin
+from wcache.core.experiment.run import RunMachine
+from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, FlushCounters, Role, Transport
 from wcache.core.protocol import (
@@ -21,9 +24,6 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 from wcache.core.record import CrossedDrive, Period, Record
-from wcache.core.run import RunMachine
-from wcache.core.run_budget import cost_of
-from wcache.core.run_state import RunState, RunStatus
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER_DRIVE = CrossedDrive(

@@ -16,9 +16,9 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple
 
-from wcache.core import switching as sw
+from wcache.core.drive import toggle as sw
+from wcache.core.drive.journal import JournalEntry
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.journal import JournalEntry
 from wcache.core.model import (
     CacheMode,
     CachePage,

@@ -7,9 +7,9 @@ import time
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.analysis_child import AnalysisChild
-from wcache.core.experiment import Slot, compose
+from wcache.core.experiment.pairs import Slot, compose
 from wcache.core.model import CacheMode
+from wcache.engine.analysis_child import AnalysisChild
 
 ANSWER = (
     "import json, sys\n"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from wcache.commands import ROWS_AT_ONCE
+from wcache.commands.commands import ROWS_AT_ONCE
+from wcache.commands.tables import FINDINGS_MAX
 from wcache.core import codec
 from wcache.core.model import Finding, FindingCode, Severity
-from wcache.tables import FINDINGS_MAX
 
 
 def test_many_rows_are_encoded_one_by_one_to_the_same_json():

@@ -7,7 +7,9 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.core.campaign import (
+from wcache.core.cluster import touches
+from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.experiment.campaign import (
     SKIPPED_MAX,
     CampaignOptions,
     Scope,
@@ -17,10 +19,8 @@ from wcache.core.campaign import (
     parse_scope,
     select,
 )
-from wcache.core.campaign_runs import make_runs
-from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.experiment.schedule import make_runs
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
-from wcache.core.osds import touches
 
 WT = CacheMode.WRITE_THROUGH
 D1, BATCH, M4, TIMER = (

@@ -5,8 +5,8 @@ import queue
 
 import pytest
 from mgr_fakes.histogram import dump
-from wcache.ceph_loads import CephLoads
-from wcache.core.actions import LoadRequest
+from wcache.ceph.loads import CephLoads
+from wcache.core.events import LoadRequest
 from wcache.core.model import LoadPoint, Role
 from wcache.core.record import LatencyHistogram
 

@@ -2,7 +2,7 @@
 
 import json
 
-from wcache.ceph_view import CephView
+from wcache.ceph.view import CephView
 from wcache.core.record import Precondition
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, measured
-from wcache import commands
+from wcache.commands import commands
 
 
 def everything(mgr):

@@ -7,15 +7,15 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
+from wcache.commands.host_views import HostViews
 from wcache.core.agents import CLAIM_S, Agents
 from wcache.core.codec import one_line
+from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
-from wcache.core.experiment import Slot, coin, next_slot
+from wcache.core.experiment.pairs import Slot, coin, next_slot
 from wcache.core.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello
-from wcache.core.safety import may_toggle
-from wcache.host_views import HostViews
 from wcache.options import DESCRIPTIONS, Options, read_options
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

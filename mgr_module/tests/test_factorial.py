@@ -12,11 +12,18 @@ from mgr_fakes import builders as make
 from wcache.analysis import factorial as effects_of
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.core import codec, factorial
-from wcache.core.campaign import CampaignOptions, candidates, forecast, parse_scope, select
-from wcache.core.campaign_runs import make_runs
+from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment import Slot, is_look, modes_of, pairs_of
+from wcache.core.experiment import factorial
+from wcache.core.experiment.campaign import (
+    CampaignOptions,
+    candidates,
+    forecast,
+    parse_scope,
+    select,
+)
+from wcache.core.experiment.pairs import Slot, is_look, modes_of, pairs_of
+from wcache.core.experiment.schedule import make_runs
 from wcache.core.model import (
     CacheMode,
     DeviceCache,

@@ -7,7 +7,7 @@ from mgr_fakes import builders as make
 from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.core.protocol import Notice
 from wcache.core.record import Precondition
-from wcache.watchdog import STALL_S
+from wcache.engine.watchdog import STALL_S
 
 
 def test_a_bench_cut_off_by_a_lost_lease_is_cancelled_before_the_next_one():

@@ -10,6 +10,8 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
+from wcache.ceph.health import health_checks
+from wcache.core.drive.safety import Safety, judge, may_toggle
 from wcache.core.findings import ADVICE, of_drive
 from wcache.core.model import (
     CacheMode,
@@ -23,8 +25,6 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
-from wcache.core.safety import Safety, judge, may_toggle
-from wcache.health import health_checks
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OFF_LAYER = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from module_world import a_mgr, ok, start
-from wcache.commands import COMMANDS
+from wcache.commands.commands import COMMANDS
 
 FOLDER = Path(__file__).parent / "goldens"
 LOOKS = (

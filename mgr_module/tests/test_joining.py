@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from wcache.core.joining import DriveVerdict, Pool, PoolTerm, join
 from wcache.core.model import FindingCode, LoadPoint, Role, Transport, Verdict
+from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, join
 
 D1 = LoadPoint.OSD_BENCH_DEPTH1
 THROUGH, BACK, SAME, FEW, TORN = (

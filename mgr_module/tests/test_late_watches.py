@@ -11,14 +11,14 @@ from run_world import OTHER_DRIVE, begun
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.core import actions as act
-from wcache.core import settling
+from wcache.core import events as act
 from wcache.core.errors import MalformedError
-from wcache.core.experiment import IN_PROGRESS, LATE_WATCH_PAIRS, Slot, watch_slot
+from wcache.core.experiment import settling
+from wcache.core.experiment.budget import client_wait_s
+from wcache.core.experiment.pairs import IN_PROGRESS, LATE_WATCH_PAIRS, Slot, watch_slot
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode, LoadPoint
 from wcache.core.record import CounterDelta, Period, Settling
-from wcache.core.run_budget import client_wait_s
 
 WB, WT = CacheMode
 SETUP = replace(synthetic.SETUP, settle_s=0.4, watch_samples=16)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import mgr_fakes.builders as make
 import pytest
 from mgr_fakes.store import MemoryStore
-from wcache.archive import Archive
-from wcache.core.load_profile import WorkCounters
+from wcache.core.cluster import OsdNow, osds_now
 from wcache.core.model import DriveModel, LoadPoint, Verdict
-from wcache.core.osds import OsdNow, osds_now
-from wcache.core.policy import Result
-from wcache.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
+from wcache.core.verdict.load_profile import WorkCounters
+from wcache.core.verdict.recommend import Result
+from wcache.engine.archive import Archive
+from wcache.engine.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
 
 
 class Reader:

@@ -8,7 +8,7 @@ from wcache.analysis.decision import Options
 from wcache.analysis.matrix import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.matrix import CELLS, DEPTHS, Matrix, Skipped, Sync, cells_of
+from wcache.core.experiment.matrix import CELLS, DEPTHS, Matrix, Skipped, Sync, cells_of
 
 
 def test_each_cell_is_decided_by_itself():

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.mclock import (
+from wcache.core.knobs.mclock.advice import ConfigChange, Facts, advise
+from wcache.core.knobs.mclock.capacity import (
     CALLS_MIN,
     Measurement,
     of_model,
@@ -15,9 +16,8 @@ from wcache.core.mclock import (
     stacks,
     t95,
 )
-from wcache.core.mclock_advice import ConfigChange, Facts, advise
-from wcache.core.mclock_config import Config, Entry, Known
-from wcache.core.mclock_stale import stale
+from wcache.core.knobs.mclock.config import Config, Entry, Known
+from wcache.core.knobs.mclock.stale import stale
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.mclock_config import Config, Entry, Known, parse_dump, see
+from wcache.core.knobs.mclock.config import Config, Entry, Known, parse_dump, see
 
 HDD = "osd_mclock_max_capacity_iops_hdd"
 

@@ -6,7 +6,7 @@ import math
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from wcache.core.mclock import CALL_BYTES
+from wcache.core.knobs.mclock.capacity import CALL_BYTES
 from wcache.core.model import CacheMode, FindingCode
 from wcache.core.record import Precondition
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.probe import FakeProbe
 from module_world import WB, a_mgr, all_modes, fine, ok, said, start
-from wcache.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST
-from wcache.audit_log import PROBE_LINES_MAX
+from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.model import Finding, FindingCode, HostReport, Severity
 from wcache.core.protocol import Notice, ReportOutcome
 from wcache.core.token_bucket import BUCKETS_MAX, TokenBuckets
-from wcache.health import DETAILS_MAX, health_checks
+from wcache.engine.audit_log import PROBE_LINES_MAX
+from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST
 
 # ---- how often, how much
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from wcache.core.load_profile import (
+from wcache.core.model import LoadPoint, Verdict
+from wcache.core.verdict.load_profile import (
     HOUR_WRITES_MIN,
     HOURS_MIN,
     HourLoad,
@@ -14,9 +15,8 @@ from wcache.core.load_profile import (
     join,
     shares,
 )
-from wcache.core.model import LoadPoint, Verdict
-from wcache.core.own_loads import NAMED_MAX, with_dissent
-from wcache.core.policy import Result, recommend
+from wcache.core.verdict.own_loads import NAMED_MAX, with_dissent
+from wcache.core.verdict.recommend import Result, recommend
 
 D1, BATCH, TRAFFIC = (
     LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_TRAFFIC,

@@ -8,11 +8,11 @@ from mgr_fakes import builders as make
 from module_world import WB, WT, all_modes, fine, measured, ok, said
 from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
-from wcache.core.holding import HOLD_MAX_S, NEEDED
-from wcache.core.plan import make_changes
-from wcache.core.policy import recommend
+from wcache.core.change.plan import make_changes
+from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED
+from wcache.core.change.rollout_state import ChangeStatus
 from wcache.core.record import Precondition
-from wcache.core.rollout_state import ChangeStatus
+from wcache.core.verdict.recommend import recommend
 
 CLEAN, HEALTHY = Precondition.PGS_CLEAN, Precondition.CLUSTER_HEALTHY
 PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED

@@ -10,13 +10,13 @@ from scipy import stats
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
-from wcache.core import multiplicity
 from wcache.core.errors import MalformedError
-from wcache.core.joining import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
-from wcache.core.policy import recommend
-from wcache.pools import TRIES_MAX, Pools, item
-from wcache.results import of_record
+from wcache.core.verdict import false_coverage as multiplicity
+from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
+from wcache.core.verdict.recommend import recommend
+from wcache.engine.pools import TRIES_MAX, Pools, item
+from wcache.engine.results import of_record
 
 OPTIONS = Options()
 

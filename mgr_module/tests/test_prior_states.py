@@ -9,8 +9,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
+from wcache.core.drive.prior import PriorDoubt, prior_from
 from wcache.core.model import JournalNote, KeptPrior
-from wcache.core.prior import PriorDoubt, prior_from
 from wcache.core.protocol import FailureOutcome, Notice, RollbackRequest
 
 STORED = Path(__file__).parents[2] / "qa" / "stored_v1"

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
+from wcache.core.change.plan import CHANGES_MAX, make_changes
 from wcache.core.findings import of_drive
-from wcache.core.joining import LoadVerdict
 from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict
-from wcache.core.over_loads import over_loads
-from wcache.core.plan import CHANGES_MAX, make_changes
-from wcache.core.policy import Result, recommend
+from wcache.core.verdict.across_loads import over_loads
+from wcache.core.verdict.pooling import LoadVerdict
+from wcache.core.verdict.recommend import Result, recommend
 
 WT = CacheMode.WRITE_THROUGH
 D1, BATCH, TRAFFIC, TIMER = (

@@ -8,21 +8,21 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
-from wcache.archive import Archive, HistoryEntry
-from wcache.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG
 from wcache.core.agents import Agent
-from wcache.core.campaign import Campaign, CampaignOptions
-from wcache.core.joining import PoolTerm
-from wcache.core.load_profile import HOURS_MAX, HourLoad, LoadProfile
-from wcache.core.mclock_config import Known
+from wcache.core.change.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
+from wcache.core.experiment.campaign import Campaign, CampaignOptions
+from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.knobs.mclock.config import Known
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
-from wcache.core.policy import ModeSummary, Result, recommend
 from wcache.core.retention import Bounds
 from wcache.core.retention import surplus as beyond
-from wcache.core.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
-from wcache.core.run_state import RunState, RunStatus
-from wcache.load_watch import OSDS_MAX
-from wcache.record_keeper import RECOVERED
+from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
+from wcache.core.verdict.pooling import PoolTerm
+from wcache.core.verdict.recommend import ModeSummary, Result, recommend
+from wcache.engine.archive import Archive, HistoryEntry
+from wcache.engine.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG
+from wcache.engine.load_watch import OSDS_MAX
+from wcache.engine.records import RECOVERED
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
 STORE_BYTES_MAX = 5_000_000

@@ -7,8 +7,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.core import actions as act
 from wcache.core import codec
+from wcache.core import events as act
+from wcache.core.change.rollout import RolloutMachine
+from wcache.core.change.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.protocol import (
     ApplyRequest,
@@ -21,8 +23,6 @@ from wcache.core.protocol import (
     SamplesOutcome,
     StateOutcome,
 )
-from wcache.core.rollout import RolloutMachine
-from wcache.core.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, begun
-from wcache.core import actions as act
-from wcache.core.factorial import measured_in
+from wcache.core import events as act
+from wcache.core.experiment.budget import client_wait_s
+from wcache.core.experiment.factorial import measured_in
+from wcache.core.experiment.run_state import RunStatus
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
 from wcache.core.protocol import (
@@ -17,8 +19,6 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 from wcache.core.record import CounterDelta
-from wcache.core.run_budget import client_wait_s
-from wcache.core.run_state import RunStatus
 
 
 def test_a_halt_during_a_bench_counts_what_the_bench_may_still_write():

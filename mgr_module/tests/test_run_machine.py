@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, Mgr, begun, counters
-from wcache.core import actions as act
 from wcache.core import codec
-from wcache.core.experiment import Slot
+from wcache.core import events as act
+from wcache.core.drive.prior import PriorDoubt
+from wcache.core.experiment.pairs import Slot
+from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import SAMPLES
 from wcache.core.model import DeviceCache, LoadPoint
-from wcache.core.prior import PriorDoubt
 from wcache.core.protocol import (
     CountersRequest,
     FailureOutcome,
@@ -23,7 +24,6 @@ from wcache.core.protocol import (
     StateOutcome,
 )
 from wcache.core.record import CounterDelta
-from wcache.core.run_state import RunState, RunStatus
 
 EVENTS = st.sampled_from(
     ["answer"] * 12

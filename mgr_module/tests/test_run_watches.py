@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, begun
-from wcache.core import actions as act
-from wcache.core.experiment import coin
+from wcache.core import events as act
+from wcache.core.experiment.pairs import coin
 from wcache.core.protocol import SetModeRequest
 
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.core import codec, settling
+from wcache.core import codec
 from wcache.core.errors import MalformedError
-from wcache.core.experiment import settled, watch_of, watch_slot, watches_at_most
+from wcache.core.experiment import settling
+from wcache.core.experiment.pairs import settled, watch_of, watch_slot, watches_at_most
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode
 from wcache.core.record import Period, Record, Settling

@@ -5,10 +5,10 @@ from typing import List
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
+from wcache.ceph.health import health_checks
 from wcache.core.errors import StorageError
 from wcache.core.model import FindingCode, Severity
-from wcache.health import health_checks
-from wcache.starting import RETRY_MAX_S, RETRY_MIN_S, Starter
+from wcache.engine.starting import RETRY_MAX_S, RETRY_MIN_S, Starter
 
 
 class Step:

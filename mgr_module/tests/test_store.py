@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
-from wcache.archive import Archive, HistoryEntry
-from wcache.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG, PROBE_LINES_MAX, AuditLog
-from wcache.ceph_store import PACKED_FROM_CHARS, PART_CHARS, KvStore
+from wcache.ceph.store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.experiment import Slot, compose
+from wcache.core.experiment.pairs import Slot, compose
+from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.model import CacheMode
 from wcache.core.retention import Bounds
-from wcache.core.run_state import RunState, RunStatus
-from wcache.record_keeper import RecordKeeper
+from wcache.engine.archive import Archive, HistoryEntry
+from wcache.engine.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG, PROBE_LINES_MAX, AuditLog
+from wcache.engine.records import RecordKeeper
 
 WB = CacheMode.WRITE_BACK
 

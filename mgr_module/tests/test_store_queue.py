@@ -5,10 +5,10 @@ import threading
 
 import pytest
 from mgr_fakes.store import MonLikeKv
-from wcache.ceph_store import ANSWER_S, CephKeys, KvStore
+from wcache.ceph.store import ANSWER_S, CephKeys, KvStore
+from wcache.ceph.store_queue import LATER_EVERY_S, RETRY_S, SLOW_S, StoreQueue
 from wcache.core.errors import StorageError
 from wcache.core.ports import Write
-from wcache.store_queue import LATER_EVERY_S, RETRY_S, SLOW_S, StoreQueue
 
 
 class Clock:

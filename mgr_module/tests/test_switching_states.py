@@ -21,9 +21,9 @@ from switching_world import (
     explore,
     mode_of,
 )
-from wcache.core import switching as sw
+from wcache.core.drive import toggle as sw
+from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import WcacheError
-from wcache.core.journal import EntryKind
 from wcache.core.model import KernelView, Transport
 
 

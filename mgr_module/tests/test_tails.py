@@ -17,8 +17,8 @@ from wcache.analysis.pairs import differences
 from wcache.analysis.pooling import pool
 from wcache.core import codec
 from wcache.core.errors import MalformedError
+from wcache.core.experiment.osd_histogram import gained, parse
 from wcache.core.model import Verdict
-from wcache.core.osd_histogram import gained, parse
 from wcache.core.record import LatencyHistogram, Period
 
 OPTIONS = Options()

@@ -7,10 +7,10 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import ok, said, start
 from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
-from wcache.core.homes import homes
-from wcache.core.joining import Pool, PoolTerm
 from wcache.core.model import Role, Transport, Verdict
-from wcache.core.policy import groups, recommend
+from wcache.core.verdict.homes import homes
+from wcache.core.verdict.pooling import Pool, PoolTerm
+from wcache.core.verdict.recommend import groups, recommend
 
 KEY = ("hdd", str(make.MODEL), False)
 TWO = {KEY: frozenset({"h1", "h2"})}

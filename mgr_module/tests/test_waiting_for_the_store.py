@@ -4,8 +4,8 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
-from wcache.core.run import RunMachine
-from wcache.core.run_state import RunStatus
+from wcache.core.experiment.run import RunMachine
+from wcache.core.experiment.run_state import RunStatus
 
 LEASE_S = 60.0
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core import codec
-from wcache.core.joining import LoadVerdict
-from wcache.core.load_profile import (
+from wcache.core.model import FindingCode, LoadPoint, Verdict
+from wcache.core.verdict.across_loads import over_loads
+from wcache.core.verdict.load_profile import (
     HOURS_MAX,
     HOURS_MIN,
     HourLoad,
@@ -18,9 +19,8 @@ from wcache.core.load_profile import (
     shares,
     work_counters,
 )
-from wcache.core.model import FindingCode, LoadPoint, Verdict
-from wcache.core.over_loads import over_loads
-from wcache.core.weighing import Proven, weigh
+from wcache.core.verdict.pooling import LoadVerdict
+from wcache.core.verdict.workload_weighting import Proven, weigh
 
 DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
 LARGE = LoadPoint.OSD_BENCH_4M

@@ -2,7 +2,7 @@
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core import switching as sw
+from wcache.core.drive import toggle as sw
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Layer, LayerKind, Transport
 

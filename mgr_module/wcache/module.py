@@ -7,25 +7,26 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
 from mgr_module import MgrModule
 
-from . import ceph_compat, commands
-from .analysis_child import AnalysisChild
-from .archive import Archive
-from .ceph_capacity import CephCapacity, CephConfig
-from .ceph_loads import CephLoads
-from .ceph_progress import CephProgress
-from .ceph_store import CephKeys, KvStore
-from .ceph_view import CephView
-from .core.osds import OsdNow, osds_now
-from .core.policy import Result
-from .engine import Engine
-from .health import health_checks
-from .load_watch import LoadWatch
-from .mclock_service import MclockService
+from .ceph import compat as ceph_compat
+from .ceph.capacity import CephCapacity, CephConfig
+from .ceph.health import health_checks
+from .ceph.loads import CephLoads
+from .ceph.progress import CephProgress
+from .ceph.store import CephKeys, KvStore
+from .ceph.store_queue import StoreQueue
+from .ceph.view import CephView
+from .commands import commands
+from .commands.views import Views
+from .core.cluster import OsdNow, osds_now
+from .core.verdict.recommend import Result
+from .engine.analysis_child import AnalysisChild
+from .engine.archive import Archive
+from .engine.engine import Engine
+from .engine.load_watch import LoadWatch
+from .engine.starting import Starter
 from .options import Options, module_options, read_options
-from .service import Service
-from .starting import Starter
-from .store_queue import StoreQueue
-from .views import Views
+from .services.mclock import MclockService
+from .services.service import Service
 
 # Health and the loads of a quiet cluster are looked at this often, in seconds.
 IDLE_TICK_S = 5.0

@@ -11,8 +11,8 @@ import pytest
 from examples import examples
 from hypothesis import settings
 from loop_devices import loop_on
-from wcache_probe.block.host_files import HostFiles
-from wcache_probe.block.writers import INITIAL_PID_NAMESPACE
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.block.writers import INITIAL_PID_NAMESPACE
 
 settings.register_profile("wcache", examples())
 settings.load_profile("wcache")

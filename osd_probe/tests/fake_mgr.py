@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
 from wcache.core import codec
+from wcache.core.drive.prior import UNKNOWN, Prior, prior_from
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.ports import DriveHost
-from wcache.core.prior import UNKNOWN, Prior, prior_from
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     ApplyRequest,

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from wcache.core import codec
-from wcache.core.matrix import Matrix
+from wcache.core.experiment.matrix import Matrix
 
 
 class Bench:

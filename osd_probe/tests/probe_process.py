@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Optional, Sequence
 
-from wcache_probe.restorer import Started, start_command
+from wcache_probe.restoring.restorer import Started, start_command
 
 HERE = Path(__file__).resolve()
 

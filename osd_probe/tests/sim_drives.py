@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Union
 
 from fake_mgr import FSID, ScriptedMgr
+from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import WcacheError
-from wcache.core.lease import LeaseKeeper
 from wcache.core.model import CacheMode
 from wcache.core.protocol import Lease, SetModeRequest, StateOutcome
 from wcache_probe.agent import Agent
-from wcache_probe.journal_words import said_by
-from wcache_probe.restorer import RestoreHere
-from wcache_probe.restoring import Restoring
+from wcache_probe.journal.journal_words import said_by
+from wcache_probe.restoring.owed import Restoring
+from wcache_probe.restoring.restorer import RestoreHere
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim_host import SimulatedHost
 from wcache_probe.switcher import AfterStep, Switcher, nothing

@@ -18,6 +18,7 @@ from sim_drives import (
     hold,
     lease,
 )
+from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import ConflictError, NotReadyError
 from wcache.core.model import Role
 from wcache.core.protocol import (
@@ -31,7 +32,6 @@ from wcache.core.protocol import (
     SetModeRequest,
     TimerRequest,
 )
-from wcache.core.safety import Safety, judge
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ import pytest
 from model_drives import ModelScsi
 from wcache.core.errors import NotFoundError, NotReadyError, RefusedError, StorageError
 from wcache.core.model import CacheMode
-from wcache_probe.host import LinuxDriveHost
-from wcache_probe.host_lock import HostLock
-from wcache_probe.journal_file import NoJournal
-from wcache_probe.lease_marker import LeaseMarker
-from wcache_probe.persistence.appearance import appear
-from wcache_probe.persistence.appearing import Appearing, Missed, try_until_done
-from wcache_probe.persistence.rule_folder import RuleFolder
-from wcache_probe.restorer import start_command
+from wcache_probe.journal.host_lock import HostLock
+from wcache_probe.journal.journal_file import NoJournal
+from wcache_probe.journal.lease_marker import LeaseMarker
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.persistence.appearance import appear
+from wcache_probe.linux.persistence.appearing import Appearing, Missed, try_until_done
+from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.restoring.restorer import start_command
 from wcache_probe.switcher import Switcher
-from wcache_probe.transports.classify import Switches
 
 THROUGH = CacheMode.WRITE_THROUGH
 DRIVES = 60

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from wcache.core.errors import RefusedError
 from wcache.core.model import FindingCode, KernelView, LayerKind, Role
-from wcache_probe.block import foreign, osds
-from wcache_probe.block.stack import is_followed, paths_down, queues_on
-from wcache_probe.block.sysfs import by_name
-from wcache_probe.host import LinuxDriveHost
+from wcache_probe.linux.block import foreign, osds
+from wcache_probe.linux.block.stack import is_followed, paths_down, queues_on
+from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.host import LinuxDriveHost
 
 
 def host_of(fake, **more):

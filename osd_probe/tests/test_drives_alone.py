@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from model_drives import ModelNvme, ModelScsi
 from sim_drives import MemoryJournal
-from wcache.core import switching
+from wcache.core.drive import toggle as switching
+from wcache.core.drive.journal import EntryKind, parse
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.journal import EntryKind, parse
 from wcache.core.model import CacheMode, DeviceCache
-from wcache_probe.host import LinuxDriveHost
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
-from wcache_probe.transports.classify import Switches
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

@@ -2,9 +2,9 @@
 
 import pytest
 from wcache.core.model import CacheMode, FindingCode
-from wcache_probe.persistence import foreign_rules
-from wcache_probe.persistence.boot_rule import FILE_NAME, BootRule
-from wcache_probe.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.persistence import foreign_rules
+from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule
+from wcache_probe.linux.persistence.rule_folder import RuleFolder
 
 RULES = "etc/udev/rules.d/99-tuning.rules"
 

@@ -9,22 +9,22 @@ import pytest
 from model_drives import ModelScsi
 from sim_drives import MemoryJournal
 from test_persistence import COMMAND, WWID, host_with
-from wcache.core import switching
+from wcache.core.drive import toggle as switching
+from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import NotReadyError, StorageError
-from wcache.core.journal import EntryKind
 from wcache.core.model import CacheMode
-from wcache_probe.host_lock import HostLock
-from wcache_probe.journal_file import NoJournal, StateFolder
-from wcache_probe.lease_marker import LeaseMarker
-from wcache_probe.persistence.appearance import appear
-from wcache_probe.persistence.rule_folder import RuleFolder
+from wcache_probe.journal.host_lock import HostLock
+from wcache_probe.journal.journal_file import NoJournal, StateFolder
+from wcache_probe.journal.lease_marker import LeaseMarker
+from wcache_probe.linux.persistence.appearance import appear
+from wcache_probe.linux.persistence.rule_folder import RuleFolder
 from wcache_probe.switcher import Switcher, nothing
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 
 HOLD = """
 import sys
-from wcache_probe.host_lock import HostLock
+from wcache_probe.journal.host_lock import HostLock
 with HostLock(sys.argv[1]).held("d"):
     print("held", flush=True)
     sys.stdin.read()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from loop_devices import loop_on
+from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.errors import NotFoundError, RefusedError
-from wcache.core.journal import EntryKind, JournalEntry, prior_of
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Role, Transport
-from wcache_probe.host import LinuxDriveHost
+from wcache_probe.linux.host import LinuxDriveHost
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 FSID = "11111111-2222-3333-4444-555555555555"

@@ -8,13 +8,13 @@ import pytest
 from model_drives import ModelAta, ModelNvme, ModelScsi
 from wcache.core.errors import NotFoundError, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveModel, DriveReport, DriveState, Transport
-from wcache_probe.block.sysfs import by_name, hold
-from wcache_probe.host import LinuxDriveHost
-from wcache_probe.transports.classify import Switches
-from wcache_probe.transports.loop import LoopSwitch
-from wcache_probe.transports.nvme import NvmeSwitch
-from wcache_probe.transports.nvme_io import Controller, open_controller
-from wcache_probe.transports.sg_io import ScsiError, ScsiReply, SgIo
+from wcache_probe.linux.block.sysfs import by_name, hold
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.linux.transports.loop import LoopSwitch
+from wcache_probe.linux.transports.nvme import NvmeSwitch
+from wcache_probe.linux.transports.nvme_io import Controller, open_controller
+from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 SLOTS = {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core import journal
+from wcache.core.drive import journal
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.errors import StorageError
-from wcache.core.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 
 STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.errors import ConflictError, StorageError
-from wcache_probe.journal_file import StateFolder
-from wcache_probe.lease_marker import LeaseMarker
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.journal.lease_marker import LeaseMarker
 from wcache_probe.switcher import read_journal
 
 
@@ -153,7 +153,7 @@ def test_the_probe_id_stays_and_a_damaged_one_is_made_anew(state, tmp_path):
 
 HOLD = """
 import sys
-from wcache_probe.journal_file import StateFolder
+from wcache_probe.journal.journal_file import StateFolder
 state = StateFolder(sys.argv[1], sys.argv[2])
 state.lock()
 print("locked", flush=True)

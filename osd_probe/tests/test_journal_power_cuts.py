@@ -14,7 +14,7 @@ from typing import Dict, List
 
 import pytest
 from wcache.core.errors import StorageError
-from wcache_probe.journal_file import StateFolder
+from wcache_probe.journal.journal_file import StateFolder
 
 KEY, NAME = "lease/d", "lease%2Fd.json"
 

@@ -6,7 +6,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from wcache.core.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
+from wcache.core.drive.lease import ANSWERS_MAX, LeaseKeeper, Perform, Repeat
 from wcache.core.model import CacheMode
 from wcache.core.protocol import (
     PROTOCOL_VERSION,

@@ -7,9 +7,9 @@ import pytest
 from loop_devices import loop_on
 from matrix_bench import Bench
 from wcache.core.errors import MalformedError, NotReadyError, StorageError
-from wcache.core.matrix import CELLS
-from wcache_probe.block.host_files import HostFiles
-from wcache_probe.host import LinuxDriveHost
+from wcache.core.experiment.matrix import CELLS
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.matrix import fio
 from wcache_probe.matrix.result_file import ResultFile
 from wcache_probe.matrix.scratch import MARK, MIB, find

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 from model_drives import ModelScsi
+from wcache.core.drive.safety import may_toggle
 from wcache.core.model import CacheMode, FindingCode
-from wcache.core.safety import may_toggle
-from wcache_probe.block import exports
-from wcache_probe.block.host_files import HostFiles
-from wcache_probe.block.sysfs import by_name
-from wcache_probe.block.writers import WriterSearch
-from wcache_probe.host import LinuxDriveHost
-from wcache_probe.transports.classify import Switches
+from wcache_probe.linux.block import exports
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.block.writers import WriterSearch
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
 
 
 class Naps:
@@ -138,8 +138,8 @@ def test_from_another_pid_namespace_whether_a_drive_is_shared_is_unknown(fake_ho
 
 READ_AS_NOBODY = """
 import os, sys
-from wcache_probe.block.host_files import HostFiles
-from wcache_probe.block.writers import WriterSearch
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.block.writers import WriterSearch
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(WriterSearch(HostFiles(proc=sys.argv[1])).find().unknown)
 """

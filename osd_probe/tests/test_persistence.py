@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelScsi
-from wcache.core import switching
+from wcache.core.drive import toggle as switching
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 from wcache_probe.arguments import parse
-from wcache_probe.host import LinuxDriveHost
-from wcache_probe.journal_file import StateFolder
-from wcache_probe.persistence.rule_folder import RuleFolder
-from wcache_probe.persistence.udev_match import pattern
-from wcache_probe.persistence.udev_rule import UdevRule
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.persistence.rule_folder import RuleFolder
+from wcache_probe.linux.persistence.udev_match import pattern
+from wcache_probe.linux.persistence.udev_rule import UdevRule
+from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.switcher import Switcher
-from wcache_probe.transports.classify import Switches
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 WWID = "naa.5000c50000000001"

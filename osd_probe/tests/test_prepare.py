@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_drives import ModelScsi
+from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
+from wcache.core.drive.toggle import hold
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from wcache.core.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.model import FindingCode, Severity
-from wcache.core.switching import hold
 from wcache_probe.arguments import parse
-from wcache_probe.host import LinuxDriveHost
-from wcache_probe.journal_file import StateFolder
-from wcache_probe.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
-from wcache_probe.persistence.cpio_image import files_in
-from wcache_probe.persistence.images import find_images
-from wcache_probe.persistence.initramfs import Tool, find_tool
-from wcache_probe.persistence.preparation import Preparation
-from wcache_probe.persistence.prepare import Chosen, Preparer, choose
-from wcache_probe.persistence.udev_match import matches, pattern
-from wcache_probe.preparing import unprepare
-from wcache_probe.transports.classify import Switches
-from wcache_probe.unprepared import told_once
+from wcache_probe.commands.prepare import unprepare
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
+from wcache_probe.linux.persistence.cpio_image import files_in
+from wcache_probe.linux.persistence.images import find_images
+from wcache_probe.linux.persistence.initramfs import Tool, find_tool
+from wcache_probe.linux.persistence.preparation import Preparation
+from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
+from wcache_probe.linux.persistence.udev_match import matches, pattern
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.linux.unprepared import told_once
 
 WWID = "naa.5000c50000000001"
 BLANKS = "t10.ATA     QEMU HARDDISK                           QM00001"

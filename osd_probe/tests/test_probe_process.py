@@ -26,7 +26,7 @@ from wcache_probe.sim_host import SimulatedHost
 
 HOLD = """
 import sys
-from wcache_probe.journal_file import StateFolder
+from wcache_probe.journal.journal_file import StateFolder
 state = StateFolder(sys.argv[1], sys.argv[2])
 state.lock()
 print("locked", flush=True)

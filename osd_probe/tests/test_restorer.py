@@ -7,7 +7,13 @@ import time
 
 import pytest
 from wcache.core.errors import NotReadyError, StorageError
-from wcache_probe.restorer import RestoreApart, answer, start_again, start_command, verdict
+from wcache_probe.restoring.restorer import (
+    RestoreApart,
+    answer,
+    start_again,
+    start_command,
+    verdict,
+)
 
 
 class Children:
@@ -99,7 +105,7 @@ def test_the_program_is_started_again_from_where_it_is_and_never_from_the_workin
     (tmp_path / "wcache_probe").mkdir()
     (tmp_path / "wcache_probe/__init__.py").write_text("raise SystemExit(99)")
     program = (
-        "from wcache_probe.restorer import start_again; "
+        "from wcache_probe.restoring.restorer import start_again; "
         "child = start_again(['--version']); print(child.stdout.read(), child.wait())"
     )
     places = [place for place in sys.path if place]

@@ -4,14 +4,14 @@ import pytest
 from model_drives import ModelAta, ModelNvme, ModelScsi
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode, CachePage, DeviceCache, FindingCode, Role, Transport
-from wcache_probe.block.sysfs import by_name
-from wcache_probe.host import LinuxDriveHost
-from wcache_probe.transports.classify import Switches
-from wcache_probe.transports.nvme import NvmeSwitch
-from wcache_probe.transports.pin import Pins
-from wcache_probe.transports.sata import SataSwitch
-from wcache_probe.transports.scsi import ScsiSwitch
-from wcache_probe.transports.sg_io import ScsiError, ScsiReply, Sense, SgIo
+from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.linux.transports.nvme import NvmeSwitch
+from wcache_probe.linux.transports.pin import Pins
+from wcache_probe.linux.transports.sata import SataSwitch
+from wcache_probe.linux.transports.scsi import ScsiSwitch
+from wcache_probe.linux.transports.sg_io import ScsiError, ScsiReply, Sense, SgIo
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from wcache.core.errors import StorageError
-from wcache_probe.timing import time_fdatasync
+from wcache_probe.linux.timing import time_fdatasync
 
 MS = 1_000_000
 

@@ -10,10 +10,10 @@ import pytest
 from fake_mgr import FSID
 from mgr_fakes import builders as make
 from sim_drives import BACK, OBEYS, THROUGH, Probe, StopNever, hold, lease
-from wcache.core import journal
-from wcache.core.journal import JOURNAL_VERSION, EntryKind, JournalEntry
+from wcache.core.drive import journal
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
+from wcache.core.drive.prior import Prior, PriorDoubt, prior_from
 from wcache.core.model import CacheMode
-from wcache.core.prior import Prior, PriorDoubt, prior_from
 from wcache.core.protocol import (
     AcceptRequest,
     ApplyRequest,
@@ -24,7 +24,7 @@ from wcache.core.protocol import (
     SetModeRequest,
     StateOutcome,
 )
-from wcache_probe.journal_file import StateFolder
+from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
 
 STORED = Path(__file__).parents[2] / "qa" / "stored_v1"

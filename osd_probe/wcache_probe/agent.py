@@ -1,7 +1,7 @@
 """The probe's loop: ask the mgr, do what it says, restore when nobody says anything.
 
 What has to be restored comes before everything else, at every turn; how long a turn may
-wait is bounded by the lease clock.  All decisions about leases are in `core.lease`.
+wait is bounded by the lease clock.  All decisions about leases are in `core.drive.lease`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from typing import Callable, ContextManager, Optional
 
 from wcache.core import codec
+from wcache.core.drive.lease import LeaseKeeper, Repeat
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
-from wcache.core.lease import LeaseKeeper, Repeat
 from wcache.core.ports import MgrLink
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -28,7 +28,7 @@ from wcache.core.protocol import (
 )
 
 from .mgr_link import encode_post, printable
-from .restoring import Restoring
+from .restoring.owed import Restoring
 from .stop_signal import Stop
 from .tasks import Identity, TaskRunner
 

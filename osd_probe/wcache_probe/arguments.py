@@ -8,7 +8,7 @@ import socket
 from typing import List
 
 from wcache.core import VERSION
-from wcache.core.matrix import PAIRS_MAX, PAIRS_MIN
+from wcache.core.experiment.matrix import PAIRS_MAX, PAIRS_MIN
 from wcache.core.model import CacheMode
 
 STATE_DIR = "/var/lib/wcache"

@@ -11,24 +11,24 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Optional, Sequence
 
+from wcache.core.drive.journal import EntryKind
+from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import NotFoundError, WcacheError
-from wcache.core.journal import EntryKind
-from wcache.core.lease import LeaseKeeper
 from wcache.core.model import CacheMode
 from wcache.core.ports import DriveHost, MgrLink
 
 from .arguments import RESTORE_ONE, parse
-from .host_lock import HostLock
-from .journal_file import NoJournal, StateFolder
-from .journal_words import said_by
-from .lease_marker import LeaseMarker
+from .journal.host_lock import HostLock
+from .journal.journal_file import NoJournal, StateFolder
+from .journal.journal_words import said_by
+from .journal.lease_marker import LeaseMarker
 from .switcher import AfterStep, Switcher, nothing, read_journal
 
 if TYPE_CHECKING:
     import argparse
 
     from .rados_link import RadosLink
-    from .restorer import Start
+    from .restoring.restorer import Start
     from .stop_signal import StopSignal
 
 
@@ -51,8 +51,8 @@ def main(
         if options.command == "run":
             return _run(options, link, after_step, start)
         if options.command == "restore":
-            from .restore_command import restore
-            from .restorer import start_again
+            from .commands.restore import restore
+            from .restoring.restorer import start_again
 
             return restore(options, start or start_again)
         if options.command == RESTORE_ONE:
@@ -62,14 +62,14 @@ def main(
         if options.command == "appear":
             return _appear(options)
         if options.command in ("prepare", "unprepare"):
-            from .preparing import prepare, preparer_of, unprepare
+            from .commands.prepare import prepare, preparer_of, unprepare
 
             command = prepare if options.command == "prepare" else unprepare
             return command(options, preparer_of(options))
-        from . import views
+        from .commands import views
 
         if options.command == "accept":
-            from .accepting import accept
+            from .commands.accept import accept
 
             return accept(options)
         if options.command == "look":
@@ -104,7 +104,7 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
             load_drive_file(options.sim), options.hostname,
             state_path=os.path.join(options.state_dir, "sim-drives.json"),
         )
-    from .real_host import linux_host
+    from .linux.real_host import linux_host
 
     return linux_host(options, fsid)
 
@@ -116,12 +116,13 @@ def _run(
     options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
     start: Optional[Start],
 ) -> int:
-    from . import restore_command, restore_request
     from .agent import Agent
-    from .guard import Guard
-    from .persistence.appearing import Appearing, Missed
-    from .restorer import RestoreApart, start_again
-    from .restoring import Restoring
+    from .commands import restore as restore_command
+    from .linux.persistence.appearing import Appearing, Missed
+    from .restoring import request as restore_request
+    from .restoring.guard import Guard
+    from .restoring.owed import Restoring
+    from .restoring.restorer import RestoreApart, start_again
     from .service_manager import Heartbeat
     from .stop_signal import StopSignal
     from .tasks import Identity, TaskRunner
@@ -203,8 +204,8 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
 
 def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
     """Measure scratch space; no probe may run meanwhile, since it restores what it finds."""
+    from .linux.real_host import linux_host
     from .matrix.command import matrix
-    from .real_host import linux_host
 
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock()
@@ -218,10 +219,10 @@ def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
 
 def _appear(options: argparse.Namespace) -> int:
     """Put a drive that just appeared into its persisted mode, unless a lease holds it."""
-    from .host import LinuxDriveHost
-    from .persistence.appearance import appear
-    from .persistence.appearing import Appearing, try_until_done
-    from .persistence.rule_folder import RuleFolder
+    from .linux.host import LinuxDriveHost
+    from .linux.persistence.appearance import appear
+    from .linux.persistence.appearing import Appearing, try_until_done
+    from .linux.persistence.rule_folder import RuleFolder
 
     host = LinuxDriveHost()
     mode = CacheMode(options.mode)
@@ -242,7 +243,7 @@ def _appear(options: argparse.Namespace) -> int:
 
 
 def _restore_one(options: argparse.Namespace, after_step: AfterStep) -> int:
-    from .restore_command import restore_one
+    from .commands.restore import restore_one
 
     state = StateFolder(options.state_dir, options.run_dir)
     host = _make_host(options, None)

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
+from wcache.core.drive.journal import JournalEntry
+from wcache.core.drive.safety import pinnable
 from wcache.core.errors import NotFoundError, RefusedError
-from wcache.core.journal import JournalEntry
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -36,7 +37,6 @@ from wcache.core.model import (
     Transport,
 )
 from wcache.core.protocol import SamplesOutcome
-from wcache.core.safety import pinnable
 
 from .sim.drive_schema import DriveFile
 from .sim.osd import Measured, SimulatedOsd

@@ -1,4 +1,4 @@
-"""Executes the programs of `core.switching` on real or simulated drives.
+"""Executes the programs of `core.drive.toggle` on real or simulated drives.
 
 A program says one step at a time; here each is carried out, and what fails is thrown
 back into it, so that it can restore.  `after_step` is called after every step with its
@@ -14,14 +14,14 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
-from wcache.core import journal as entries
-from wcache.core import switching
+from wcache.core.drive import journal as entries
+from wcache.core.drive import toggle as switching
+from wcache.core.drive.journal import EntryKind, JournalEntry
+from wcache.core.drive.prior import Prior
+from wcache.core.drive.toggle import Program, Step, Switched
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.journal import EntryKind, JournalEntry
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
-from wcache.core.prior import Prior
-from wcache.core.switching import Program, Step, Switched
 
 from .mgr_link import printable
 

@@ -6,19 +6,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Callable, List, Mapping, Optional, Tuple
 
-from wcache.core import VERSION, switching
-from wcache.core.errors import NotReadyError, RefusedError, WcacheError
-from wcache.core.journal import EntryKind, JournalEntry
-from wcache.core.lease import LeaseKeeper
-from wcache.core.model import (
-    DriveReport,
-    DriveState,
-    FlushCounters,
-    HostReport,
-    Role,
-)
-from wcache.core.ports import DriveHost
-from wcache.core.prior import (
+from wcache.core import VERSION
+from wcache.core.drive import toggle as switching
+from wcache.core.drive.journal import EntryKind, JournalEntry
+from wcache.core.drive.lease import LeaseKeeper
+from wcache.core.drive.prior import (
     Prior,
     PriorDoubt,
     PriorError,
@@ -27,6 +19,16 @@ from wcache.core.prior import (
     require_expected,
     states_by_id,
 )
+from wcache.core.drive.toggle import Switched
+from wcache.core.errors import NotReadyError, RefusedError, WcacheError
+from wcache.core.model import (
+    DriveReport,
+    DriveState,
+    FlushCounters,
+    HostReport,
+    Role,
+)
+from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     AcceptRequest,
     ApplyRequest,
@@ -45,12 +47,11 @@ from wcache.core.protocol import (
     Task,
     TimerRequest,
 )
-from wcache.core.switching import Switched
 
-from .journal_words import journal_findings, journal_notes, prior_of_entry
+from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
+from .linux.unprepared import told_once
 from .mgr_link import printable
 from .switcher import Switcher
-from .unprepared import told_once
 
 TIMER_SECONDS_MAX = 30.0
 # what these find before their first step must still hold then

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from harness import Cluster, ClusterPlan, HarnessError, start_cluster
 from probes import MODULE, Probe, Wcache
-from wcache.core.wording import amount, duration, latency, table
+from wcache.core.text import amount, duration, latency, table
 
 from bench.figures import Latencies, children, cpu_seconds, latencies, memory_bytes
 from bench.running import Inside

@@ -19,9 +19,9 @@ from typing import Any, Callable, Dict, List, Tuple
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
-from wcache.core.mclock import option
+from wcache.core.knobs.mclock.capacity import option
 from wcache.core.model import CacheMode
-from wcache.core.wording import amount, latency, table
+from wcache.core.text import amount, latency, table
 
 from bench.figures import latencies
 

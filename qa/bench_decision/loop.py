@@ -15,7 +15,8 @@ from wcache.analysis import pairs as pairing
 from wcache.analysis import sequential
 from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
 from wcache.analysis.experiment import analyse
-from wcache.core.experiment import (
+from wcache.core.experiment.budget import spent
+from wcache.core.experiment.pairs import (
     IN_PROGRESS,
     Slot,
     Waste,
@@ -26,6 +27,7 @@ from wcache.core.experiment import (
     watch_of,
     watch_slot,
 )
+from wcache.core.experiment.run_state import RunSpec
 from wcache.core.loads import SAMPLES, WATCH_SAMPLES
 from wcache.core.model import (
     CacheMode,
@@ -39,8 +41,6 @@ from wcache.core.model import (
     Verdict,
 )
 from wcache.core.record import CounterDelta, ExperimentSetup, Period, Record
-from wcache.core.run_budget import spent
-from wcache.core.run_state import RunSpec
 from wcache.options import Options as ModuleOptions
 from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
 from wcache_probe.sim.osd import SimulatedOsd

@@ -16,8 +16,8 @@ from typing import Any
 
 from harness import HarnessError
 from wcache.core.model import LoadPoint
-from wcache.core.wording import amount, duration, latency, table
-from wcache.core.wording import ratio as ratio_words
+from wcache.core.text import amount, duration, latency, table
+from wcache.core.text import ratio as ratio_words
 from wcache_probe.sim.toml_table import DriveFileError
 
 from . import campaign

@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from harness import HarnessError, Result
 from probes import Wcache, probe_caps
-from wcache.core.wording import table
+from wcache.core.text import table
 
 from .campaign import HOSTNAME, Running
 from .probe import GuestProbe

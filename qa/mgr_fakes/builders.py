@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Tuple
 
+from wcache.core.cluster import ClusterState, OsdInfo
+from wcache.core.experiment.run_state import RunSpec
 from wcache.core.loads import SAMPLES
 from wcache.core.model import (
     CacheMode,
@@ -21,9 +23,7 @@ from wcache.core.model import (
     Role,
     Transport,
 )
-from wcache.core.osds import ClusterState, OsdInfo
 from wcache.core.record import ExperimentSetup, Period
-from wcache.core.run_state import RunSpec
 
 MODEL = DriveModel("ACME", "HD1", "1.0")
 CLUSTER_ID = "00000000-0000-4000-8000-000000000001"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional, Tuple
 
-from wcache.ceph_command import CommandFailed
-from wcache.core.mclock_advice import ConfigChange
-from wcache.core.mclock_config import Entry
-from wcache.core.mclock_job import Bench, BenchSamples
+from wcache.ceph.command import CommandFailed
+from wcache.core.knobs.mclock.advice import ConfigChange
+from wcache.core.knobs.mclock.config import Entry
+from wcache.core.knobs.mclock.job import Bench, BenchSamples
 
 Done = Callable[[Optional[BenchSamples], str], None]
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wcache import commands
-from wcache.archive import Archive
-from wcache.core.actions import LoadRequest, LoadSamples
+from wcache.commands import commands
+from wcache.commands.views import Views
+from wcache.core.cluster import ClusterState, OsdLatency
+from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
-from wcache.core.osds import ClusterState, OsdLatency
-from wcache.core.own_loads import OsdProfiles
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.retention import Bounds
-from wcache.engine import Engine
-from wcache.mclock_service import MclockService
+from wcache.core.verdict.own_loads import OsdProfiles
+from wcache.engine.archive import Archive
+from wcache.engine.engine import Engine
 from wcache.options import Options
-from wcache.service import Service
-from wcache.views import Views
+from wcache.services.mclock import MclockService
+from wcache.services.service import Service
 
 from .builders import cluster, osd
 from .mclock import FakeBench, FakeConfig

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from wcache.core import codec
-from wcache.core.journal import prior_of
+from wcache.core.drive.journal import prior_of
 from wcache.core.model import (
     CacheMode,
     DeviceCache,

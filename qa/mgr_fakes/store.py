@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wcache.ceph_store import KvStore
+from wcache.ceph.store import KvStore
+from wcache.ceph.store_queue import StoreQueue
 from wcache.core.errors import StorageError
 from wcache.core.ports import Done, Write
-from wcache.store_queue import StoreQueue
 
 # mon_config_key_max_entry_size; a longer value is refused.
 ENTRY_BYTES_MAX = 65536

@@ -11,11 +11,11 @@ import pytest
 from loop_devices import loop_on
 from matrix_bench import Bench
 from wcache.core.errors import NotReadyError
-from wcache.core.experiment import coin
-from wcache.core.matrix import Cell, Pattern, Sync, cells_of
+from wcache.core.experiment.matrix import Cell, Pattern, Sync, cells_of
+from wcache.core.experiment.pairs import coin
 from wcache.core.model import CacheMode
-from wcache_probe.block.host_files import HostFiles
-from wcache_probe.host import LinuxDriveHost
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.matrix import fio
 from wcache_probe.matrix.scratch import MARK, MIB, find
 from wcache_probe.stop_signal import StopSignal

@@ -20,7 +20,7 @@ from wcache.analysis import longrun, sequential, summary
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.core.experiment import Slot, pairs_of
+from wcache.core.experiment.pairs import Slot, pairs_of
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.truth import truth

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from wcache_probe.timing import time_fdatasync
+from wcache_probe.linux.timing import time_fdatasync
 
 SHM = Path("/dev/shm")
 DEVICE_BYTES = 16 * 2**20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from wcache.commands import COMMANDS
+from wcache.commands.commands import COMMANDS
 from wcache.core.findings import ADVICE
 from wcache.options import DESCRIPTIONS
 

@@ -68,8 +68,8 @@ def test_all_packages_are_looked_at():
     assert {name.partition(".")[0] for name, _, _ in imports()} == set(PACKAGES)
     assert len(imports()) > 40
     by_name = {name: found for name, _, found in imports()}
-    assert "wcache.core.run" in by_name["wcache.engine"]
-    assert "wcache.core.actions" in by_name["wcache.core.run"]
+    assert "wcache.core.experiment.run" in by_name["wcache.engine.engine"]
+    assert "wcache.core.events" in by_name["wcache.core.experiment.run"]
 
 
 def test_core_imports_only_itself_and_the_standard_library():
@@ -103,7 +103,7 @@ def test_nothing_imports_the_module_or_the_cli(target):
         ("numpy", ["mgr_module/wcache/analysis/"]),
         ("scipy", ["mgr_module/wcache/analysis/"]),
         ("rados", ["osd_probe/wcache_probe/rados_link.py"]),
-        ("mgr_module", ["mgr_module/wcache/module.py", "mgr_module/wcache/ceph_compat.py"]),
+        ("mgr_module", ["mgr_module/wcache/module.py", "mgr_module/wcache/ceph/compat.py"]),
     ],
 )
 def test_each_outsider_is_let_in_through_its_own_door(outside, homes):

@@ -10,9 +10,9 @@ import math
 from collections import Counter
 from typing import List, Tuple
 
-from ..core import factorial, settling
 from ..core.errors import MalformedError
-from ..core.experiment import LATE_WATCH_PAIRS, coin
+from ..core.experiment import factorial, settling
+from ..core.experiment.pairs import LATE_WATCH_PAIRS, coin
 from ..core.model import CacheMode
 from ..core.record import Period, Precondition, Record
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ..core import settling
-from ..core.experiment import IN_PROGRESS, LATE_WATCH_PAIRS, pairs_limit
+from ..core.experiment import settling
+from ..core.experiment.pairs import IN_PROGRESS, LATE_WATCH_PAIRS, pairs_limit
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record
 from . import sequential, summary

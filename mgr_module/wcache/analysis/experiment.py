@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 from ..core import codec
 from ..core.errors import MalformedError
-from ..core.factorial import PAIRS_PER_REPLICATE, transposed
+from ..core.experiment.factorial import PAIRS_PER_REPLICATE, transposed
 from ..core.model import Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import factorial, sequential, summary

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ..core.factorial import PROVEN, crossed_mode, replicates
+from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from . import sequential, summary

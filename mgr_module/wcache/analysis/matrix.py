@@ -6,8 +6,7 @@ import math
 from typing import Any, Dict, List, Tuple
 
 from ..core.errors import MalformedError
-from ..core.experiment import coin
-from ..core.matrix import (
+from ..core.experiment.matrix import (
     CELLS,
     MATRIX_FORMAT,
     MATRIX_RESULT_FORMAT,
@@ -19,6 +18,7 @@ from ..core.matrix import (
     Matrix,
     MatrixPeriod,
 )
+from ..core.experiment.pairs import coin
 from ..core.model import CacheMode, Verdict
 from . import sequential, summary
 from .decision import Options

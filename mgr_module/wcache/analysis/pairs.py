@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
-from ..core.factorial import PAIRS_PER_REPLICATE
+from ..core.experiment.factorial import PAIRS_PER_REPLICATE
 from ..core.model import CacheMode, Transport
 from ..core.record import CounterDelta, Pair, Period, Record
 from . import sequential, summary, tails

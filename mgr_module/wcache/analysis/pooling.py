@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
-from ..core.factorial import PROVEN
-from ..core.joining import DOUBTS, overruled
+from ..core.experiment.factorial import PROVEN
 from ..core.model import FindingCode, Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
+from ..core.verdict.pooling import DOUBTS, overruled
 from . import sequential, summary, tails
 from .decision import Options, torn_by_tail
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval

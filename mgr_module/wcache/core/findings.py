@@ -10,7 +10,9 @@ from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .agents import Agent
-from .campaign import Campaign
+from .drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
+from .experiment.campaign import Campaign
+from .experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
 from .model import (
     DeviceCache,
     DriveReport,
@@ -20,9 +22,7 @@ from .model import (
     Severity,
     Transport,
 )
-from .policy import Result
-from .run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
-from .safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
+from .verdict.recommend import Result
 
 # code: (summary for `ceph health`, what to do)
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
+from .drive.journal import JournalEntry
 from .errors import StorageError
-from .journal import JournalEntry
 from .model import (
     CacheMode,
     DriveReport,

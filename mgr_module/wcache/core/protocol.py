@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional, Tuple, Union
 
-from .journal import PriorDrive
+from .drive.journal import PriorDrive
+from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .model import (
     CacheMode,
     DriveReport,
@@ -20,7 +21,6 @@ from .model import (
     LoadPoint,
     Role,
 )
-from .prior import UNKNOWN, Prior, PriorDoubt
 
 PROTOCOL_VERSION = 2
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.

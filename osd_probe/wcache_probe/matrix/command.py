@@ -9,15 +9,15 @@ from statistics import median
 from typing import Callable, Dict, List, Tuple
 
 from wcache.core import codec
+from wcache.core.drive.journal import EntryKind
+from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, RefusedError
-from wcache.core.journal import EntryKind
-from wcache.core.matrix import CELLS, Cell, Matrix
+from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode
-from wcache.core.safety import may_toggle
-from wcache.core.wording import table
+from wcache.core.text import table
 
-from ..block.host_files import HostFiles
-from ..host import LinuxDriveHost
+from ..linux.block.host_files import HostFiles
+from ..linux.host import LinuxDriveHost
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from . import fio

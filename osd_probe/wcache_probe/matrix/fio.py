@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from wcache.core.codec import one_line, parse_json
 from wcache.core.errors import MalformedError, NotReadyError
-from wcache.core.matrix import WRITE_BYTES, Cell, CellSamples, Pattern, Sync
+from wcache.core.experiment.matrix import WRITE_BYTES, Cell, CellSamples, Pattern, Sync
 
 from ..stop_signal import Stop
 from .scratch import Scratch

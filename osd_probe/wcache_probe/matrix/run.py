@@ -10,11 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
 
-from wcache.core import switching
+from wcache.core.drive import toggle as switching
+from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
-from wcache.core.experiment import coin
-from wcache.core.journal import EntryKind
-from wcache.core.matrix import (
+from wcache.core.experiment.matrix import (
     CELLS,
     MATRIX_FORMAT,
     MATRIX_VERSION,
@@ -27,6 +26,7 @@ from wcache.core.matrix import (
     Skipped,
     cells_of,
 )
+from wcache.core.experiment.pairs import coin
 from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.ports import DriveHost
 

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from typing import Iterator, Optional
 
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from wcache.core.matrix import WRITE_BYTES
+from wcache.core.experiment.matrix import WRITE_BYTES
 from wcache.core.model import DriveReport, LayerKind, Transport
 
-from ..block.host_files import HostFiles, printable
-from ..block.stack import is_followed, paths_down
-from ..block.sysfs import BlockDevice, by_number
-from ..host import LinuxDriveHost, refuse_false_flush
+from ..linux.block.host_files import HostFiles, printable
+from ..linux.block.stack import is_followed, paths_down
+from ..linux.block.sysfs import BlockDevice, by_number
+from ..linux.host import LinuxDriveHost, refuse_false_flush
 
 MIB = 2**20
 # left alone at both ends, where labels, partition tables and superblocks are

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Iterator, List
 
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.matrix import SAMPLES_MAX, WRITE_BYTES, Cell, CellSamples, Pattern, Sync
+from wcache.core.experiment.matrix import SAMPLES_MAX, WRITE_BYTES, Cell, CellSamples, Pattern, Sync
 
 from .scratch import Scratch
 

@@ -19,7 +19,7 @@ from typing import IO, Any, Callable, Sequence
 
 # loaded here, or every fork would load them again
 from fake_mgr import FolderMgr
-from wcache_probe import agent, host, tasks, views  # noqa: F401
+from wcache_probe.commands import views  # noqa: F401
 from wcache_probe.main import main
 
 POLL_S = 0.02

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from wcache.core.wording import table
+from wcache.core.text import table
 
 from .plan import STACKS, TRANSPORTS, Cut, RoundPlan, Verb
 from .rounds import RoundResult

@@ -3,7 +3,7 @@
 import pytest
 from probe_bench import BACK, THROUGH
 from wcache.core import codec
-from wcache.core.matrix import Matrix
+from wcache.core.experiment.matrix import Matrix
 
 pytestmark = pytest.mark.lab
 

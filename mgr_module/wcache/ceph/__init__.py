@@ -1,0 +1,1 @@
+"""Everything that talks to Ceph, and what differs between its releases."""

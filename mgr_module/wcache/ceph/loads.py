@@ -1,0 +1,251 @@
+"""Measures OSDs from the mgr: `osd bench`, and the OSD's own counters, in threads.
+
+Depth 1 is `osd bench` with count = size: one write, acknowledged when it is committed.
+The counters of the OSD's own traffic are read at the edges of a period and in between,
+so that a latency past the limit ends the period early.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..core.change.regression_check import COMMIT_COUNTERS
+from ..core.events import LoadRequest, LoadSamples
+from ..core.experiment import osd_histogram
+from ..core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES, spread_at_s
+from ..core.model import LoadPoint
+from ..core.record import CounterDelta, LatencyHistogram
+from ..core.verdict.load_profile import WorkCounters, work_counters
+from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd
+
+# How often a period of the OSD's own traffic is checked against the latency limit.
+CHECK_EVERY_S = 0.5
+# It is read outside of what is measured, and is not worth a longer wait in either mode.
+HISTOGRAM_TIMEOUT_S = 2.0
+# The shortest part of a watch of it: a dump takes some milliseconds of the OSD's one admin thread.
+PART_MIN_S = 0.05
+# (bytes in all, bytes per write, writes) of one bench call at each load point
+_CALLS: Dict[LoadPoint, Tuple[int, int, int]] = {
+    LoadPoint.OSD_BENCH_DEPTH1: (4096, 4096, 1),
+    LoadPoint.OSD_BENCH_BATCH: (BATCH_WRITES * 4096, 4096, BATCH_WRITES),
+    LoadPoint.OSD_BENCH_4M: (LARGE_WRITES * LARGE_BYTES, LARGE_BYTES, LARGE_WRITES),
+}
+
+Done = Callable[[LoadSamples, str], None]
+Counters = Dict[str, Tuple[float, int]]
+
+
+class CephLoads:
+    """The `LoadRunner` port over a mgr module."""
+
+    def __init__(
+        self,
+        mgr: SendsCommands,
+        *,
+        bench_seconds: Callable[[str], Optional[Tuple[float, int]]],
+        commit_counters: Callable[[Mapping[str, Any]], Counters],
+        commits_min: Callable[[], int],
+        is_up: Callable[[int], bool],
+    ) -> None:
+        self._mgr = mgr
+        self._bench_seconds = bench_seconds
+        self._commit_counters = commit_counters
+        self._commits_min = commits_min
+        self._is_up = is_up
+        self._cancels: Dict[str, threading.Event] = {}
+
+    def start(self, token: str, request: LoadRequest, done: Done) -> None:
+        """Measure in a thread; `done(samples, error)` is called once."""
+        cancel = self._cancels[token] = threading.Event()
+        threading.Thread(
+            target=self._run, args=(token, request, done, cancel), daemon=True,
+            name=f"wcache-load-osd.{request.osd_id}",
+        ).start()
+
+    def cancel(self, token: str) -> None:
+        """The measurement ends after its current call."""
+        cancel = self._cancels.get(token)
+        if cancel is not None:
+            cancel.set()
+
+    def _run(
+        self, token: str, request: LoadRequest, done: Done, cancel: threading.Event
+    ) -> None:
+        samples, error = self._outcome(request, cancel)
+        self._cancels.pop(token, None)
+        done(samples, error)
+
+    def _outcome(
+        self, request: LoadRequest, cancel: threading.Event
+    ) -> Tuple[LoadSamples, str]:
+        try:
+            if request.load_point is LoadPoint.OSD_TRAFFIC:
+                if request.spread:
+                    return self._traffic_parts(request, cancel), ""
+                return self._traffic(request, cancel), ""
+            return self._bench(request, cancel), ""
+        except CommandFailed as error:
+            return LoadSamples(0.0), str(error)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the campaign wait for ever
+            return LoadSamples(0.0), f"measuring osd.{request.osd_id} failed: {error!r}"[:300]
+
+    def _command(
+        self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
+        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=timeout_s)
+
+    def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        total_bytes, write_bytes, writes = _CALLS[request.load_point]
+        samples: List[int] = []
+        written = 0
+        begin = time.monotonic()
+        aborted = ""
+        began: List[int] = []
+        while len(samples) < request.count and not aborted:
+            due_s = 0.0
+            if request.spread:
+                due_s = begin + spread_at_s(request.seconds, request.count, len(samples))
+            if cancel.wait(max(0.0, due_s - time.monotonic())):
+                raise CommandFailed("stopped")
+            began.append(int(1e9 * (time.monotonic() - begin)))
+            text = self._command(
+                request.osd_id, {"prefix": "bench", "count": total_bytes, "size": write_bytes}
+            )
+            parsed = self._bench_seconds(text)
+            if parsed is None:
+                raise CommandFailed(f"osd.{request.osd_id} refused to bench: {text.strip()[:200]}")
+            seconds, done_bytes = parsed
+            written += done_bytes
+            samples.append(int(1e9 * seconds / writes))
+            if 1e3 * seconds / writes > request.latency_limit_ms:
+                aborted = _past_limit(request, 1e3 * seconds / writes)
+        return LoadSamples(
+            time.monotonic() - begin, tuple(samples), (), written, aborted, at_ns=tuple(began)
+        )
+
+    def _dump(self, osd_id: int) -> Counters:
+        text = self._command(osd_id, {"prefix": "perf dump"})
+        try:
+            plain = json.loads(text)
+        except ValueError:
+            raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON") from None
+        return self._commit_counters(plain if isinstance(plain, dict) else {})
+
+    def work(self, osd_id: int) -> Optional[WorkCounters]:
+        """The `WorkReader` port: what an OSD did since it started; None if it says nothing."""
+        if not self._is_up(osd_id):
+            return None
+        try:
+            plain = json.loads(self._command(osd_id, {"prefix": "perf dump"}))
+        except (CommandFailed, ValueError):
+            return None
+        return work_counters(plain, time.time()) if isinstance(plain, dict) else None
+
+    def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
+        """Client writes by latency; None where the OSD does not tell, or not at once."""
+        try:
+            text = self._command(osd_id, osd_histogram.COMMAND, timeout_s=HISTOGRAM_TIMEOUT_S)
+        except CommandFailed:
+            return None
+        return osd_histogram.parse(text)
+
+    def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        writes = self._histogram(request.osd_id)
+        first = last = self._dump(request.osd_id)
+        begin = time.monotonic()
+        end = begin + request.seconds
+        check_every_s = min(CHECK_EVERY_S, request.seconds / 2)  # one in the middle at least
+        between: List[Tuple[float, Counters]] = []
+        aborted = ""
+        while not aborted:
+            left_s = end - time.monotonic()
+            if left_s <= 0:
+                break
+            if cancel.wait(min(left_s, check_every_s)):
+                raise CommandFailed("stopped")
+            now = self._dump(request.osd_id)
+            slow_ms = _mean_ms(last, now)
+            if slow_ms is not None and slow_ms > request.latency_limit_ms:
+                aborted = _past_limit(request, slow_ms)
+            last = now
+            between.append((time.monotonic() - begin, now))
+        seconds = time.monotonic() - begin
+        deltas = _gained(first, last)
+        commits = max((d.count for d in deltas if d.name in COMMIT_COUNTERS), default=0)
+        unusable = ""
+        if commits < self._commits_min() and not aborted:
+            unusable = (
+                f"too little client traffic: {commits} commits in {seconds:.1f} s, "
+                f"{self._commits_min()} are needed"
+            )
+        histogram = None
+        if writes is not None and not aborted and not unusable:
+            histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
+        return LoadSamples(
+            seconds, (), deltas, 0, aborted, unusable,
+            later_counters=_later(between[:-1], last, seconds), histogram=histogram,
+        )
+
+    def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
+        """The mean commit latency of each part in which anything was committed."""
+        last = self._dump(request.osd_id)
+        begin = last_s = time.monotonic()
+        samples: List[int] = []
+        began: List[int] = []
+        aborted = ""
+        parts = max(1, min(request.count, int(request.seconds / PART_MIN_S)))
+        for part in range(parts):
+            end = begin + request.seconds * (part + 1) / parts
+            if cancel.wait(max(0.0, end - time.monotonic())):
+                raise CommandFailed("stopped")
+            now = self._dump(request.osd_id)
+            mean_ms = _mean_ms(last, now)
+            if mean_ms is not None:
+                samples.append(int(1e6 * mean_ms))
+                began.append(int(1e9 * (last_s - begin)))
+                if mean_ms > request.latency_limit_ms:
+                    aborted = _past_limit(request, mean_ms)
+                    break
+            last, last_s = now, time.monotonic()
+        return LoadSamples(
+            time.monotonic() - begin, tuple(samples), (), 0, aborted, at_ns=tuple(began)
+        )
+
+
+def _gained(before: Counters, after: Counters) -> Tuple[CounterDelta, ...]:
+    return tuple(
+        CounterDelta(name, after[name][0] - before[name][0], after[name][1] - before[name][1])
+        for name in sorted(before)
+        if name in after and after[name][1] >= before[name][1]
+    )
+
+
+def _later(
+    between: Sequence[Tuple[float, Counters]], last: Counters, seconds: float
+) -> Tuple[CounterDelta, ...]:
+    """What was gained from the dump nearest the middle on; () where none lies near it."""
+    at_s, middle = min(
+        between, key=lambda item: abs(item[0] - seconds / 2), default=(0.0, last)
+    )
+    if abs(at_s - seconds / 2) > seconds / 4:
+        return ()
+    return tuple(delta for delta in _gained(middle, last) if delta.count > 0)
+
+
+def _mean_ms(before: Counters, after: Counters) -> Optional[float]:
+    for name in COMMIT_COUNTERS:
+        if name in before and name in after:
+            count = after[name][1] - before[name][1]
+            return 1e3 * (after[name][0] - before[name][0]) / count if count > 0 else None
+    return None
+
+
+def _past_limit(request: LoadRequest, latency_ms: float) -> str:
+    return (
+        f"osd.{request.osd_id} took {latency_ms:.0f} ms, past the limit of "
+        f"{request.latency_limit_ms:.0f} ms"
+    )

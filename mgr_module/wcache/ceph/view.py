@@ -1,0 +1,147 @@
+"""The cluster as the mgr's own maps show it: OSDs, classes, hosts, health."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, FrozenSet, List, Mapping, Protocol, Tuple
+
+from ..core.cluster import ClusterState, OsdInfo, OsdLatency
+from ..core.record import Precondition
+
+# Health checks that make latencies mean something else.
+_SICK = (
+    "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
+    "SLOW_OPS", "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
+)
+# More levels than CRUSH has types; a map in which a bucket holds itself ends here.
+DEPTH_MAX = 32
+Location = Tuple[Tuple[str, str], ...]
+_RECOVERY = ("recovering", "backfilling", "backfill_wait", "recovery_wait", "forced_recovery")
+
+
+class Mgr(Protocol):
+    """The part of MgrModule that is used here."""
+
+    @property
+    def version(self) -> str:
+        """Ceph's version text."""
+
+    def get(self, data_name: str) -> Any:
+        """One of the mgr's structures; may be shared and read-only."""
+
+
+class CephView:
+    """The `ClusterView` port over a mgr module."""
+
+    def __init__(self, mgr: Mgr, *, bench_empties_caches: bool) -> None:
+        self._mgr = mgr
+        self._bench_empties_caches = bench_empties_caches
+
+    def cluster(self) -> ClusterState:
+        """OSDs, health and versions as of now."""
+        osd_map = self._mgr.get("osd_map")
+        metadata = self._mgr.get("osd_metadata")
+        crush = self._mgr.get("osd_map_crush")
+        classes, locations = _crush(crush)
+        osds: Dict[int, OsdInfo] = {}
+        for row in osd_map["osds"]:
+            osd_id = int(row["osd"])
+            meta = metadata.get(str(osd_id)) or metadata.get(osd_id) or {}
+            location = locations.get(osd_id, ())
+            osds[osd_id] = OsdInfo(
+                osd_id,
+                str(meta.get("hostname", "")),
+                classes.get(osd_id, str(meta.get("default_device_class", ""))),
+                bool(row["up"]) and bool(row["in"]),
+                str(meta.get("ceph_version_short", "")),
+                dict(location).get("host", ""),
+                meta.get("bluefs_dedicated_db") == "1",
+                meta.get("bluefs_dedicated_wal") == "1",
+                meta.get("bluestore_bdev_rotational", meta.get("rotational")) == "1",
+                location,
+                str(row.get("uuid", "")),
+            )
+        return ClusterState(
+            str(osd_map["fsid"]), self._version(), osds, self._missed(),
+            self._bench_empties_caches, _failure_types(osd_map, crush),
+        )
+
+    def latencies(self) -> Dict[int, OsdLatency]:
+        """As `ceph osd perf` has them, of the OSDs that report any."""
+        found: Dict[int, OsdLatency] = {}
+        for row in self._mgr.get("osd_stats").get("osd_stats", ()):
+            stat = row.get("perf_stat", {})
+            commit_ms, apply_ms = stat.get("commit_latency_ms"), stat.get("apply_latency_ms")
+            if commit_ms is not None and apply_ms is not None:
+                found[int(row["osd"])] = OsdLatency(int(commit_ms), int(apply_ms))
+        return found
+
+    def _version(self) -> str:
+        words = self._mgr.version.split()
+        return words[2] if len(words) > 2 else self._mgr.version
+
+    def _missed(self) -> Tuple[Precondition, ...]:
+        missed: List[Precondition] = []
+        health = json.loads(self._mgr.get("health")["json"])
+        checks = health.get("checks", {})
+        if any(name in _SICK or _is_error(name, check) for name, check in checks.items()):
+            missed.append(Precondition.CLUSTER_HEALTHY)
+        states = self._mgr.get("pg_summary")["all"]
+        if any("active" not in s or "clean" not in s for s in _words(states)):
+            missed.append(Precondition.PGS_CLEAN)
+        if any(word in s for s in _words(states) for word in _RECOVERY):
+            missed.append(Precondition.NO_RECOVERY)
+        if any("scrubbing" in s for s in _words(states)):
+            missed.append(Precondition.NO_SCRUB)
+        return tuple(missed)
+
+
+def _is_error(name: str, check: Mapping[str, Any]) -> bool:
+    """Whether a health check of others says that the cluster is in error, and nobody muted it."""
+    error = check.get("severity") == "HEALTH_ERR" and not check.get("muted")
+    return error and not name.startswith("WCACHE_")
+
+
+def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> FrozenSet[str]:
+    """The types of buckets over which the pools' rules spread copies (CrushWrapper::dump_rule)."""
+    used = {pool.get("crush_rule") for pool in osd_map.get("pools", ())}
+    return frozenset(
+        str(step["type"])
+        for rule in crush.get("rules", ()) if rule.get("rule_id") in used
+        for step in rule.get("steps", ())
+        if str(step.get("op", "")).startswith("choose") and step.get("type") not in (None, "osd")
+    )
+
+
+def _words(states: Mapping[str, int]) -> List[List[str]]:
+    return [name.split("+") for name, count in states.items() if count]
+
+
+def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location]]:
+    """(device class, the buckets over it from the innermost on) of each OSD.
+
+    The trees of single device classes ("default~hdd") are copies, in no OSD's location.
+    """
+    classes = {
+        int(device["id"]): str(device["class"])
+        for device in crush.get("devices", ())
+        if "class" in device
+    }
+    buckets = {
+        int(bucket["id"]): bucket
+        for bucket in crush.get("buckets", ()) if "~" not in str(bucket["name"])
+    }
+    over = {
+        int(item["id"]): bucket_id
+        for bucket_id, bucket in buckets.items() for item in bucket.get("items", ())
+    }
+    upwards: Dict[int, Location] = {}
+
+    def location(bucket_id: int, depth: int = 0) -> Location:
+        if bucket_id not in upwards:
+            bucket, parent = buckets[bucket_id], over.get(bucket_id)
+            rest = () if parent is None or depth > DEPTH_MAX else location(parent, depth + 1)
+            upwards[bucket_id] = ((str(bucket["type_name"]), str(bucket["name"])), *rest)
+        return upwards[bucket_id]
+
+    return classes, {item: location(parent) for item, parent in over.items() if item >= 0}

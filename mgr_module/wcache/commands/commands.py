@@ -1,0 +1,349 @@
+"""`ceph wcache ...`: the table of commands, and what turns a call into an answer.
+
+Parse, call, format: no decisions here.  A command declares its arguments in Ceph's own
+notation (src/mon/MonCommands.h), so `ceph wcache -h` knows them.  An argument is never
+called `host`, since the `ceph` tool eats that name (its own --host option).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+from ..core import codec
+from ..core.errors import MalformedError, NotReadyError, WcacheError
+from ..services.service import Service
+from . import load_views, mclock_tables, tables
+from .views import Views
+
+FORMATS = ("plain", "json", "json-pretty", "yaml")
+FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
+HOSTNAME_CHARS_MAX = 253
+ROWS_AT_ONCE = 100
+# Also a part of a key in the store, where "/" and "#" have a meaning.
+_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
+
+_MEASURE = (
+    "name=scope,type=CephString,req=false",
+    "name=loads,type=CephString,req=false",
+    "name=pairs,type=CephInt,req=false",
+    "name=drives_per_model,type=CephInt,req=false",
+    "name=seed,type=CephInt,req=false",
+    "name=consent_turn_on,type=CephBool,req=false",
+    "name=force,type=CephBool,req=false",
+)
+_CLASS = "name=device_class,type=CephString,req=false"
+_PLAN = (
+    _CLASS,
+    "name=consent_turn_on,type=CephBool,req=false",
+    "name=persist,type=CephBool,req=false",
+)
+
+_CAPACITY = (
+    "name=scope,type=CephString,req=false",
+    "name=calls,type=CephInt,req=false",
+    "name=drives_per_model,type=CephInt,req=false",
+    "name=force,type=CephBool,req=false",
+)
+
+Answer = Tuple[int, str, str]
+Renderer = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its prefix, arguments, permission, help, what it calls and how it looks."""
+
+    prefix: str
+    arguments: Tuple[str, ...]
+    perm: str
+    help: str
+    call: Callable[[Service, Views, Dict[str, Any]], Any]
+    render: Renderer = tables.lines_of
+
+    def spec(self) -> Dict[str, Any]:
+        """The command as an entry of a mgr module's COMMANDS."""
+        return {
+            "cmd": " ".join((self.prefix, *self.arguments, FORMAT)),
+            "desc": self.help, "perm": self.perm, "poll": False,
+        }
+
+
+def _poll(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
+    return service.probes.poll(_hostname(a), _body(a))
+
+
+def _post(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
+    return service.probes.post(_hostname(a), _body(a))
+
+
+def _hostname(a: Mapping[str, Any]) -> str:
+    name = a.get("hostname")
+    if not isinstance(name, str) or not 0 < len(name) <= HOSTNAME_CHARS_MAX:
+        raise MalformedError(f"hostname must be 1 to {HOSTNAME_CHARS_MAX} characters long")
+    if not _HOSTNAME(name):
+        raise MalformedError("hostname may have letters, digits, dots, dashes and underscores")
+    return name
+
+
+def _body(a: Mapping[str, Any]) -> str:
+    text = a.get("inbuf")
+    if not text:
+        raise MalformedError("this command wants its message as input (-i FILE)")
+    return str(text)
+
+
+def _history(_service: Service, views: Views, a: Dict[str, Any]) -> Any:
+    return views.history(a.get("limit"))
+
+
+COMMANDS: Tuple[Command, ...] = (
+    Command(
+        "wcache status", (), "r",
+        "Show probes, drives by drive model with both sides of their caches, and findings",
+        lambda s, v, a: v.status(), tables.status,
+    ),
+    Command(
+        "wcache drive ls", ("name=hostname,type=CephString,req=false",), "r",
+        "List OSD drives: model, device cache, and the kernel view at every layer",
+        lambda s, v, a: v.drives(a.get("hostname")), tables.drives,
+    ),
+    Command(
+        "wcache drive accept",
+        ("name=hostname,type=CephString", "name=domain_id,type=CephString",
+         "name=yes,type=CephBool,req=false"), "rw",
+        "Take a drive as it is where what was there before is lost or in dispute",
+        lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
+    ),
+    Command(
+        "wcache agent ls", (), "r", "List the probes and when each was heard",
+        lambda s, v, a: v.agents(), tables.agents,
+    ),
+    Command(
+        "wcache agent poll", ("name=hostname,type=CephString",), "rw",
+        "For wcache-probe: ask for work (hello message with -i)", _poll,
+    ),
+    Command(
+        "wcache agent post", ("name=hostname,type=CephString",), "rw",
+        "For wcache-probe: report an outcome (post message with -i)", _post,
+    ),
+    Command(
+        "wcache agent rm", ("name=hostname,type=CephString",), "rw",
+        "Forget a host that is gone: its probe, its report, its drives",
+        lambda s, v, a: s.probes.forget(_hostname(a)),
+    ),
+    Command(
+        "wcache campaign forecast", _MEASURE, "r",
+        "Say what a campaign would cost at most: time, bytes, OSD caches emptied",
+        lambda s, v, a: s.campaigns.forecast(**a), tables.forecast,
+    ),
+    Command(
+        "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME "
+        "or osd.N, under loads traffic,depth1,batch,4m,timer",
+        lambda s, v, a: s.campaigns.start(**a), tables.forecast,
+    ),
+    Command(
+        "wcache campaign ls", (), "r", "List campaigns", lambda s, v, a: v.campaigns.ls(),
+        tables.campaigns,
+    ),
+    Command(
+        "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
+        "Show the runs and results of a campaign",
+        lambda s, v, a: v.campaigns.show(a["campaign_id"]), tables.campaign,
+    ),
+    Command(
+        "wcache campaign record", ("name=record_id,type=CephString",), "r",
+        "Print a record with its raw samples, for `wcache analyze`",
+        lambda s, v, a: v.campaigns.record(a["record_id"]), lambda data: json.dumps(data),
+    ),
+    Command(
+        "wcache campaign stop", ("name=campaign_id,type=CephString",), "rw",
+        "End a campaign and restore what was there before it",
+        lambda s, v, a: s.campaigns.stop(a["campaign_id"]),
+    ),
+    Command(
+        "wcache recommend", (_CLASS,), "r",
+        "Recommend a cache mode per device class and drive model, with the evidence",
+        lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
+    ),
+    Command(
+        "wcache load ls", (), "r",
+        "Show the load that measured OSDs carry over hours, by which benches are weighed",
+        lambda s, v, a: v.loads(), load_views.render,
+    ),
+    Command(
+        "wcache plan", _PLAN, "rw",
+        "Print the ordered changes that make the recommendations true; changes nothing",
+        lambda s, v, a: s.plans.plan(**a), tables.plan,
+    ),
+    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),
+    Command(
+        "wcache plan show", ("name=plan_id,type=CephString",), "r",
+        "Show a plan, how far it has come, and what each change gained",
+        lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
+    ),
+    Command(
+        "wcache apply",
+        ("name=plan_id,type=CephString", "name=override,type=CephString,req=false"), "rw",
+        "Carry out a plan: each change is read back and measured before the next; --override "
+        "names preconditions that need not hold: cluster_healthy,pgs_clean,no_recovery",
+        lambda s, v, a: s.plans.apply(a["plan_id"], a.get("override")),
+    ),
+    Command(
+        "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
+        "Bring back what was there before a plan (default: the last one applied)",
+        lambda s, v, a: s.plans.rollback(a.get("plan_id")),
+    ),
+    Command(
+        "wcache mclock forecast", _CAPACITY, "r",
+        "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs",
+        lambda s, v, a: s.mclock.forecast(**a), mclock_tables.forecast,
+    ),
+    Command(
+        "wcache mclock measure", (*_CAPACITY, "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Measure capacities (IOPS at 4 KiB) by the OSDs' own recipe, on sampled OSDs of scope "
+        "cluster, class:NAME, host:NAME or osd.N, in the cache mode they are in",
+        lambda s, v, a: s.mclock.measure(**a), mclock_tables.forecast,
+    ),
+    Command(
+        "wcache mclock stop", (), "rw", "End a measurement after the bench call under way",
+        lambda s, v, a: s.mclock.stop(),
+    ),
+    Command(
+        "wcache mclock show", (), "r",
+        "Show measured capacities with their intervals, and what was set",
+        lambda s, v, a: s.mclock.show(), mclock_tables.show,
+    ),
+    Command(
+        "wcache mclock recommend", (_CLASS,), "r",
+        "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
+        lambda s, v, a: s.mclock.recommend(a.get("device_class")), mclock_tables.recommend,
+    ),
+    Command(
+        "wcache mclock apply", (_CLASS,), "rw",
+        "Make the changes that `mclock recommend` shows in the config database",
+        lambda s, v, a: s.mclock.apply(a.get("device_class")), mclock_tables.applied,
+    ),
+    Command(
+        "wcache mclock rollback", ("name=change_id,type=CephString,req=false",), "rw",
+        "Bring back the capacities from before an apply (default: the last one)",
+        lambda s, v, a: s.mclock.rollback(a.get("change_id")),
+    ),
+    Command(
+        "wcache freeze", ("name=thaw,type=CephBool,req=false",), "rw",
+        "Stop everything, restore prior states, and toggle nothing until --thaw",
+        lambda s, v, a: s.freeze(bool(a.get("thaw"))),
+    ),
+    Command(
+        "wcache history", ("name=limit,type=CephInt,req=false",), "r",
+        "Show the audit log: everything that was changed, by whom, and what came of it",
+        _history, tables.history,
+    ),
+)
+
+_BY_PREFIX = {command.prefix: command for command in COMMANDS}
+
+
+def specs() -> List[Dict[str, Any]]:
+    """All commands as a mgr module declares them."""
+    return [command.spec() for command in COMMANDS]
+
+
+def answer(
+    service: Service, views: Views, cmd: Mapping[str, Any], inbuf: str,
+    log_exception: Callable[[str], None],
+) -> Answer:
+    """Run one command; returns (0 or negative errno, output, one line of error).
+
+    Nothing is let through: the mgr turns an exception into a traceback for the user.
+    """
+    command = _BY_PREFIX.get(str(cmd.get("prefix")))
+    if command is None:
+        return -errno.EINVAL, "", "unknown command: see `ceph wcache -h`"
+    try:
+        arguments = _arguments(command, cmd)
+        form = cmd.get("format") or "plain"
+        if form not in FORMATS:
+            raise MalformedError("format must be plain, json, json-pretty or yaml")
+        if command.call in (_poll, _post):
+            arguments["inbuf"] = inbuf
+        data = command.call(service, views, arguments)
+        return 0, _format(command, data, form), ""
+    except WcacheError as error:
+        return -error.errno, "", error.line()
+    except Exception as error:
+        log_exception(f"{command.prefix} failed")
+        return (
+            -errno.EIO, "",
+            f"{command.prefix}: internal error ({type(error).__name__}); see the mgr's log",
+        )
+
+
+def not_ready(error: str) -> Answer:
+    """The answer while the stored state is not loaded, or could not be."""
+    line = NotReadyError(error or "wcache is still starting", "try again in a moment").line()
+    return -errno.EAGAIN, "", line
+
+
+def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
+    """The command's own arguments, of the declared types; the mgr does not check them all."""
+    found: Dict[str, Any] = {}
+    for item in command.arguments:
+        declared = dict(part.split("=", 1) for part in item.split(","))
+        name = declared["name"]
+        value = cmd.get(name)
+        if value is None:
+            if declared.get("req") != "false":
+                raise MalformedError(f"{name} is missing", f"see `ceph {command.prefix} -h`")
+            continue
+        found[name] = _checked(name, declared["type"], value)
+    return found
+
+
+def _checked(name: str, kind: str, value: Any) -> Any:
+    if kind == "CephBool":
+        if value in ("true", "false"):
+            return value == "true"
+        if not isinstance(value, bool):
+            raise MalformedError(f"{name} must be true or false")
+    elif kind == "CephInt":
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise MalformedError(f"{name} must be a whole number")
+    elif not isinstance(value, str) or len(value) > 1024 or not value.isprintable():
+        raise MalformedError(f"{name} must be at most 1024 printable characters")
+    return value
+
+
+def _format(command: Command, data: Any, form: str) -> str:
+    # what views return is plain already, and may be large
+    plain = data if isinstance(data, dict) else codec.to_plain(data)
+    if form == "json-pretty":
+        return json.dumps(plain, indent=2, allow_nan=False)
+    if command.call in (_poll, _post) or form == "json":
+        return _json(plain)
+    if form == "yaml":
+        return _yaml(plain)
+    return command.render(plain)
+
+
+def _json(plain: Any) -> str:
+    """JSON, each row of a long list by itself: the encoder holds the GIL from end to end."""
+    if isinstance(plain, dict):
+        items = (f"{json.dumps(str(key))}: {_json(value)}" for key, value in plain.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(plain, list) and len(plain) > ROWS_AT_ONCE:
+        return "[" + ", ".join([json.dumps(row, allow_nan=False) for row in plain]) + "]"
+    return json.dumps(plain, allow_nan=False)
+
+
+def _yaml(plain: Any) -> str:
+    """YAML; JSON where PyYAML is missing, which is YAML 1.2 too."""
+    try:
+        import yaml
+    except ImportError:
+        return json.dumps(plain, indent=2, allow_nan=False)
+    return str(yaml.safe_dump(plain, default_flow_style=False, sort_keys=False))

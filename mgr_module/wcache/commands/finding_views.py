@@ -1,0 +1,137 @@
+"""Everything that is wrong at the moment, over all hosts, plans, runs and the store."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Set, Tuple
+
+from ..core.change.rollout_state import ChangeStatus
+from ..core.findings import mixed_modes, of_agents, of_campaigns, of_results
+from ..core.model import Finding, FindingCode, Severity
+from ..engine.engine import Engine
+from ..services.guards import disputes_of
+from ..services.mclock_facts import MclockFacts
+from .host_views import HostView, HostViews
+
+Leased = Set[Tuple[str, str]]
+
+
+class FindingViews:
+    """Findings over the engine, and the views of hosts that they come from."""
+
+    def __init__(self, engine: Engine, mclock: MclockFacts) -> None:
+        self._engine = engine
+        self._mclock = mclock
+        self._host_views = HostViews()
+
+    def leased(self) -> Leased:
+        """(hostname, domain id) of every cache domain that an experiment holds."""
+        return {
+            (m.spec.hostname, domain_id)
+            for m in self._engine.runs.values()
+            if m.holds_lease
+            for domain_id in m.spec.domain_ids
+        }
+
+    def all(self) -> List[Finding]:
+        """Everything wrong at the moment, errors first."""
+        engine = self._engine
+        with engine.lock:
+            leased = self.leased()
+            hosts = self.hosts()
+            found = [item for host in hosts for item in host.findings]
+            # a report that is due again may tell of a state that an experiment has left
+            fresh = [h for h in hosts if h.report.hostname in engine.hosts.reported_at_s]
+            found += mixed_modes(host.modes for host in fresh)
+            found += self._drift(leased)
+            found += of_agents(engine.hosts.agents.all(), engine.clock())
+            found += self._unrestored()
+            found += of_results(engine.analyses.results.values())
+            found += of_campaigns(
+                engine.campaigns.values(), (m.state for m in engine.runs.values()), engine.clock()
+            )
+            if engine.frozen:
+                found.append(
+                    Finding(
+                        FindingCode.FROZEN, Severity.WARNING, "cluster", "frozen by an admin"
+                    )
+                )
+            found += self._mclock.findings()
+            found += self._of_the_module()
+            if engine.analyses.error:
+                found.append(
+                    Finding(
+                        FindingCode.NO_ANALYSIS, Severity.WARNING, "mgr", engine.analyses.error
+                    )
+                )
+        order = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+        return sorted(found, key=lambda f: (order[f.severity], f.code.value, f.subject))
+
+    def _of_the_module(self) -> List[Finding]:
+        """What is wrong with the module itself: its store, its loop, a machine of its own."""
+        engine = self._engine
+        found = []
+        trouble = engine.keeper.error or engine.archive.trouble()
+        if trouble:
+            found.append(Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", trouble))
+        if engine.stuck:
+            said = f"stuck for {engine.unticked_s:.0f} s: no lease is renewed until it goes on"
+            found.append(Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, "mgr", said))
+        found += [
+            Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, owner, f"ended by {reason}")
+            for owner, reason in engine.broken.items()
+        ]
+        return found
+
+    def hosts(self) -> List[HostView]:
+        """What follows from each host's report; call it under the engine's lock."""
+        engine = self._engine
+        return self._host_views.take(
+            engine.hosts.reports, throwaway=engine.options().throwaway_cluster,
+            leased=self.leased(), changing=self._changed_domains(),
+        )
+
+    def _changed_domains(self) -> Leased:
+        """Domains a rollout is working on: mixed modes are its very purpose."""
+        return {
+            (change.hostname, change.domain_id)
+            for machine in self._engine.rollouts.values()
+            if not machine.over
+            for change in machine.rollout.changes
+        }
+
+    def _drift(self, leased: Leased) -> List[Finding]:
+        engine = self._engine
+        applied: Dict[Tuple[str, str], Tuple[float, str, str]] = {}
+        for plan_id, machine in engine.rollouts.items():
+            for change in machine.rollout.changes:
+                if change.status is ChangeStatus.APPLIED and machine.over:
+                    key = (change.hostname, change.domain_id)
+                    entry = (machine.rollout.created_at_s, plan_id, change.mode.value)
+                    applied[key] = max(applied.get(key, entry), entry)
+        found = []
+        for (hostname, domain_id), (_, plan_id, mode) in sorted(applied.items()):
+            report = engine.hosts.reports.get(hostname)
+            stale = hostname not in engine.hosts.reported_at_s
+            if report is None or stale or (hostname, domain_id) in leased:
+                continue
+            for drive in report.drives:
+                if drive.domain_id == domain_id and drive.mode and drive.mode.value != mode:
+                    found.append(
+                        Finding(
+                            FindingCode.DRIFT, Severity.WARNING, f"{hostname} {drive.dev_name}",
+                            f"plan {plan_id} applied {mode}, it is in {drive.mode.value}",
+                        )
+                    )
+        return found
+
+    def _unrestored(self) -> List[Finding]:
+        """Prior states that are owed or lost: shown until they are read back or given up."""
+        engine = self._engine
+        found = [
+            Finding(
+                FindingCode.PRIOR_LOST if item.lost else FindingCode.RESTORE_FAILED,
+                Severity.ERROR, f"{item.hostname} {item.domain_id}".strip(), item.why,
+            )
+            for item in disputes_of(engine)
+        ]
+        return found

@@ -1,0 +1,92 @@
+"""What follows from one host's report, worked out once for each report.
+
+`status` and the health checks are asked for at every tick; at 1,000 hosts only the hosts
+that changed since are looked at again.  Reports are immutable, so identity is enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
+
+from ..core.drive.safety import judge
+from ..core.findings import modes_of, of_drive
+from ..core.model import DriveReport, Finding, HostReport
+
+# (drive model, device cache, kernel view, safety)
+ModelKey = Tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One host's share of the fleet's views."""
+
+    report: HostReport
+    throwaway: bool
+    leased: FrozenSet[str]
+    changing: FrozenSet[str]
+    findings: Tuple[Finding, ...]
+    models: Mapping[ModelKey, int]
+    modes: Mapping[Tuple[str, str], int]
+
+
+class HostViews:
+    """The views of all hosts; `take` keeps what has not changed."""
+
+    def __init__(self) -> None:
+        self._views: Dict[str, HostView] = {}
+
+    def take(
+        self,
+        reports: Mapping[str, HostReport],
+        *,
+        throwaway: bool,
+        leased: Iterable[Tuple[str, str]],
+        changing: Iterable[Tuple[str, str]],
+    ) -> List[HostView]:
+        """Views by host name.  `leased` and `changing` are (hostname, domain id) pairs."""
+        by_host: Dict[str, Set[str]] = {}
+        for hostname, domain_id in leased:
+            by_host.setdefault(hostname, set()).add(domain_id)
+        moving: Dict[str, Set[str]] = {}
+        for hostname, domain_id in changing:
+            moving.setdefault(hostname, set()).add(domain_id)
+        none: FrozenSet[str] = frozenset()
+        kept: Dict[str, HostView] = {}
+        for hostname in sorted(reports):
+            report = reports[hostname]
+            held = frozenset(by_host[hostname]) if hostname in by_host else none
+            open_ = frozenset(moving[hostname]) if hostname in moving else none
+            old = self._views.get(hostname)
+            if (
+                old is not None and old.report is report and old.throwaway == throwaway
+                and old.leased == held and old.changing == open_
+            ):
+                kept[hostname] = old
+            else:
+                kept[hostname] = _look(report, throwaway, held, open_)
+        self._views = kept
+        return list(kept.values())
+
+
+def _look(
+    report: HostReport, throwaway: bool, leased: FrozenSet[str], changing: FrozenSet[str]
+) -> HostView:
+    found = list(report.findings)
+    for drive in report.drives:
+        found += of_drive(drive, throwaway=throwaway, leased=drive.domain_id in leased)
+    named = tuple(
+        replace(item, subject=f"{report.hostname} {item.subject}".strip()) for item in found
+    )
+    models = Counter(_model_key(drive) for drive in report.drives)
+    return HostView(
+        report, throwaway, leased, changing, named, models, modes_of(report, leased | changing)
+    )
+
+
+def _model_key(drive: DriveReport) -> ModelKey:
+    return (
+        str(drive.drive_model) or drive.transport.value, drive.state.device_cache.value,
+        drive.state.kernel_view.value, judge(drive.state).value,
+    )

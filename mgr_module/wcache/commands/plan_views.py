@@ -1,0 +1,96 @@
+"""What only looks at advice and plans: `recommend`, `plan ls` and `plan show`."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from ..core import codec
+from ..core.change.rollout_state import ChangeStatus
+from ..core.drive.manual import commands
+from ..core.errors import NotFoundError
+from ..core.model import DriveReport
+from ..core.verdict.recommend import Recommendation
+from ..engine.engine import Engine
+from ..services.guards import require_class
+from ..services.mclock_facts import MclockFacts
+from .output_format import FORMAT_VERSION
+
+
+class PlanViews:
+    """Recommendations and plans over the engine."""
+
+    def __init__(self, engine: Engine, mclock: MclockFacts) -> None:
+        self._engine = engine
+        self._mclock = mclock
+
+    def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`recommend`: one per device class and drive model, with evidence and commands."""
+        engine = self._engine
+        with engine.lock:
+            require_class(engine, device_class)
+            rows = []
+            for item in engine.recommendations():
+                if device_class not in (None, "", item.device_class):
+                    continue
+                plain = codec.to_plain(item)
+                plain["manual"], plain["manual_on"] = [], ""
+                measured = self._measured_drive(item.record_ids)
+                if measured is not None and item.mode is not None:
+                    plain["manual_on"], drive = measured
+                    plain["manual"] = list(commands(drive, item.mode))
+                plain["stale_keys"] = self._stale_keys(item)
+                rows.append(plain)
+        return {"format_version": FORMAT_VERSION, "recommendations": rows}
+
+    def _stale_keys(self, item: Recommendation) -> List[str]:
+        """mClock's values that the recommended mode makes stale, or has made so."""
+        if item.mode is None or item.simulated:
+            return []
+        drives = [
+            drive for report in self._engine.hosts.reports.values() if not report.simulated
+            for drive in report.drives if drive.drive_model == item.drive_model
+        ]
+        return self._mclock.stale_keys(
+            {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
+            {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
+        )
+
+    def _measured_drive(self, record_ids: Iterable[str]) -> Optional[Tuple[str, DriveReport]]:
+        """(hostname, drive) of the first record whose drive is still there."""
+        for record_id in record_ids:
+            result = self._engine.analyses.results[record_id]
+            report = self._engine.hosts.reports.get(result.hostname)
+            for drive in report.drives if report else ():
+                if drive.drive_id == result.drive_id:
+                    return result.hostname, drive
+        return None
+
+    def ls(self) -> Dict[str, Any]:
+        """`plan ls`: all plans, newest last."""
+        with self._engine.lock:
+            rows = [
+                {
+                    "plan_id": plan_id, "status": machine.rollout.status.value,
+                    "created_at_s": machine.rollout.created_at_s,
+                    "changes": len(machine.rollout.changes),
+                    "applied": sum(
+                        c.status is ChangeStatus.APPLIED for c in machine.rollout.changes
+                    ),
+                    "reason": machine.rollout.reason,
+                }
+                for plan_id, machine in sorted(
+                    self._engine.rollouts.items(), key=lambda item: (len(item[0]), item[0])
+                )
+            ]
+        return {"format_version": FORMAT_VERSION, "plans": rows}
+
+    def show(self, plan_id: str) -> Dict[str, Any]:
+        """A plan and how far it has come."""
+        machine = self._engine.rollouts.get(plan_id)
+        if machine is None:
+            raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+        plain: Dict[str, Any] = codec.to_plain(machine.rollout)
+        for row, change in zip(plain["changes"], machine.rollout.changes):
+            row["ratio"] = change.ratio
+        plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.changes)
+        return {"format_version": FORMAT_VERSION, **plain}

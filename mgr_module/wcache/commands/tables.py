@@ -1,0 +1,288 @@
+"""Text an admin reads at 3 a.m.: aligned tables with units, and the next command to run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, List, Mapping
+
+from ..core.model import Verdict
+from ..core.text import amount, cell, duration, latency, ratio, table, when
+
+# Findings of one code that are listed in words; a fleet can have one for each drive.
+FINDINGS_MAX = 50
+
+
+def status(data: Mapping[str, Any]) -> str:
+    """`ceph wcache status`."""
+    agents = data["agents"]
+    lines = [
+        f"probes:    {agents['heard']} heard of {agents['known']} known",
+        f"drives:    {data['drives']}",
+        f"campaign:  {data['campaign'] or 'none under way'}",
+        f"rollout:   {data['rollout'] or 'none under way'}",
+    ]
+    if data["measuring"]:
+        lines.append(f"measuring: {data['measuring']}; see `ceph wcache mclock show`")
+    if data["frozen"]:
+        lines.append("frozen:    yes; thaw with `ceph wcache freeze --thaw`")
+    if data["throwaway_cluster"]:
+        lines.append("throwaway: yes; this cluster's data is declared worthless")
+    if data["drive_models"]:
+        rows = [
+            (r["drive_model"], r["drives"], r["device_cache"], r["kernel_view"], r["safety"])
+            for r in data["drive_models"]
+        ]
+        heads = ("DRIVE MODEL", "DRIVES", "DEVICE CACHE", "KERNEL VIEW", "STATE")
+        lines += ["", table(heads, rows)]
+    if data["findings"]:
+        lines.append("")
+        shown: Counter[str] = Counter()
+        for item in data["findings"]:
+            shown[item["code"]] += 1
+            if shown[item["code"]] <= FINDINGS_MAX:
+                lines.append(
+                    f"{item['severity'].upper()} {item['code']} {item['subject']}: "
+                    f"{item['detail']}"
+                )
+        lines += [
+            f"and {count - FINDINGS_MAX} more {code}: see --format json"
+            for code, count in shown.items() if count > FINDINGS_MAX
+        ]
+        for advice in dict.fromkeys((f["code"], f["advice"]) for f in data["findings"]):
+            lines.append(f"  {advice[0]}: {advice[1]}")
+    for key, why in data["unreadable"].items():
+        lines.append(f"stored value {key} could not be read and was left alone: {why}")
+    if not agents["known"]:
+        lines += ["", "next: create a key and start wcache-probe on each OSD host"]
+    return "\n".join(lines)
+
+
+def drives(data: Mapping[str, Any]) -> str:
+    """`ceph wcache drive ls`."""
+    if not data["drives"]:
+        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
+    rows = []
+    for d in data["drives"]:
+        model = d["drive_model"]
+        uses = ",".join(sorted(f"osd.{u['osd_id']}/{u['role']}" for u in d["uses"]))
+        layers = " ".join(
+            f"{layer['name']}={layer['kernel_view']}" for layer in d["state"]["layers"]
+        )
+        note = "experiment" if d["leased"] else d["toggle_refusal"]
+        rows.append(
+            (d["hostname"], d["dev_name"], d["transport"],
+             " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
+             uses, d["state"]["device_cache"], d["state"]["kernel_view"],
+             d["state"]["pinned"], layers, d["safety"], note)
+        )
+    heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
+             "PINNED", "LAYERS", "STATE", "NOTE")
+    return table(heads, rows)
+
+
+def agents(data: Mapping[str, Any]) -> str:
+    """`ceph wcache agent ls`."""
+    if not data["agents"]:
+        return "no probe has called yet\nnext: start wcache-probe on each OSD host"
+    rows = [
+        (a["hostname"], a["probe_id"], a["probe_version"], f"{a['heard_s_ago']:.0f} s ago",
+         a["drives"], a["lease_id"], a["simulated"])
+        for a in data["agents"]
+    ]
+    return table(("HOST", "PROBE", "VERSION", "HEARD", "DRIVES", "LEASE", "SIMULATED"), rows)
+
+
+def forecast(data: Mapping[str, Any]) -> str:
+    """`ceph wcache campaign forecast`."""
+    cost = data["forecast"]
+    emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"]) or "none"
+    lines = [
+        f"drives:          {cost['drives']}",
+        f"experiments:     {cost['experiments']}" + _factorials(cost["factorials"]),
+        f"time at most:    {duration(cost['seconds'])}",
+        f"written at most: {amount(cost['bytes_written'])} in {cost['bench_calls']} bench calls",
+        f"caches emptied:  {emptied}",
+    ]
+    lines += [f"left out: {line}" for line in cost["skipped"]]
+    if "campaign_id" in data:
+        lines += ["", f"campaign {data['campaign_id']} started",
+                  f"next: ceph wcache campaign show {data['campaign_id']}"]
+    else:
+        consent = ", and --accept-cost" if cost["bytes_written"] else ""
+        lines += ["", f"next: ceph wcache campaign start (same arguments{consent})"]
+    return "\n".join(lines)
+
+
+def _factorials(count: int) -> str:
+    if not count:
+        return ""
+    return f", {count} of them with block and DB/WAL drive in all four combinations of modes"
+
+
+def campaigns(data: Mapping[str, Any]) -> str:
+    """`ceph wcache campaign ls`."""
+    if not data["campaigns"]:
+        return "no campaign yet\nnext: ceph wcache campaign forecast"
+    rows = [
+        (c["campaign_id"], c["status"], c["scope"], when(c["created_at_s"]),
+         f"{c['runs_over']}/{c['runs']}", f"{c['periods_done']}/{c['periods_max']}",
+         duration(c["seconds"]), amount(c["bytes_written"]))
+        for c in data["campaigns"]
+    ]
+    heads = ("CAMPAIGN", "STATUS", "SCOPE", "STARTED", "DRIVES", "PERIODS", "DRIVE TIME",
+             "WRITTEN")
+    return table(heads, rows)
+
+
+_UNDECIDED = (Verdict.INSUFFICIENT.value, Verdict.CONFLICTING.value)
+
+
+def campaign(data: Mapping[str, Any]) -> str:
+    """`ceph wcache campaign show`."""
+    lines = [
+        f"campaign {data['campaign_id']}: {data['status']}, scope {data['scope']}, "
+        f"seed {data['seed']}, {data['periods_done']}/{data['periods_max']} periods",
+        "",
+        table(
+            ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
+            [(r["run_id"], r["hostname"], ",".join(r["dev_names"]),
+              " x ".join(r["domain_ids"]), r["status"],
+              "under lease" if r["status"] in ("running", "releasing")
+              else "in place" if r["restored"] else "NOT CONFIRMED", r["reason"])
+             for r in data["run_list"]],
+        ),
+    ]
+    if data["results"]:
+        rows = []
+        for r in data["results"]:
+            back, through = r["write_back"], r["write_through"]
+            rows.append(
+                (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), r["load_point"], r["pairs"],
+                 latency(back["p50_us"]), latency(through["p50_us"]), ratio(r), r["verdict"],
+                 duration(r["seconds"]), amount(r["bytes_written"]))
+            )
+        heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)",
+                 "VERDICT", "TIME", "WRITTEN")
+        lines += ["", table(heads, rows), "",
+                  "latencies are medians; ratio is write back over write through"]
+        lines += [
+            f"osd.{r['osd_id']} {','.join(r['dev_names'])} {r['load_point']}: "
+            + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
+            for r in data["results"] if r["verdict"] in _UNDECIDED
+        ]
+    lines += [f"left out: {line}" for line in data["skipped"]]
+    lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
+              if data["status"] == "running" else "recommend")]
+    return "\n".join(lines)
+
+
+def recommendations(data: Mapping[str, Any]) -> str:
+    """`ceph wcache recommend`."""
+    if not data["recommendations"]:
+        return "nothing is measured yet\nnext: ceph wcache campaign forecast"
+    blocks = []
+    for r in data["recommendations"]:
+        model = " ".join(
+            p for p in (r["drive_model"]["vendor"], r["drive_model"]["model"],
+                        r["drive_model"]["firmware"]) if p
+        )
+        lines = [
+            f"class {r['device_class']}, drive model {model or '(unnamed)'}: "
+            f"{r['verdict']}" + (" (simulated)" if r["simulated"] else ""),
+            f"  why: {r['why']}",
+        ]
+        for load in r["loads"]:
+            lines.append(
+                f"  {load['load_point']}: {load['verdict']}, {load['drives']} drive(s), "
+                f"ratio {ratio(load)}, {load['interval']}"
+            )
+            if load["next_low"] is not None and load["next_high"] is not None:
+                lines.append(
+                    f"    the next drive of this drive model: {load['next_low']:.2f} to "
+                    f"{load['next_high']:.2f}, with 95%"
+                )
+        lines += [
+            f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
+        ]
+        lines += [f"  note: {line}" for line in r["warnings"]]
+        lines += [f"  note: {line}" for line in stale_keys(r)]
+        blocks.append("\n".join(lines))
+    decided = any(r["mode"] is not None for r in data["recommendations"])
+    return "\n\n".join(blocks) + f"\n\nnext: {_PLAN if decided else _settling(data)}"
+
+
+_PLAN = "ceph wcache plan"
+
+
+def _settling(data: Mapping[str, Any]) -> str:
+    """The command that would settle what is open; nothing may be left to settle."""
+    verdicts = {r["verdict"] for r in data["recommendations"]}
+    if Verdict.CONFLICTING.value in verdicts:
+        return "ceph wcache campaign forecast --loads=traffic, while clients write"
+    if Verdict.INSUFFICIENT.value in verdicts:
+        return "ceph wcache campaign forecast --loads=depth1 --pairs=80 --drives-per-model=6"
+    return "nothing; leave the drives as they are"
+
+
+def plans(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan ls`."""
+    if not data["plans"]:
+        return "no plan yet\nnext: ceph wcache plan"
+    rows = [
+        (p["plan_id"], p["status"], when(p["created_at_s"]), f"{p['applied']}/{p['changes']}",
+         p["reason"])
+        for p in data["plans"]
+    ]
+    return table(("PLAN", "STATUS", "MADE (UTC)", "CHANGES APPLIED", "REASON"), rows)
+
+
+def plan(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan`."""
+    left = [f"left alone: {line}" for line in data.get("left_alone", [])]
+    if not data["changes"]:
+        return "\n".join(["nothing to change", *left])
+    rows = [
+        (c["action_id"], c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
+         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["status"], latency(c["before_us"]),
+         latency(c["after_us"]), c.get("ratio"), c["detail"])
+        for c in data["changes"]
+    ]
+    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE",
+             "AFTER", "RATIO", "DETAIL")
+    lines = [table(heads, rows), ""]
+    planned = data.get("status", "planned") == "planned"
+    for c in data["changes"] if planned else ():
+        lines += [f"{c['action_id']} by hand on {c['hostname']}: {line}" for line in c["manual"]]
+    lines += left
+    lines += [f"note: {line}" for line in stale_keys(data)]
+    if planned:
+        lines.append(f"next: ceph wcache apply {data['plan_id']}")
+    else:
+        reason = f" ({data['reason']})" if data.get("reason") else ""
+        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
+    return "\n".join(lines)
+
+
+def stale_keys(data: Mapping[str, Any]) -> List[str]:
+    """What a change of the cache mode makes of mClock's values."""
+    keys = data.get("stale_keys", [])
+    if not keys:
+        return []
+    more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
+    return [
+        f"another cache mode makes mClock's stored capacities stale ({', '.join(keys[:8])}{more}): "
+        "then run `ceph wcache mclock measure` and `ceph wcache mclock recommend`"
+    ]
+
+
+def history(data: Mapping[str, Any]) -> str:
+    """`ceph wcache history`."""
+    if not data["history"]:
+        return "nothing has happened yet"
+    rows = [(when(h["at_s"]), h["who"], h["what"], h["text"]) for h in data["history"]]
+    return table(("TIME (UTC)", "WHO", "WHAT", "EVENT"), rows)
+
+
+def lines_of(data: Mapping[str, Any]) -> str:
+    """Small answers: one `key: value` line each."""
+    return "\n".join(f"{key}: {cell(value)}" for key, value in data.items())

@@ -1,0 +1,177 @@
+"""What only looks: plain data for `status`, `drive ls`, `campaign show` and the like.
+
+Everything here reads what the engine holds already, so it stays fast while an analysis
+or a campaign runs, and it needs no right to toggle anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict, List, Optional, Tuple
+
+from ..core import codec
+from ..core.change.rollout_state import ChangeStatus
+from ..core.drive.safety import judge
+from ..core.errors import MalformedError, NotFoundError
+from ..core.findings import ADVICE
+from ..core.model import DriveReport, Finding
+from ..engine.engine import Engine
+from ..services.mclock import MclockService
+from .campaign_views import CampaignViews
+from .finding_views import FindingViews
+from .host_views import ModelKey
+from .load_views import ProfilesByOsd, load_ls
+from .output_format import FORMAT_VERSION
+from .plan_views import PlanViews
+
+
+class Views:
+    """Read-only use cases over the engine; those about campaigns and plans are parts."""
+
+    def __init__(
+        self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict
+    ) -> None:
+        self._engine = engine
+        self._mclock = mclock
+        self._profiles = profiles
+        self._findings = FindingViews(engine, mclock.facts)
+        self.campaigns = CampaignViews(engine)
+        self.plans = PlanViews(engine, mclock.facts)
+
+    def warm(self) -> None:
+        """Look at all stored reports once, so that the first `status` need not."""
+        with self._engine.lock:
+            self._findings.hosts()
+
+    def findings(self) -> List[Finding]:
+        """Everything wrong at the moment, errors first."""
+        return self._findings.all()
+
+    def status(self) -> Dict[str, Any]:
+        """`status`: probes, drives by model, what is under way, findings with advice."""
+        engine = self._engine
+        findings = self.findings()
+        with engine.lock:
+            now_s = engine.clock()
+            agents = engine.hosts.agents.all()
+            models: Counter[ModelKey] = Counter()
+            for host in self._findings.hosts():
+                models.update(host.models)
+            running = [m for m in engine.runs.values() if not m.over]
+            return {
+                "format_version": FORMAT_VERSION,
+                "frozen": engine.frozen,
+                "throwaway_cluster": engine.options().throwaway_cluster,
+                "agents": {
+                    "known": len(agents),
+                    "heard": sum(1 for a in agents if now_s - a.seen_at_s < 120.0),
+                },
+                "drives": sum(models.values()),
+                "drive_models": [
+                    {"drive_model": model, "device_cache": cache, "kernel_view": view,
+                     "safety": safety, "drives": count}
+                    for (model, cache, view, safety), count in sorted(models.items())
+                ],
+                "campaign": running[0].spec.campaign_id if running else "",
+                "measuring": engine.reserved,
+                "rollout": next((p for p, m in engine.rollouts.items() if not m.over), ""),
+                "findings": [_finding(item) for item in findings],
+                "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
+            }
+
+    def drives(self, hostname: Optional[str] = None) -> Dict[str, Any]:
+        """`drive ls`: every OSD drive with both sides of its cache and every layer."""
+        engine = self._engine
+        with engine.lock:
+            if hostname and hostname not in engine.hosts.reports:
+                raise NotFoundError(
+                    f"no probe has reported for host {hostname[:60]!r}",
+                    "see `ceph wcache agent ls`",
+                )
+            leased = self._findings.leased()
+            reports = sorted(engine.hosts.reports.items())
+        # outside of the lock: a whole fleet's list takes long, and probes must not wait
+        rows = [
+            _drive(name, drive, (name, drive.domain_id) in leased)
+            for name, report in reports
+            if hostname in (None, "", name)
+            for drive in report.drives
+        ]
+        return {"format_version": FORMAT_VERSION, "drives": rows}
+
+    def under_way(self) -> Dict[str, Tuple[str, float]]:
+        """Open campaigns and rollouts: event id to (message, fraction done)."""
+        found: Dict[str, Tuple[str, float]] = {}
+        with self._engine.lock:
+            open_ids = {m.spec.campaign_id for m in self._engine.runs.values() if not m.over}
+            for campaign_id in open_ids & set(self._engine.campaigns):
+                head = self.campaigns.head(campaign_id)
+                fraction = head["periods_done"] / max(1, head["periods_max"])
+                found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
+            job = self._mclock.work.machine
+            if job is not None and not job.over:
+                fraction = job.job.done / len(job.job.targets)
+                found[f"wcache.{job.job.job_id}"] = (f"wcache {self._engine.reserved}", fraction)
+            for plan_id, machine in self._engine.rollouts.items():
+                if not machine.over:
+                    changes = machine.rollout.changes
+                    planned = [c for c in changes if c.status is ChangeStatus.PLANNED]
+                    done = 1.0 - len(planned) / max(1, len(changes))
+                    found[f"wcache.{plan_id}"] = (f"wcache plan {plan_id}", done)
+        return found
+
+    def agents(self) -> Dict[str, Any]:
+        """`agent ls`: which probe speaks for which host, and when it was heard."""
+        engine = self._engine
+        with engine.lock:
+            now_s = engine.clock()
+            rows = [
+                {
+                    "hostname": a.hostname, "probe_id": a.probe_id,
+                    "probe_version": a.probe_version, "heard_s_ago": round(now_s - a.seen_at_s, 1),
+                    "lease_id": a.lease_id, "simulated": a.simulated,
+                    "drives": len(engine.hosts.reports[a.hostname].drives)
+                    if a.hostname in engine.hosts.reports else 0,
+                }
+                for a in engine.hosts.agents.all()
+            ]
+        return {"format_version": FORMAT_VERSION, "agents": rows}
+
+    def loads(self) -> Dict[str, Any]:
+        """`load ls`: what measured OSDs carry over hours."""
+        with self._engine.lock:
+            results = list(self._engine.analyses.results.values())
+        latencies = self._engine.view.latencies()
+        return {
+            "format_version": FORMAT_VERSION,
+            **load_ls(self._profiles(), results, latencies),
+        }
+
+    def history(self, limit: Optional[int] = None) -> Dict[str, Any]:
+        """`history`: the audit log, oldest first."""
+        count = 50 if limit is None else limit
+        if not isinstance(count, int) or not 1 <= count <= 1000:
+            raise MalformedError("limit must be a whole number from 1 to 1000")
+        with self._engine.lock:
+            entries = self._engine.audit.newest(count)
+        return {
+            "format_version": FORMAT_VERSION,
+            "history": [codec.to_plain(entry) for entry in entries],
+        }
+
+
+def _finding(item: Finding) -> Dict[str, str]:
+    return {
+        "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
+        "detail": item.detail, "advice": ADVICE[item.code][1],
+    }
+
+
+def _drive(hostname: str, drive: DriveReport, leased: bool) -> Dict[str, Any]:
+    plain: Dict[str, Any] = codec.to_plain(drive)
+    plain.update(
+        hostname=hostname, leased=leased, safety=judge(drive.state).value,
+        mode=drive.mode.value if drive.mode else "unknown",
+        osds=sorted({use.osd_id for use in drive.uses}),
+    )
+    return plain

@@ -1,0 +1,151 @@
+"""From recommendations to an ordered list of changes, and why drives are left alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ..cluster import ClusterState, failure_domains
+from ..drive.manual import commands
+from ..drive.safety import may_toggle
+from ..model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
+from ..verdict.recommend import Recommendation
+from .rollout_state import Change
+
+# A plan is stored whole after each step, so it is kept small.
+CHANGES_MAX = 500
+# What proves a change: the OSD's own traffic where that decided, else one write at a time.
+_PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
+
+
+def make_changes(
+    recommendations: Sequence[Recommendation],
+    reports: Iterable[HostReport],
+    cluster: ClusterState,
+    *,
+    plan_id: str,
+    nonce: str,
+    device_class: Optional[str],
+    throwaway: bool,
+    consent_turn_on: bool,
+    disputed: Mapping[Tuple[str, str], str] = {},
+) -> Tuple[Tuple[Change, ...], Tuple[str, ...]]:
+    """Changes in the order they will be made, one failure domain after the other.
+
+    Whatever one of them does, the copies in the others are as they were.  The first change
+    is the canary.  The second value says, a line each, what is left alone.
+    `nonce` is random and makes the ids of actions unique for ever: a journal may still have
+    an entry of a plan that had the same number.  `disputed`: by host and cache domain, why
+    nothing is begun there.
+    """
+    wanted = {
+        (r.device_class, r.drive_model, r.simulated): r
+        for r in recommendations
+        if device_class in (None, r.device_class)
+    }
+    left = [
+        f"{r.device_class} {r.drive_model}: {r.verdict.value}, {r.why}"
+        for r in wanted.values()
+        if r.mode is None
+    ]
+    changes: List[Change] = []
+    more = 0
+    for where, report, drives in _in_order(reports, cluster):
+        first = drives[0]
+        recommendation = _wanted_for(first, report, cluster, wanted)
+        if recommendation is None or recommendation.mode is None:
+            continue
+        mode = recommendation.mode
+        name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
+        if all(drive.mode is mode for drive in drives):
+            continue
+        reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
+            drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+            experiment=False,
+        )
+        reason = reason or _error_finding(drives)
+        reason = reason or _not_up(drives, cluster, report.simulated)
+        if reason or first.mode is None:
+            left.append(f"{name}: {reason or 'its cache state is unknown'}")
+            continue
+        if len(changes) >= CHANGES_MAX:
+            more += 1
+            continue
+        changes.append(
+            Change(
+                f"{plan_id}.{len(changes)}.{nonce}", report.hostname, first.domain_id,
+                tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
+                recommendation.device_class, first.transport, first.mode, mode,
+                recommendation.why,
+                tuple(line for drive in drives for line in commands(drive, mode)),
+                _proof(recommendation), report.simulated, failure_domain=", ".join(where),
+            )
+        )
+    if more:
+        left.append(f"{more} more cache domains: plan again when this plan is done")
+    return tuple(changes), tuple(left)
+
+
+def _in_order(
+    reports: Iterable[HostReport], cluster: ClusterState
+) -> List[Tuple[Tuple[str, ...], HostReport, List[DriveReport]]]:
+    """Each cache domain with its failure domains and its host, all of one before the next."""
+    found = []
+    for report in reports:
+        domains: Dict[str, List[DriveReport]] = defaultdict(list)
+        for drive in report.drives:
+            domains[drive.domain_id].append(drive)
+        for drives in domains.values():
+            ids = [use.osd_id for drive in drives for use in drive.uses]
+            osd = cluster.osds.get(ids[0]) if ids and not report.simulated else None
+            where = failure_domains(osd, cluster) if osd else (f"host {report.hostname}",)
+            found.append((where, report, drives))
+    return sorted(found, key=lambda item: (item[0], item[1].hostname, item[2][0].domain_id))
+
+
+def _wanted_for(
+    drive: DriveReport,
+    report: HostReport,
+    cluster: ClusterState,
+    wanted: Dict[Tuple[str, DriveModel, bool], Recommendation],
+) -> Optional[Recommendation]:
+    if not drive.uses:
+        return None
+    for (device_class, model, simulated), recommendation in wanted.items():
+        if model != drive.drive_model or simulated != report.simulated:
+            continue
+        osd = cluster.osds.get(drive.uses[0].osd_id)
+        if report.simulated or (osd is not None and osd.device_class == device_class):
+            return recommendation
+    return None
+
+
+def _not_up(
+    drives: Sequence[DriveReport], cluster: ClusterState, simulated: bool
+) -> Optional[str]:
+    """A change is proven by measuring, so every OSD of the domain must be up."""
+    osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
+    for osd_id in () if simulated else osd_ids:
+        osd = cluster.osds.get(osd_id)
+        if osd is None or not osd.up:
+            return f"osd.{osd_id} is not up"
+    return None
+
+
+def _proof(recommendation: Recommendation) -> LoadPoint:
+    measured = {
+        load.load_point for load in recommendation.loads
+        if load.verdict.mode is recommendation.mode
+    }
+    for point in _PROOF_ORDER:
+        if point in measured:
+            return point
+    return LoadPoint.OSD_BENCH_DEPTH1
+
+
+def _error_finding(drives: Sequence[DriveReport]) -> Optional[str]:
+    for drive in drives:
+        for finding in drive.findings:
+            if finding.severity is Severity.ERROR:
+                return f"{finding.code.value}: {finding.detail}"
+    return None

@@ -1,0 +1,87 @@
+"""What must hold before a plan changes the next drive, and what an admin may override.
+
+What may cost a copy of the data for a while (an OSD that gets slow or stops) is not done
+while other copies are missing, and a change that cannot be judged is not made.  A plan waits
+before its next change until all holds again; a change that was begun is finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterable, List, Tuple
+
+from .. import events as act
+from ..errors import MalformedError
+from ..record import Precondition
+from .rollout_state import Change, Rollout
+
+# The same that forbid measuring (`ClusterState.blocking`); a scrub forbids nothing.
+NEEDED = (Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
+# How often a plan that is held looks at the cluster again, and how long it waits in all.
+LOOK_EVERY_S = 5.0
+HOLD_MAX_S = 3600.0
+
+
+def parse_override(text: str) -> Tuple[Precondition, ...]:
+    """Preconditions from a comma-separated list of their names, without repeats."""
+    by_name = {item.name.lower(): item for item in NEEDED}
+    found = []
+    for name in text.split(",") if text else ():
+        item = by_name.get(name.strip())
+        if item is None:
+            raise MalformedError(
+                f"{name.strip()[:40]!r} is no precondition of a plan",
+                f"use a comma-separated list of {', '.join(by_name)}",
+            )
+        found.append(item)
+    return tuple(dict.fromkeys(found))
+
+
+def override(rollout: Rollout, names: Iterable[Precondition]) -> Rollout:
+    """The plan for which these need not hold any more; the next look knows."""
+    return replace(rollout, overridden=tuple(dict.fromkeys((*rollout.overridden, *names))))
+
+
+def missed(
+    rollout: Rollout, change: Change, seen: Iterable[Precondition]
+) -> Tuple[Precondition, ...]:
+    """What does not hold and keeps a change from being made; simulated drives need nothing."""
+    if change.simulated:
+        return ()
+    return tuple(item for item in seen if item in NEEDED and item not in rollout.overridden)
+
+
+def look(
+    rollout: Rollout, change: Change, seen: Tuple[Precondition, ...], now_s: float
+) -> Tuple[Rollout, List[act.Action]]:
+    """The plan as it stands after a look at the cluster, and what is to be saved and said.
+
+    It goes on where its `missed` is empty.
+    """
+    broken, before = missed(rollout, change, seen), rollout.missed
+    if not broken and not change.simulated:
+        forced = [item for item in seen if item in rollout.overridden]
+        rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
+    if broken == before:
+        return rollout, []
+    reason = f"waits, since {words(broken)}" if broken else ""
+    since_s = rollout.held_since_s if before else now_s
+    rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
+    said = act.Note(reason, "warning") if broken else act.Note("goes on: what it waited for holds")
+    return rollout, [act.SaveRun(), said]
+
+
+def too_long(rollout: Rollout, now_s: float) -> bool:
+    """Whether a plan that is held gives up."""
+    return now_s - rollout.held_since_s >= HOLD_MAX_S
+
+
+def given_up(rollout: Rollout) -> str:
+    """Why a plan that was held for long has stopped."""
+    return f"waited {HOLD_MAX_S:.0f} s, and {words(rollout.missed)}"
+
+
+def words(items: Iterable[Precondition]) -> str:
+    """What does not hold, for people, with the names that `--override` takes."""
+    named = ", ".join(f"{item.value} ({item.name.lower()})" for item in items)
+    return f"this does not hold: {named}"

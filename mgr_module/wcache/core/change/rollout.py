@@ -1,0 +1,393 @@
+"""A rollout: planned changes made one after the other, each proven before the next.
+
+Sans-I/O.  For each change: measure the OSD, see that the preconditions hold (`holding`),
+look at the drive and store what is there, change it (the probe reads it back), measure
+again.  A change that made things worse is rolled back at once, and the rollout stops there;
+the first change is the canary and is watched longer.  A rollback goes backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import List, Optional
+
+from .. import events as act
+from ..codec import one_line
+from ..drive.prior import PriorDoubt
+from ..experiment.period import all_in
+from ..model import Role
+from ..protocol import (
+    FailureOutcome,
+    LookRequest,
+    MeasureRequest,
+    Request,
+    SamplesOutcome,
+    StateOutcome,
+)
+from . import preconditions as holding
+from .regression_check import error_of, is_worse, latency_of
+from .rollout_priors import apply_request, as_it_was, judged_back, rollback_request, seen
+from .rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
+
+# A change that looks worse is measured again this often: the load beside it may have grown.
+DOUBTS_MAX = 2
+# A drive that somebody changes between our look and our touch is looked at again this often.
+LOOKS_MAX = 3
+
+
+class _Phase(Enum):
+    IDLE = "idle"
+    BEFORE = "before"
+    CHECKING = "checking"  # whether the preconditions hold
+    HELD = "held"  # until they do
+    LOOKING = "looking"
+    CHANGING = "changing"
+    WAITING = "waiting"
+    AFTER = "after"
+    BACK = "back"
+
+
+@dataclass
+class RolloutMachine:
+    """The machine of one rollout; at most one runs at a time."""
+
+    rollout: Rollout
+    epoch: str = "0"
+    _phase: _Phase = _Phase.IDLE
+    _token: str = ""
+    _serial: int = 0
+    _wait_until_s: float = 0.0
+    _doubts: int = 0
+    _looks: int = 0
+    _resumed: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is under way."""
+        return self.rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When the machine wants its next Tick, or None."""
+        waits = self._phase in (_Phase.WAITING, _Phase.HELD)
+        return self._wait_until_s if waits else None
+
+    @property
+    def current(self) -> Optional[Change]:
+        """The change under way, if any."""
+        index = self.rollout.current_index
+        return None if index is None else self.rollout.changes[index]
+
+    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+        """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
+        if isinstance(event, act.Begin):
+            return self._begin()
+        if self.over:
+            return []
+        if isinstance(event, act.Tick):
+            if self.wake_at_s is None or now_s < self.wake_at_s:
+                return []
+            return self._check() if self._phase is _Phase.HELD else self._measure(_Phase.AFTER)
+        if isinstance(event, act.ClusterSeen):
+            return self._cluster_seen(event, now_s)
+        if isinstance(event, act.TaskAnswered):
+            return self._answered(event, now_s)
+        if isinstance(event, act.LoadMeasured) and event.token == self._token:
+            return self._measured(event.samples, now_s)
+        if isinstance(event, act.LoadFailed) and event.token == self._token:
+            return self._unmeasured(event.message)
+        if isinstance(event, act.Halt):
+            return self._stop(event.reason)
+        if isinstance(event, act.AgentSilent):
+            return self._silent(event.detail)
+        return []
+
+    # ---- forwards
+
+    def _begin(self) -> List[act.Action]:
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            return self._next_back()
+        if self.rollout.status not in (RolloutStatus.PLANNED, RolloutStatus.RUNNING):
+            return []
+        self._set(status=RolloutStatus.RUNNING)
+        change = self.current
+        if change is not None and change.status is ChangeStatus.APPLYING:
+            if not change.prior.known:
+                return self._take_back("begun by a version that kept no prior states")
+            self._resumed = True
+            return self._apply(change)  # idempotent by its action id
+        return self._next()
+
+    def _next(self) -> List[act.Action]:
+        if self.current is None:
+            self._set(status=RolloutStatus.DONE)
+            self._phase = _Phase.IDLE
+            return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} done")]
+        held = bool(self.rollout.missed)
+        return [act.SaveRun(), *(self._check() if held else self._measure(_Phase.BEFORE))]
+
+    def _measure(self, phase: _Phase) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        self._phase = phase
+        if change.simulated:
+            request = MeasureRequest(
+                change.domain_id, change.osd_id, change.load_point, self.rollout.count
+            )
+            return [self._task(request)]
+        load = act.LoadRequest(
+            change.osd_id, change.load_point, Role.BLOCK, self.rollout.count,
+            self.rollout.period_s, self.rollout.latency_limit_ms,
+        )
+        return [act.MeasureLoad(self._new_token(), load)]
+
+    def _measured(self, samples: act.LoadSamples, now_s: float) -> List[act.Action]:
+        change = self.current
+        if change is None:
+            return []
+        self._change(
+            seconds=change.seconds + max(0.0, samples.seconds),
+            bytes_written=change.bytes_written + samples.bytes_written,
+        )
+        latency_us = latency_of(samples)
+        why_not = samples.aborted or samples.unusable
+        if latency_us is None or why_not:
+            return self._unmeasured(why_not or "no sample was taken")
+        if self._phase is _Phase.BEFORE:
+            self._change(before_us=latency_us, before_error=error_of(samples))
+            return self._check()
+        if self._phase is _Phase.AFTER:
+            return self._judge(latency_us, error_of(samples), now_s)
+        return []
+
+    def _unmeasured(self, why: str) -> List[act.Action]:
+        """Before a change: do not make it.  After it: take it back, since nothing proves it."""
+        if self._phase is _Phase.BEFORE:
+            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
+            return self._stop(why)
+        return self._take_back(f"could not be measured afterwards: {why}")
+
+    def _check(self) -> List[act.Action]:
+        self._phase = _Phase.CHECKING
+        self._looks = 0
+        return [act.LookAtCluster()]
+
+    def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
+        """Go on with the change, or hold before it."""
+        change = self.current
+        if self._phase is not _Phase.CHECKING or change is None:
+            return []
+        was_held = bool(self.rollout.missed)
+        self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
+        if not self.rollout.missed:
+            # what was measured before it was held is of another load
+            return [*said, *(self._measure(_Phase.BEFORE) if was_held else self._look())]
+        if holding.too_long(self.rollout, now_s):
+            return self._stop(holding.given_up(self.rollout))
+        self._phase, self._wait_until_s = _Phase.HELD, now_s + holding.LOOK_EVERY_S
+        return said
+
+    def _look(self) -> List[act.Action]:
+        """Nothing is touched before what was there is stored."""
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        self._phase = _Phase.LOOKING
+        self._looks += 1
+        return [act.SaveRun(), self._task(LookRequest(change.domain_id))]
+
+    def _looked(self, outcome: object) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        prior, why = seen(self.rollout, change, outcome)
+        if why:
+            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
+            return self._stop(why)
+        self._change(status=ChangeStatus.APPLYING, prior=prior)
+        return [act.SaveRun(), *self._apply(replace(change, prior=prior))]
+
+    def _apply(self, change: Change) -> List[act.Action]:
+        self._phase = _Phase.CHANGING
+        return [self._task(apply_request(self.rollout, change))]
+
+    def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+        if event.task_id != self._token:
+            return []
+        outcome = event.outcome
+        measuring = self._phase in (_Phase.BEFORE, _Phase.AFTER)
+        if measuring and isinstance(outcome, SamplesOutcome):
+            samples = act.LoadSamples(
+                outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
+            )
+            return self._measured(samples, now_s)
+        if self._phase is _Phase.LOOKING:
+            return self._looked(outcome)
+        if self._phase is _Phase.CHANGING:
+            return self._changed(outcome, now_s)
+        if self._phase is _Phase.BACK:
+            return self._went_back(outcome)
+        if not measuring:
+            return []
+        if isinstance(outcome, FailureOutcome):
+            return self._unmeasured(outcome.message)
+        return self._unmeasured("the probe gave an odd answer")
+
+    def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        if isinstance(outcome, FailureOutcome):
+            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            other = outcome.doubt is PriorDoubt.OTHER_STATE and not self._resumed
+            if other and self._looks < LOOKS_MAX:
+                self._change(status=ChangeStatus.PLANNED)
+                return self._look()
+            if self._resumed or not as_it_was(change, outcome):
+                loud = act.Note(
+                    f"{change.hostname} {', '.join(change.dev_names)} MAY NOT BE AS IT WAS: "
+                    f"{one_line(said)}", "error",
+                )
+                return [loud, *self._take_back(f"failed and is not restored: {said}")]
+            self._change(status=ChangeStatus.FAILED, detail=one_line(said))
+            return self._stop(said)
+        if not isinstance(outcome, StateOutcome):
+            return self._take_back("the probe gave an odd answer to a change")
+        if not all_in(change.mode.value, outcome.after, change.transport):
+            return self._take_back(f"the drive did not read back as {change.mode.value}")
+        # after a restart of the mgr "unchanged" may well be what we did before it
+        if not outcome.changed and not self._resumed:
+            self._change(status=ChangeStatus.UNCHANGED, detail="it was so already")
+            return self._next()
+        self._resumed = False
+        first = self.rollout.current_index == 0
+        self._phase = _Phase.WAITING
+        self._wait_until_s = now_s + (
+            max(self.rollout.canary_wait_s, self.rollout.settle_s)
+            if first
+            else self.rollout.settle_s
+        )
+        return [act.SaveRun()]
+
+    def _judge(self, latency_us: float, error: float, now_s: float) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # noqa: S101
+        self._change(after_us=latency_us)
+        before_us = change.before_us
+        if before_us is not None and is_worse(before_us, change.before_error, latency_us, error):
+            if self._doubts < DOUBTS_MAX:
+                self._doubts += 1
+                self._phase = _Phase.WAITING
+                self._wait_until_s = now_s + self.rollout.settle_s
+                return []
+            return self._take_back(
+                f"latency went from {before_us:.0f} to {latency_us:.0f} us"
+            )
+        self._doubts = 0
+        self._change(status=ChangeStatus.APPLIED)
+        done = act.Note(
+            f"{change.hostname} {', '.join(change.dev_names)}: {change.expected.value} to "
+            f"{change.mode.value}, {change.before_us or 0:.0f} to {latency_us:.0f} us"
+        )
+        return [done, *self._next()]
+
+    def _take_back(self, why: str) -> List[act.Action]:
+        self._doubts = 0
+        why = one_line(why)
+        self._resumed = False
+        self._change(status=ChangeStatus.ROLLING_BACK, detail=why)
+        self._set(status=RolloutStatus.ROLLING_BACK, reason=why)
+        return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
+
+    def _stop(self, reason: str) -> List[act.Action]:
+        """Stop going on.  A change under way is taken back; finished ones stay."""
+        reason = one_line(reason)
+        change = self.current
+        if change is not None and change.status is ChangeStatus.APPLYING:
+            return self._take_back(reason)
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            return []
+        self._set(status=RolloutStatus.STOPPED, reason=reason)
+        self._phase = _Phase.IDLE
+        return [act.SaveRun(), act.Note(f"stopped: {reason}", "warning")]
+
+    def _silent(self, detail: str) -> List[act.Action]:
+        """Nobody there to change or restore the drive; `rollback` can be asked for later."""
+        detail = one_line(detail)
+        change = self.current
+        if change is None:
+            return []
+        if self.rollout.status is RolloutStatus.ROLLING_BACK:
+            return self._not_back(detail)
+        if change.status is ChangeStatus.APPLYING:
+            self._change(detail=one_line(f"not proven: {detail}"))
+            unproven = act.Note(
+                f"{change.hostname} {', '.join(change.dev_names)} is left unproven; when the "
+                f"probe is back: ceph wcache rollback {self.rollout.plan_id}", "error",
+            )
+        else:
+            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
+            unproven = act.Note("the change under way was not begun")
+        self._set(status=RolloutStatus.STOPPED, reason=detail)
+        self._phase = _Phase.IDLE
+        return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), unproven]
+
+    # ---- backwards
+
+    def start_rollback(self, reason: str) -> List[act.Action]:
+        """Take back every change that touched its drive, last first."""
+        changes = tuple(
+            replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
+            for c in self.rollout.changes
+        )
+        self.rollout = replace(
+            self.rollout, changes=changes, status=RolloutStatus.ROLLING_BACK,
+            reason=one_line(reason),
+        )
+        return self._next_back()
+
+    def _next_back(self) -> List[act.Action]:
+        change = self.current
+        if change is None:
+            left = self.rollout.touched
+            final = RolloutStatus.STOPPED if left else RolloutStatus.ROLLED_BACK
+            self._set(status=final)
+            self._phase = _Phase.IDLE
+            return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
+        self._phase = _Phase.BACK
+        request = rollback_request(self.rollout, change)
+        return [act.SaveRun(), self._task(request)]
+
+    def _went_back(self, outcome: object) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        why, doubt, prior = judged_back(self.rollout, change, outcome)
+        if why:
+            return self._not_back(why, doubt)
+        self._change(status=ChangeStatus.ROLLED_BACK, prior=prior, doubt=doubt)
+        return self._next_back()
+
+    def _not_back(self, why: str, doubt: PriorDoubt = PriorDoubt.NONE) -> List[act.Action]:
+        """This one is not back; the others are still tried, and it can be tried again."""
+        said = one_line(f"rollback failed: {why}")
+        self._change(status=ChangeStatus.ROLLBACK_FAILED, detail=said, doubt=doubt)
+        return [act.Note(said, "error"), *self._next_back()]
+
+    # ---- small things
+
+    def _change(self, **values: object) -> None:
+        index = self.rollout.current_index
+        if index is None:
+            return
+        changes = list(self.rollout.changes)
+        changes[index] = replace(changes[index], **values)  # type: ignore[arg-type]
+        self.rollout = replace(self.rollout, changes=tuple(changes))
+
+    def _set(self, **values: object) -> None:
+        self.rollout = replace(self.rollout, **values)  # type: ignore[arg-type]
+
+    def _new_token(self) -> str:
+        self._serial += 1
+        self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
+        return self._token
+
+    def _task(self, request: Request) -> act.GiveTask:
+        return act.GiveTask(self._new_token(), request)

@@ -1,0 +1,143 @@
+"""Cache domains whose prior state is owed or lost: nothing is begun on them until that is settled.
+
+*Owed*: it was not read back yet, and somebody who knows it is still to restore it.  *Lost*:
+nobody knows it any more, or the probe's journal and the mgr contradict each other; only an
+admin can settle that, by taking the drive as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+
+from ..change.rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
+from ..experiment.run_priors import prior_of, touched
+from ..experiment.run_state import RunState, RunStatus
+from ..model import HostReport, JournalNote
+from .journal import EntryKind
+from .prior import Prior, PriorDoubt
+
+Key = Tuple[str, str]
+"""Hostname and cache domain."""
+_OPEN = (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+_ACTION = f"{EntryKind.ACTION.value}/"
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """One reason why the prior state of a cache domain is not settled.
+
+    `run_id`, `action_id` and `journal_key` say where it comes from; the others are empty.
+    """
+
+    hostname: str
+    domain_id: str
+    why: str
+    lost: bool
+    run_id: str = ""
+    action_id: str = ""
+    journal_key: str = ""
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.hostname, self.domain_id
+
+
+def disputes(
+    runs: Iterable[RunState], rollouts: Iterable[Rollout], reports: Mapping[str, HostReport],
+    cluster_fsid: str,
+) -> Tuple[Dispute, ...]:
+    """All of them.  `reports` are those that tell of the state that is there now."""
+    plans, states = list(rollouts), list(runs)
+    found = [item for state in states for item in _of_run(state)]
+    found += [item for plan in plans for item in _of_plan(plan)]
+    known: Dict[str, Change] = {}
+    moving: Set[str] = set()
+    standing: Set[Key] = set()
+    for plan in plans:
+        for change in plan.changes:
+            known[change.action_id] = change
+            if plan.status in _OPEN:
+                moving.add(change.hostname)
+            if change.status in TOUCHED:
+                standing.add((change.hostname, change.domain_id))
+    held = {
+        (s.spec.hostname, domain_id)
+        for s in states if s.status not in (RunStatus.DONE, RunStatus.ABORTED)
+        for domain_id in s.spec.domain_ids
+    }
+    for hostname, report in reports.items():
+        for note in report.journal if hostname not in moving else ():
+            key = (hostname, note.domain_id)
+            why = ""
+            if not note.drives:
+                why = f"journal entry {note.key} is damaged"
+            elif note.cluster_fsid not in ("", cluster_fsid):
+                why = f"journal entry {note.key} is of cluster {note.cluster_fsid}"
+            elif note.key.startswith(_ACTION):
+                why = _of_action(note, known.get(note.key[len(_ACTION):]), key, standing)
+            if why and key not in held:
+                found.append(
+                    Dispute(hostname, note.domain_id, why, True, journal_key=note.key)
+                )
+    return tuple(found)
+
+
+def _of_run(state: RunState) -> List[Dispute]:
+    if state.status not in (RunStatus.DONE, RunStatus.ABORTED) or state.restored:
+        return []
+    found = []
+    for domain_id in state.owed or state.spec.domain_ids:
+        if domain_id in state.accepted or not touched(state, domain_id):
+            continue
+        known = prior_of(state, domain_id).known
+        why = f"{state.spec.run_id} ended, and nobody has read that the prior state is back"
+        if state.dispute or not known:
+            why = state.dispute or f"what was there before {state.spec.run_id} is not known"
+        found.append(
+            Dispute(
+                state.spec.hostname, domain_id, why, bool(state.dispute) or not known,
+                run_id=state.spec.run_id,
+            )
+        )
+    return found
+
+
+def _of_plan(plan: Rollout) -> List[Dispute]:
+    """Changes that are neither proven nor back: a rollback may still do it, if the drive lives."""
+    return [
+        Dispute(
+            change.hostname, change.domain_id,
+            f"{plan.plan_id}: {change.detail or 'not proven'}",
+            change.doubt in (PriorDoubt.DISPUTED, PriorDoubt.LOST), action_id=change.action_id,
+        )
+        for change in plan.changes
+        if plan.status not in _OPEN
+        and change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
+    ]
+
+
+def _of_action(
+    note: JournalNote, change: Optional[Change], key: Key, standing: Set[Key]
+) -> str:
+    """Why an entry of an applied change does not agree with what the mgr knows of it."""
+    if change is None or (change.hostname, change.domain_id) != key:
+        if note.cluster_fsid and key in standing:
+            return ""  # later plans replaced it, and it was forgotten with its plan
+        return f"the mgr knows nothing of the change that journal entry {note.key} is of"
+    if change.status not in TOUCHED:
+        return f"journal entry {note.key} is of a change that is {change.status.value}"
+    if change.prior.known:
+        return _contradicts(note, change.prior)
+    if any(item.mode is not change.expected for item in note.drives):
+        return f"journal entry {note.key} says another mode than the plan was made from"
+    return ""
+
+
+def _contradicts(note: JournalNote, prior: Prior) -> str:
+    told = {item.drive_id: (item.mode, item.saved) for item in note.drives}
+    kept = {item.drive_id: (item.mode, item.state.page.saved) for item in prior.drives}
+    if told == kept:
+        return ""
+    return f"journal entry {note.key} says another prior state than the mgr has kept"

@@ -1,0 +1,100 @@
+"""What the probe's journal holds: the state a cache domain had before we touched it.
+
+An entry is on stable storage before the first step of any change, and goes away only
+after the prior state was read back.  Version 1 did not say of which cluster it is, nor by
+what names a drive can be found again: such an entry is taken with these fields empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Tuple
+
+from .. import codec
+from ..errors import StorageError, WcacheError
+from ..model import CacheMode, DriveReport, DriveState, Transport
+
+JOURNAL_VERSION = 2
+_READABLE = (1, JOURNAL_VERSION)
+ENTRY_BYTES_MAX = 256_000
+
+
+class EntryKind(str, Enum):
+    """Why the prior state is kept."""
+
+    LEASE = "lease"  # restored when the lease ends, in whatever way
+    ACTION = "action"  # an applied change: restored by a rollback only
+
+
+@dataclass(frozen=True)
+class PriorDrive:
+    """One drive as it was found, with all the names it can be found again by."""
+
+    drive_id: str
+    dev_name: str
+    transport: Transport
+    mode: CacheMode
+    state: DriveState
+    wwid: str = ""
+    serial: str = ""
+    wwn: str = ""
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """The prior state of one cache domain, and who asked for the change."""
+
+    version: int
+    kind: EntryKind
+    owner_id: str  # the lease's or the action's id
+    domain_id: str
+    drives: Tuple[PriorDrive, ...]
+    written_at_s: float
+    throwaway: bool = False
+    persisted: bool = False  # the saved value or a udev rule of ours was changed too
+    cluster_fsid: str = ""  # the cluster on whose word it was written; empty where unknown
+
+    @property
+    def key(self) -> str:
+        """Where the entry stands: one lease per domain, one entry per action."""
+        name = self.domain_id if self.kind is EntryKind.LEASE else self.owner_id
+        return f"{self.kind.value}/{name}"
+
+
+def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
+    """The drives as found; raises StorageError where a mode is unknown (never journalled)."""
+    found = []
+    for drive in drives:
+        if drive.mode is None:
+            raise StorageError(f"{drive.dev_name}: an unknown cache state cannot be restored")
+        found.append(
+            PriorDrive(
+                drive.drive_id, drive.dev_name, drive.transport, drive.mode, drive.state,
+                drive.wwid, drive.serial, drive.wwn,
+            )
+        )
+    return tuple(found)
+
+
+def encode(entry: JournalEntry) -> str:
+    """The entry as JSON text."""
+    return codec.dumps(entry)
+
+
+def parse(key: str, text: str) -> JournalEntry:
+    """The entry in `text`; raises StorageError that names the key where it is damaged."""
+    try:
+        entry = codec.loads(JournalEntry, text, bytes_max=ENTRY_BYTES_MAX, what="journal entry")
+    except WcacheError as error:
+        raise StorageError(
+            f"journal entry {key} is damaged ({error.message})",
+            "restore the drive by hand, then remove the entry",
+        ) from None
+    if entry.version not in _READABLE:
+        raise StorageError(
+            f"journal entry {key} has version {entry.version}, this probe knows "
+            f"{JOURNAL_VERSION} and older",
+            "run `wcache-probe restore --all` of the version that wrote it",
+        )
+    return replace(entry, version=JOURNAL_VERSION)

@@ -1,0 +1,162 @@
+"""The rules that keep acknowledged data: which states are unsafe, which changes are refused.
+
+State is a pair: is the device cache volatile, and does the kernel flush?  *Volatile and
+not flushing* loses acknowledged writes at the next power cut.  No change of ours may
+enter that state, so every change is made with the kernel view pinned at `write back`:
+drivers/scsi/sd.c (cache_type_store) takes "temporary write back" as a change of the
+kernel's belief alone, and keeps it over later rescans.  Pinned, every order of steps,
+every crash and every drive reset is safe; the price is one no-op flush per commit.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Optional, Sequence, Tuple
+
+from ..model import (
+    CacheMode,
+    DeviceCache,
+    DriveReport,
+    DriveState,
+    KernelView,
+    LayerKind,
+    Transport,
+)
+
+
+class Safety(str, Enum):
+    """What can be said of a drive's state."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    AFTER_RESET = "unsafe after a reset"  # off now, may wake on, and a layer drops flushes
+    UNKNOWN = "unknown"
+
+
+def not_flushing(state: DriveState) -> Tuple[str, ...]:
+    """Names of the layers that drop flushes; the disk itself is named "disk"."""
+    names = ["disk"] if state.kernel_view is KernelView.WRITE_THROUGH else []
+    names += [
+        layer.name for layer in state.layers if layer.kernel_view is KernelView.WRITE_THROUGH
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+def not_known(state: DriveState) -> Tuple[str, ...]:
+    """Names of the layers whose kernel view could not be read."""
+    names = ["disk"] if state.kernel_view is KernelView.UNKNOWN else []
+    names += [layer.name for layer in state.layers if layer.kernel_view is KernelView.UNKNOWN]
+    return tuple(dict.fromkeys(names))
+
+
+def lost_after_reset(state: DriveState) -> Tuple[str, ...]:
+    """Names of the layers that would drop flushes once a reset has turned a cache on.
+
+    Layers that are stacked on the disk: a table keeps the view it was loaded with, while the
+    view of the disk itself can be raised at any time.
+    """
+    if state.page.stays_off:
+        return ()
+    kinds = (LayerKind.DISK, LayerKind.PARTITION)
+    own = {layer.name for layer in state.layers if layer.kind in kinds}
+    return tuple(name for name in not_flushing(state) if name not in ("disk", *own))
+
+
+def judge(state: DriveState) -> Safety:
+    """Whether acknowledged data would survive a power cut in this state."""
+    if state.device_cache is DeviceCache.NONE:
+        return Safety.SAFE
+    if state.device_cache is DeviceCache.WRITE_THROUGH:
+        return Safety.AFTER_RESET if lost_after_reset(state) else Safety.SAFE
+    if not_flushing(state):
+        known = state.device_cache is DeviceCache.WRITE_BACK
+        return Safety.UNSAFE if known else Safety.UNKNOWN
+    # every layer flushes: then it does not matter what the device cache is
+    return Safety.UNKNOWN if not_known(state) else Safety.SAFE
+
+
+def pinnable(transport: Transport) -> bool:
+    """Whether the kernel view of a disk can be held at write back.
+
+    SCSI disks (SATA under libata included) have `scsi_disk/*/cache_type`.  NVMe needs no
+    pin: nvme_set_queue_limits() reads VWC at scan and the view never follows feature 06h.
+    A loop device has nothing but its kernel view, so there is nothing to hold.
+    """
+    return transport in (Transport.SCSI, Transport.SAS, Transport.SATA, Transport.SIMULATED)
+
+
+def boots_with_rule(transport: Transport) -> bool:
+    """Whether a drive's pin has to be put in place anew each time the drive appears.
+
+    A simulated drive's host never boots.
+    """
+    return pinnable(transport) and transport is not Transport.SIMULATED
+
+
+def may_toggle(
+    drives: Sequence[DriveReport],
+    mode: CacheMode,
+    *,
+    throwaway: bool,
+    consent_turn_on: bool,
+    experiment: bool = True,
+) -> Optional[str]:
+    """None where the cache domain may be put into `mode`, else the reason why not.
+
+    Called with freshly read drives before the first touch; what it refuses is left as is.
+    An experiment goes to both modes and back, so both must be safe.  A decided change to
+    write through is the cure of an unsafe drive: of the state of the flushes it asks nothing.
+    """
+    if not drives:
+        return "no drive of this cache domain is on the host any more"
+    for drive in drives:
+        reason = _may_toggle_one(
+            drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+            experiment=experiment,
+        )
+        if reason:
+            return f"{drive.dev_name}: {reason}"
+    return None
+
+
+def _may_toggle_one(
+    drive: DriveReport, mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
+    experiment: bool,
+) -> Optional[str]:
+    if drive.foreign_uses:
+        return f"shared with {drive.foreign_uses[0]}, which is not an OSD"
+    if drive.toggle_refusal:
+        return drive.toggle_refusal
+    current = drive.mode
+    if current is None:
+        return f"its cache state is {drive.state.device_cache.value}, so it could not be restored"
+    if drive.transport is Transport.LOOP:
+        return None if throwaway else "a loop device in write through drops the OSD's flushes"
+    if mode is CacheMode.WRITE_THROUGH and not experiment:
+        return None
+    if judge(drive.state) is Safety.UNSAFE:
+        layers = ", ".join(not_flushing(drive.state))
+        return f"its cache is volatile and {layers} does not flush; cure that first"
+    turns_on = CacheMode.WRITE_BACK in (mode, current)
+    dropping = dropping_above(drive)
+    if turns_on and dropping:
+        return f"{', '.join(dropping)} does not flush, so the device cache must stay off"
+    if not_known(drive.state):
+        return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"
+    if mode is CacheMode.WRITE_BACK and current is not mode and not consent_turn_on:
+        return "its cache is off, and turning it on needs its own consent"
+    return None
+
+
+def dropping_above(drive: DriveReport) -> Tuple[str, ...]:
+    """Names of the layers that drop flushes also with the disk's own view at write back.
+
+    A partition shares its disk's queue, so pinning the disk cures it too.
+    """
+    cured = {"disk", drive.dev_name} if pinnable(drive.transport) else set()
+    own = {
+        layer.name for layer in drive.state.layers if layer.kind.value in ("disk", "partition")
+    }
+    if cured:
+        cured |= own
+    return tuple(name for name in not_flushing(drive.state) if name not in cured)

@@ -1,0 +1,376 @@
+"""Pin, then toggle: the order of steps for every change of a cache mode, and its way back.
+
+Sans-I/O: a program is a generator that yields one `Step` at a time and is sent what
+the step read.  The probe runs it against real drives, tests run it against a model
+and crash, reset or fail it after every step.  A step that fails is thrown into the
+program as the `WcacheError` it raised.
+
+The order, and why: journal first, so that a crash at any later step finds what was
+there; then the pin, so that the kernel flushes whatever the drive does; read back every
+layer before the device is touched; toggle the device alone; read back both sides.
+The pin stays when a lease ends: it is safe and gone at the next boot, while dropping
+it makes the next rescan decide, and a rescan whose MODE SENSE fails assumes that there
+is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
+
+from ..errors import RefusedError, StorageError, WcacheError
+from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
+from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
+from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
+from .safety import may_toggle, not_flushing, not_known, pinnable
+
+
+@dataclass(frozen=True)
+class WriteJournal:
+    """Put the entry on stable storage."""
+
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
+class RemoveJournal:
+    """Take the entry away."""
+
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
+class ReadState:
+    """Read both sides of a drive and all layers; the program is sent a DriveState."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Hold the kernel view at write back."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Flush the drive by an explicit command."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class SetCache:
+    """Switch the device cache, current value only."""
+
+    drive: DriveReport
+    mode: CacheMode
+
+
+@dataclass(frozen=True)
+class SaveCache:
+    """Make `mode` persistent; None takes our own persistence away and restores `saved`."""
+
+    drive: DriveReport
+    mode: Optional[CacheMode]
+    saved: Optional[CacheMode] = None
+
+
+Step = Union[WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache]
+Program = Generator[Step, Optional[DriveState], "Switched"]
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What a program did: states before and after, read from the drives, in their order."""
+
+    before: Tuple[DriveState, ...]
+    after: Tuple[DriveState, ...]
+    changed: bool
+
+
+def lease_set(
+    drives: Sequence[DriveReport],
+    entry: Optional[JournalEntry],
+    *,
+    lease_id: str,
+    mode: CacheMode,
+    now_s: float,
+    throwaway: bool,
+    consent_turn_on: bool,
+    prior: Optional[Prior] = None,
+) -> Program:
+    """Put a cache domain into `mode` under a lease; `entry` is its journal entry, if any.
+
+    `prior` is what the mgr knows of the domain before its lease, None where no mgr is asked.
+    Raises RefusedError before the first touch where `may_toggle` says no or the witnesses
+    of the prior state do not agree, and after a restore where the drive did not obey.
+    """
+    found = tuple(drives)
+    if entry is None:
+        _check(found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on)
+        require_first_touch(prior, found)
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
+            prior_of(found), now_s, throwaway, cluster_fsid=_fsid(prior),
+        )
+        yield WriteJournal(entry)
+    else:
+        require_entry(entry, prior)
+        # an experiment that began with consent goes on with it: its prior state is safe
+        _check(found, mode, throwaway=throwaway, consent_turn_on=True)
+    try:
+        return (yield from _switch(found, lambda drive: mode))
+    except WcacheError as error:
+        yield from restore(entry, found)
+        raise RefusedError(
+            f"{error.message}; the prior state is back", error.advice
+        ) from None
+
+
+def restore(
+    entry: JournalEntry, drives: Sequence[DriveReport], known: Optional[Prior] = None
+) -> Program:
+    """Bring back the prior state of an entry, prove it, then drop the entry.
+
+    Drives that are not there now keep the entry alive: StorageError names them.  So does
+    a reading that does not equal the prior state.  `known` is what the mgr knows of it.
+    """
+    require_entry(entry, known)
+    prior = {item.drive_id: item for item in entry.drives}
+    here = tuple(drive for drive in drives if drive.drive_id in prior)
+    if entry.persisted:
+        # first, or a udev event still on its way would put the persisted mode back after us
+        for drive in here:
+            yield from _forget(drive, prior[drive.drive_id].state.page.saved)
+    done = yield from _switch(here, lambda drive: prior[drive.drive_id].mode)
+    missing = sorted(set(prior) - {drive.drive_id for drive in here})
+    if missing:
+        raise StorageError(
+            f"{', '.join(missing)} is not on this host, so its prior state is not back",
+            "reconnect the drive and run `wcache-probe restore --all`",
+        )
+    read = states_by_id([drive.drive_id for drive in here], done.after)
+    differs = not_back(entry.drives, read)
+    if differs:
+        raise StorageError(
+            f"the prior state is not back: {differs}",
+            "somebody else changed it: set it back by hand, or accept the drive as it is",
+        )
+    yield RemoveJournal(entry)
+    return done
+
+
+def bring_back(
+    prior: Prior,
+    drives: Sequence[DriveReport],
+    *,
+    kind: EntryKind,
+    owner_id: str,
+    now_s: float,
+    throwaway: bool,
+) -> Program:
+    """Restore what only the mgr knows: the journal has no entry of the change.
+
+    Drives that are as they were need nothing.  Others are journalled from what the mgr
+    knows first, so that a crash in the middle leaves the way back.
+    """
+    if not prior.known:
+        raise lost(owner_id)
+    found = tuple(drives)
+    states: List[DriveState] = []
+    for drive in found:
+        states.append((yield from _read(drive)))
+    ids = [drive.drive_id for drive in found]
+    if not not_back(prior.drives, states_by_id(ids, states)):
+        return Switched(tuple(states), tuple(states), changed=False)
+    # what a lease found was never saved anew; an applied change may have been
+    saved = {item.drive_id: item.state.page.saved for item in prior.drives}
+    persisted = kind is EntryKind.ACTION and any(
+        state.page.saved is not saved.get(drive.drive_id) for drive, state in zip(found, states)
+    )
+    entry = JournalEntry(
+        JOURNAL_VERSION, kind, owner_id, prior.domain_id, prior.drives, now_s, throwaway,
+        persisted, prior.cluster_fsid,
+    )
+    yield WriteJournal(entry)
+    return (yield from restore(entry, found))
+
+
+def _fsid(prior: Optional[Prior]) -> str:
+    return prior.cluster_fsid if prior is not None else ""
+
+
+def _forget(
+    drive: DriveReport, saved: Optional[CacheMode]
+) -> Generator[Step, Optional[DriveState], None]:
+    """Bring back the saved value that was there before our own."""
+    if saved is CacheMode.WRITE_BACK:
+        # saving a mode turns the cache on for a moment, whatever it is now
+        state = yield from (_pin if pinnable(drive.transport) else _read)(drive)
+        _require_flushing(drive, state, saved)
+    yield SaveCache(drive, None, saved)
+
+
+def apply(
+    drives: Sequence[DriveReport],
+    entry: Optional[JournalEntry] = None,
+    *,
+    action_id: str,
+    expected: CacheMode,
+    mode: CacheMode,
+    now_s: float,
+    throwaway: bool,
+    consent_turn_on: bool,
+    persist: bool,
+    known: Optional[Prior] = None,
+) -> Program:
+    """A decided change: like `lease_set`, but the entry stays for a rollback.
+
+    The pin stays too: after a reset the drive may come back with its cache on.
+    `entry` is the journal entry of this action where an earlier attempt left one: it
+    alone knows what was there before, so a repeated action never writes it anew.
+    `known` is what the mgr knows of that, and must agree.
+    """
+    found = tuple(drives)
+    if entry is None:
+        require_first_touch(known, found)
+    else:
+        require_entry(entry, known)
+    wrong = [drive.dev_name for drive in found if drive.mode not in (expected, mode)]
+    if wrong:
+        raise RefusedError(f"{wrong[0]} is no longer as planned", "make a new plan")
+    _check(
+        found, mode, throwaway=throwaway, consent_turn_on=consent_turn_on, experiment=False
+    )
+    if all(drive.mode is mode for drive in found) and not persist:
+        states = tuple(drive.state for drive in found)
+        return Switched(states, states, changed=False)
+    if entry is None or (persist and not entry.persisted):
+        prior = prior_of(found) if entry is None else entry.drives
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.ACTION, action_id, found[0].domain_id,
+            prior, now_s, throwaway, persisted=persist, cluster_fsid=_fsid(known),
+        )
+        yield WriteJournal(entry)
+    try:
+        done = yield from _switch(found, lambda drive: mode)
+        for drive in found if persist else ():
+            yield SaveCache(drive, mode)
+        return done
+    except WcacheError as error:
+        yield from restore(entry, found)
+        raise RefusedError(
+            f"{error.message}; the prior state is back", error.advice
+        ) from None
+
+
+def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
+    """Put drives that just appeared into the mode that was persisted for them.
+
+    No journal: what is kept was decided and journalled when the rule was written.
+    """
+    return (yield from _switch(tuple(drives), lambda drive: mode))
+
+
+def hold(drives: Sequence[DriveReport]) -> Program:
+    """Pin drives that the journal names, before anything else is done after a start.
+
+    One that cannot be pinned now is no reason to leave the others: whatever turns its
+    cache on later pins it first, or refuses.
+    """
+    for drive in drives:
+        if pinnable(drive.transport):
+            try:
+                yield Pin(drive)
+            except WcacheError:
+                continue
+    return Switched((), (), changed=False)
+
+
+def _check(
+    drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
+    experiment: bool = True,
+) -> None:
+    reason = may_toggle(
+        drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+        experiment=experiment,
+    )
+    if reason:
+        raise RefusedError(reason)
+
+
+def _switch(
+    drives: Tuple[DriveReport, ...], target: Callable[[DriveReport], CacheMode]
+) -> Program:
+    """Pin all, read all layers, then toggle each; raises RefusedError where one disobeys."""
+    before: List[DriveState] = []
+    for drive in drives:
+        state = yield from _read(drive)
+        before.append(state)
+        if pinnable(drive.transport):
+            state = yield from _pin(drive)
+        _require_flushing(drive, state, target(drive))
+    after: List[DriveState] = []
+    changed = False
+    for drive, state in zip(drives, before):
+        mode = target(drive)
+        if replace(drive, state=state).mode is not mode:
+            yield Flush(drive)
+            yield SetCache(drive, mode)
+            yield Flush(drive)
+            changed = True
+        now = yield from _read(drive)
+        if replace(drive, state=now).mode is not mode:
+            raise RefusedError(
+                f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
+                "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
+            )
+        try:
+            _require_flushing(drive, now, mode)
+        except RefusedError:
+            # somebody took a flush away while we switched: off is safe whatever flushes
+            yield SetCache(drive, CacheMode.WRITE_THROUGH)
+            raise
+        after.append(now)
+    return Switched(tuple(before), tuple(after), changed)
+
+
+def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
+    """Pin a drive and prove it: an unproven pin protects nothing.
+
+    Done anew each time, since nobody tells us when somebody else has ended it.
+    """
+    yield Pin(drive)
+    state = yield from _read(drive)
+    if not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
+        raise RefusedError(
+            f"the kernel view of {drive.dev_name} could not be pinned at write back",
+            "look at scsi_disk/*/cache_type and at what else writes it",
+        )
+    return state
+
+
+def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:
+    """Where the cache stays on or comes on, every layer is known to flush; off needs nothing."""
+    if drive.transport is Transport.LOOP:
+        return  # the switch *is* the kernel view; allowed on throwaway clusters only
+    if mode is CacheMode.WRITE_THROUGH:
+        return
+    if not_flushing(state):
+        raise RefusedError(
+            f"{drive.dev_name}: {', '.join(not_flushing(state))} does not flush",
+            "stop the OSD, deactivate and activate its LV, start it again",
+        )
+    if not_known(state):
+        raise RefusedError(
+            f"{drive.dev_name}: the kernel view of {', '.join(not_known(state))} is unknown"
+        )
+
+
+def _read(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
+    state = yield ReadState(drive)
+    if state is None:
+        raise StorageError(f"{drive.dev_name} could not be read")
+    return state

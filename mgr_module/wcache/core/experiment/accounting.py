@@ -1,0 +1,85 @@
+"""The books of a run: what all of it has cost, periods that nobody can use included.
+
+They are part of what is stored of a run: a mgr that takes over must not get anew what
+was spent before, be it by experiments that ended, by periods that were voided, or by the
+one that went under with the mgr before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Sequence
+
+from ..record import Period
+from .budget import cost_of, cut_off_bytes_max, cut_off_seconds
+from .pairs import Waste, next_slot, watch_slot
+from .period import PeriodUnderWay, Phase
+from .run_state import Periods, RunState
+
+
+def seconds_spent(state: RunState, periods: Sequence[Periods]) -> float:
+    """Drive time a run has spent so far, interrupted periods included."""
+    measured = sum(p.seconds for p in _open(state, periods))
+    return state.finished_seconds + measured + sum(waste.seconds for waste in state.waste)
+
+
+def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
+    """Bytes a run has written so far by measuring, interrupted periods included."""
+    measured = sum(p.bytes_written for p in _open(state, periods))
+    return state.finished_bytes + measured + sum(waste.bytes_written for waste in state.waste)
+
+
+def with_recorded(state: RunState, periods: Periods, record_id: str) -> RunState:
+    """The experiment under way is over: keep what it cost, since its periods will be dropped."""
+    seen = periods.values()
+    return replace(
+        state, finished=(*state.finished, record_id),
+        finished_seconds=state.finished_seconds + sum(p.seconds for p in seen),
+        finished_bytes=state.finished_bytes + sum(p.bytes_written for p in seen),
+    )
+
+
+def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
+    """Count what the period under way has cost; its samples are not used."""
+    samples = now.samples
+    spent_s = max(0.0, now_s - now.started_at_s)
+    if state.spec.simulated:
+        spent_s = 0.0  # a simulated drive's time passes faster than ours
+    written = samples.bytes_written if samples else 0
+    if samples is None and now.phase is Phase.MEASURING:
+        # a bench under way is not called back
+        written = cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
+    return _with_waste(state, max(spent_s, samples.seconds if samples else 0.0), written)
+
+
+def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> RunState:
+    """Count what a period may have cost that went under with the last mgr."""
+    spec, index = state.spec, len(state.finished)
+    if index >= len(spec.experiments):
+        return _with_waste(state, 0.0, 0)
+    setup, found = spec.experiments[index], periods[index]
+    seconds = cut_off_seconds(setup, found)
+    if not spec.simulated:
+        # nobody knows how much of the time since then it was measured for
+        ends = [p.started_at_s + p.seconds for p in found.values()]
+        seconds = max(seconds, now_s - max([state.began_at_s, *ends]))
+        before = cost_of(setup, found, state.waste[index])
+        seconds = min(seconds, max(0.0, spec.seconds_max - before.seconds))
+    slot = watch_slot(setup, found) or next_slot(found)
+    return _with_waste(state, seconds, cut_off_bytes_max(setup, slot))
+
+
+def _with_waste(state: RunState, seconds: float, bytes_written: int) -> RunState:
+    """One more interrupted period of the experiment under way, or else of the last one."""
+    waste = list(state.waste)
+    index = min(len(state.finished), len(waste) - 1)
+    old = waste[index]
+    waste[index] = Waste(
+        old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
+    )
+    return replace(state, waste=tuple(waste))
+
+
+def _open(state: RunState, periods: Sequence[Periods]) -> List[Period]:
+    """Measured periods of experiments that are not finished yet."""
+    return [p for found in periods[len(state.finished) :] for p in found.values()]

@@ -1,0 +1,139 @@
+"""What an experiment has cost, and whether it may go on.
+
+There is a budget for finding a difference, and a smaller one for showing that there is
+none: where nothing differs, nothing has to be changed, and to prove it is worth less.
+Both are in drive seconds, bytes written and seconds that clients waited.  What the next
+pair will take is counted before it begins: its bytes exactly, its time by the longest
+period so far.  A period that lasts longer than that is cut off where the budget ends.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Dict, Sequence, Tuple
+
+from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
+from ..model import CacheMode, LoadPoint
+from ..record import ExperimentSetup, Period
+from .factorial import CELLS
+from .levels import commits
+from .pairs import Slot, Waste, next_slot, settled, watch_of, watch_slot
+from .run_state import Periods, RunSpec
+
+FOR_SAME = " for showing that nothing differs"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Drive seconds, bytes written, and seconds for which clients waited longer."""
+
+    seconds: float = 0.0
+    bytes_written: int = 0
+    client_wait_s: float = 0.0
+
+
+def cost_of(setup: ExperimentSetup, periods: Periods, waste: Waste) -> Cost:
+    """What one experiment has cost, interrupted periods included."""
+    seen = list(periods.values())
+    # what was voided kept clients waiting as well; under their own traffic nobody knows how long
+    voided_s = 0.0 if setup.load_point is LoadPoint.OSD_TRAFFIC else waste.seconds
+    return Cost(
+        waste.seconds + sum(p.seconds for p in seen),
+        waste.bytes_written + sum(p.bytes_written for p in seen),
+        client_wait_s(setup, seen) + voided_s,
+    )
+
+
+def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
+    """Seconds that clients waited longer because of the experiment, in sum over them.
+
+    Under their own traffic it is what the slower mode added to each of their commits; a
+    bench or a timer keeps the OSD's queue or its drive busy for as long as it measures.
+    """
+    if setup.load_point is not LoadPoint.OSD_TRAFFIC:
+        return sum(max(0.0, p.seconds - p.settle_s) for p in periods)
+    pairs = [period for period in periods if not period.at_ns]
+    waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
+    for period in pairs:
+        waited_s, count = commits(period)
+        total_s, total = waits[period.mode]
+        waits[period.mode] = (total_s + waited_s, total + count)
+    if not all(count for _, count in waits.values()):
+        return 0.0
+    means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
+    slower = max(CacheMode, key=lambda mode: means[mode])
+    longer_s = waits[slower][1] * (means[slower] - means[slower.other])
+    # a watch counts no commits: clients wait in it as in a period that lasts as long
+    measured_s = sum(p.seconds - p.settle_s for p in pairs if p.mode is slower)
+    watched_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
+    return longer_s * (1 + watched_s / measured_s) if measured_s > 0 else longer_s
+
+
+def spent(
+    spec: RunSpec, setup: ExperimentSetup, periods: Periods, waste: Waste, *, same: bool = False
+) -> str:
+    """Which budget does not hold what comes next, in words; empty where it goes on.
+
+    `same`: the levels lie so near that it would go on to show that nothing differs.
+    """
+    have, more = cost_of(setup, periods, waste), _next(setup, periods)
+    share, purpose = (spec.same_share, FOR_SAME) if same else (1.0, "")
+    for needed, most, unit in (
+        (have.seconds + more.seconds, spec.seconds_max * share, "s"),
+        (have.bytes_written + more.bytes_written, spec.bytes_max * share, "bytes"),
+        (have.client_wait_s + more.client_wait_s, spec.client_wait_max_s * share,
+         "s of clients' waiting"),
+    ):
+        if needed > most:
+            return f"budget of {most:.0f} {unit}{purpose} is spent"
+    return ""
+
+
+def cut_off_at_s(
+    spec: RunSpec, setup: ExperimentSetup, cost: Cost, started_at_s: float,
+    settled_at_s: float,
+) -> float:
+    """When the budget for finding a difference ends a period, at the latest.
+
+    What clients wait under their own traffic is known only after the period; it lasts
+    `period_s` whatever they wait.
+    """
+    if spec.simulated:
+        return math.inf  # a simulated drive's time passes faster than ours
+    ends_at_s = started_at_s + spec.seconds_max - cost.seconds
+    if setup.load_point is LoadPoint.OSD_TRAFFIC:
+        return ends_at_s
+    return min(ends_at_s, settled_at_s + spec.client_wait_max_s - cost.client_wait_s)
+
+
+def _next(setup: ExperimentSetup, periods: Periods) -> Cost:
+    """What is expected of the watch, or of the rest of the pair or replicate, that is next."""
+    watch = watch_slot(setup, periods)
+    if watch is not None:
+        return Cost(cut_off_seconds(setup, periods), cut_off_bytes_max(setup, watch))
+    unit = len(CELLS) if setup.crossed is not None else len(CacheMode)
+    done = {slot: period for slot, period in periods.items() if not slot.watch}
+    left = unit - len(done) % unit
+    longest = max((p.seconds for p in done.values()), default=cut_off_seconds(setup, periods))
+    each = cut_off_bytes_max(setup, next_slot(done))
+    # within a pair the slower mode may be over already
+    waited = client_wait_s(setup, list(done.values())) / max(1, len(done)) if left == unit else 0.0
+    return Cost(left * longest, left * each, left * waited)
+
+
+def cut_off_bytes_max(setup: ExperimentSetup, slot: Slot) -> int:
+    """What a period that was cut off may have written."""
+    samples = setup.samples_per_period
+    if slot.watch:
+        samples = max(samples, watch_of(setup, slot)[0])
+    return samples * WRITE_BYTES[setup.load_point]
+
+
+def cut_off_seconds(setup: ExperimentSetup, periods: Periods) -> float:
+    """What a period that was cut off by a restart of the mgr may have taken."""
+    slot = watch_slot(setup, periods)
+    if slot is not None:
+        return watch_of(setup, slot)[1]
+    samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
+    return settled(setup, periods).settle_s + max(setup.period_s, samples_s)

@@ -1,0 +1,279 @@
+"""A campaign: which cache domains are measured, how, and what it will cost.
+
+Pure: it reads reports and the cluster's state and returns what is chosen and a forecast;
+`campaign_runs` makes the runs.  A few drives per drive model are sampled, spread over
+hosts, not all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ..cluster import ClusterState
+from ..codec import one_line
+from ..drive.safety import may_toggle
+from ..errors import MalformedError, NotFoundError
+from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
+from ..model import DriveModel, DriveReport, HostReport, LoadPoint
+from .pairs import watches_at_most
+from .run_state import RunSpec
+
+SHORT_NAMES = {
+    "traffic": LoadPoint.OSD_TRAFFIC,
+    "depth1": LoadPoint.OSD_BENCH_DEPTH1,
+    "batch": LoadPoint.OSD_BENCH_BATCH,
+    "4m": LoadPoint.OSD_BENCH_4M,
+    "timer": LoadPoint.FDATASYNC_TIMER,
+}
+# Stored with the campaign, so bounded: on a large cluster most lines say the same.
+SKIPPED_MAX = 200
+RUNS_MAX = 500
+OVERHEAD_S = 0.3  # set, read back and close, by the probe's fast polls
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a campaign covers: `cluster`, `class:NAME`, `host:NAME` or `osd.N`."""
+
+    text: str
+
+    def covers(self, report: HostReport, drive: DriveReport, cluster: ClusterState) -> bool:
+        """Whether a drive is in the scope."""
+        kind, _, name = self.text.partition(":")
+        if self.text == "cluster":
+            return True
+        if kind == "host":
+            return report.hostname == name
+        osd_ids = {use.osd_id for use in drive.uses}
+        if kind == "class":
+            classes = {o: cluster.osds[o].device_class for o in osd_ids if o in cluster.osds}
+            return name in classes.values()
+        return int(self.text[4:]) in osd_ids
+
+
+def parse_scope(text: str) -> Scope:
+    """A Scope; raises MalformedError that says what is allowed."""
+    kind, _, name = text.partition(":")
+    good = (
+        text == "cluster"
+        or (kind in ("class", "host") and 0 < len(name) <= 253 and name.isprintable())
+        or (text.startswith("osd.") and text[4:].isdecimal() and len(text) <= 12)
+    )
+    if not good:
+        raise MalformedError(
+            f"scope {text[:60]!r} is not known", "use cluster, class:NAME, host:NAME or osd.N"
+        )
+    return Scope(text)
+
+
+def parse_loads(text: str) -> Tuple[LoadPoint, ...]:
+    """Load points from a comma-separated list of short or full names, without repeats."""
+    full = {point.value: point for point in LoadPoint}
+    points = []
+    for name in text.split(","):
+        point = SHORT_NAMES.get(name.strip()) or full.get(name.strip())
+        if point is None:
+            raise MalformedError(
+                f"load {name.strip()[:40]!r} is not known",
+                f"use a comma-separated list of {', '.join(SHORT_NAMES)}",
+            )
+        points.append(point)
+    return tuple(dict.fromkeys(points))
+
+
+@dataclass(frozen=True)
+class CampaignOptions:
+    """How a campaign measures; stored with it."""
+
+    scope: str
+    loads: Tuple[LoadPoint, ...]
+    pairs_max: int = field(metadata={"min": 4, "max": 80})
+    drives_per_model: int = field(metadata={"min": 1, "max": 1000})
+    settle_s: float
+    period_s: float
+    latency_limit_ms: float
+    seconds_max: float  # this and the next are of each experiment
+    bytes_max: int
+    consent_turn_on: bool = False
+    forced: bool = False
+    client_wait_max_s: float = 1e9
+    same_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The stored header of a campaign; its runs are stored beside it."""
+
+    campaign_id: str
+    options: CampaignOptions
+    created_at_s: float
+    seed: int
+    run_ids: Tuple[str, ...]
+    skipped: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cache domain that a campaign could measure."""
+
+    hostname: str
+    domain_id: str
+    drives: Tuple[DriveReport, ...]
+    simulated: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Chosen domains, and why others in the scope were left out (one line each)."""
+
+    chosen: Tuple[Candidate, ...]
+    skipped: Tuple[str, ...]
+
+
+def candidates(
+    reports: Iterable[HostReport], cluster: ClusterState, scope: Scope
+) -> List[Candidate]:
+    """Every cache domain in the scope, in a stable order."""
+    found = []
+    for report in sorted(reports, key=lambda r: r.hostname):
+        domains: Dict[str, List[DriveReport]] = defaultdict(list)
+        for drive in report.drives:
+            domains[drive.domain_id].append(drive)
+        for domain_id, drives in sorted(domains.items()):
+            if any(scope.covers(report, drive, cluster) for drive in drives):
+                found.append(
+                    Candidate(report.hostname, domain_id, tuple(drives), report.simulated)
+                )
+    return found
+
+
+def select(
+    found: Sequence[Candidate],
+    cluster: ClusterState,
+    options: CampaignOptions,
+    *,
+    throwaway: bool,
+    disputed: Mapping[Tuple[str, str], str] = {},
+) -> Selection:
+    """At most `drives_per_model` domains of each drive model, spread over hosts.
+
+    `disputed`: by host and cache domain, why nothing is begun there.
+    Raises NotFoundError where nothing in the scope can be measured, with the first reason.
+    """
+    skipped: List[str] = []
+    by_model: Dict[DriveModel, List[Candidate]] = defaultdict(list)
+    for candidate in found:
+        reason = disputed.get((candidate.hostname, candidate.domain_id))
+        reason = reason or _why_not(candidate, cluster, options, throwaway)
+        if reason:
+            left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
+            skipped.append(one_line(left_out, 300))
+        else:
+            by_model[candidate.drives[0].drive_model].append(candidate)
+    chosen: List[Candidate] = []
+    for model in sorted(by_model, key=str):
+        spread = _spread(by_model[model])
+        chosen += spread[: options.drives_per_model]
+        left = len(spread) - options.drives_per_model
+        if left > 0:
+            skipped.append(f"{model}: {left} more drives of this drive model are not sampled")
+    if not chosen:
+        why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
+        raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
+    if len(chosen) > RUNS_MAX:
+        raise MalformedError(
+            f"this would measure {len(chosen)} cache domains, {RUNS_MAX} are the most",
+            "narrow the scope, or lower --drives-per-model",
+        )
+    if len(skipped) > SKIPPED_MAX:
+        skipped[SKIPPED_MAX:] = [f"and {len(skipped) - SKIPPED_MAX} more"]
+    return Selection(tuple(chosen), tuple(skipped))
+
+
+def _why_not(
+    candidate: Candidate, cluster: ClusterState, options: CampaignOptions, throwaway: bool
+) -> Optional[str]:
+    reason = None
+    for drive in candidate.drives:
+        mode = drive.mode
+        if mode is None:
+            return f"{drive.dev_name}: its cache state is {drive.state.device_cache.value}"
+        reason = reason or may_toggle(
+            [drive], mode.other, throwaway=throwaway, consent_turn_on=options.consent_turn_on
+        )
+    if reason:
+        return reason
+    if not candidate.simulated:
+        osd_ids = {use.osd_id for drive in candidate.drives for use in drive.uses}
+        down = sorted(o for o in osd_ids if o not in cluster.osds or not cluster.osds[o].up)
+        if down:
+            return f"osd.{down[0]} is not up"
+        if not osd_ids:
+            return "no OSD uses it"
+    return None
+
+
+def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:
+    """Take turns over hosts, so that a sample is not all of one host."""
+    by_host: Dict[str, List[Candidate]] = defaultdict(list)
+    for candidate in candidates_:
+        by_host[candidate.hostname].append(candidate)
+    spread: List[Candidate] = []
+    while any(by_host.values()):
+        for hostname in sorted(by_host):
+            if by_host[hostname]:
+                spread.append(by_host[hostname].pop(0))
+    return spread
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a campaign will cost at most, before it starts."""
+
+    drives: int
+    experiments: int
+    factorials: int  # of these, such as toggle two drives of an OSD
+    seconds: float  # wall clock, one domain per host at a time
+    drive_seconds: float
+    bytes_written: int
+    osds_emptied: Tuple[int, ...]
+    bench_calls: int
+    skipped: Tuple[str, ...]
+
+
+def forecast(
+    runs: Sequence[RunSpec], cluster: ClusterState, skipped: Tuple[str, ...]
+) -> Forecast:
+    """The cost of runs if every experiment needs its whole budget.
+
+    Seconds are an assumption until drives were measured; bytes and calls are exact bounds.
+    """
+    by_host: Dict[str, float] = defaultdict(float)
+    total = 0.0
+    written = calls = 0
+    emptied = set()
+    for run in runs:
+        run_s = 1.0
+        for setup in run.experiments:
+            sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
+            period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
+            watches, watched, watched_s = watches_at_most(setup)
+            watched_s += 2 * watches * OVERHEAD_S  # there and back before each
+            run_s += min(watched_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
+            samples = 2 * setup.pairs_max * setup.samples_per_period + watched
+            written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)
+            if WRITE_BYTES[setup.load_point] and not run.simulated:
+                calls += samples
+                emptied.add(setup.osd_id)
+        by_host[run.hostname] += run_s
+        total += run_s
+    drives = {(run.hostname, name) for run in runs for name in run.domain_ids}
+    return Forecast(
+        len(drives), sum(len(run.experiments) for run in runs),
+        sum(setup.crossed is not None for run in runs for setup in run.experiments),
+        max(by_host.values(), default=0.0),
+        total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
+        calls, skipped,
+    )

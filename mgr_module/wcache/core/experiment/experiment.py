@@ -1,0 +1,93 @@
+"""One experiment of a run as far as it has come: what is next, when it ends, its record.
+
+It is worked out from the saved periods alone, so a mgr that takes over finds the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..events import Decided
+from ..record import ExperimentSetup, Record
+from . import budget as run_budget
+from .pairs import (
+    PAIRS_WITHOUT_ANALYSIS,
+    Slot,
+    Waste,
+    compose,
+    is_look,
+    next_slot,
+    pairs_limit,
+    pairs_of,
+    settled,
+    watch_slot,
+)
+from .period import PeriodUnderWay
+from .run_state import Periods, RunSpec
+
+
+@dataclass(frozen=True)
+class ExperimentUnderWay:
+    """The experiment of a run at `index`: its saved periods, and what voided ones have cost."""
+
+    spec: RunSpec
+    index: int
+    periods: Periods
+    waste: Waste
+
+    @property
+    def setup(self) -> ExperimentSetup:
+        """What is measured."""
+        return self.spec.experiments[self.index]
+
+    @property
+    def next_slot(self) -> Slot:
+        """Where the first watch or period is missing; beyond the last pair, if none is."""
+        return watch_slot(self.setup, self.periods) or next_slot(self.periods)
+
+    @property
+    def all_measured(self) -> bool:
+        """Whether there are as many pairs as there may be."""
+        slot = self.next_slot
+        return not slot.watch and slot.pair_index >= pairs_limit(self.setup)
+
+    @property
+    def look_is_due(self) -> bool:
+        """Whether the analysis is asked before anything else is measured."""
+        return is_look(self.setup, next_slot(self.periods))
+
+    def settle_s(self, slot: Slot) -> float:
+        """How long a period settles; a watch begins at once."""
+        return 0.0 if slot.watch else settled(self.setup, self.periods).settle_s
+
+    def spent(self, *, same: bool = False) -> str:
+        """Which budget does not hold what is next, in words (`run_budget.spent`)."""
+        return run_budget.spent(self.spec, self.setup, self.periods, self.waste, same=same)
+
+    def cut_off_at_s(self, now: PeriodUnderWay) -> float:
+        """When the budget ends this period; before it has settled, by time alone."""
+        cost = run_budget.cost_of(self.setup, self.periods, self.waste)
+        return run_budget.cut_off_at_s(
+            self.spec, self.setup, cost, now.started_at_s, now.settled_at_s or math.inf
+        )
+
+    def ends_after(self, look: Decided) -> str:
+        """Why it ends with what this look of the analysis found; empty where it goes on."""
+        pairs = len(pairs_of(self.setup, self.periods))
+        most = pairs_limit(self.setup)
+        if look.failed and pairs >= min(PAIRS_WITHOUT_ANALYSIS, most):
+            return f"not analysed: {look.failed}"
+        if look.stop:
+            return "decided"
+        if pairs >= most:
+            return f"budget of {pairs} pairs is spent"
+        return self.spent(same=True) if look.same else ""
+
+    def record(self, ended: str, now_s: float) -> Record:
+        """The record of what was measured so far; `ended` says why no more was."""
+        return compose(
+            self.setup, self.periods, record_id=f"{self.spec.run_id}.{self.index}",
+            campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
+            waste=self.waste, missed=self.spec.missed, forced=self.spec.forced,
+        )

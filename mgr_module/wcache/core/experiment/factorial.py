@@ -1,0 +1,170 @@
+"""The 2x2 factorial: both drives of one OSD, each in both cache modes, in all combinations.
+
+An OSD whose DB or WAL lies on another drive has two switches, and what one does may hang
+on the other.  A *replicate* is four adjacent periods, one in each combination, in one of
+their 24 orders, which the recorded seed determines: no drift favours a combination.  The
+replicate is the unit of the statistics here, as the pair is where one drive is toggled.
+
+A record of it tells of one of the two drives; transposed it tells of the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from itertools import permutations
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import MalformedError
+from ..model import CacheMode
+from ..record import CrossedDrive, CrossedPeriod, ExperimentSetup, Pair, Period, Record
+
+Cell = Tuple[CacheMode, CacheMode]
+"""The mode of the drive that the record is about, then that of the other one."""
+
+CELLS: Tuple[Cell, ...] = tuple((mode, other) for mode in CacheMode for other in CacheMode)
+ORDERS: Tuple[Tuple[Cell, ...], ...] = tuple(permutations(CELLS))
+# Of the drive that the record is about: one pair for each mode of the other.
+PAIRS_PER_REPLICATE = len(CacheMode)
+# What the analysis calls an interaction that it has proven.
+PROVEN = "proven"
+# What the id of a record has behind it that tells of the other drive.
+OTHER = ".other"
+SILENT = "a period of a factorial says nothing of the other drive"
+
+
+def order(seed: int, replicate: int) -> Tuple[Cell, ...]:
+    """The four combinations in the order of time: fair, reproducible, in every release."""
+    digest = hashlib.sha256(f"wcache replicate {seed} {replicate}".encode()).digest()
+    return ORDERS[int.from_bytes(digest[:8], "big") % len(ORDERS)]
+
+
+def cell(seed: int, period_index: int) -> Cell:
+    """The combination of an experiment's n-th period, from 0."""
+    replicate, place = divmod(period_index, len(CELLS))
+    return order(seed, replicate)[place]
+
+
+def pairs(periods: Mapping[int, Period], pairs_max: int) -> Tuple[Pair, ...]:
+    """The pairs of the complete replicates, from the periods by their number in time.
+
+    Of a replicate first the pair in which the other drive was in write back, then the one
+    in which it was in write through; their periods need not be neighbours.
+    """
+    found: List[Pair] = []
+    for replicate in range(pairs_max // PAIRS_PER_REPLICATE):
+        first = replicate * len(CELLS)
+        numbers = range(first, first + len(CELLS))
+        if any(number not in periods for number in numbers):
+            break
+        at: Dict[Cell, int] = {}
+        for number in numbers:
+            at[(periods[number].mode, crossed_mode(periods[number]))] = number
+        for half, other in enumerate(CacheMode):
+            back, through = (at[(mode, other)] for mode in CacheMode)
+            sooner = CacheMode.WRITE_BACK if back < through else CacheMode.WRITE_THROUGH
+            found.append(
+                Pair(
+                    PAIRS_PER_REPLICATE * replicate + half, sooner, periods[back],
+                    periods[through],
+                )
+            )
+    return tuple(found)
+
+
+def replicates(found: Sequence[Pair]) -> List[Tuple[Pair, Pair]]:
+    """The pairs two by two, the other drive's write back first; incomplete ones left out.
+
+    Raises MalformedError where a pair's periods do not say so of the other drive.
+    """
+    by_index = {pair.index: pair for pair in found}
+    whole = []
+    for index in sorted(by_index):
+        if index % PAIRS_PER_REPLICATE == 0 and index + 1 in by_index:
+            both = (by_index[index], by_index[index + 1])
+            for pair, mode in zip(both, CacheMode):
+                if {crossed_mode(pair.write_back), crossed_mode(pair.write_through)} != {mode}:
+                    raise MalformedError(
+                        f"pair {pair.index} does not hold the other drive in {mode.value}"
+                    )
+            whole.append(both)
+    return whole
+
+
+def crossed_mode(period: Period) -> CacheMode:
+    """The mode the other drive was in; raises MalformedError where the period has none."""
+    if period.crossed is None:
+        raise MalformedError(SILENT)
+    return period.crossed.mode
+
+
+def both_sides(record: Record) -> Tuple[Record, ...]:
+    """The record, and where it is of a factorial the same measurements of the other drive."""
+    if record.setup.crossed is None:
+        return (record,)
+    return record, transposed(record)
+
+
+def measured_in(record_id: str) -> str:
+    """The record that a record was transposed from; '' where it is one of its own."""
+    return record_id[: -len(OTHER)] if record_id.endswith(OTHER) else ""
+
+
+def transposed(record: Record) -> Record:
+    """The same measurements as a record of the other drive; it costs nothing a second time.
+
+    Raises MalformedError where the record is of no factorial.
+    """
+    setup = record.setup
+    if setup.crossed is None:
+        raise MalformedError("the record is of one drive only")
+    found: List[Pair] = []
+    for first, second in replicates(record.pairs):
+        index = first.index
+        for mode in CacheMode:  # of what was the first drive, and is the other now
+            back, through = (
+                _swapped(pair.write_back if mode is CacheMode.WRITE_BACK else pair.write_through)
+                for pair in (first, second)
+            )
+            sooner = (
+                CacheMode.WRITE_BACK if back.started_at_s < through.started_at_s
+                else CacheMode.WRITE_THROUGH
+            )
+            found.append(Pair(index, sooner, back, through))
+            index += 1
+    return replace(
+        record, record_id=record.record_id + OTHER, setup=_swapped_setup(setup, setup.crossed),
+        pairs=tuple(found), watches=tuple(_swapped(watch) for watch in record.watches),
+        late_watches=tuple(_swapped(watch) for watch in record.late_watches),
+        interrupted_periods=0, interrupted_seconds=0.0, interrupted_bytes=0,
+    )
+
+
+def _swapped(period: Period) -> Period:
+    crossed = period.crossed
+    if crossed is None:
+        raise MalformedError(SILENT)
+    return replace(
+        period, mode=crossed.mode, state_before=crossed.state_before,
+        state_after=crossed.state_after, flush_counters=crossed.flush_counters,
+        crossed=CrossedPeriod(
+            period.mode, period.state_before, period.state_after, period.flush_counters
+        ),
+    )
+
+
+def _swapped_setup(setup: ExperimentSetup, crossed: CrossedDrive) -> ExperimentSetup:
+    return replace(
+        setup, domain_id=crossed.domain_id, drive_id=crossed.drive_id,
+        drive_model=crossed.drive_model, transport=crossed.transport, role=crossed.role,
+        rotational=crossed.rotational,
+        crossed=CrossedDrive(
+            setup.domain_id, setup.drive_id, setup.drive_model, setup.transport, setup.role,
+            setup.rotational,
+        ),
+    )
+
+
+def crossed_domain(setups: Sequence[ExperimentSetup]) -> Optional[str]:
+    """The other cache domain that a run's experiments toggle, or None."""
+    return next((setup.crossed.domain_id for setup in setups if setup.crossed), None)

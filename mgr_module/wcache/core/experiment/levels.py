@@ -1,0 +1,35 @@
+"""The level of a period, for whoever plans what is measured next; verdicts have their own."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Sequence, Tuple
+
+from ..change.regression_check import COMMIT_COUNTERS
+from ..record import Pair, Period
+
+
+def commits(period: Period) -> Tuple[float, int]:
+    """(seconds waited in sum, how many) of the commits of a period."""
+    by_name = {item.name.rsplit(".", 1)[-1]: item for item in period.counters if item.count > 0}
+    for name in COMMIT_COUNTERS:
+        if name in by_name:
+            return max(0.0, by_name[name].sum_s), by_name[name].count
+    return sum(period.samples_ns) / 1e9, len(period.samples_ns)
+
+
+def apart_ln(pairs: Sequence[Pair]) -> float:
+    """How far the modes are apart in the mean over pairs, in ln of latency; no sign, no mode."""
+    gaps = [
+        math.log(_level(pair.write_back) / _level(pair.write_through)) for pair in pairs
+    ]
+    return abs(math.fsum(gaps)) / len(gaps) if gaps else 0.0
+
+
+def _level(period: Period) -> float:
+    """The median of the samples, or the mean of the commits, in ns; 1 at least."""
+    if period.samples_ns:
+        return max(1.0, statistics.median(period.samples_ns))
+    waited_s, count = commits(period)
+    return max(1.0, waited_s * 1e9 / max(1, count))

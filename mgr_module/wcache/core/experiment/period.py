@@ -1,0 +1,162 @@
+"""One period under way: the steps that set it up, what measures it, and what was seen of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import List, NamedTuple, Optional, Tuple, Union
+
+from .. import events as act
+from ..drive.prior import Prior
+from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
+from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutcome, TimerRequest
+from ..record import CrossedPeriod, ExperimentSetup, Period
+from .pairs import Slot, modes_of, watch_of
+from .run_state import RunSpec
+
+TIMER_SECONDS_MAX = 10.0
+
+
+class Phase(Enum):
+    IDLE = "idle"
+    LOOKING = "looking"  # at a domain that was not touched yet
+    SETTING = "setting"
+    SETTLING = "settling"
+    MEASURING = "measuring"
+    CLOSING = "closing"
+    DECIDING = "deciding"
+    RELEASING = "releasing"
+
+
+class Step(NamedTuple):
+    """One cache domain and the mode it is to be in."""
+
+    domain_id: str
+    mode: CacheMode
+    transport: Transport
+
+
+@dataclass
+class PeriodUnderWay:
+    """The period under way; lost with the mgr, and measured again then."""
+
+    slot: Slot
+    attempt: int = 0
+    phase: Phase = Phase.IDLE
+    token: str = ""
+    started_at_s: float = 0.0
+    settled_at_s: float = 0.0
+    cut_off_at_s: float = math.inf  # where the experiment's budget ends
+    before: Tuple[StateOutcome, ...] = ()  # of each step of setting that is done
+    after: Tuple[StateOutcome, ...] = ()
+    samples: Optional[act.LoadSamples] = None
+    released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
+    looked_at: str = ""  # the cache domain that is looked at
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it takes time of the drive."""
+        return self.phase in (Phase.SETTING, Phase.SETTLING, Phase.MEASURING, Phase.CLOSING)
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When time alone takes it further, or None."""
+        if self.phase is Phase.SETTLING:
+            return min(self.settled_at_s, self.cut_off_at_s)
+        if self.under_way and self.cut_off_at_s < math.inf:
+            return self.cut_off_at_s
+        return None
+
+
+def sides(spec: RunSpec, setup: ExperimentSetup, slot: Slot) -> List[Step]:
+    """What a period toggles: the drive, and in a factorial the other one."""
+    transports = [setup.transport]
+    if setup.crossed is not None:
+        transports.append(setup.crossed.transport)
+    return [Step(*item) for item in zip(spec.domain_ids, modes_of(setup, slot), transports)]
+
+
+def steps(spec: RunSpec, setup: ExperimentSetup, slot: Slot) -> List[Step]:
+    """What is set before measuring; a watch begins with a toggle, so there and back."""
+    found = sides(spec, setup, slot)
+    if not slot.watch:
+        return found
+    return [step._replace(mode=step.mode.other) for step in found] + found
+
+
+def set_request(spec: RunSpec, step: Step, prior: Prior) -> SetModeRequest:
+    """The task of a step; it changes nothing where the mode is set already."""
+    return SetModeRequest(
+        step.domain_id, step.mode, spec.consent_turn_on, spec.throwaway, prior
+    )
+
+
+def load_of(
+    spec: RunSpec, setup: ExperimentSetup, slot: Slot, seconds_left: float
+) -> Union[TimerRequest, MeasureRequest, act.LoadRequest]:
+    """What measures a period: a task of the probe, or a load on the OSD."""
+    count, seconds = setup.samples_per_period, setup.period_s
+    if slot.watch:
+        count, seconds = watch_of(setup, slot)
+    spread_s = seconds if slot.watch else 0.0
+    if setup.load_point is LoadPoint.FDATASYNC_TIMER:
+        return TimerRequest(
+            spec.domain_id, setup.osd_id, setup.role, count,
+            min(TIMER_SECONDS_MAX, seconds_left), spec.latency_limit_ms, spread_s,
+        )
+    if spec.simulated:
+        return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
+    return act.LoadRequest(
+        setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
+        slot.watch,
+    )
+
+
+def samples_of(outcome: SamplesOutcome) -> act.LoadSamples:
+    """What a task of the probe measured, as if a load on the OSD had."""
+    return act.LoadSamples(
+        max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
+        outcome.aborted, at_ns=outcome.at_ns,
+    )
+
+
+def period_of(
+    spec: RunSpec, setup: ExperimentSetup, now: PeriodUnderWay, settle_s: float, now_s: float
+) -> Period:
+    """The finished period; both drives of a factorial were read before and after."""
+    assert now.samples is not None  # set on the way here  # noqa: S101
+    samples = now.samples
+    modes = modes_of(setup, now.slot)
+    set_up = now.before[-len(modes):]
+    seen = [
+        CrossedPeriod(
+            mode, before.after, after.after,
+            # a side without counters says nothing of the other
+            before.counters + after.counters if before.counters and after.counters else (),
+        )
+        for mode, before, after in zip(modes, set_up, now.after)
+    ]
+    return Period(
+        seen[0].mode, now.started_at_s, settle_s,
+        # a simulated drive's time passes faster than ours
+        settle_s + samples.seconds
+        if spec.simulated
+        else max(now_s - now.started_at_s, samples.seconds),
+        samples.samples_ns, samples.counters, samples.bytes_written,
+        seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
+        seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
+        samples.histogram,
+    )
+
+
+def all_in(mode: str, states: Tuple[DriveState, ...], transport: Transport) -> bool:
+    """Whether the switch of every drive of the domain is in `mode`; no state proves nothing."""
+    if not states:
+        return False
+    if transport is Transport.LOOP:
+        return all(
+            state.kernel_view is not KernelView.UNKNOWN and state.kernel_view.value == mode
+            for state in states
+        )
+    return all(state.device_cache.value == mode for state in states)

@@ -1,0 +1,339 @@
+"""A run: all experiments of one cache domain under one lease, as a sans-I/O machine.
+
+It takes an event and the time and returns actions.  Finished periods are saved before
+anything else happens, and where the machine stands follows from the saved periods, so
+a mgr that takes over goes on with the first period that is missing and repeats none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import List, Set
+
+from .. import events as act
+from ..codec import one_line
+from ..drive.prior import PriorDoubt
+from ..errors import StorageError
+from ..protocol import (
+    CountersRequest,
+    DrivesOutcome,
+    FailureOutcome,
+    LookRequest,
+    SamplesOutcome,
+    StateOutcome,
+)
+from ..record import Record
+from . import accounting as run_books
+from . import period as period_run
+from . import run_priors
+from .pairs import IN_PROGRESS, Slot, is_look
+from .period import PeriodUnderWay, Phase, all_in, load_of, period_of, samples_of, set_request
+from .run_held import HeldRun
+from .run_state import RunStatus
+
+# A period that is interrupted (probe restart, OSD restart) is measured again this often.
+ATTEMPTS_MAX = 3
+
+
+@dataclass
+class RunMachine(HeldRun):
+    """The machine of one run."""
+
+    _looks: int = 0
+    # domains that no task of this machine can have touched since they were looked at
+    _untouched: Set[str] = field(default_factory=set)
+
+    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+        """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
+        if self.over:
+            return []
+        if isinstance(event, act.Begin):
+            return self._begin(now_s)
+        if isinstance(event, act.Tick):
+            return self._tick(now_s)
+        if isinstance(event, act.TaskAnswered):
+            return self._answered(event, now_s)
+        if isinstance(event, act.LoadMeasured):
+            return self._measured(event, now_s)
+        if isinstance(event, act.LoadFailed):
+            return self._load_failed(event, now_s)
+        if isinstance(event, act.Decided):
+            return self._decided(event, now_s)
+        if isinstance(event, act.LeaseLost):
+            return self._lease_lost(event, now_s)
+        if isinstance(event, act.AgentSilent):
+            return self._silent(event.detail, now_s)
+        return self._halt(event.reason, now_s) if isinstance(event, act.Halt) else []
+
+    def _begin(self, now_s: float) -> List[act.Action]:
+        if self.state.status is RunStatus.RELEASING:
+            return self._release()
+        if self.state.status is RunStatus.RUNNING:
+            self.state = run_books.with_cut_off(self.state, self.periods, now_s)
+            if not self.state.witnessed:
+                return self._halt("begun by a version that kept no prior states", now_s)
+        self.state = replace(
+            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
+        )
+        return self._look_or_go_on(now_s)
+
+    def _look_or_go_on(self, now_s: float) -> List[act.Action]:
+        """Nothing is touched before what was there is stored."""
+        unknown = run_priors.next_unknown(self.state)
+        if unknown is not None:
+            self._now = PeriodUnderWay(Slot(0, False), phase=Phase.LOOKING, looked_at=unknown)
+            return [act.SaveRun(), self._task(LookRequest(unknown))]
+        # the last mgr may have stopped while the analysis looked
+        if not self._all_over and self._experiment.look_is_due:
+            return [act.SaveRun(), *self._look(now_s)]
+        return [act.SaveRun(), *self._next_period(now_s)]
+
+    def _tick(self, now_s: float) -> List[act.Action]:
+        if not self._now.under_way:
+            return []
+        if now_s >= self._now.cut_off_at_s:
+            return self._cut_off(now_s)
+        if self._now.phase is Phase.SETTLING and now_s >= self._now.settled_at_s:
+            return self._measure(now_s)
+        return []
+
+    def _cut_off(self, now_s: float) -> List[act.Action]:
+        """The budget ends within a period: what was seen of that is not used."""
+        self._void(now_s)
+        return self._finish_experiment("the budget is spent within a period", now_s)
+
+    def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+        if event.task_id != self._now.token:
+            return []
+        outcome, phase = event.outcome, self._now.phase
+        if isinstance(outcome, FailureOutcome):
+            return self._task_failed(outcome, now_s)
+        if phase is Phase.LOOKING and isinstance(outcome, DrivesOutcome):
+            return self._looked(outcome, now_s)
+        if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
+            return self._set(outcome, now_s)
+        if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
+            return self._measured(act.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
+        if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
+            return self._close(outcome, now_s)
+        if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
+            domain_id = self._releasing
+            self.state = run_priors.with_told(self.state, domain_id, outcome.prior)
+            return self._released(
+                run_priors.words_of_release(self.state, domain_id, outcome)
+            )
+        odd = f"the probe answered a {phase.value} task with something else"
+        if phase is Phase.RELEASING:
+            return self._released(odd)
+        return self._halt(odd, now_s)
+
+    def _looked(self, outcome: DrivesOutcome, now_s: float) -> List[act.Action]:
+        """What is there before the first touch; stored before anything else is done."""
+        domain_id = self._now.looked_at
+        try:
+            self.state = run_priors.with_look(self.state, domain_id, outcome.drives)
+        except StorageError as error:
+            return self._halt(error.message, now_s)
+        self._untouched.add(domain_id)
+        self._now = PeriodUnderWay(Slot(0, False))
+        return [act.SaveRun(), *self._look_or_go_on(now_s)]
+
+    def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
+        said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+        if self._now.phase is Phase.RELEASING:
+            problem = run_priors.words_of_failure(self.state, self._releasing, outcome)
+            return self._released(problem, outcome.doubt)
+        setting = self._now.phase is Phase.SETTING
+        if setting and outcome.doubt is PriorDoubt.OTHER_STATE:
+            return self._other_state(said, now_s)
+        return self._halt(said, now_s)
+
+    def _other_state(self, said: str, now_s: float) -> List[act.Action]:
+        """Somebody changed a domain between our look and the first touch: look again."""
+        domain_id = self._step.domain_id
+        if domain_id not in self._untouched:
+            return self._halt(said, now_s)  # it may well be our own change that was found
+        self.state = run_priors.without(self.state, domain_id)
+        self._looks += 1
+        if self._looks >= ATTEMPTS_MAX:
+            return self._halt(said, now_s)
+        self._void(now_s)
+        return self._look_or_go_on(now_s)
+
+    # ---- one experiment, and one period of it
+
+    def _next_period(self, now_s: float) -> List[act.Action]:
+        if self._all_over:
+            return self._release()
+        experiment = self._experiment
+        spent = experiment.spent()
+        if spent:
+            return self._finish_experiment(spent, now_s)
+        if experiment.all_measured:
+            return self._look(now_s)
+        slot = experiment.next_slot
+        attempt = self._now.attempt if self._now.slot == slot else 0
+        self._now = PeriodUnderWay(slot, attempt, Phase.SETTING, started_at_s=now_s)
+        self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
+        return self._set_next()
+
+    @property
+    def _step(self) -> period_run.Step:
+        """What is set next, or is being set."""
+        steps = period_run.steps(self.spec, self._setup, self._now.slot)
+        return steps[len(self._now.before)]
+
+    def _set_next(self) -> List[act.Action]:
+        step = self._step
+        prior = run_priors.prior_of(self.state, step.domain_id)
+        return [self._task(set_request(self.spec, step, prior))]
+
+    def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+        steps = period_run.steps(self.spec, self._setup, self._now.slot)
+        step = self._step
+        self._untouched.discard(step.domain_id)
+        if not all_in(step.mode.value, outcome.after, step.transport):
+            which = "the drive" if self._setup.crossed is None else step.domain_id
+            return self._halt(f"{which} is not in {step.mode.value} after the probe set it", now_s)
+        self._now.before += (outcome,)
+        if len(self._now.before) < len(steps):
+            return self._set_next()
+        self._now.phase = Phase.SETTLING
+        self._now.settled_at_s = now_s + self._experiment.settle_s(self._now.slot)
+        self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
+        return self._tick(now_s)
+
+    def _measure(self, now_s: float) -> List[act.Action]:
+        self._now.phase = Phase.MEASURING
+        left_s = self._now.cut_off_at_s - now_s
+        load = load_of(self.spec, self._setup, self._now.slot, left_s)
+        if isinstance(load, act.LoadRequest):
+            return [act.MeasureLoad(self._new_token(), load)]
+        return [self._task(load)]
+
+    def _measured(self, event: act.LoadMeasured, now_s: float) -> List[act.Action]:
+        if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
+            return []
+        self._now.samples = event.samples
+        if event.samples.aborted:
+            return self._halt(event.samples.aborted, now_s)
+        if event.samples.unusable:
+            self._void(now_s)
+            return self._finish_experiment(event.samples.unusable, now_s)
+        # a watch that saw nothing chooses nothing
+        empty = not event.samples.samples_ns and not event.samples.counters
+        if empty and not self._now.slot.watch:
+            return self._again("no sample was taken", now_s)
+        self._now.phase = Phase.CLOSING
+        return [self._task(CountersRequest(self.spec.domain_id))]
+
+    def _close(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+        sides = period_run.sides(self.spec, self._setup, self._now.slot)
+        side = sides[len(self._now.after)]
+        if not all_in(side.mode.value, outcome.after, side.transport):
+            return self._again("the cache mode was changed behind our back", now_s)
+        if now_s >= self._now.cut_off_at_s:
+            return self._cut_off(now_s)  # the answer was late
+        self._now.after += (outcome,)
+        if len(self._now.after) < len(sides):
+            return [self._task(CountersRequest(sides[len(self._now.after)].domain_id))]
+        return self._keep_period(now_s)
+
+    def _keep_period(self, now_s: float) -> List[act.Action]:
+        slot = self._now.slot
+        settle_s = self._experiment.settle_s(slot)
+        period = period_of(self.spec, self._setup, self._now, settle_s, now_s)
+        self.periods[self.experiment_index][slot] = period
+        saved = act.SavePeriod(self.experiment_index, slot.pair_index, slot.second, period)
+        self._now.attempt = 0
+        if is_look(self._setup, slot.following):
+            return [saved, *self._look(now_s)]
+        return [saved, *self._next_period(now_s)]
+
+    def _again(self, why: str, now_s: float) -> List[act.Action]:
+        """Void the period under way and measure it anew, a bounded number of times."""
+        self._void(now_s)
+        self._now.attempt += 1
+        if self._now.attempt >= ATTEMPTS_MAX:
+            return self._halt(f"{why}, {ATTEMPTS_MAX} times in one period", now_s)
+        # saved first: a mgr that takes over must know what the voided period has cost
+        return [
+            act.SaveRun(), act.Note(f"period is measured again: {why}"),
+            *self._next_period(now_s),
+        ]
+
+    def _void(self, now_s: float) -> None:
+        """Count what the period under way has cost; its samples are not used."""
+        if self._now.under_way:
+            self.state = run_books.with_voided(self.state, self._now, now_s)
+            self._now.phase = Phase.IDLE
+
+    def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
+        if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
+            return []
+        return self._halt(event.message, now_s)
+
+    def _lease_lost(self, event: act.LeaseLost, now_s: float) -> List[act.Action]:
+        if self.state.status is RunStatus.RELEASING:
+            # a probe that restarted restores by itself; only its answer proves that it could
+            if self._releases < ATTEMPTS_MAX:
+                return self._release()
+            return self._end_owing(f"{event.detail}, {ATTEMPTS_MAX} times while it restored")
+        if self._now.phase in (Phase.DECIDING, Phase.IDLE):
+            return []
+        if self._now.phase is Phase.LOOKING:
+            return self._look_or_go_on(now_s)
+        self._untouched.clear()  # a task may have been done, and its answer lost
+        return self._again(event.detail, now_s)
+
+    # ---- looking and ending
+
+    def _look(self, now_s: float) -> List[act.Action]:
+        self._now.phase = Phase.DECIDING
+        return [act.AskAnalysis(self._new_token(), self._experiment.record(IN_PROGRESS, now_s))]
+
+    def _decided(self, event: act.Decided, now_s: float) -> List[act.Action]:
+        if event.token != self._now.token or self._now.phase is not Phase.DECIDING:
+            return []
+        ended = self._experiment.ends_after(event)
+        if ended:
+            return self._finish_experiment(ended, now_s)
+        self._now.phase = Phase.IDLE
+        return self._next_period(now_s)
+
+    def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
+        saved = self._close_books(self._experiment.record(one_line(ended), now_s))
+        self._now = PeriodUnderWay(Slot(0, False))
+        return [saved, act.SaveRun(), *self._next_period(now_s)]
+
+    def _close_books(self, record: Record) -> act.SaveRecord:
+        periods = self.periods[self.experiment_index]
+        self.state = run_books.with_recorded(self.state, periods, record.record_id)
+        return act.SaveRecord(record)
+
+    def _stop_measuring(self, reason: str, now_s: float) -> List[act.Action]:
+        """Void the period under way and keep the complete pairs before it as a record."""
+        self._void(now_s)
+        if self._all_over:
+            return []
+        record = self._experiment.record(reason, now_s)
+        return [self._close_books(record)] if record.pairs else []
+
+    def _halt(self, reason: str, now_s: float) -> List[act.Action]:
+        reason = one_line(reason)
+        if self.state.status is RunStatus.RELEASING:
+            return []
+        if self.state.status is RunStatus.WAITING:
+            return self._end(RunStatus.ABORTED, reason, restored=True)
+        saved = self._stop_measuring(reason, now_s)
+        self.state = replace(self.state, reason=reason)
+        return [*saved, act.Note(f"stopping: {reason}", "warning"), *self._release()]
+
+    def _silent(self, detail: str, now_s: float) -> List[act.Action]:
+        """Nobody is there to release: the probe restores by itself when its lease runs out."""
+        before = self.state.reason
+        detail = one_line(f"{before}; {detail}" if before else detail)
+        saved: List[act.Action] = []
+        if self.state.status is RunStatus.RUNNING:
+            saved = self._stop_measuring(detail, now_s)
+        return [*saved, *self._end_owing(detail)]

@@ -1,0 +1,176 @@
+"""What a run holds, and how it gives it back: its lease, its cache domains, their prior states.
+
+The part of the run's machine that has nothing to do with measuring.  A domain is given
+back when what was read of it equals what was stored before its first touch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import List, Optional, Tuple
+
+from .. import events as act
+from ..codec import one_line
+from ..drive.prior import PriorDoubt
+from ..protocol import Request
+from ..record import ExperimentSetup
+from . import accounting as run_books
+from . import run_priors
+from .experiment import ExperimentUnderWay
+from .pairs import Slot, Waste, pairs_limit
+from .period import PeriodUnderWay, Phase
+from .run_state import Periods, RunSpec, RunState, RunStatus
+
+
+@dataclass
+class HeldRun:
+    """What a run is made of, and how it ends.  `periods` are the saved ones of each experiment."""
+
+    state: RunState
+    periods: List[Periods]
+    epoch: str = "0"  # differs after each restart of the mgr, so that answers cannot mix
+    _now: PeriodUnderWay = field(default_factory=lambda: PeriodUnderWay(Slot(0, False)))
+    _serial: int = 0
+    _releases: int = 0
+
+    def __post_init__(self) -> None:
+        missing = len(self.state.spec.experiments) - len(self.state.waste)
+        waste = (*self.state.waste, *(Waste() for _ in range(missing)))
+        self.state = replace(self.state, waste=waste)
+
+    # ---- what others ask
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's fixed part."""
+        return self.state.spec
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.state.status in (RunStatus.DONE, RunStatus.ABORTED)
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether the probe may hold the domain in a mode of ours."""
+        return self.state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When the machine wants its next Tick, or None."""
+        return self._now.wake_at_s
+
+    @property
+    def experiment_index(self) -> int:
+        """Index of the experiment under way."""
+        return len(self.state.finished)
+
+    @property
+    def seconds_spent(self) -> float:
+        """Drive time spent so far, interrupted periods included."""
+        return run_books.seconds_spent(self.state, self.periods)
+
+    @property
+    def bytes_spent(self) -> int:
+        """Bytes written so far by measuring, interrupted periods included."""
+        return run_books.bytes_spent(self.state, self.periods)
+
+    @property
+    def open_periods(self) -> Tuple[int, int]:
+        """(periods done, periods at most) of the experiments that have not ended."""
+        if self.over:
+            return 0, 0
+        index = self.experiment_index
+        return (
+            sum(not slot.watch for periods in self.periods[index:] for slot in periods),
+            sum(2 * pairs_limit(setup) for setup in self.spec.experiments[index:]),
+        )
+
+    @property
+    def _all_over(self) -> bool:
+        """Whether every experiment has ended."""
+        return self.experiment_index >= len(self.spec.experiments)
+
+    @property
+    def _experiment(self) -> ExperimentUnderWay:
+        index = self.experiment_index
+        return ExperimentUnderWay(self.spec, index, self.periods[index], self.state.waste[index])
+
+    @property
+    def _setup(self) -> ExperimentSetup:
+        return self.spec.experiments[self.experiment_index]
+
+    # ---- giving back and ending
+
+    def _release(self) -> List[act.Action]:
+        self.state = replace(self.state, status=RunStatus.RELEASING)
+        self._releases += 1
+        self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
+        return self._release_next()
+
+    @property
+    def _releasing(self) -> str:
+        """The cache domain whose release was asked for."""
+        return self.spec.domain_ids[len(self._now.released)]
+
+    def _release_next(self) -> List[act.Action]:
+        """Ask for the next domain that was touched, or end."""
+        domain_ids = self.spec.domain_ids
+        while len(self._now.released) < len(domain_ids):
+            domain_id = self._releasing
+            if run_priors.touched(self.state, domain_id):
+                request = run_priors.release_request(self.state, domain_id)
+                return [act.SaveRun(), self._task(request)]
+            self._now.released += (True,)
+        final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
+        owed = tuple(name for name, back in zip(domain_ids, self._now.released) if not back)
+        return self._end(final, self.state.reason, restored=not owed, owed=owed)
+
+    def _released(
+        self, problem: str, doubt: PriorDoubt = PriorDoubt.NONE
+    ) -> List[act.Action]:
+        """The probe has answered for one cache domain; no problem: it was read as it was."""
+        self._now.released += (not problem,)
+        if doubt is PriorDoubt.DISPUTED:
+            self.state = replace(self.state, dispute=one_line(problem))
+        if problem:
+            self.state = replace(self.state, reason=one_line(problem))
+        return self._release_next()
+
+    def _end_owing(self, reason: str) -> List[act.Action]:
+        """Nobody answers for the domains: what was touched is owed until it is read."""
+        began = self.state.status is not RunStatus.WAITING
+        owed = tuple(
+            name for name in self.spec.domain_ids if began and run_priors.touched(self.state, name)
+        )
+        return self._end(RunStatus.ABORTED, reason, restored=not owed, owed=owed)
+
+    def confirm(self, domain_id: str) -> None:
+        """A cache domain was read, and is as it was before the run."""
+        owed = self.state.owed or self.spec.domain_ids
+        owed = tuple(
+            name for name in owed
+            if name != domain_id and run_priors.touched(self.state, name)
+        )
+        self.state = replace(self.state, restored=not owed, owed=owed)
+
+    def _end(
+        self, status: RunStatus, reason: str, *, restored: bool, owed: Tuple[str, ...] = ()
+    ) -> List[act.Action]:
+        self.state = replace(
+            self.state, status=status, reason=reason, restored=restored, owed=owed
+        )
+        self._now = PeriodUnderWay(Slot(0, False))
+        word = "the prior state is back" if restored else "restoring is not confirmed yet"
+        text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
+        return [act.SaveRun(), act.Note(text, None if restored else "error")]
+
+    # ---- small things
+
+    def _new_token(self) -> str:
+        self._serial += 1
+        self._now.token = f"{self.spec.run_id}.{self.epoch}.{self._serial}"
+        return self._now.token
+
+    def _task(self, request: Request) -> act.GiveTask:
+        return act.GiveTask(self._new_token(), request)

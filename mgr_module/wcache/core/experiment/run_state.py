@@ -1,0 +1,92 @@
+"""What a run is to do, and what is stored of where it stands beside its periods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Dict, Tuple
+
+from ..drive.prior import Prior
+from ..record import ExperimentSetup, Period, Precondition
+from .factorial import crossed_domain
+from .pairs import Slot, Waste
+
+
+class RunStatus(str, Enum):
+    """Where a run stands; the last two are final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    RELEASING = "releasing"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+# Why a run ended that somebody wanted ended: nothing is wrong then.
+STOPPED_BY_ADMIN = "stopped by an admin"
+FROZEN_BY_ADMIN = "frozen by an admin"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is to be measured on one cache domain; fixed when the campaign starts.
+
+    The budgets (`run_budget`) are each experiment's.
+
+    The experiments of a run are all factorials with one other cache domain, or none is.
+    """
+
+    run_id: str
+    campaign_id: str
+    hostname: str
+    domain_id: str
+    lease_id: str
+    experiments: Tuple[ExperimentSetup, ...]
+    latency_limit_ms: float
+    seconds_max: float
+    bytes_max: int
+    simulated: bool = False
+    throwaway: bool = False
+    consent_turn_on: bool = False
+    missed: Tuple[Precondition, ...] = ()
+    forced: bool = False
+    client_wait_max_s: float = 1e9
+    same_share: float = 1.0  # of each budget, where it looks as if nothing differs
+
+    @property
+    def domain_ids(self) -> Tuple[str, ...]:
+        """Every cache domain the run toggles: its own, and in factorials the other one."""
+        other = crossed_domain(self.experiments)
+        return (self.domain_id,) if other is None else (self.domain_id, other)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is stored of a run beside its periods."""
+
+    spec: RunSpec
+    status: RunStatus
+    reason: str = ""
+    finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
+    restored: bool = True
+    waste: Tuple[Waste, ...] = ()
+    # What the experiments in `finished` cost; their periods are dropped once recorded.
+    finished_seconds: float = 0.0
+    finished_bytes: int = 0
+    # of `spec.domain_ids` those whose prior state nobody has confirmed; all where empty
+    owed: Tuple[str, ...] = ()
+    began_at_s: float = 0.0  # when the mgr that saved this took the run up
+    # of each cache domain, from before the first task that may touch it
+    priors: Tuple[Prior, ...] = ()
+    witnessed: bool = False  # it keeps `priors`; runs of an older version did not
+    accepted: Tuple[str, ...] = ()  # domains that an admin takes as they are, not restored
+    # what a probe said that contradicts `priors`, or why one is lost; in words
+    dispute: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is owed any more: restored, or taken as it is by an admin."""
+        return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
+
+
+Periods = Dict[Slot, Period]

@@ -1,0 +1,1 @@
+"""What wcache can recommend and change beside the cache mode, a folder for each."""

@@ -1,0 +1,365 @@
+"""From measured capacities and stored values to what to set for a device class.
+
+One value for a device class, since OSDs that are added take it too; an OSD's own key
+outranks it, and an OSD with a value other than the compiled default does not bench
+itself again.  So the class is set first and the keys that shadow it are removed then:
+no OSD falls back to the default in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from ...cluster import OsdInfo
+from ...model import CacheMode
+from .capacity import (
+    DEFAULT_IOPS,
+    PLAUSIBLE_IOPS,
+    SCHEDULER,
+    Capacity,
+    Measurement,
+    of_model,
+    option,
+)
+from .certainty import ONE_CLASS, uncertain
+from .config import FORCED_BENCH, Config, Entry, Known
+from .precedence import Outranking, outranking
+
+# Values this close are the same (the margin of all verdicts).
+MATERIAL = 1.1
+CHANGES_MAX = 4096
+NAMED_MAX = 8
+
+
+@dataclass(frozen=True)
+class ConfigChange:
+    """One value to set (None: to remove), and what stands there now (None: nothing)."""
+
+    who: str
+    name: str
+    value: Optional[str]
+    prior: Optional[str]
+
+    @property
+    def command(self) -> str:
+        """The command by hand."""
+        if self.value is None:
+            return f"ceph config rm {self.who} {self.name}"
+        return f"ceph config set {self.who} {self.name} {self.value}"
+
+
+@dataclass(frozen=True)
+class ModelCapacity:
+    """What was measured on OSDs of one stack of drive models, all in one setting."""
+
+    stack: str
+    setting: str
+    capacity: Capacity
+    osds: int  # in the device class, measured or not
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to set for a device class; no changes where a warning says why not."""
+
+    device_class: str
+    option: str
+    iops: Optional[int]
+    models: Tuple[ModelCapacity, ...]
+    shadowing: Tuple[str, ...] = field(metadata={"max_items": CHANGES_MAX})
+    changes: Tuple[ConfigChange, ...] = field(metadata={"max_items": CHANGES_MAX})
+    warnings: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that advice and findings follow from."""
+
+    osds: Mapping[int, OsdInfo]
+    settings: Mapping[int, str]
+    stacks: Mapping[int, str]
+    config: Config
+    measured: Sequence[Measurement] = ()
+    known: Mapping[Tuple[str, str], Known] = field(default_factory=dict)
+    wanted: Mapping[Tuple[str, str], CacheMode] = field(default_factory=dict)
+    compiled_queue: str = SCHEDULER
+
+    def current(self) -> List[Measurement]:
+        """Measurements that still hold: same OSD, same drive models, same setting."""
+        return [
+            item for item in self.measured
+            if not item.forced and item.osd_id in self.osds
+            and self.settings.get(item.osd_id) == item.setting
+            and self.stacks.get(item.osd_id) == item.stack
+        ]
+
+
+def advise(facts: Facts) -> Tuple[Advice, ...]:
+    """One advice for each device class with a measured OSD, in a stable order."""
+    groups = sorted({
+        (facts.osds[m.osd_id].device_class, facts.osds[m.osd_id].rotational)
+        for m in facts.measured if m.osd_id in facts.osds
+    })
+    return tuple(_advise(facts, *group) for group in groups)
+
+
+def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
+    name = option(rotational)
+    members = [
+        osd for _, osd in sorted(facts.osds.items())
+        if osd.device_class == device_class and osd.rotational == rotational
+    ]
+    ids = {osd.osd_id for osd in members}
+    counts: Dict[str, int] = defaultdict(int)
+    for osd_id in ids & set(facts.stacks):
+        counts[facts.stacks[osd_id]] += 1
+    current = [item for item in facts.current() if item.osd_id in ids]
+    capacities, warnings = _of_models(current, counts)
+    warnings += _doubts(facts, members, current, capacities)
+    stronger = outranking(facts.config, name, members)
+    warnings += _outranked(stronger, facts.config, device_class)
+    found = tuple(capacities)
+    value: Optional[int] = None
+    shadowing: Tuple[str, ...] = ()
+    changes: List[ConfigChange] = []
+    blocked = _blocked(facts, members, current, found)
+    if found:
+        by_class = _class_value(found, rotational)
+        own = _own_values(found, by_class, rotational)
+        given = {model.stack: own.get(model.stack, by_class) for model in found}
+        unsure = uncertain(current, given, counts)
+        value, blocked = None if unsure else by_class, [*unsure, *blocked]
+        held = {(model.stack, model.setting) for model in found}
+        mine = [
+            osd for osd in members
+            if (facts.stacks.get(osd.osd_id), facts.settings.get(osd.osd_id)) in held
+        ]
+        shadowing = tuple(
+            f"osd.{osd.osd_id}" for osd in mine if facts.config.at(f"osd.{osd.osd_id}", name)
+        )
+        if not blocked:
+            # without its own key such an OSD would take the stronger value, not the class's
+            kept = frozenset().union(*(item.surely | item.maybe for item in stronger))
+            changes = _changes(
+                facts.config, name, device_class, by_class, own, mine, facts.stacks, kept
+            )
+    if len(changes) > CHANGES_MAX:
+        del changes[CHANGES_MAX:]
+        blocked.append(f"these are the first {CHANGES_MAX} changes; look again after them")
+    return Advice(
+        device_class, name, value, found, shadowing[:CHANGES_MAX], tuple(changes),
+        (*blocked, *warnings),
+    )
+
+
+def _of_models(
+    current: Sequence[Measurement], counts: Mapping[str, int]
+) -> Tuple[List[ModelCapacity], List[str]]:
+    by_model: Dict[str, List[Measurement]] = defaultdict(list)
+    for item in current:
+        by_model[item.stack].append(item)
+    found, warnings = [], []
+    for model, items in sorted(by_model.items()):
+        modes = sorted({item.setting for item in items})
+        if len(modes) > 1:
+            warnings.append(
+                f"{model}: its OSDs are in different modes ({'; '.join(modes)}), so they have "
+                "no common capacity; make the modes the same and measure again"
+            )
+            continue
+        capacity = of_model(items)
+        if capacity is not None:
+            found.append(ModelCapacity(model, modes[0], capacity, counts.get(model, 0)))
+    return found, warnings
+
+
+def _class_value(found: Sequence[ModelCapacity], rotational: bool) -> int:
+    """One value where the stacks are close, else that of the most common one."""
+    low = min(item.capacity.iops for item in found)
+    high = max(item.capacity.iops for item in found)
+    if high / low <= ONE_CLASS:
+        weights = [max(1, item.osds) for item in found]
+        logs = [w * math.log(item.capacity.iops) for w, item in zip(weights, found)]
+        return _not_default(math.exp(math.fsum(logs) / sum(weights)), rotational)
+    most = max(found, key=lambda item: (item.osds, -item.capacity.iops))
+    return _not_default(most.capacity.iops, rotational)
+
+
+def _own_values(
+    found: Sequence[ModelCapacity], value: int, rotational: bool
+) -> Dict[str, int]:
+    """By stack, what its OSDs get as their own where the class's value is not theirs."""
+    return {
+        item.stack: _not_default(item.capacity.iops, rotational) for item in found
+        if not 1 / ONE_CLASS <= item.capacity.iops / value <= ONE_CLASS
+    }
+
+
+def _not_default(iops: float, rotational: bool) -> int:
+    """An OSD that finds the compiled default benches itself, and its key shadows ours."""
+    value = max(1, round(iops))
+    return value + 1 if value == DEFAULT_IOPS[rotational] else value
+
+
+def _changes(
+    config: Config, name: str, device_class: str, value: int, own: Mapping[str, int],
+    mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
+) -> List[ConfigChange]:
+    changes = [_set(config, f"osd/class:{device_class}", name, value)]
+    for osd in mine:
+        who = f"osd.{osd.osd_id}"
+        wanted = own.get(stacks[osd.osd_id])
+        if wanted is not None:
+            changes.append(_set(config, who, name, wanted))
+        elif config.at(who, name) is not None and osd.osd_id not in kept:
+            entry = config.at(who, name)
+            changes.append(ConfigChange(who, name, None, entry.value if entry else None))
+    return [change for change in changes if change is not None and _moves(change)]
+
+
+def _set(config: Config, who: str, name: str, value: int) -> ConfigChange:
+    entry = config.at(who, name)
+    return ConfigChange(who, name, str(value), entry.value if entry else None)
+
+
+def _moves(change: ConfigChange) -> bool:
+    if change.value is None or change.prior is None:
+        return True
+    prior = Entry(change.who, change.name, change.prior).iops
+    return prior is None or round(prior) != int(change.value)
+
+
+# ---- why not, and doubts
+
+
+def _blocked(
+    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    found: Sequence[ModelCapacity],
+) -> List[str]:
+    """Reasons to change nothing, however good the numbers are."""
+    lines = []
+    idle = [osd for osd in members if not facts.config.mclock(osd, facts.compiled_queue)]
+    idle += [osd for osd in members if _runs_another(osd, current)]
+    if idle:
+        lines.append(
+            f"{_osds(idle)} do not schedule by mClock (osd_op_queue), so the value would do "
+            "nothing there"
+        )
+    if not found:
+        lines.append("nothing that was measured still holds; measure again")
+    for item in found:
+        low, high = _plausible(item, current)
+        if not low <= item.capacity.iops <= high:
+            lines.append(
+                f"{item.stack}: {item.capacity.iops:.0f} IOPS is outside of {low:.0f} to "
+                f"{high:.0f}, where an OSD takes its bench for wrong; check it with fio and set "
+                "it by hand, or change osd_mclock_iops_capacity_threshold_* if it is true"
+            )
+    return lines
+
+
+def _runs_another(osd: OsdInfo, current: Sequence[Measurement]) -> bool:
+    return any(
+        item.osd_id == osd.osd_id and item.scheduler != SCHEDULER for item in current
+    )
+
+
+def _plausible(item: ModelCapacity, current: Sequence[Measurement]) -> Tuple[float, float]:
+    mine = [m for m in current if m.stack == item.stack]
+    low, high = PLAUSIBLE_IOPS[mine[0].rotational]
+    return mine[0].iops_min or low, mine[0].iops_max or high
+
+
+def _doubts(
+    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    found: Sequence[ModelCapacity],
+) -> List[str]:
+    lines = []
+    ids = {osd.osd_id for osd in members}
+    held = {item.osd_id for item in current}
+    old = [m for m in facts.measured if m.osd_id in ids - held and not m.forced]
+    lines += [
+        f"osd.{m.osd_id} was measured in {m.setting}, its drives are "
+        f"{facts.settings.get(m.osd_id) or 'in an unknown mode'} now; measure it again"
+        for m in old[:NAMED_MAX]
+    ]
+    device_class = members[0].device_class
+    for item in found:
+        mode = facts.wanted.get((device_class, item.stack))
+        if mode is not None and mode.value != item.setting:
+            lines.append(
+                f"{item.stack}: {mode.value} is recommended and {item.setting} was "
+                "measured; apply the mode first, then measure again"
+            )
+        if item.capacity.drives < 3:
+            lines.append(
+                f"{item.stack}: {item.capacity.drives} OSD(s) measured; 3 or more are better"
+            )
+        others = [
+            osd for osd in members
+            if facts.stacks.get(osd.osd_id) == item.stack
+            and facts.settings.get(osd.osd_id, "") != item.setting
+        ]
+        if others:
+            lines.append(f"{_osds(others)} are not in {item.setting}, in which it was measured")
+    measured = {item.stack for item in found}
+    others = [osd for osd in members if facts.stacks.get(osd.osd_id) not in measured]
+    if found and others:
+        lines.append(f"{_osds(others)} are on drive models that were not measured")
+    forced = [osd for osd in members if _is_forced(facts.config, osd)]
+    if forced:
+        lines.append(
+            f"{_osds(forced)} bench themselves at every start ({FORCED_BENCH}) and store the "
+            "result as their own key"
+        )
+    return lines
+
+
+def _outranked(
+    stronger: Sequence[Outranking], config: Config, device_class: str
+) -> List[str]:
+    """What is stronger than the class's value, by entry, and what follows for which OSDs."""
+    lines = []
+    for item in stronger[:NAMED_MAX]:
+        entry, parts = item.entry, []
+        if item.surely:
+            parts.append(f"outranks the class for {_ids(item.surely)}")
+        if item.maybe:
+            parts.append(
+                f"may outrank the class for {_ids(item.maybe)}, whose CRUSH location is not known"
+            )
+        own = {
+            osd_id for osd_id in item.surely | item.maybe
+            if config.at(f"osd.{osd_id}", entry.name) is not None
+        }
+        keeps = f"; until then {_ids(own)} keep what is their own" if own else ""
+        lines.append(
+            f"{entry.who} ({entry.value}) {' and '.join(parts)}, so class {device_class} does "
+            f"not reach them: remove it by hand (ceph config rm {entry.who} {entry.name}){keeps}"
+        )
+    if len(stronger) > NAMED_MAX:
+        others = named([item.entry.who for item in stronger[NAMED_MAX:]])
+        lines.append(f"{others} outrank the class too, or may")
+    return lines
+
+
+def _is_forced(config: Config, osd: OsdInfo) -> bool:
+    entry = config.of_osd(osd, FORCED_BENCH)
+    return entry is not None and entry.value.lower() in ("true", "1")
+
+
+def _osds(osds: Sequence[OsdInfo]) -> str:
+    return _ids({osd.osd_id for osd in osds})
+
+
+def _ids(osd_ids: AbstractSet[int]) -> str:
+    return named([f"osd.{osd_id}" for osd_id in sorted(osd_ids)])
+
+
+def named(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more

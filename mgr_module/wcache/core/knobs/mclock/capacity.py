@@ -1,0 +1,205 @@
+"""An OSD's capacity as mClock counts it, measured by the OSD's own recipe.
+
+An OSD benches itself when it starts with the compiled default in force: 12,288,000 bytes
+in random 4 KiB writes over 100 objects of 4 MiB, written beforehand, and stores the result
+of this single call under its own name (src/osd/OSD.cc,
+`maybe_override_max_osd_capacity_for_qos`).  The same call made several times gives the
+capacity with an interval.  Capacities are positive and spread by factors, so everything
+is computed on logarithms, and the drive is the unit where several were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from ...model import DeviceCache, DriveReport, HostReport, Role
+
+# The arguments of `ceph tell osd.N bench` that make it what the OSD does by itself.
+COUNT_BYTES, WRITE_BYTES, OBJECT_BYTES, OBJECTS = 12_288_000, 4096, 4_194_304, 100
+# One call writes the objects first, outside of what it times.
+CALL_BYTES = COUNT_BYTES + OBJECT_BYTES * OBJECTS
+# Two calls give an interval of a factor of thousands; four are worth their bytes.
+CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, 20, 4
+# What a call is assumed to take until one was measured (3,000 writes and 400 MiB before).
+ASSUMED_CALL_S = {True: 15.0, False: 3.0}  # by rotational
+# The compiled defaults: with one of them in force an OSD benches itself at every start.
+DEFAULT_IOPS = {True: 315.0, False: 21500.0}
+# osd_mclock_iops_capacity_{low_,}threshold_*: an OSD discards its own result outside.
+PLAUSIBLE_IOPS = {True: (50.0, 500.0), False: (1000.0, 80_000.0)}
+SCHEDULER = "mclock_scheduler"
+# Two calls are taken to differ by at least this for no reason (sd of the logarithm).
+SD_MIN = 0.02
+
+# Student's t, two-sided 95%, for 1 to 30 degrees of freedom.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Bench calls on one OSD with its drives in one setting; the newest of an OSD is kept.
+
+    `stack` is what `stacks` says of the OSD, `setting` what `settings` said before and after.
+    """
+
+    osd_id: int
+    hostname: str
+    device_class: str
+    rotational: bool
+    stack: str
+    setting: str
+    iops: Tuple[float, ...] = field(metadata={"max_items": CALLS_MAX})
+    seconds: float
+    bytes_written: int
+    ended_at_s: float
+    scheduler: str = SCHEDULER
+    iops_min: float = 0.0  # the OSD's own thresholds
+    iops_max: float = 0.0
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """IOPS at 4 KiB: geometric mean, its 95% interval, and where one more OSD's call falls.
+
+    `drives` is the number of OSDs, `calls` that of all bench calls behind it.
+    """
+
+    iops: float
+    low: float
+    high: float
+    next_low: float
+    next_high: float
+    drives: int
+    calls: int
+
+
+def option(rotational: bool) -> str:
+    """The option that an OSD on such a drive reads (by its drive, not by its class)."""
+    return f"osd_mclock_max_capacity_iops_{'hdd' if rotational else 'ssd'}"
+
+
+def t95(freedom: int) -> float:
+    """Student's t for a two-sided 95% interval; Cornish-Fisher beyond the table."""
+    if freedom <= len(_T95):
+        return _T95[freedom - 1]
+    z = 1.959964
+    return z + (z**3 + z) / (4 * freedom)
+
+
+def of_one(iops: Sequence[float]) -> Optional[Capacity]:
+    """The capacity of one OSD from its calls; None for fewer than CALLS_MIN.
+
+    mean +- t s / sqrt(n) of the logarithms, and mean +- t s sqrt(1 + 1/n) for one more call.
+    """
+    n = len(iops)
+    if n < CALLS_MIN:
+        return None
+    mean, sd = _mean_sd([math.log(value) for value in iops])
+    t = t95(n - 1)
+    return _capacity(mean, t * sd / math.sqrt(n), t * sd * math.sqrt(1 + 1 / n), 1, n)
+
+
+def of_model(measured: Sequence[Measurement]) -> Optional[Capacity]:
+    """The capacity of OSDs on the same drive models, with the OSD as the unit.
+
+    The interval is that of the mean over OSDs, t with k - 1 degrees of freedom; forty calls
+    on one drive are one drive.  The spread of one more OSD's single call adds the spread
+    between drives and that within one.
+    """
+    usable = [item for item in measured if len(item.iops) >= CALLS_MIN]
+    k = len(usable)
+    if k < 2:
+        return of_one(usable[0].iops) if usable else None
+    logs = [[math.log(value) for value in item.iops] for item in usable]
+    each = [_mean_sd(values) for values in logs]
+    mean, between = _mean_sd([drive_mean for drive_mean, _ in each])
+    calls = sum(len(values) for values in logs)
+    within = math.sqrt(sum(sd**2 for _, sd in each) / k)
+    t = t95(k - 1)
+    one_call = math.sqrt(between**2 * (1 + 1 / k) + within**2 * max(0.0, 1 - k / calls))
+    return _capacity(mean, t * between / math.sqrt(k), t * one_call, k, calls)
+
+
+def _mean_sd(logs: Sequence[float]) -> Tuple[float, float]:
+    mean = math.fsum(logs) / len(logs)
+    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
+    return mean, max(SD_MIN, math.sqrt(variance))
+
+
+def _capacity(mean: float, half: float, half_next: float, drives: int, calls: int) -> Capacity:
+    return Capacity(
+        math.exp(mean), math.exp(mean - half), math.exp(mean + half),
+        math.exp(mean - half_next), math.exp(mean + half_next), drives, calls,
+    )
+
+
+# ---- what an OSD's drives are set to
+
+
+def setting_of(uses: Iterable[Tuple[Role, str]]) -> str:
+    """The cache modes of all drives of an OSD in words; empty where one is not known.
+
+    "write back", or "block write through, db write back" where they differ.
+    """
+    by_role = dict(uses)
+    said = set(by_role.values())
+    if "" in said:
+        return ""
+    if len(said) == 1:
+        return said.pop()
+    return ", ".join(f"{role.value} {by_role[role]}" for role in Role if role in by_role)
+
+
+def settings(
+    reports: Iterable[HostReport], without: Iterable[Tuple[str, str]] = ()
+) -> Dict[int, str]:
+    """The setting of every OSD of real hosts; those with a domain in `without` are unknown.
+
+    `without` are (hostname, domain id) pairs that are being toggled.
+    """
+    moving = set(without)
+    uses: Dict[int, List[Tuple[Role, str]]] = {}
+    for report in reports:
+        for drive in () if report.simulated else report.drives:
+            known = (report.hostname, drive.domain_id) not in moving
+            words = _words(drive) if known else ""
+            for use in drive.uses:
+                uses.setdefault(use.osd_id, []).append((use.role, words))
+    return {osd_id: setting_of(found) for osd_id, found in uses.items()}
+
+
+def _words(drive: DriveReport) -> str:
+    if drive.mode is not None:
+        return drive.mode.value
+    return "no volatile cache" if drive.state.device_cache is DeviceCache.NONE else ""
+
+
+def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
+    """The drive models under every OSD of real hosts, in words.
+
+    "ACME HD1 1.0", or "ACME HD1 1.0 with db, wal on ACME N1 2.0": an OSD with a separate DB
+    has another capacity than one without, on the same drive model.
+    """
+    roles: Dict[int, Dict[Role, DriveReport]] = {}
+    for report in reports:
+        for drive in () if report.simulated else report.drives:
+            for use in drive.uses:
+                roles.setdefault(use.osd_id, {})[use.role] = drive
+    return {osd_id: _stack(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}
+
+
+def _stack(drives: Mapping[Role, DriveReport]) -> str:
+    block = drives[Role.BLOCK]
+    on: Dict[str, List[str]] = {}
+    for role in (Role.DB, Role.WAL):
+        drive = drives.get(role)
+        if drive is not None and drive.drive_id != block.drive_id:
+            on.setdefault(str(drive.drive_model), []).append(role.value)
+    others = [f"{', '.join(names)} on {model}" for model, names in on.items()]
+    return " with ".join([str(block.drive_model), *([" and ".join(others)] if others else [])])

@@ -1,0 +1,1 @@
+"""From estimates to recommendations: pooling, loads and their weights, many drive models."""

@@ -1,0 +1,189 @@
+"""The verdict over load points, and why: which of them counts, and what may contradict it.
+
+The OSD's own traffic is the load that counts: what it decided stands, and what it rules out
+is not named for a bench's sake.  Without it a known load profile weighs the benches, and
+where that is unknown too, each load that was measured has to agree or to be harmless.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Sequence, Tuple
+
+from ..model import LoadPoint, Verdict
+from .load_profile import LoadProfile
+from .pooling import LoadVerdict
+from .workload_weighting import MATERIAL_RATIO, MODES, VETO_RATIO, Proven, may_veto, proven, weigh
+
+# The bare timer is a component of a commit, not a load that an OSD carries.
+_EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
+
+Found = Tuple[Verdict, str]
+"""A verdict and why, in words."""
+
+
+def over_loads(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile] = None) -> Found:
+    """The verdict over load points and why, in words.
+
+    Where the OSD's own traffic is better in one mode, a bench load with a proven loss of
+    `VETO_RATIO` or more still contradicts it, unless the profile says that the OSD hardly
+    carries that load; where it shows no material difference, such a loss is only said.  A
+    bench that contradicts itself proves less than that: beside traffic it is only said, and
+    where the profile is known it has no say at a load that the OSD hardly carries.
+    A load that was not measured is not the same as one that was and is undecided: only the
+    latter keeps a mode from being named.
+    """
+    counted = [load for load in loads if load.load_point not in _EVIDENCE_ONLY]
+    if not counted:
+        return Verdict.INSUFFICIENT, "only the bare timer was measured; measure an OSD's load"
+    benches = [load for load in counted if load.load_point is not LoadPoint.OSD_TRAFFIC]
+    for traffic in counted:
+        if traffic.load_point is LoadPoint.OSD_TRAFFIC:
+            if traffic.verdict is Verdict.CONFLICTING:
+                return _contradicting([traffic])
+            if traffic.verdict is Verdict.INSUFFICIENT:
+                return _while_open(traffic, _of_benches(benches, profile))
+            verdict, why = _of_traffic(traffic, benches, profile)
+            torn = [load for load in benches if load.verdict is Verdict.CONFLICTING]
+            if torn:
+                why = f"{why} ({_names(torn)} contradicts itself, see the notes)"
+            return verdict, why
+    return _of_benches(benches, profile)
+
+
+def _contradicting(loads: Sequence[LoadVerdict]) -> Found:
+    return Verdict.CONFLICTING, (
+        f"the measurements contradict each other at {_names(loads)}: measure more drives, or "
+        "settle what the notes say"
+    )
+
+
+def _of_traffic(
+    traffic: LoadVerdict, benches: Sequence[LoadVerdict], profile: Optional[LoadProfile]
+) -> Found:
+    """What the OSD's own traffic decided, unless a bench proves much against it."""
+    own = traffic.verdict
+    heavy = [load for load in benches if load.verdict.mode and _loss(load) >= VETO_RATIO]
+    if own is Verdict.NO_DIFFERENCE:
+        said = "the OSD's own traffic shows no material difference; leave it as it is"
+        parts = [
+            f"{_names([load])} is at least {_loss(load):.1f}x slower in {_worse(load)}"
+            for load in heavy
+        ]
+        return own, f"{said} (but {'; '.join(parts)}: a load it may yet get)" if parts else said
+    against = [x for x in heavy if x.verdict is not own and may_veto(x.load_point, profile)]
+    if against:
+        return Verdict.CONFLICTING, (
+            f"the OSD's own traffic is better in {own.value}, but {_names(against)} lose "
+            f"{VETO_RATIO:.0f}x or more there"
+        )
+    return own, f"the OSD's own traffic is better in {own.value}"
+
+
+def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
+    """What the benches say while the OSD's own traffic is undecided."""
+    verdict, why = benches
+    if verdict in (Verdict.INSUFFICIENT, Verdict.CONFLICTING):
+        return verdict, why
+    if verdict.mode is not None and _allows(traffic, verdict) and not _may_lose(traffic, verdict):
+        return verdict, f"{why}; the OSD's own traffic ({_span(traffic)}) allows it"
+    if verdict.mode is not None and not _allows(traffic, verdict):
+        open_to = f"leaves no material gain for {verdict.value}"
+    else:
+        open_to = "may yet differ"
+    return Verdict.INSUFFICIENT, (
+        f"the benches say {verdict.value} ({why}), but the OSD's own traffic, which counts, is "
+        f"undecided ({_span(traffic)}) and {open_to}; measure traffic for longer"
+    )
+
+
+def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) -> Found:
+    """What bench loads say: weighed by the profile where it is known, else all together."""
+    torn = [load for load in loads if load.verdict is Verdict.CONFLICTING]
+    heavy = [load for load in torn if may_veto(load.load_point, profile)]
+    if heavy:
+        return _contradicting(heavy)
+    if loads and profile is not None and profile.known:
+        return weigh(_measured([load for load in loads if load not in torn]), profile)
+    decided = [load for load in loads if load.verdict.mode is not None]
+    if len({load.verdict for load in decided}) > 1:
+        said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
+        return Verdict.CONFLICTING, f"{said}; measure under the OSD's own traffic"
+    if decided:
+        verdict = decided[0].verdict
+        said = f"{_names(decided)} better in {verdict.value}"
+        losing = [
+            load for load in loads
+            if load.verdict is Verdict.INSUFFICIENT and _may_lose(load, verdict)
+        ]
+        if not losing:
+            return verdict, said
+        parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in losing)
+        return Verdict.INSUFFICIENT, (
+            f"{said}, but {parts} is undecided and may lose by it: "
+            f"{_cure(losing)}, or measure under the OSD's own traffic"
+        )
+    if loads and all(load.verdict is Verdict.NO_DIFFERENCE for load in loads):
+        return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave it as it is"
+    doubted = [load for load in loads if load.doubts]
+    if doubted:
+        parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in doubted)
+        return Verdict.INSUFFICIENT, f"not decided: see the findings about {parts}"
+    return Verdict.INSUFFICIENT, "not decided yet; measure longer or on more drives"
+
+
+def _measured(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Proven]:
+    found = {load.load_point: _proven(load) for load in loads}
+    return {point: item for point, item in found.items() if item is not None}
+
+
+def _proven(load: LoadVerdict) -> Optional[Proven]:
+    return proven(load.verdict, load.ratio_low, load.ratio_high, bool(load.doubts))
+
+
+def _allows(load: LoadVerdict, verdict: Verdict) -> bool:
+    """Whether an undecided load's interval leaves room for a material gain in a mode."""
+    found = _proven(load)
+    return found is None or found.allows(verdict)
+
+
+def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
+    """Whether an undecided load may be materially slower in a mode.
+
+    One in doubt may: its interval rules nothing out.
+    """
+    found = _proven(load)
+    if found is None or found.doubted:
+        return True
+    if verdict is Verdict.WRITE_THROUGH:
+        return found.ratio_low < 1 / MATERIAL_RATIO
+    return found.ratio_high > MATERIAL_RATIO
+
+
+def _loss(load: LoadVerdict) -> float:
+    """How many times slower the other mode is proven to be (1 where nothing is proven)."""
+    found = _proven(load)
+    return max(found.loss(mode) for mode in MODES) if found is not None else 1.0
+
+
+def _worse(load: LoadVerdict) -> str:
+    """The mode that a decided load is slower in, in words."""
+    better_through = load.verdict is Verdict.WRITE_THROUGH
+    slower = Verdict.WRITE_BACK if better_through else Verdict.WRITE_THROUGH
+    return slower.value
+
+
+def _span(load: LoadVerdict) -> str:
+    if load.doubts:
+        return f"in doubt: {', '.join(code.value for code in load.doubts)}"
+    found = _proven(load)
+    return "no interval yet" if found is None else found.span
+
+
+def _cure(loads: Sequence[LoadVerdict]) -> str:
+    """What would decide undecided loads, in words."""
+    doubted = any(load.doubts for load in loads)
+    return "settle what the findings say" if doubted else "measure it for longer"
+
+
+def _names(loads: Sequence[LoadVerdict]) -> str:
+    return ", ".join(load.load_point.value for load in loads)

@@ -1,0 +1,47 @@
+"""Which hosts have a drive model: what is recommended for it needs the word of two of them.
+
+Whoever holds one host's key can make up that host's reports and timings, so one host alone
+decides for no other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
+
+from ..cluster import ClusterState
+from ..drive.safety import may_toggle
+from ..model import DriveReport, HostReport
+
+HomeKey = Tuple[str, str, bool]
+"""Device class ("" where simulated), drive model, whether simulated."""
+
+Homes = Mapping[HomeKey, FrozenSet[str]]
+"""The hosts that have drives of a drive model which could be measured and changed."""
+
+
+def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool) -> Homes:
+    """Where each drive model is at home, by the last reports."""
+    found: Dict[HomeKey, Set[str]] = defaultdict(set)
+    for report in reports:
+        for drive in report.drives:
+            for device_class in _classes(drive, report, cluster):
+                key = (device_class, str(drive.drive_model), report.simulated)
+                # one drive that can be switched is enough: what cannot is changed nowhere
+                if report.hostname not in found[key] and _switchable(drive, throwaway):
+                    found[key].add(report.hostname)
+    return {key: frozenset(names) for key, names in found.items()}
+
+
+def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
+    if report.simulated:
+        return {""}
+    ids = {use.osd_id for use in drive.uses}
+    return {cluster.osds[osd_id].device_class for osd_id in ids if osd_id in cluster.osds}
+
+
+def _switchable(drive: DriveReport, throwaway: bool) -> bool:
+    mode = drive.mode
+    return mode is not None and not may_toggle(
+        [drive], mode.other, throwaway=throwaway, consent_turn_on=True
+    )

@@ -1,0 +1,271 @@
+"""What the measured drives of one drive model say together at one load point.
+
+From three drives on the child's pool speaks, with the drive as the unit.  Below that, or
+where there is no pool, agreement decides: what half of the drives decided, as long as the
+others are undecided and may be like them; contradiction is said.  Neither overrules a
+doubt about a single drive: what a flush too fast or a carryover showed was no cache mode.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
+
+from ..model import FindingCode, LoadPoint, Role, Transport, Verdict
+from .workload_weighting import proven
+
+POOL_DRIVES_MIN = 3
+# A campaign samples 6 drives of a drive model; more than these would tell nothing more.
+POOL_DRIVES_MAX = 512
+# The first look of an experiment: fewer pairs have no spread to weigh a drive by.
+POOL_PAIRS_MIN = 4
+NAMED_MAX = 3  # drives in one note
+DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
+
+
+@dataclass(frozen=True)
+class PoolTerm:
+    """What pooling needs of an experiment beside its verdict.
+
+    `log_ratio` is the mean of its pairs and `pair_sd` their spread, `tail_log_ratio` and
+    `tail_pair_sd` those of the 90th percentiles where there are any; the other fields are
+    those in which experiments must agree, with drive model, load and class.
+    """
+
+    log_ratio: float
+    pair_sd: float
+    transport: Transport
+    role: Role
+    ceph_release: str
+    rotational: Optional[bool] = None
+    tail_log_ratio: Optional[float] = None
+    tail_pair_sd: Optional[float] = None
+    apart: str = ""  # the roles that the OSD has on other drives than its block
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The pooled estimate over `record_ids`, or in `refused` why there is none.
+
+    `low` and `high` are the 99% interval of the mean, `next_low` and `next_high` where one
+    more drive, measured as well as these, is expected with 95%.
+    """
+
+    record_ids: Tuple[str, ...]
+    verdict: Verdict = Verdict.INSUFFICIENT
+    why: str = ""
+    drives: int = 0
+    ratio: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    next_low: Optional[float] = None
+    next_high: Optional[float] = None
+    odd_drives: Tuple[str, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class DriveVerdict:
+    """One drive's newest result at the load point, as far as joining needs it."""
+
+    record_id: str
+    name: str  # of the drive, for people
+    verdict: Verdict
+    ratio: Optional[float]
+    ratio_low: Optional[float]
+    ratio_high: Optional[float]
+    pairs: int
+    doubts: Tuple[FindingCode, ...] = ()
+    term: Optional[PoolTerm] = None
+
+
+@dataclass(frozen=True)
+class LoadVerdict:
+    """What the sampled drives of a drive model say together at one load point.
+
+    `interval` says what `ratio_low` and `ratio_high` are.
+    """
+
+    load_point: LoadPoint
+    verdict: Verdict
+    drives: int
+    ratio: Optional[float]
+    ratio_low: Optional[float]
+    ratio_high: Optional[float]
+    interval: str = ""
+    pooled: bool = False
+    next_low: Optional[float] = None
+    next_high: Optional[float] = None
+    odd_drives: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = field(default=())
+    # what one of the drives is in doubt for; then the intervals prove nothing
+    doubts: Tuple[FindingCode, ...] = ()
+
+
+def join(
+    load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Optional[Pool] = None
+) -> LoadVerdict:
+    """The drives as one: by `pool` where it is one of just these, else by agreement."""
+    ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
+    if pool is not None and pool.record_ids == ids and not pool.refused:
+        return _unless_doubted(_by_pool(load_point, drives, pool), drives)
+    reason = unlike(drives)
+    if not reason and len(drives) >= POOL_DRIVES_MIN:
+        few = len(ids) < POOL_DRIVES_MIN
+        reason = pool.refused if pool is not None else ""
+        reason = reason or ("too few pairs on some" if few else "the pool is being computed")
+    notes: Tuple[str, ...] = ()
+    if reason:
+        notes = (f"{load_point.value}: drives are joined by agreement, not pooled: {reason}",)
+    return _unless_doubted(_by_agreement(load_point, drives, notes), drives)
+
+
+def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
+    """The drives that a pool takes, at most POOL_DRIVES_MAX; none where they are not alike."""
+    if unlike(drives):
+        return []
+    kept = [d for d in drives if d.term is not None and d.pairs >= POOL_PAIRS_MIN]
+    return sorted(kept, key=lambda drive: drive.record_id)[:POOL_DRIVES_MAX]
+
+
+def unlike(drives: Sequence[DriveVerdict]) -> str:
+    """The fields in which drives differ that pooling needs alike, in words; empty if none."""
+    terms = [drive.term for drive in drives if drive.term is not None]
+    values: Dict[str, List[str]] = {
+        "transport": [term.transport.value for term in terms],
+        "role": [term.role.value for term in terms],
+        "Ceph release": [term.ceph_release for term in terms],
+        "rotational": [str(term.rotational) for term in terms],
+        "what lies apart from the block drive": [term.apart or "nothing" for term in terms],
+    }
+    parts = [
+        f"{name} ({', '.join(sorted(set(found)))})"
+        for name, found in values.items() if len(set(found)) > 1
+    ]
+    return f"they differ in {'; '.join(parts)}" if parts else ""
+
+
+def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) -> LoadVerdict:
+    notes: Tuple[str, ...] = ()
+    if pool.odd_drives:
+        odd = ", ".join(pool.odd_drives)
+        notes = (f"{load_point.value}: odd drives, kept in the pool: {odd}",)
+    return LoadVerdict(
+        load_point, pool.verdict, len(drives), pool.ratio, pool.low, pool.high,
+        f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
+        pool.odd_drives, notes,
+    )
+
+
+def _unless_doubted(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVerdict:
+    """The load as joined, unless one of its drives contradicts itself or is in doubt."""
+    doubts = {code for drive in drives for code in drive.doubts}
+    verdict, why = overruled(
+        load.verdict, [(drive.name, drive.verdict, drive.doubts) for drive in drives]
+    )
+    notes = load.notes
+    if why:
+        where = "" if verdict is Verdict.CONFLICTING else "; see `ceph wcache status`"
+        notes = (*notes, f"{load.load_point.value}: {why}{where}")
+    return replace(
+        load, verdict=verdict, notes=notes, doubts=tuple(code for code in DOUBTS if code in doubts)
+    )
+
+
+def overruled(
+    joined: Verdict, drives: Iterable[Tuple[str, Verdict, Iterable[FindingCode]]]
+) -> Tuple[Verdict, str]:
+    """What drives say together after what each (name, verdict, doubts) says of itself.
+
+    With why that overrules `joined`, '' where it stands.  One that contradicts itself makes
+    all contradict; with one in doubt nothing is decided.
+    """
+    doubted: Dict[str, Set[str]] = {}
+    for name, verdict, doubts in drives:
+        if verdict is Verdict.CONFLICTING:
+            return verdict, f"{name} contradicts itself; look at that drive"
+        codes = {code.value for code in doubts if code in DOUBTS}
+        if codes:
+            doubted.setdefault(name, set()).update(codes)
+    if not doubted or joined is Verdict.CONFLICTING:
+        return joined, ""
+    names = ", ".join(list(doubted)[:NAMED_MAX])
+    raised = ", ".join(sorted(set().union(*doubted.values())))
+    return Verdict.INSUFFICIENT, f"{names} raised {raised}, so nothing is decided"
+
+
+def _by_agreement(
+    load_point: LoadPoint, drives: Sequence[DriveVerdict], notes: Tuple[str, ...]
+) -> LoadVerdict:
+    sure = [drive for drive in drives if not any(code in DOUBTS for code in drive.doubts)]
+    verdict, said = _agreed(sure)
+    if said:
+        notes = (*notes, f"{load_point.value}: {said}")
+    ratios = sorted(drive.ratio for drive in drives if drive.ratio is not None and drive.ratio > 0)
+    lows = [drive.ratio_low for drive in drives if drive.ratio_low is not None]
+    highs = [drive.ratio_high for drive in drives if drive.ratio_high is not None]
+    count = len(drives)
+    return LoadVerdict(
+        load_point, verdict, count, _middle(ratios) if ratios else None,
+        min(lows, default=None), max(highs, default=None),
+        "99% of one drive" if count == 1 else f"widest 99% of {count} drives", notes=notes,
+    )
+
+
+def _middle(ratios: Sequence[float]) -> float:
+    """The median of sorted ratios: of their logarithms, so that swapped modes mirror it."""
+    below, above = ratios[(len(ratios) - 1) // 2], ratios[len(ratios) // 2]
+    return below * math.sqrt(above / below)
+
+
+def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
+    """What drives that are not pooled say together, and who disagrees, in words.
+
+    Half of them name a mode for all, if the others are undecided and may be like them.
+    """
+    of: Dict[Verdict, List[DriveVerdict]] = {verdict: [] for verdict in Verdict}
+    for drive in drives:
+        of[drive.verdict].append(drive)
+    modes = [verdict for verdict in of if verdict.mode is not None and of[verdict]]
+    if not modes:
+        same = len(of[Verdict.NO_DIFFERENCE]) == len(drives)
+        return (Verdict.NO_DIFFERENCE if same else Verdict.INSUFFICIENT), ""
+    mode, alike, rest = modes[0], of[modes[0]], of[Verdict.INSUFFICIENT]
+    against = [drive for verdict in modes[1:] for drive in of[verdict]]
+    against += of[Verdict.NO_DIFFERENCE]
+    against += [drive for drive in rest if not _allows(drive, mode)]
+    if against:
+        return Verdict.CONFLICTING, (
+            f"{_named(alike)} better in {mode.value}, {_named(against)} not: look at those "
+            f"drives, and measure {POOL_DRIVES_MIN} or more that are alike"
+        )
+    apart = [drive for drive in rest if not any(_overlap(drive, other) for other in alike)]
+    if apart:
+        return Verdict.INSUFFICIENT, (
+            f"{_named(alike)} better in {mode.value}, {_named(apart)} undecided and proven to "
+            "be unlike: measure what is undecided for longer"
+        )
+    return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
+
+
+def _allows(drive: DriveVerdict, mode: Verdict) -> bool:
+    found = proven(drive.verdict, drive.ratio_low, drive.ratio_high)
+    return found is None or found.allows(mode)
+
+
+def _overlap(one: DriveVerdict, other: DriveVerdict) -> bool:
+    """Whether two drives may have one ratio; what has no interval may have any."""
+    a = proven(one.verdict, one.ratio_low, one.ratio_high)
+    b = proven(other.verdict, other.ratio_low, other.ratio_high)
+    return a is None or b is None or (a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high)
+
+
+def _named(drives: Sequence[DriveVerdict]) -> str:
+    """Drives by name with their intervals, the first few of them."""
+    found = []
+    for drive in drives[:NAMED_MAX]:
+        span = proven(drive.verdict, drive.ratio_low, drive.ratio_high)
+        found.append(f"{drive.name} ({span.span})" if span is not None else drive.name)
+    more = len(drives) - len(found)
+    return f"{', '.join(found)}{f' and {more} more' if more else ''}"

@@ -1,0 +1,300 @@
+"""From verdicts to recommendations: one per device class and drive model.
+
+The load decides the answer, so verdicts are joined per load point first and over load
+points then; what points both ways is said and not averaged away.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, Verdict
+from . import false_coverage as multiplicity
+from .across_loads import over_loads
+from .homes import Homes
+from .load_profile import LoadProfile
+from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
+from .workload_weighting import MATERIAL_RATIO
+
+# A verdict on drives of several hosts needs an experiment on as many that says the same.
+HOSTS_MIN = 2
+NAMED_MAX = 3
+
+
+@dataclass(frozen=True)
+class ModeSummary:
+    """Descriptive numbers of one mode, in microseconds; None where n does not allow one."""
+
+    n: int
+    mean_us: Optional[float] = None
+    std_us: Optional[float] = None
+    min_us: Optional[float] = None
+    p25_us: Optional[float] = None
+    p50_us: Optional[float] = None
+    p75_us: Optional[float] = None
+    p90_us: Optional[float] = None
+    max_us: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One analysed experiment, as the module keeps it.
+
+    `ratio` is write back over write through: above 1, write through is faster.
+    """
+
+    record_id: str
+    campaign_id: str
+    hostname: str
+    osd_id: int
+    device_class: str
+    domain_id: str
+    drive_id: str
+    drive_model: DriveModel
+    load_point: LoadPoint
+    verdict: Verdict
+    pairs: int
+    seconds: float
+    bytes_written: int
+    ended: str
+    ratio: Optional[float] = None
+    ratio_low: Optional[float] = None
+    ratio_high: Optional[float] = None
+    why: str = ""
+    write_back: ModeSummary = ModeSummary(0)
+    write_through: ModeSummary = ModeSummary(0)
+    warnings: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
+    simulated: bool = False
+    throwaway: bool = False
+    forced: bool = False
+    ended_at_s: float = 0.0
+    analysed: bool = True
+    findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 8})
+    pool_term: Optional[PoolTerm] = None
+    # the record whose periods these are, seen from the other drive of a factorial
+    measured_in: str = ""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What should be, for one drive model in one device class, and on what evidence."""
+
+    device_class: str
+    drive_model: DriveModel
+    verdict: Verdict
+    mode: Optional[CacheMode]
+    why: str
+    loads: Tuple[LoadVerdict, ...]
+    warnings: Tuple[str, ...]
+    record_ids: Tuple[str, ...]
+    simulated: bool = False
+
+
+def latest(results: Sequence[Result]) -> List[Result]:
+    """The newest usable result of each drive at each load point.
+
+    Forced runs missed a precondition and stay out of what is joined.
+    """
+    newest: Dict[Tuple[str, str, LoadPoint, bool], Result] = {}
+    for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
+        if result.analysed and not result.forced and result.pairs > 0:
+            key = (result.hostname, result.drive_id, result.load_point, result.simulated)
+            newest[key] = result
+    return list(newest.values())
+
+
+Profiles = Mapping[Tuple[str, str], LoadProfile]
+"""Load profiles by (device class, drive model)."""
+
+
+PoolKey = Tuple[str, str, bool, LoadPoint]
+"""Device class, drive model, whether simulated, load point."""
+
+
+def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
+    """The results that are joined with each other: the newest of each drive, by load point."""
+    found: Dict[PoolKey, List[Result]] = defaultdict(list)
+    for result in latest(results):
+        model = str(result.drive_model)
+        found[(result.device_class, model, result.simulated, result.load_point)].append(result)
+    return dict(found)
+
+
+def drive_verdict(result: Result) -> DriveVerdict:
+    """A result as joining takes it."""
+    return DriveVerdict(
+        result.record_id, f"{result.hostname} {result.drive_id}", result.verdict, result.ratio,
+        result.ratio_low, result.ratio_high, result.pairs,
+        tuple(finding.code for finding in result.findings), result.pool_term,
+    )
+
+
+def recommend(
+    results: Sequence[Result],
+    profiles: Optional[Profiles] = None,
+    pools: Optional[Mapping[PoolKey, Pool]] = None,
+    at_home: Optional[Homes] = None,
+) -> Tuple[Recommendation, ...]:
+    """One recommendation per (device class, drive model), in a stable order.
+
+    Where the load profile is known, bench loads are weighed by it.  Drives are pooled where
+    `pools` has them.  Where few of many drive models would change, they are held to a
+    stricter level (`multiplicity`).  What two hosts or more have needs the word of two.
+    """
+    by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
+    # a firmware that ignores flushes does so in any device class
+    ignores: Dict[Tuple[str, bool], List[Result]] = defaultdict(list)
+    for (device_class, model, simulated, _), joined in groups(results).items():
+        by_model[(device_class, model, simulated)] += joined
+        ignores[(model, simulated)] += [result for result in joined if _too_fast(result)]
+    known, pooled = profiles or {}, pools or {}
+
+    def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
+        found = _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
+        found = _unless_one_host(found, by_model[key], at_home or {})
+        return _unless_it_ignores_flushes(found, ignores[key[1:]])
+
+    found = {key: at_level(key, multiplicity.LEVEL_ALPHA) for key in sorted(by_model)}
+    return tuple(_corrected(found, at_level).values())
+
+
+def _corrected(
+    found: Dict[Tuple[str, str, bool], Recommendation],
+    at_level: Callable[[Tuple[str, str, bool], float], Recommendation],
+) -> Dict[Tuple[str, str, bool], Recommendation]:
+    """Hold those that would change a real drive to the level that their number asks for."""
+    among = [key for key in found if not key[2]]
+    selected = {key for key in among if found[key].mode is not None}
+    while selected:
+        alpha = multiplicity.alpha_of(len(selected), len(among))
+        if alpha >= multiplicity.LEVEL_ALPHA:
+            break
+        stricter = {key: at_level(key, alpha) for key in selected}
+        found = {**found, **stricter}
+        fallen = {key for key in selected if stricter[key].mode is None}
+        if not fallen:
+            break
+        why = multiplicity.why_not(len(selected), len(among))
+        found = {
+            key: replace(item, why=why) if key in fallen else item for key, item in found.items()
+        }
+        selected -= fallen
+    return found
+
+
+def _recommend(
+    results: List[Result], profile: Optional[LoadProfile], pools: Mapping[PoolKey, Pool],
+    alpha: float,
+) -> Recommendation:
+    by_load: Dict[LoadPoint, List[Result]] = defaultdict(list)
+    for result in results:
+        by_load[result.load_point].append(result)
+    first = results[0]
+    key = (first.device_class, str(first.drive_model), first.simulated)
+    loads = []
+    for point in LoadPoint:
+        measured = [drive_verdict(result) for result in by_load.get(point, ())]
+        if measured:
+            load = join(point, measured, pools.get((*key, point)))
+            loads.append(multiplicity.widened(load, measured, alpha))
+    verdict, why = over_loads(loads, profile)
+    warnings = [
+        f"osd.{result.osd_id} {result.load_point.value}: {text}"
+        for result in results
+        for text in (*result.warnings, *_torn(result))
+    ]
+    warnings += [note for load in loads for note in load.notes]
+    drives = len({(r.hostname, r.drive_id) for r in results})
+    if drives < 3:
+        warnings.append(f"{drives} drive(s) of this drive model measured; 3 or more are better")
+    warnings.append("a short experiment is about bursts; watch latency after applying")
+    return Recommendation(
+        first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
+        tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
+    )
+
+
+def _too_fast(result: Result) -> bool:
+    return any(finding.code is FindingCode.FLUSH_TOO_FAST for finding in result.findings)
+
+
+def _unless_it_ignores_flushes(
+    found: Recommendation, results: Sequence[Result]
+) -> Recommendation:
+    """`write back` is withheld where a drive of the drive model flushed too fast at any load.
+
+    Whatever load counts, and however rare the other is: a flush that is ignored at one load
+    keeps nothing safe at another.
+    """
+    if found.verdict is not Verdict.WRITE_BACK or not results:
+        return found
+    first, others = results[0], len(results) - 1
+    more = f" (and {others} more)" if others else ""
+    return replace(
+        found, verdict=Verdict.INSUFFICIENT, mode=None,
+        why=f"{found.why}, but {first.hostname} {first.drive_id} raised "
+        f"{FindingCode.FLUSH_TOO_FAST.value} at {first.load_point.value}{more}: it may be ignoring "
+        "flushes, so write back is not recommended; with power-loss protection that you trust, "
+        "decide by hand",
+    )
+
+
+def _torn(result: Result) -> Tuple[str, ...]:
+    """Why a drive contradicts itself: its median and its tail, or with another drive's mode."""
+    return (result.why,) if result.verdict is Verdict.CONFLICTING else ()
+
+
+def _unless_one_host(
+    found: Recommendation, results: Sequence[Result], at_home: Homes
+) -> Recommendation:
+    """Withheld where a drive model is on two hosts or more, and one alone has decided."""
+    key = ("" if found.simulated else found.device_class, str(found.drive_model), found.simulated)
+    hosts = at_home.get(key, frozenset()) | {result.hostname for result in results}
+    undecided = found.verdict in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
+    if undecided or len(hosts) < HOSTS_MIN:
+        return found
+    says = {r.hostname for r in results if _says(r, found.verdict, found.loads)}
+    if len(says) >= HOSTS_MIN:
+        return found
+    measured = {result.hostname for result in results}
+    new = sorted(hosts - measured)
+    open_ = sorted(measured - says)
+    host = (new or open_)[0]
+    more = "" if new else ", which is undecided, with more pairs"
+    word = f"only {', '.join(sorted(says))} has" if says else "no host by itself has"
+    return replace(
+        found, verdict=Verdict.INSUFFICIENT, mode=None,
+        why=f"{found.why}, but {word} decided that, and {_named(hosts)} have this drive model: "
+        f"measure on {host}{more}: `ceph wcache campaign start --scope=host:{host}`",
+    )
+
+
+def _says(result: Result, verdict: Verdict, loads: Sequence[LoadVerdict]) -> bool:
+    """Whether an experiment decided what is recommended, at a load that this stands on.
+
+    Where drives were pooled since none may decide alone, one that lies on that side by more
+    than is material says it too.
+    """
+    counted = [load for load in loads if load.load_point is not LoadPoint.FDATASYNC_TIMER]
+    deciding = [load for load in counted if load.verdict is verdict] or counted
+    for load in deciding:
+        if load.load_point is not result.load_point:
+            continue
+        if result.verdict is verdict:
+            return True
+        if load.pooled and result.ratio is not None and _side(result.ratio) is verdict:
+            return result.verdict is Verdict.INSUFFICIENT
+    return False
+
+
+def _side(ratio: float) -> Verdict:
+    if ratio > MATERIAL_RATIO:
+        return Verdict.WRITE_THROUGH
+    return Verdict.WRITE_BACK if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
+
+
+def _named(hosts: FrozenSet[str]) -> str:
+    shown = ", ".join(sorted(hosts)[:NAMED_MAX])
+    return shown + (f" and {len(hosts) - NAMED_MAX} more" if len(hosts) > NAMED_MAX else "")

@@ -1,0 +1,218 @@
+"""One verdict over several load points, weighed by the load an OSD really carries.
+
+The intervals of the log ratios are summed by each load's share of the writes.  The sum
+has to decide for the whole time, and no variant of the load (an hour, a load half or
+twice as crowded) may decide otherwise.  A load with 5% of the writes that is proven twice
+as slow vetoes a mode, and `no material difference` too: an average must not hide who pays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Dict, Mapping, Optional, Tuple
+
+from ..model import LoadPoint, Verdict
+from .load_profile import LoadProfile, variants
+
+VETO_SHARE = 0.05
+VETO_RATIO = 2.0
+MATERIAL_RATIO = 1.1
+MODES = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
+
+Shares = Mapping[LoadPoint, float]
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What was measured at one load point; the ratio is write back over write through.
+
+    `finding`: a carryover or a flush too fast was found: what was measured was no cache mode.
+    """
+
+    verdict: Verdict
+    ratio_low: float
+    ratio_high: float
+    finding: bool = False
+
+    @property
+    def doubted(self) -> bool:
+        """Whether its interval proves nothing.
+
+        Also where no finding says why: what lies beyond the margin and is undecided all the
+        same waits for something, such as a check for carryover.
+        """
+        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
+        return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
+
+    @property
+    def span(self) -> str:
+        """The interval in words."""
+        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
+
+    def allows(self, mode: Verdict) -> bool:
+        """Whether the interval leaves room for a material gain in `mode`."""
+        if mode is Verdict.WRITE_THROUGH:
+            return self.ratio_high > MATERIAL_RATIO
+        return self.ratio_low < 1 / MATERIAL_RATIO
+
+    def loss(self, mode: Verdict) -> float:
+        """How many times slower `mode` is proven to be here; 1 where it is not."""
+        if mode is Verdict.WRITE_THROUGH:
+            return max(1.0, 1 / self.ratio_high)
+        return max(1.0, self.ratio_low)
+
+
+def proven(
+    verdict: Verdict, low: Optional[float], high: Optional[float], finding: bool = False
+) -> Optional[Proven]:
+    """What was measured, or None where it has no interval."""
+    if low is None or high is None or low <= 0 or high <= 0:
+        return None
+    return Proven(verdict, low, high, finding)
+
+
+def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[Verdict, str]:
+    """The verdict under a load profile, and why, in words.
+
+    `insufficient data` names the load point whose measurement is missing, `conflicting`
+    the load or the hour that says otherwise.
+    """
+    loads = variants(profile)
+    if not loads:
+        return Verdict.INSUFFICIENT, "the load profile holds too few writes to weigh by"
+    overall = loads["overall"]
+    missing = _missing(measured, loads)
+    if missing:
+        return Verdict.INSUFFICIENT, missing
+    doubted = [p for p, found in measured.items() if found.doubted]
+    heavy = [p for p in doubted if _heaviest(p, loads) >= VETO_SHARE]
+    if heavy:
+        names = ", ".join(point.value for point in heavy)
+        return Verdict.INSUFFICIENT, (
+            f"what was measured at {names} is in doubt, see the findings; measure it again"
+        )
+    measured = {p: found for p, found in measured.items() if p not in doubted}
+    # no more measuring of these loads could undo it, so it is said however the sum stands
+    torn = _torn(measured, loads)
+    if torn:
+        return Verdict.CONFLICTING, torn
+    verdict, span = _summed(measured, overall)
+    said = _described(overall)
+    if verdict is Verdict.INSUFFICIENT:
+        return verdict, f"weighed by the load ({said}) the ratio is {span}; measure for longer"
+    veto = _veto(measured, loads, verdict)
+    if veto:
+        return Verdict.CONFLICTING, veto
+    otherwise = _otherwise(measured, loads, verdict)
+    if otherwise:
+        return Verdict.CONFLICTING, otherwise
+    return verdict, f"weighed by the load ({said}) the ratio is {span}"
+
+
+def may_veto(point: LoadPoint, profile: Optional[LoadProfile]) -> bool:
+    """Whether a load is heavy enough, in any variant, to forbid what it loses by."""
+    loads = variants(profile) if profile is not None and profile.known else {}
+    return not loads or _heaviest(point, loads) >= VETO_SHARE
+
+
+def _heaviest(point: LoadPoint, loads: Mapping[str, Shares]) -> float:
+    """The largest share of the writes that a load point has in any variant."""
+    return max(item.get(point, 0.0) for item in loads.values())
+
+
+def _missing(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+    """The load that counts in any variant and was not measured, in words; empty if none."""
+    found = [
+        (shares[point], name, point) for name, shares in loads.items() for point in shares
+        if point not in measured and shares[point] >= VETO_SHARE
+    ]
+    if not found:
+        return ""
+    # the whole time comes first: an hour is named only where the whole does not tell
+    share, name, point = max(found, key=lambda item: (item[1] == "overall", item[0]))
+    where = "" if name == "overall" else f" in the variant {name!r}"
+    return (
+        f"{share:.0%} of the writes{where} are like {point.value}, which was not measured; "
+        "measure it"
+    )
+
+
+def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdict, str]:
+    """The verdict of the summed interval; loads that were not measured have no say."""
+    known = {point: share for point, share in shares.items() if share > 0 and point in measured}
+    total = sum(known.values())
+    if total <= 0:
+        return Verdict.INSUFFICIENT, "unknown"
+    low = sum(share * math.log(measured[p].ratio_low) for p, share in known.items()) / total
+    high = sum(share * math.log(measured[p].ratio_high) for p, share in known.items()) / total
+    margin = math.log(MATERIAL_RATIO)
+    span = f"{math.exp(low):.3g} to {math.exp(high):.3g}"
+    if low > margin:
+        return Verdict.WRITE_THROUGH, span
+    if high < -margin:
+        return Verdict.WRITE_BACK, span
+    same = all(measured[point].verdict is Verdict.NO_DIFFERENCE for point in known)
+    if same or (-margin < low and high < margin):
+        return Verdict.NO_DIFFERENCE, span
+    return Verdict.INSUFFICIENT, span
+
+
+def _losers(
+    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], mode: Verdict
+) -> Dict[LoadPoint, str]:
+    """The loads that count in any variant and are proven to lose much in a mode, in words."""
+    found: Dict[LoadPoint, str] = {}
+    for point, item in measured.items():
+        share, loss = _heaviest(point, loads), item.loss(mode)
+        if share >= VETO_SHARE and loss >= VETO_RATIO:
+            found[point] = (
+                f"{point.value}, up to {share:.0%} of the writes, would be at least {loss:.1f}x "
+                f"slower in {mode.value}"
+            )
+    return found
+
+
+def _torn(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+    """Loads that lose much in either mode, in words; empty where there are none."""
+    sides = [_losers(measured, loads, mode) for mode in MODES]
+    if not all(sides):
+        return ""
+    said = ", but ".join("; ".join(side.values()) for side in sides)
+    return f"{said}: only measuring under the OSD's own traffic settles that"
+
+
+def _veto(
+    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], verdict: Verdict
+) -> str:
+    """The load that forbids `verdict` in any variant, in words; empty where none does."""
+    modes = MODES if verdict.mode is None else (verdict,)
+    losers = [words for mode in modes for words in _losers(measured, loads, mode).values()]
+    if not losers:
+        return ""
+    whole = "shows no material difference" if verdict.mode is None else f"prefers {verdict.value}"
+    return (
+        f"the load on the whole {whole}, but {'; '.join(losers)}; measure under the OSD's own "
+        "traffic"
+    )
+
+
+def _otherwise(
+    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], verdict: Verdict
+) -> str:
+    """The variants of the load that decide otherwise, in words; empty where none does."""
+    by_mode: Dict[Verdict, str] = {}
+    for name, shares in loads.items():
+        mode = _summed(measured, shares)[0]
+        if mode.mode is not None:
+            by_mode.setdefault(mode, f"in the variant {name!r} ({_described(shares)})")
+    if len(by_mode) < 2:
+        return ""
+    whole = f"weighed by the load ({_described(loads['overall'])}) {verdict.value} is the verdict"
+    said = " and ".join(f"{mode.value} is better {where}" for mode, where in by_mode.items())
+    return f"{whole}, but {said}; measure under the OSD's own traffic at that time"
+
+
+def _described(shares: Shares) -> str:
+    parts = [f"{share:.0%} {point.value}" for point, share in shares.items() if share >= 0.005]
+    return ", ".join(parts)

@@ -1,0 +1,131 @@
+"""Has records analysed in the child, and keeps what came of each and the pools of them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+
+from ..core import events as act
+from ..core.record import Record
+from ..core.verdict.pooling import Pool
+from ..core.verdict.recommend import PoolKey, Result
+from .archive import Archive
+from .pools import Pools
+from .results import not_analysed, of_record
+
+# How often a record that could not be analysed is tried again.
+RETRY_S = 10.0
+# How often a pool that failed is tried again.
+POOLS_EVERY_S = 60.0
+
+Answered = Callable[[Optional[Dict[str, object]], str], None]
+
+
+class Analysis(Protocol):
+    """Port: the statistics, in a child process."""
+
+    def start(self, record: Record, done: Answered) -> None:
+        """Analyse; calls `done(result, error)` once, from another thread."""
+
+    def pool(self, items: Sequence[Mapping[str, Any]], done: Answered) -> None:
+        """Pool results of like drives; calls `done(answer, error)` once, from any thread."""
+
+
+class Analyses:
+    """The results of all records; `error` says why nobody can analyse at the moment.
+
+    `lock` guards the results, `wake` is called when there is something new to look at.
+    """
+
+    def __init__(
+        self, *, analysis: Analysis, archive: Archive, lock: ContextManager[Any],
+        wake: Callable[[], None],
+    ) -> None:
+        self._analysis = analysis
+        self._archive = archive
+        self._lock = lock
+        self._wake = wake
+        self._pools = Pools(analysis)
+        self._pools_at_s = 0.0
+        self._retry_at_s = 0.0
+        self._retries = 0
+        # the last look at an experiment under way: how many pairs it saw, and its answer
+        self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
+        self.results: Dict[str, Result] = {}
+        self.error = ""
+
+    def load(self) -> None:
+        """Take up the stored results."""
+        self.results = self._archive.results()
+
+    def catch_up(self) -> None:
+        """Have every stored record analysed that has no result yet."""
+        for record_id in self._archive.record_ids():
+            if record_id not in self.results or not self.results[record_id].analysed:
+                record = self._archive.record(record_id)
+                if record is not None:
+                    self.final(record)
+
+    def tick(self, now_s: float) -> None:
+        """Try again what could not be analysed, and pool what has changed."""
+        self._retry(now_s)
+        if now_s >= self._pools_at_s:
+            self._pools_at_s = now_s + POOLS_EVERY_S
+            self._pools.refresh(tuple(self.results.values()))
+
+    def pools(self) -> Dict[PoolKey, Pool]:
+        """The pooled estimates there are."""
+        return self._pools.known()
+
+    def ended_at_s(self) -> Dict[str, float]:
+        """When each record ended, by its id."""
+        return {record_id: result.ended_at_s for record_id, result in self.results.items()}
+
+    def look(self, action: act.AskAnalysis, decided: Callable[[act.Decided], None]) -> None:
+        """Look at an experiment under way; `decided` is called from another thread."""
+
+        def done(result: Optional[Dict[str, object]], error: str) -> None:
+            self.error = error
+            if result is not None:
+                self._looks[action.record.record_id] = (len(action.record.pairs), result)
+            stop = bool(result and result.get("stop") is True)
+            same = bool(result and result.get("seems_same") is True)
+            decided(act.Decided(action.token, stop, error, same))
+
+        self._analysis.start(action.record, done)
+
+    def final(self, record: Record) -> None:
+        """Have a finished record analysed, or take the look that saw the same pairs."""
+        pairs, result = self._looks.pop(record.record_id, (-1, {}))
+        if pairs == len(record.pairs):
+            self._keep(of_record(record, result))
+            return
+        self._keep(not_analysed(record, "being analysed"))
+
+        def done(answer: Optional[Dict[str, object]], error: str) -> None:
+            self.error = error
+            self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
+
+        self._analysis.start(record, done)
+
+    def _keep(self, result: Result) -> None:
+        """Store a result; one that is lost is analysed again from its record."""
+        with self._lock:
+            self.results[result.record_id] = result
+            self._pools_at_s = 0.0
+            self._wake()
+            self._archive.put_result(result)
+
+    def _retry(self, now_s: float) -> None:
+        """Try a record again that nobody could analyse: numpy may have been installed."""
+        if not self.error or now_s < self._retry_at_s:
+            return
+        self._retry_at_s = now_s + RETRY_S
+        waiting = sorted(key for key, result in self.results.items() if not result.analysed)
+        self._retries += 1
+        for offset in range(len(waiting)):
+            # a record that fails for a reason of its own must not hold up the others
+            record = self._archive.record(waiting[(self._retries + offset) % len(waiting)])
+            if record is not None:
+                self.final(record)
+                return
+        self.error = ""  # nothing waits for it any more

@@ -1,0 +1,211 @@
+"""The `Analysis` port: numpy and scipy in a child process, one request at a time.
+
+A mgr must never import scipy: 16 and 18 load modules in sub-interpreters, where it
+deadlocks or breaks.  The child is started when it is first needed, bounded in time,
+and started anew when it dies; without numpy it says what to install.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+from ..core import codec
+from ..core.codec import one_line
+from ..core.record import Record
+from .interpreter import why_not
+
+ANSWER_BYTES_MAX = 4_000_000
+# A child that has had nothing to do for this long is let go; it holds 60 MB.
+IDLE_S = 60.0
+
+Done = Callable[[Optional[Dict[str, object]], str], None]
+# Makes a request in the worker's thread, where it may take time.
+Request = Callable[[], Dict[str, object]]
+
+
+class AnalysisChild:
+    """Runs `python -m wcache.analysis` and talks JSON lines with it."""
+
+    def __init__(self, *, python: Callable[[], str], seconds_max: Callable[[], float]) -> None:
+        self._python = python
+        self._seconds_max = seconds_max
+        self._jobs: queue.Queue[Optional[Tuple[Request, Done]]] = queue.Queue(maxsize=1000)
+        self._child: Optional[subprocess.Popen[bytes]] = None
+        self._started = ""
+        self._serial = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-analysis")
+        self._thread.start()
+
+    @property
+    def pid(self) -> Optional[int]:
+        """Process id of the child while it lives."""
+        child = self._child
+        return child.pid if child is not None and child.poll() is None else None
+
+    def start(self, record: Record, done: Done) -> None:
+        """Queue a record; `done(result, error)` is called once from the worker's thread."""
+        self._queue(lambda: {"op": "experiment", "record": codec.to_plain(record)}, done)
+
+    def pool(self, items: Sequence[Mapping[str, Any]], done: Done) -> None:
+        """Queue results of like drives to be pooled; `done` as above."""
+        taken = list(items)
+        self._queue(lambda: {"op": "pool", "records": taken}, done)
+
+    def _queue(self, request: Request, done: Done) -> None:
+        try:
+            self._jobs.put_nowait((request, done))
+        except queue.Full:
+            done(None, "too many analyses are waiting")
+
+    def close(self) -> None:
+        """Stop the worker and the child."""
+        self._closed = True
+        with contextlib.suppress(queue.Full):
+            self._jobs.put_nowait(None)
+        child = self._child
+        if child is not None:
+            child.kill()  # the worker sees the end of its pipe at once
+        self._thread.join(timeout=5.0)
+        self._stop()
+
+    def _work(self) -> None:
+        while not self._closed:
+            try:
+                job = self._jobs.get(timeout=IDLE_S)
+            except queue.Empty:
+                self._stop()
+                continue
+            if job is None:
+                return
+            request, done = job
+            result, error = self._ask(request)
+            with contextlib.suppress(Exception):
+                # whatever its taker does, the next record needs this thread
+                done(result, error)
+
+    def _ask(self, request: Request) -> Tuple[Optional[Dict[str, object]], str]:
+        """One request; a child that dies on it is started again once."""
+        error = ""
+        for _ in range(2):
+            if self._closed:
+                break
+            try:
+                return self._exchange(request()), ""
+            except _ChildRefusedError as refusal:
+                return None, str(refusal)
+            except (OSError, ValueError, _ChildDiedError) as failure:
+                self._stop()
+                error = str(failure) or type(failure).__name__
+        return None, one_line(f"the analysis child failed: {error or 'the mgr stops'}", 300)
+
+    def _exchange(self, request: Mapping[str, object]) -> Dict[str, object]:
+        child = self._child
+        if child is None or child.poll() is not None or self._started != self._python():
+            self._stop()
+            child = self._child = self._spawn()
+        self._serial += 1
+        numbered = {"id": self._serial, **request}
+        line = json.dumps(numbered, separators=(",", ":"), allow_nan=False) + "\n"
+        deadline = time.monotonic() + self._seconds_max()
+        self._write(child, line.encode(), deadline)
+        answer = self._read_line(child, deadline)
+        plain = json.loads(answer)
+        if not isinstance(plain, dict) or plain.get("id") != self._serial:
+            raise _ChildDiedError("an answer to something else came back")
+        if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):
+            raise _ChildRefusedError(one_line(str(plain.get("error") or "no reason given"), 300))
+        result: Dict[str, object] = plain["result"]
+        return result
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # The module's real folder, not the mgr's module path, whose other modules would
+        # be importable under names like `status` and `test`.
+        root = str(Path(__file__).resolve().parents[2])
+        env = {"PATH": os.defpath, "PYTHONPATH": root, "LC_ALL": "C.UTF-8",
+               "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        # a mgr's sys.executable is empty, so the interpreter is named by an option
+        self._started = self._python()
+        refused = why_not(self._started)
+        if refused:
+            raise _ChildRefusedError(
+                one_line(f"mgr/wcache/python_path is not run: {refused}", 300)
+            )
+        return subprocess.Popen(
+            [self._started, "-m", "wcache.analysis"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd="/",
+        )
+
+    def _write(self, child: subprocess.Popen[bytes], line: bytes, deadline: float) -> None:
+        """A child that does not read must not hold the worker: a record fills its pipe."""
+        assert child.stdin is not None  # noqa: S101  (Popen was given PIPE)
+        pipe = child.stdin.fileno()
+        os.set_blocking(pipe, False)
+        left = memoryview(line)
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_WRITE)
+            while left:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not selector.select(left_s):
+                    raise _ChildDiedError(f"it took no record within {self._seconds_max():.0f} s")
+                try:
+                    left = left[os.write(pipe, left[:65536]) :]
+                except BrokenPipeError:
+                    raise _ChildDiedError(self._exit_text(child)) from None
+
+    def _read_line(self, child: subprocess.Popen[bytes], deadline: float) -> bytes:
+        assert child.stdout is not None  # noqa: S101  (Popen was given PIPE)
+        received = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while not received.endswith(b"\n"):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or not selector.select(left_s):
+                    raise _ChildDiedError(f"no answer within {self._seconds_max():.0f} s")
+                part = os.read(child.stdout.fileno(), 65536)
+                if not part:
+                    raise _ChildDiedError(self._exit_text(child))
+                received += part
+                if len(received) > ANSWER_BYTES_MAX:
+                    raise _ChildDiedError("its answer is too long")
+        return received
+
+    @staticmethod
+    def _exit_text(child: subprocess.Popen[bytes]) -> str:
+        try:
+            code = child.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        return f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+    def _stop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    continue  # its end is gone, which is what is wanted
+        child.kill()
+        child.wait()
+
+
+class _ChildDiedError(Exception):
+    """The child ended, hung or spoke nonsense: worth a second try with a new one."""
+
+
+class _ChildRefusedError(Exception):
+    """The child answered that it cannot: numpy is missing, the record is not its kind."""
+
+

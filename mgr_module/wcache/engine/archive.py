@@ -1,0 +1,325 @@
+"""What the module keeps over a mgr restart, typed: one folder of keys for each kind.
+
+A stored value that cannot be read (an older version, a damaged part) is left where it
+is, listed in `unreadable`, and never guessed at.
+
+Nothing here waits.  A method that takes `done` says by it when the mons have the value;
+what the others store may come later, and what is dropped goes later still.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
+
+from ..core import codec
+from ..core.agents import Agent
+from ..core.change.rollout_state import Rollout
+from ..core.errors import WcacheError
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.pairs import Slot
+from ..core.experiment.run_state import Periods, RunState
+from ..core.knobs.mclock.capacity import Measurement
+from ..core.knobs.mclock.config import Known, Knowns
+from ..core.knobs.mclock.job import Job
+from ..core.knobs.mclock.rollout import ConfigRollout
+from ..core.model import HostReport
+from ..core.ports import Done, Store, Write
+from ..core.record import RECORD_BYTES_MAX, Period, Record
+from ..core.verdict.load_profile import LoadProfile
+from ..core.verdict.recommend import Result
+
+T = TypeVar("T")
+_NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One line of the audit log."""
+
+    at_s: float
+    who: str
+    what: str
+    text: str
+
+
+class Archive:
+    """Typed access to the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.unreadable: Dict[str, str] = {}
+        self._record_sizes: Optional[Dict[str, int]] = None
+
+    def check_version(self) -> None:
+        """Refuse to touch the state of a newer module; mark a fresh store as ours."""
+        text = self._store.get("version")
+        if text is None:
+            self._store.write_later("version", str(STATE_VERSION))
+        elif text != str(STATE_VERSION):
+            raise WcacheError(
+                f"the stored state has version {text[:10]!r}, this module knows {STATE_VERSION}",
+                "run the module that wrote it, or `ceph config-key rm` its keys",
+            )
+
+    def _load(self, cls: Type[T], prefix: str) -> Dict[str, T]:
+        found: Dict[str, T] = {}
+        for key in self._store.keys(prefix + "/"):
+            value = self._load_one(cls, key)
+            if value is not None:
+                found[key[len(prefix) + 1 :]] = value
+        return found
+
+    def _load_one(self, cls: Type[T], key: str) -> Optional[T]:
+        try:
+            text = self._store.get(key)
+            if text is None:
+                return None
+            return codec.loads(cls, text, bytes_max=RECORD_BYTES_MAX, what=key)
+        except WcacheError as error:
+            self.unreadable[key] = error.message
+            return None
+
+    def _put(self, key: str, value: Any, done: Done) -> None:
+        self._store.write((Write(key, codec.dumps(value)),), done)
+
+    def _put_later(self, key: str, value: Any) -> None:
+        self._store.write_later(key, codec.dumps(value))
+
+    def _drop(self, key: str) -> None:
+        self._store.write_later(key, None)
+
+    def trouble(self) -> str:
+        """One line on what the mons do not store now, or ""."""
+        return self._store.trouble()
+
+    def names(self, kind: str) -> List[str]:
+        """Names of everything stored of a kind, what cannot be read included."""
+        return [key[len(kind) + 1 :] for key in self._store.keys(kind + "/")]
+
+    # ---- one pair of methods for each kind
+
+    @property
+    def frozen(self) -> bool:
+        """Whether an admin has frozen the cluster."""
+        return self._store.get("frozen") == "1"
+
+    def set_frozen(self, frozen: bool, done: Done) -> None:
+        """Freeze or thaw."""
+        self._store.write((Write("frozen", "1" if frozen else "0"),), done)
+
+    def campaigns(self) -> Dict[str, Campaign]:
+        """All campaigns by id."""
+        return self._load(Campaign, "campaign")
+
+    def put_campaign(
+        self, campaign: Campaign, runs: Sequence[RunState], done: Done
+    ) -> None:
+        """Store a campaign with its runs.
+
+        The header comes last: runs without one are not begun after a restart.
+        """
+        writes = [Write(f"run/{run.spec.run_id}", codec.dumps(run)) for run in runs]
+        writes.append(Write(f"campaign/{campaign.campaign_id}", codec.dumps(campaign)))
+        self._store.write(writes, done)
+
+    def drop_campaign(self, campaign_id: str) -> None:
+        """Remove a campaign's header."""
+        self._drop(f"campaign/{campaign_id}")
+
+    def drop_run(self, run_id: str) -> None:
+        """Remove a run with what is left of its periods."""
+        self.drop_periods(run_id)
+        self._drop(f"run/{run_id}")
+
+    def runs(self) -> Dict[str, RunState]:
+        """All runs by id."""
+        return self._load(RunState, "run")
+
+    def put_run(self, state: RunState, done: Done) -> None:
+        """Store where a run stands."""
+        self._put(f"run/{state.spec.run_id}", state, done)
+
+    def periods(self, run_id: str, experiments: int) -> List[Periods]:
+        """The saved periods of a run, one dict for each of its experiments."""
+        found: List[Periods] = [{} for _ in range(experiments)]
+        for name, period in self._load(Period, f"period/{run_id}").items():
+            parts = name.split("/")
+            if len(parts) == 3 and all(part.isdecimal() for part in parts):
+                index, pair, second = (int(part) for part in parts)
+                if index < experiments:
+                    found[index][Slot(pair, bool(second))] = period
+        return found
+
+    def put_period(
+        self, run_id: str, experiment: int, slot: Slot, period: Period, done: Done
+    ) -> None:
+        """Store a finished period."""
+        key = f"period/{run_id}/{experiment}/{slot.pair_index}/{int(slot.second)}"
+        self._put(key, period, done)
+
+    def drop_periods(self, run_id: str, experiment: Optional[int] = None) -> None:
+        """Remove the periods of an experiment whose record is stored, or all of a run."""
+        of = "" if experiment is None else f"{experiment}/"
+        for key in self._store.keys(f"period/{run_id}/{of}"):
+            self._drop(key)
+
+    def record(self, record_id: str) -> Optional[Record]:
+        """One record with its raw samples, or None."""
+        return self._load_one(Record, f"record/{record_id}")
+
+    def record_ids(self) -> List[str]:
+        """Ids of all records that are kept."""
+        return list(self.record_sizes())
+
+    def record_sizes(self) -> Dict[str, int]:
+        """Bytes that each record takes, by id."""
+        if self._record_sizes is None:  # a listing reads every value, so it is done once
+            found = self._store.sizes("record/")
+            self._record_sizes = {key[len("record/") :]: size for key, size in found.items()}
+        return dict(self._record_sizes)
+
+    def put_record(self, record: Record, done: Done) -> None:
+        """Store a record."""
+        self.record_sizes()  # read before it is there
+        self._put(f"record/{record.record_id}", record, done)
+
+    def record_is_stored(self, record_id: str) -> None:
+        """A record has become one of those that are kept."""
+        key = f"record/{record_id}"
+        size = self._store.sizes(key).get(key, 0)
+        self._record_sizes = {**self.record_sizes(), record_id: size}
+
+    def drop_record(self, record_id: str) -> None:
+        """Remove a record; its result stays."""
+        self._drop(f"record/{record_id}")
+        if self._record_sizes is not None:
+            self._record_sizes.pop(record_id, None)
+
+    def results(self) -> Dict[str, Result]:
+        """All results by record id."""
+        return self._load(Result, "result")
+
+    def put_result(self, result: Result) -> None:
+        """Store a result."""
+        self._put_later(f"result/{result.record_id}", result)
+
+    def drop_result(self, record_id: str) -> None:
+        """Remove a result and its record, from which it would be made again."""
+        self.drop_record(record_id)
+        self._drop(f"result/{record_id}")
+
+    def profiles(self) -> Dict[int, LoadProfile]:
+        """Load profiles by OSD."""
+        found = self._load(LoadProfile, "profile")
+        return {int(name): item for name, item in found.items() if name.isdecimal()}
+
+    def put_profile(self, osd_id: int, profile: LoadProfile) -> None:
+        """Store an OSD's load profile."""
+        self._put_later(f"profile/{osd_id}", profile)
+
+    def drop_profile(self, osd_id: int) -> None:
+        """Remove an OSD's load profile."""
+        self._drop(f"profile/{osd_id}")
+
+    def capacities(self) -> Dict[int, Measurement]:
+        """The newest measured mClock capacity of each OSD."""
+        found = self._load(Measurement, "capacity")
+        return {int(name): item for name, item in found.items() if name.isdecimal()}
+
+    def put_capacity(self, measurement: Measurement, done: Done) -> None:
+        """Store an OSD's measured capacity."""
+        self._put(f"capacity/{measurement.osd_id}", measurement, done)
+
+    def drop_capacity(self, osd_id: int) -> None:
+        """Remove a capacity."""
+        self._drop(f"capacity/{osd_id}")
+
+    def mclock_job(self) -> Optional[Job]:
+        """The last measurement of capacities, over or not."""
+        return self._load_one(Job, "mclock/job")
+
+    def put_mclock_job(self, job: Job, done: Done) -> None:
+        """Store how far a measurement of capacities is."""
+        self._put("mclock/job", job, done)
+
+    def mclock_known(self) -> Tuple[Known, ...]:
+        """The stored values of mClock as they were first seen."""
+        found = self._load_one(Knowns, "mclock/known")
+        return found.items if found is not None else ()
+
+    def put_mclock_known(self, known: Tuple[Known, ...]) -> None:
+        """Store when the values of mClock were first seen."""
+        self._put_later("mclock/known", Knowns(known))
+
+    def config_rollouts(self) -> Dict[str, ConfigRollout]:
+        """Changes of mClock's values by id, oldest first."""
+        found = self._load(ConfigRollout, "mclock-change")
+        return dict(sorted(found.items(), key=lambda item: item[1].created_at_s))
+
+    def put_config_rollout(self, rollout: ConfigRollout, done: Done) -> None:
+        """Store changes of mClock's values and what stood there before."""
+        self._put(f"mclock-change/{rollout.change_id}", rollout, done)
+
+    def drop_config_rollout(self, change_id: str) -> None:
+        """Remove changes that are too old to be rolled back."""
+        self._drop(f"mclock-change/{change_id}")
+
+    def rollouts(self) -> Dict[str, Rollout]:
+        """All plans by id."""
+        return self._load(Rollout, "rollout")
+
+    def put_rollout(self, rollout: Rollout, done: Done) -> None:
+        """Store a plan and how far it has come."""
+        self._put(f"rollout/{rollout.plan_id}", rollout, done)
+
+    def drop_rollout(self, plan_id: str) -> None:
+        """Remove a plan."""
+        self._drop(f"rollout/{plan_id}")
+
+    def reports(self) -> Dict[str, HostReport]:
+        """The last report of each host."""
+        return self._load(HostReport, "report")
+
+    def put_report(self, report: HostReport) -> None:
+        """Store a host's report."""
+        self._put_later(f"report/{report.hostname}", report)
+
+    def agents(self) -> Dict[str, Agent]:
+        """The probes as last stored."""
+        return self._load(Agent, "agent")
+
+    def put_agent(self, agent: Agent) -> None:
+        """Store who speaks for a host (when that changes, not at every call)."""
+        self._put_later(f"agent/{agent.hostname}", agent)
+
+    def drop_host(self, hostname: str) -> None:
+        """Remove a host's report and probe."""
+        self._drop(f"report/{hostname}")
+        self._drop(f"agent/{hostname}")
+
+    def history(self, log: str) -> Dict[int, HistoryEntry]:
+        """The lines of an audit log by their numbers, in order."""
+        found = self._load(HistoryEntry, log)
+        return {int(name): found[name] for name in sorted(found) if name.isdecimal()}
+
+    def history_next(self, log: str) -> int:
+        """The number after all that a log has used, what cannot be read included."""
+        return max((int(n) for n in self.names(log) if n.isdecimal()), default=-1) + 1
+
+    def put_history(self, log: str, number: int, entry: HistoryEntry) -> None:
+        """Store a line of an audit log."""
+        self._put_later(f"{log}/{number:010d}", entry)
+
+    def drop_history(self, log: str, number: int) -> None:
+        """Remove a line of an audit log."""
+        self._drop(f"{log}/{number:010d}")
+
+
+def next_number(ids: Iterable[str]) -> int:
+    """The number of a new campaign or plan, after all that `ids` (c1, c1.0, p3) have."""
+    numbers = [int(key[1:].partition(".")[0] or "0") for key in ids if _NUMBERED(key)]
+    return max(numbers, default=0) + 1

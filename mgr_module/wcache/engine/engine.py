@@ -1,0 +1,393 @@
+"""Runs the state machines: hands their actions to the ports and feeds answers back.
+
+One lock guards everything here and in the parts (executor, hosts, keeper, analyses,
+measuring, run queue, watchdog); nothing slow happens under it.  Measurements, analyses and
+the store work elsewhere and put their answers into queues, which `tick` drains.
+
+A lease is renewed by progress: probes hear of it only while whole ticks are made.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from ..core import events as act
+from ..core.change.rollout import RolloutMachine
+from ..core.change.rollout_state import Rollout
+from ..core.claims import believed
+from ..core.cluster import ClusterView
+from ..core.codec import one_line
+from ..core.errors import StorageError
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.run import RunMachine
+from ..core.experiment.run_state import FROZEN_BY_ADMIN, Periods, RunState, RunStatus
+from ..core.model import HostReport
+from ..core.protocol import Lease, Notice, Task
+from ..core.retention import Bounds
+from ..core.verdict.homes import homes
+from ..core.verdict.load_profile import join
+from ..core.verdict.own_loads import OsdProfiles, with_dissent
+from ..core.verdict.recommend import Recommendation, recommend
+from ..options import Options
+from .analyses import Analyses, Analysis
+from .archive import Archive, HistoryEntry
+from .audit_log import AuditLog
+from .debts import Debts
+from .executor import Executor
+from .hosts import Hosts
+from .measuring import LoadRunner, Measuring
+from .persistence import FROZEN, Machine, StateKeeper
+from .run_queue import RunQueue
+from .store_gate import StoreGate
+from .watchdog import Watchdog
+
+# A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
+CLUSTER_GRACE_S = 60.0
+
+
+class Engine:
+    """All machines of the module, and what they share."""
+
+    def __init__(
+        self,
+        *,
+        archive: Archive,
+        view: ClusterView,
+        loads: LoadRunner,
+        analysis: Analysis,
+        options: Callable[[], Options],
+        profiles: Callable[[], OsdProfiles] = dict,
+        wake: Callable[[], None] = lambda: None,
+        clock: Optional[Callable[[], float]] = None,
+        log: Callable[[str], None] = lambda line: None,
+        bounds: Bounds = Bounds(),  # noqa: B008  frozen
+    ) -> None:
+        self.lock = threading.RLock()
+        self.archive = archive
+        self.view = view
+        self.options = options
+        self._profiles = profiles
+        self.clock = clock or _steady_clock()
+        self.wake = wake
+        self.hosts = Hosts()
+        self.debts = Debts(self.hosts)
+        self.campaigns: Dict[str, Campaign] = {}
+        self._unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
+        self.audit = AuditLog(archive)
+        self.frozen = False
+        # what else measures OSDs now, in words: no drive may be toggled meanwhile
+        self.reserved = ""
+        self.epoch = "0"
+        self.ticked_at_s = 0.0  # when the last whole tick ended
+        self.gate = StoreGate(wake)
+        self.keeper = StateKeeper(archive, bounds, self.gate)
+        self.analyses = Analyses(analysis=analysis, archive=archive, lock=self.lock, wake=wake)
+        self.measuring = Measuring(loads, self.post_event)
+        self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
+        self._watchdog = Watchdog(agents=self.hosts.agents, view=view, options=options)
+        self._executor = Executor(
+            archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
+            analyses=self.analyses, measuring=self.measuring, watchdog=self._watchdog,
+            view=view, clock=self.clock, note=self.note, log=log, post_event=self.post_event,
+            epoch=lambda: self.epoch,
+        )
+        self.runs = self._executor.runs
+        self.rollouts = self._executor.rollouts
+        self.broken = self._executor.broken
+        self._events: queue.Queue[Tuple[str, act.Event]] = queue.Queue()
+
+    # ---- start
+
+    def load(self) -> None:
+        """Take up the stored state and go on where the last mgr stopped.
+
+        Raises a WcacheError where it cannot be read; then nothing has begun, and it can be
+        called again.
+        """
+        with self.lock:
+            self.runs.clear()
+            self.rollouts.clear()
+            self.archive.check_version()
+            now_s = self.clock()
+            self._watchdog.cluster_at_s = self._queue.trusted_from_s = now_s + CLUSTER_GRACE_S
+            self.epoch = format(int(now_s * 1000), "x")
+            self.frozen = self.archive.frozen
+            self.audit.load()
+            self.hosts.load(self.archive, now_s)
+            self.analyses.load()
+            self.campaigns = self.archive.campaigns()
+            for plan_id, rollout in self.archive.rollouts().items():
+                self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
+            for run_id, state in self.archive.runs().items():
+                if state.spec.campaign_id not in self.campaigns:
+                    continue  # its campaign was never wholly stored, or cannot be read
+                over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
+                count = len(state.spec.experiments)
+                periods = (
+                    [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
+                )
+                self.runs[run_id] = RunMachine(state, periods, self.epoch)
+            resumed = [run_id for run_id, run in self.runs.items() if run.holds_lease]
+            resumed += [plan_id for plan_id, plan in self.rollouts.items() if not plan.over]
+            for owner in resumed:
+                self.note("mgr", owner, "resumed after a restart of the mgr")
+                if self.frozen:
+                    self.feed(owner, act.Halt(FROZEN_BY_ADMIN))
+                self.feed(owner, act.Begin())
+            self.keeper.records.recover({run_id: m.state for run_id, m in self.runs.items()})
+            self.analyses.catch_up()
+            self.prune()
+            self.ticked_at_s = self.clock()
+
+    # ---- the world's events
+
+    def tick(self) -> Optional[float]:
+        """Do what is due; returns the seconds until something is due again, or None."""
+        with self.lock:
+            self.hear_store()
+            while True:
+                try:
+                    owner, event = self._events.get_nowait()
+                except queue.Empty:
+                    break
+                self.feed(owner, event)
+            now_s = self.clock()
+            for run_id, machine in list(self.runs.items()):
+                if machine.over:
+                    continue
+                if machine.holds_lease:
+                    self._watch(run_id, machine, machine.spec.hostname, now_s)
+                if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
+                    self.feed(run_id, act.Tick())
+            for plan_id, rollout in list(self.rollouts.items()):
+                if rollout.over:
+                    continue
+                if rollout.current is not None:
+                    self._watch(plan_id, rollout, rollout.current.hostname, now_s)
+                if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
+                    self.feed(plan_id, act.Tick())
+            self._start_waiting(now_s)
+            for run_id, halt in self._watchdog.unfit(self.runs.items(), now_s):
+                self.feed(run_id, halt)
+            self._executor.end_overdue(self.options().lease_ttl_s)
+            self.analyses.tick(now_s)
+            self.keeper.retry(now_s, self._save, self.analyses)
+            if self.keeper.prune_due:
+                self.prune()
+            self.ticked_at_s = self.clock()
+            return self._next_wake_s(now_s)
+
+    def _watch(self, owner: str, machine: Machine, hostname: str, now_s: float) -> None:
+        silent = self._watchdog.silent(hostname, now_s)
+        if silent is not None:
+            self.hosts.tasks.pop(hostname, None)
+            self.feed(owner, silent)
+        stalled = self._watchdog.stalled(owner, machine, now_s)
+        if stalled is not None:
+            self.feed(owner, stalled)
+
+    def _start_waiting(self, now_s: float) -> None:
+        if self.frozen or any(not m.over for m in self.rollouts.values()):
+            return
+        if self.archive.trouble():
+            return
+        runs = self.runs
+        if self._unstored:
+            runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self._unstored}
+        due = self._queue.due(runs, now_s)
+        for run_id, event in self.debts.begin(due, self.runs, self.rollouts, self.view):
+            if isinstance(event, act.Begin):
+                spec = self.runs[run_id].spec
+                self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
+            self.feed(run_id, event)
+
+    def prune(self) -> None:
+        """Forget what is beyond the bounds."""
+        with self.lock:
+            self.keeper.prune(self.campaigns, self.runs, self.analyses.results, self.rollouts)
+
+    def _next_wake_s(self, now_s: float) -> Optional[float]:
+        due = [m.wake_at_s for m in self.runs.values() if m.wake_at_s is not None]
+        due += [m.wake_at_s for m in self.rollouts.values() if m.wake_at_s is not None]
+        return max(0.001, min(due) - now_s) if due else None
+
+    def feed(self, owner: str, event: act.Event) -> None:
+        """Give an event to a run or rollout and execute what it wants."""
+        with self.lock:
+            self._executor.feed(owner, event)
+
+    def execute(self, owner: str, actions: List[act.Action]) -> None:
+        """Carry out what a run or rollout wants, in order."""
+        self._executor.execute(owner, actions)
+
+    def hear_store(self) -> None:
+        """Go on where the mons have answered since."""
+        self._executor.hear_store()
+
+    def _save(self, owner: str) -> None:
+        if owner == FROZEN:
+            self.keeper.save_frozen(self.frozen)
+        else:
+            self._executor.save(owner)
+
+    def machine(self, owner: str) -> Optional[Machine]:
+        """The run or rollout of that id."""
+        return self._executor.machine(owner)
+
+    @property
+    def active(self) -> bool:
+        """Whether something is under way, so that time matters."""
+        if self.reserved:
+            return True
+        return any(not m.over for m in self.runs.values()) or any(
+            not m.over for m in self.rollouts.values()
+        )
+
+    def begin(self, owner: str) -> None:
+        """Start a run or a rollout."""
+        self.feed(owner, act.Begin())
+
+    def post_event(self, owner: str, event: act.Event) -> None:
+        """Queue an event from another thread; `tick` feeds it."""
+        self._events.put((owner, event))
+        self.wake()
+
+    def cancel_loads(self) -> None:
+        """Stop every measurement that is under way: the mgr stops."""
+        with self.lock:
+            self.measuring.cancel_all()
+
+    # ---- what probes hear
+
+    @property
+    def unticked_s(self) -> float:
+        """Seconds since the last whole tick."""
+        return self.clock() - self.ticked_at_s
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no whole tick was made for as long as a lease lasts."""
+        return self.unticked_s > self.options().lease_ttl_s
+
+    def lease_of(self, hostname: str) -> Optional[Lease]:
+        """The lease that a run holds on a host."""
+        for machine in self.runs.values():
+            if machine.holds_lease and machine.spec.hostname == hostname:
+                spec = machine.spec
+                other = spec.domain_ids[1] if len(spec.domain_ids) > 1 else ""
+                return Lease(spec.lease_id, spec.domain_id, self.options().lease_ttl_s, other)
+        return None
+
+    def renewed_lease(self, hostname: str) -> Optional[Lease]:
+        """The lease that a host may go on with: none from an engine that is stuck."""
+        return None if self.stuck else self.lease_of(hostname)
+
+    def task_for(self, hostname: str, now_s: float) -> Optional[Task]:
+        """The task a host should do next: its machine's, else a look around when due."""
+        pending = self.hosts.tasks.get(hostname)
+        if pending is not None:
+            return None if pending.owner and self.stuck else pending.task
+        owed = self._restore_owed(hostname, now_s)
+        if owed is not None:
+            return owed
+        if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
+            return None
+        return self.hosts.look_around(hostname, self.epoch)
+
+    def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
+        """What only the mgr knows how to restore, where the host has nothing else to do."""
+        if self.lease_of(hostname) is not None or self.busy(hostname):
+            return None
+        request = self.debts.restore(self.runs, hostname, now_s)
+        return None if request is None else self.hosts.give(hostname, self.epoch, request)
+
+    def busy(self, hostname: str) -> bool:
+        """Whether a host should poll fast."""
+        if self.lease_of(hostname) is not None:
+            return True
+        return any(
+            m.current is not None and not m.over and m.current.hostname == hostname
+            for m in self.rollouts.values()
+        )
+
+    def note_restored(self, hostname: str, notice: Notice) -> None:
+        """A probe says that it has restored something by itself: it is looked at again."""
+        for run_id in self.debts.told(self.runs, hostname, notice):
+            self.execute(run_id, [act.SaveRun()])
+
+    def note_read(self, report: HostReport) -> None:
+        """A host has reported: what was read as it was before is no longer owed."""
+        for run_id in self.debts.read(self.runs, report):
+            self.note("mgr", run_id, "read as it was before: the prior state is back")
+            self.execute(run_id, [act.SaveRun()])
+
+    # ---- the audit log
+
+    def note(self, who: str, what: str, text: str) -> None:
+        """Add a line to the audit log, printable and bounded."""
+        entry = HistoryEntry(
+            self.clock(), one_line(who, 200), one_line(what, 200), one_line(text, 900)
+        )
+        with self.lock:
+            self.audit.add(entry)
+
+    # ---- campaigns and plans
+
+    def add_campaign(self, campaign: Campaign, states: Sequence[RunState]) -> None:
+        """Store a campaign; its runs begin once the mons have all of it."""
+        campaign_id = campaign.campaign_id
+        self.campaigns[campaign_id] = campaign
+        for state in states:
+            periods: List[Periods] = [{} for _ in state.spec.experiments]
+            self.runs[state.spec.run_id] = RunMachine(state, periods, self.epoch)
+        self._unstored.add(campaign_id)
+
+        def stored() -> None:
+            self._unstored.discard(campaign_id)
+            self.keeper.stored()
+
+        def failed(error: StorageError) -> None:
+            self._unstored.discard(campaign_id)
+            self.campaigns.pop(campaign_id, None)
+            for number, state in enumerate(states):
+                self.runs.pop(state.spec.run_id, None)
+                if number:  # the first keeps the campaign's number from being used again
+                    self.archive.drop_run(state.spec.run_id)
+            self.archive.drop_campaign(campaign_id)
+            self.note("mgr", campaign_id, f"not started: {error.message}")
+
+        self.archive.put_campaign(
+            campaign, states, self.gate.expect(campaign_id, stored, failed)
+        )
+        self.hear_store()
+
+    def recommendations(self) -> Tuple[Recommendation, ...]:
+        """What should be, from all results and the loads that are known."""
+        by_osd = self._profiles()  # asks the mgr for its maps, which a big cluster takes time for
+        joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
+        cluster, throwaway = self.view.cluster(), self.options().throwaway_cluster
+        with self.lock:
+            reports = believed(self.hosts.reports.values(), cluster)
+            at_home = homes(reports, cluster, throwaway=throwaway)
+            found = recommend(
+                tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home
+            )
+        return with_dissent(found, by_osd)
+
+    def add_rollout(self, rollout: Rollout) -> RolloutMachine:
+        """Store a new plan and return its machine, not started."""
+        machine = RolloutMachine(rollout, self.epoch)
+        self.rollouts[rollout.plan_id] = machine
+        self.keeper.save(rollout.plan_id, machine)
+        self.hear_store()
+        self.prune()
+        return machine
+
+
+def _steady_clock() -> Callable[[], float]:
+    """Wall-clock time that never steps: a set clock must not end or prolong a period."""
+    offset_s = time.time() - time.monotonic()
+    return lambda: offset_s + time.monotonic()

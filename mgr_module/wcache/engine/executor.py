@@ -1,0 +1,212 @@
+"""Carries out what the machines ask for, each by itself: one that fails ends alone.
+
+Guarded by the engine's lock.  A step that needs what was stored before it is taken when the
+mons have that (`store_gate`).  A machine that raises is ended and reported, and the others
+go on: its lease is not named any more, so its probe restores.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Set, TypeVar
+
+from ..core import events as act
+from ..core.change.abandoned import abandoned_rollout, abandoned_run
+from ..core.change.rollout import RolloutMachine
+from ..core.cluster import ClusterView
+from ..core.codec import one_line
+from ..core.errors import StorageError
+from ..core.experiment.pairs import Slot
+from ..core.experiment.run import RunMachine
+from ..core.experiment.run_state import Periods
+from ..core.protocol import RollbackRequest, Task
+from .analyses import Analyses
+from .archive import Archive
+from .hosts import Hosts, Pending
+from .measuring import Measuring
+from .persistence import Machine, StateKeeper
+from .store_gate import StoreGate
+from .watchdog import Watchdog
+
+T = TypeVar("T")
+Tell = Callable[[str, str, str], None]
+
+
+class Executor:
+    """The machines, and the parts that do what they want."""
+
+    def __init__(
+        self, *, archive: Archive, hosts: Hosts, keeper: StateKeeper, gate: StoreGate,
+        analyses: Analyses, measuring: Measuring, watchdog: Watchdog,
+        view: ClusterView, clock: Callable[[], float], note: Tell, log: Callable[[str], None],
+        post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
+    ) -> None:
+        self._archive = archive
+        self._hosts = hosts
+        self._keeper = keeper
+        self._gate = gate
+        self._analyses = analyses
+        self._measuring = measuring
+        self._watchdog = watchdog
+        self._view = view
+        self._clock = clock
+        self._note = note
+        self._log = log
+        self._post_event = post_event
+        self._epoch = epoch
+        self.runs: Dict[str, RunMachine] = {}
+        self.rollouts: Dict[str, RolloutMachine] = {}
+        self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
+
+    def machine(self, owner: str) -> Optional[Machine]:
+        """The run or rollout of that id."""
+        return self.runs.get(owner) or self.rollouts.get(owner)
+
+    def feed(self, owner: str, event: act.Event) -> None:
+        """Give an event to a machine and do what it wants."""
+        machine = self.machine(owner)
+        if machine is None:
+            return
+        self._measuring.ended(owner, event)
+        actions = self.guarded(owner, lambda: machine.handle(event, self._clock()))
+        if actions:
+            self._watchdog.heard(owner, self._clock())
+            self.execute(owner, actions)
+
+    def execute(self, owner: str, actions: List[act.Action]) -> None:
+        """Carry out actions in order; a step waits until what came before it is stored."""
+        for action in actions:
+            if self._gate.closed(owner) and not self._gate.passes(action):
+                self._gate.hold(owner, action, self._clock())
+            else:
+                self._do(owner, action)
+        self.hear_store()
+
+    def hear_store(self) -> None:
+        """Go on where the mons have answered since."""
+        for answer in self._gate.answers():
+            if answer.error is None:
+                self.guarded(answer.owner, answer.then)
+            else:
+                self._keeper.failed(answer.error)
+                if answer.failed is not None:
+                    answer.failed(answer.error)
+                if self.machine(answer.owner) is not None:
+                    self._keeper.not_saved(answer.owner)
+                self._unsaved(answer.owner, answer.error)
+            step = None if self._gate.closed(answer.owner) else self._gate.take(answer.owner)
+            if step is not None:
+                self._do(answer.owner, step)
+
+    def end_overdue(self, limit_s: float) -> None:
+        """What the mons have kept waiting for too long ends as if they had refused."""
+        for owner in self._gate.overdue(self._clock(), limit_s):
+            said = f"the mons have not answered for {limit_s:.0f} s"
+            error = StorageError(said, "check `ceph health` and the mons' disks")
+            self._keeper.failed(error)
+            self._unsaved(owner, error)
+
+    def _unsaved(self, owner: str, error: StorageError) -> None:
+        """Nothing new is begun that cannot be stored; what is under way is restored."""
+        step = self._gate.take(owner)
+        if isinstance(step, act.GiveTask) and isinstance(step.request, RollbackRequest):
+            self._do(owner, step)  # brings a prior state back: given all the same
+            return
+        machine = self.machine(owner)
+        if machine is None:
+            return
+        halt = act.Halt(f"stopped: {error.message}")
+        for action in self.guarded(owner, lambda: machine.handle(halt, self._clock())) or ():
+            self._do(owner, action)
+
+    # ---- one action
+
+    def _do(self, owner: str, action: act.Action) -> None:
+        self.guarded(owner, lambda: self._do_one(owner, action))
+
+    def _do_one(self, owner: str, action: act.Action) -> None:
+        if isinstance(action, act.GiveTask):
+            self._gate.take(owner)
+            self._measuring.cancel(owner)
+            hostname = self._host_of(owner)
+            if hostname:
+                self._hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
+        elif isinstance(action, act.MeasureLoad):
+            self._gate.take(owner)
+            self._measuring.start(owner, action)
+        elif isinstance(action, act.AskAnalysis):
+            self._analyses.look(action, lambda decided: self._post_event(owner, decided))
+        elif isinstance(action, act.SavePeriod):
+            slot = Slot(action.pair_index, action.second)
+            self._archive.put_period(
+                owner, action.experiment_index, slot, action.period, self._gate.expect(owner)
+            )
+        elif isinstance(action, act.SaveRecord):
+            self._keeper.save_record(owner, action.record, self._analyses)
+        elif isinstance(action, act.SaveRun):
+            self.save(owner)
+        elif isinstance(action, act.LookAtCluster):
+            self._post_event(owner, act.ClusterSeen(self._view.cluster().blocking))
+        else:
+            self._note("mgr", owner, action.text)
+
+    def _host_of(self, owner: str) -> str:
+        if owner in self.runs:
+            return self.runs[owner].spec.hostname
+        change = self.rollouts[owner].current
+        return change.hostname if change else ""
+
+    def save(self, owner: str) -> None:
+        """Store where a machine stands."""
+        machine = self.machine(owner)
+        if machine is None:
+            self._keeper.forget(owner)  # pruned meanwhile
+            return
+        if machine.over:
+            self._let_go(owner, machine)
+        self._keeper.save(owner, machine)
+
+    def _let_go(self, owner: str, machine: Machine) -> None:
+        """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
+        self._gate.take(owner)
+        self._hosts.drop_tasks(owner)
+        self._measuring.cancel(owner)
+        self._watchdog.forget(owner)
+        for hostname in _hostnames(machine):
+            self._hosts.reported_at_s.pop(hostname, None)
+
+    # ---- errors of our own
+
+    def guarded(self, owner: str, what: Callable[[], T]) -> Optional[T]:
+        """What a machine's code returns; None where it raised, and then the machine is over."""
+        try:
+            return what()
+        except Exception as error:
+            # whatever it is: the others hold leases too, and must go on
+            self._log(f"{owner} failed")
+            self._break(owner, one_line(f"an error of wcache's own: {error!r}", 300))
+            return None
+
+    def _break(self, owner: str, reason: str) -> None:
+        known = owner in self.broken
+        self.broken[owner] = reason
+        if known:
+            return  # also what follows from its end may fail, and must not begin anew
+        run, rollout = self.runs.get(owner), self.rollouts.get(owner)
+        ended: Optional[Machine] = None
+        if run is not None:
+            nothing: List[Periods] = [{} for _ in run.spec.experiments]
+            state = abandoned_run(run.state, reason)
+            ended = self.runs[owner] = RunMachine(state, nothing, self._epoch())
+        elif rollout is not None:
+            left = abandoned_rollout(rollout.rollout, reason)
+            ended = self.rollouts[owner] = RolloutMachine(left, self._epoch())
+        self._note("mgr", owner, f"ended by {reason}")
+        if ended is not None:
+            self._do(owner, act.SaveRun())
+
+
+def _hostnames(machine: Machine) -> Set[str]:
+    """The hosts whose drives a machine may have touched."""
+    if isinstance(machine, RunMachine):
+        return {machine.spec.hostname}
+    return {change.hostname for change in machine.rollout.changes}

@@ -1,0 +1,85 @@
+"""The hosts as the module knows them: their probes, last reports and open tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, Tuple
+
+from ..core.agents import Agents
+from ..core.model import HostReport
+from ..core.protocol import ReportRequest, Request, Task
+from .archive import Archive
+
+# Notices of each host that are remembered, so that one that is sent twice is told once.
+NOTICES_MAX = 256
+# A host is looked at again this long after its last report.
+REPORT_EVERY_S = 600.0
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A task that waits for its answer, and whose it is ("" for a look around)."""
+
+    owner: str
+    task: Task
+
+
+class Hosts:
+    """All hosts with a probe; guarded by the engine's lock.
+
+    A host that is not in `reported_at_s` is asked for a report next.
+    """
+
+    def __init__(self) -> None:
+        self.agents = Agents()
+        self.reports: Dict[str, HostReport] = {}
+        self.reported_at_s: Dict[str, float] = {}
+        self.tasks: Dict[str, Pending] = {}
+        self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
+        self._looks = 0
+
+    def load(self, archive: Archive, now_s: float) -> None:
+        """Take up what was stored; every probe counts as heard now."""
+        for hostname, agent in archive.agents().items():
+            self.agents.restore(replace(agent, hostname=hostname, seen_at_s=now_s))
+        self.reports = archive.reports()
+
+    def look_due(self, hostname: str, now_s: float) -> bool:
+        """Whether the host's drives should be looked at again."""
+        reported = self.reported_at_s.get(hostname)
+        return reported is None or now_s - reported > REPORT_EVERY_S
+
+    def look_around(self, hostname: str, epoch: str) -> Task:
+        """A new task for the host: to report its drives."""
+        return self.give(hostname, epoch, ReportRequest())
+
+    def give(self, hostname: str, epoch: str, request: Request) -> Task:
+        """A new task for the host that no machine waits for."""
+        self._looks += 1
+        task = Task(f"{request.KIND}.{epoch}.{self._looks}", request)
+        self.tasks[hostname] = Pending("", task)
+        return task
+
+    def drop_tasks(self, owner: str) -> None:
+        """Nobody waits any more for what a machine has asked for."""
+        for hostname in [h for h, pending in self.tasks.items() if pending.owner == owner]:
+            del self.tasks[hostname]
+
+    def forget(self, hostname: str) -> None:
+        """Drop a host that is gone."""
+        self.agents.forget(hostname)
+        self.reports.pop(hostname, None)
+        self.tasks.pop(hostname, None)
+        self._notices.pop(hostname, None)
+
+    def seen_notice(
+        self, hostname: str, probe_id: str, notice_id: str, mark: bool = True
+    ) -> bool:
+        """Whether a notice of a host's probe was taken before; remembers it with `mark`."""
+        key, notices = (probe_id, notice_id), self._notices.setdefault(hostname, {})
+        seen = key in notices
+        if mark and not seen:
+            notices[key] = None
+            if len(notices) > NOTICES_MAX:
+                del notices[next(iter(notices))]
+        return seen

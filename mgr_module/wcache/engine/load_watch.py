@@ -1,0 +1,148 @@
+"""Keeps the load profiles of measured OSDs: a reading of their counters now and then.
+
+Only OSDs that a result stands on are read, so that the cost does not grow with the
+cluster.  A profile is that of one OSD, and counts for the measured drives that are under it
+now: a purged OSD's load says nothing of the OSD that gets its id.  Readings come from the
+OSD itself and may take long: they have a thread of their own, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable, Dict, List, Mapping, Optional, Protocol, Tuple
+
+from ..core.cluster import OsdNow
+from ..core.errors import WcacheError
+from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
+from ..core.verdict.recommend import Result
+from .archive import Archive
+
+EVERY_S = 600.0
+# A week of hours is 8 kB, and the mons carry it.
+OSDS_MAX = 128
+STORE_EVERY = 6  # readings; an hour is lost at worst
+
+
+class WorkReader(Protocol):
+    """Port: the counters of a real OSD."""
+
+    def work(self, osd_id: int) -> Optional[WorkCounters]:
+        """What an OSD's counters say now; None where it cannot be read."""
+
+
+class LoadWatch:
+    """Load profiles by OSD, read in a thread of their own and stored hourly."""
+
+    def __init__(
+        self, *, reader: WorkReader, archive: Archive, results: Callable[[], List[Result]],
+        osds: Callable[[], Mapping[int, OsdNow]], log: Callable[[str], None],
+    ) -> None:
+        self._reader = reader
+        self._archive = archive
+        self._results = results
+        self._osds = osds
+        self._log = log
+        self._lock = threading.Lock()
+        self._profiles: Dict[int, LoadProfile] = {}
+        self._last: Dict[int, Tuple[str, WorkCounters]] = {}  # with the OSD's uuid
+        self._readings = 0
+        self._stop = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+
+    def load(self) -> None:
+        """Take up the stored profiles."""
+        with self._lock:
+            self._profiles = self._archive.profiles()
+
+    def start(self) -> None:
+        """Begin to read, at once and every EVERY_S."""
+        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-load-watch")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading; a reading under way is not waited for longer than a moment."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2.0)
+
+    def profiles(self) -> Dict[Tuple[str, str], Dict[int, LoadProfile]]:
+        """By (device class, drive model) the profiles of the OSDs now on its measured drives."""
+        known = self._bound()
+        found: Dict[Tuple[str, str], Dict[int, LoadProfile]] = {}
+        for result in self._standing(known):
+            key = (result.device_class, str(result.drive_model))
+            found.setdefault(key, {})[result.osd_id] = known[result.osd_id][1]
+        return found
+
+    def by_osd(self) -> Dict[int, LoadProfile]:
+        """Profiles by OSD, of those now on a drive that was measured."""
+        known = self._bound()
+        return {r.osd_id: known[r.osd_id][1] for r in self._standing(known)}
+
+    def _bound(self) -> Dict[int, Tuple[OsdNow, LoadProfile]]:
+        """Each profile with the OSD that has its id now; a new one where it is another's."""
+        with self._lock:
+            profiles = dict(self._profiles)
+        osds = self._osds() if profiles else {}
+        return {
+            osd_id: (osds[osd_id], bound(profile, osds[osd_id].uuid))
+            for osd_id, profile in profiles.items() if osd_id in osds
+        }
+
+    def _standing(self, known: Mapping[int, Tuple[OsdNow, LoadProfile]]) -> List[Result]:
+        """Results of drives that are still under the OSD they were measured with."""
+        return [
+            result for result in self._results()
+            if not result.simulated and result.osd_id in known
+            and (result.hostname, result.drive_id) in known[result.osd_id][0].drives
+        ]
+
+    def read(self) -> None:
+        """One reading of every OSD that was measured; stored now and then."""
+        # the newest results first: what was measured last is what is being decided
+        newest = sorted(self._results(), key=lambda r: (-r.ended_at_s, r.osd_id))
+        ids = list(dict.fromkeys(r.osd_id for r in newest if not r.simulated))[:OSDS_MAX]
+        osds = self._osds() if ids else {}
+        for osd_id in ids:
+            if self._stop.is_set():
+                return
+            now = self._reader.work(osd_id) if osd_id in osds else None
+            if now is None:
+                continue
+            uuid = osds[osd_id].uuid
+            with self._lock:
+                before = self._last.get(osd_id)
+                self._last[osd_id] = (uuid, now)
+                known = self._profiles.get(osd_id)
+                if known is not None:
+                    self._profiles[osd_id] = known = bound(known, uuid)
+                if before is not None and before[0] == uuid:
+                    known = known or LoadProfile((), uuid)
+                    self._profiles[osd_id] = add(known, before[1], now)
+        self._readings += 1
+        if self._readings % STORE_EVERY == 0:
+            self._store(ids)
+
+    def _store(self, ids: List[int]) -> None:
+        with self._lock:
+            due = {osd_id: self._profiles[osd_id] for osd_id in ids if osd_id in self._profiles}
+            gone = [osd_id for osd_id in self._profiles if osd_id not in due]
+            for osd_id in gone:  # no result stands on it any more, or too many do
+                del self._profiles[osd_id]
+                self._last.pop(osd_id, None)
+        for osd_id in gone:
+            self._archive.drop_profile(osd_id)
+        for osd_id, profile in due.items():
+            self._archive.put_profile(osd_id, profile)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                self.read()
+            except WcacheError as error:
+                self._log(f"load profiles: {error.line()}")
+            except Exception as error:
+                # the thread must live on: a profile is worth little, but not nothing
+                self._log(f"load profiles: {error!r}")
+            if self._stop.wait(EVERY_S):
+                return

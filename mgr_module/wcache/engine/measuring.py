@@ -1,0 +1,67 @@
+"""Measurements under way: one for each machine at most, made elsewhere by a LoadRunner."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Protocol
+
+from ..core import events as act
+
+
+class LoadRunner(Protocol):
+    """Port: measures OSDs in the background."""
+
+    def start(
+        self, token: str, request: act.LoadRequest,
+        done: Callable[[act.LoadSamples, str], None],
+    ) -> None:
+        """Measure; calls `done(samples, error)` once, from another thread."""
+
+    def cancel(self, token: str) -> None:
+        """Stop a measurement as soon as it can be stopped; one that is over is fine."""
+
+
+class Measuring:
+    """Starts and cancels the measurements that machines ask for.
+
+    `post_event(owner, event)` takes the answers, from any thread.
+    """
+
+    def __init__(
+        self, loads: LoadRunner, post_event: Callable[[str, act.Event], None]
+    ) -> None:
+        self._loads = loads
+        self._post_event = post_event
+        self.under_way: Dict[str, str] = {}  # owner to token
+
+    def start(self, owner: str, action: act.MeasureLoad) -> None:
+        """Measure for `owner`; what it measured before is cancelled."""
+
+        def done(samples: act.LoadSamples, error: str) -> None:
+            event: act.Event = (
+                act.LoadFailed(action.token, error)
+                if error
+                else act.LoadMeasured(action.token, samples)
+            )
+            self._post_event(owner, event)
+
+        self.cancel(owner)
+        self.under_way[owner] = action.token
+        self._loads.start(action.token, action.request, done)
+
+    def ended(self, owner: str, event: act.Event) -> None:
+        """An answer has come: what it answers is not under way any more."""
+        if not isinstance(event, (act.LoadMeasured, act.LoadFailed)):
+            return
+        if self.under_way.get(owner) == event.token:
+            del self.under_way[owner]
+
+    def cancel(self, owner: str) -> None:
+        """Stop what is measured for `owner`, if anything is."""
+        token = self.under_way.pop(owner, None)
+        if token is not None:
+            self._loads.cancel(token)
+
+    def cancel_all(self) -> None:
+        """Stop everything: the mgr stops."""
+        for owner in list(self.under_way):
+            self.cancel(owner)

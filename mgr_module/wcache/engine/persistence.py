@@ -1,0 +1,152 @@
+"""Stores where machines stand, tries again what the mons did not take, and forgets the old."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Set, Union
+
+from ..core.change.rollout import RolloutMachine
+from ..core.errors import StorageError
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.run import RunMachine
+from ..core.record import Record
+from ..core.retention import Bounds, surplus
+from ..core.verdict.recommend import Result
+from .analyses import Analyses
+from .archive import Archive
+from .records import RecordKeeper
+from .store_gate import StoreGate
+
+Machine = Union[RunMachine, RolloutMachine]
+
+# How often what the mons did not store is stored again.
+SAVE_RETRY_S = 10.0
+# Beside the ids of machines: that the cluster is frozen, or not.
+FROZEN = "frozen"
+
+
+class StateKeeper:
+    """Runs, rollouts and records over the archive; `error` says what the store refused.
+
+    Guarded by the engine's lock.  `prune_due` is set when a run is over.
+    """
+
+    def __init__(self, archive: Archive, bounds: Bounds, gate: StoreGate) -> None:
+        self._archive = archive
+        self._bounds = bounds
+        self._gate = gate
+        self._unsaved: Set[str] = set()  # ids of runs and rollouts, FROZEN
+        self._retry_at_s = 0.0
+        self.records = RecordKeeper(archive, bounds)
+        self.prune_due = False
+        self.error = ""
+
+    def failed(self, error: StorageError) -> None:
+        """Something was not stored: shown until nothing waits for the store."""
+        self.error = error.line()
+
+    def not_saved(self, owner: str) -> None:
+        """Where a machine stands was not stored: tried again later."""
+        self._unsaved.add(owner)
+
+    def save(self, owner: str, machine: Machine) -> None:
+        """Store where a machine stands."""
+        if isinstance(machine, RolloutMachine):
+            done = self._gate.expect(owner, lambda: self._saved(owner))
+            self._archive.put_rollout(machine.rollout, done)
+            return
+        ended = len(machine.spec.experiments) if machine.over else machine.experiment_index
+        indices = range(ended) if machine.over else range(max(0, ended - 1), ended)
+
+        def stored() -> None:
+            # only now: a crash before must find the periods again
+            for index in indices:
+                self.records.drop_periods(owner, index)
+            self._saved(owner)
+
+        self._archive.put_run(machine.state, self._gate.expect(owner, stored))
+        self.prune_due = self.prune_due or machine.over
+
+    def save_frozen(self, frozen: bool) -> None:
+        """Store whether an admin has frozen the cluster."""
+        done = self._gate.expect(
+            FROZEN, lambda: self._saved(FROZEN), lambda error: self.not_saved(FROZEN)
+        )
+        self._archive.set_frozen(frozen, done)
+
+    def save_record(self, owner: str, record: Record, analyses: Analyses) -> None:
+        """Store a finished record and have it analysed then; tried again later."""
+        for side in self.records.take(record):
+            self._put_record(owner, side, analyses, lambda: None)
+
+    def _put_record(
+        self, owner: str, record: Record, analyses: Analyses, then: Callable[[], None]
+    ) -> None:
+        def stored() -> None:
+            self.records.stored(record, analyses.ended_at_s())
+            analyses.final(record)
+            then()
+            self.stored()
+
+        self._archive.put_record(record, self._gate.expect(owner, stored))
+
+    def forget(self, owner: str) -> None:
+        """A machine that is gone needs nothing stored."""
+        self._saved(owner)
+
+    def retry(self, now_s: float, save: Callable[[str], None], analyses: Analyses) -> None:
+        """Store what the mons did not take before; records are analysed once they are stored.
+
+        `save` is called with what waits: ids of machines, or FROZEN.
+        """
+        if now_s < self._retry_at_s:
+            return
+        self._retry_at_s = now_s + SAVE_RETRY_S
+        if self.error and not self._unsaved and not self.records.unsaved:
+            save(FROZEN)  # whether the mons take values again
+        for owner in sorted(self._unsaved):
+            if not self._gate.closed(owner):
+                save(owner)
+        for record in self.records.unsaved:
+            run_id, index = self.records.made_of(record)
+            again = f"record {record.record_id}"
+            if self._gate.closed(run_id) or self._gate.closed(again):
+                continue  # the mons have not answered yet
+
+            def drop(run_id: str = run_id, index: int = index) -> None:
+                if run_id not in self._unsaved and not self._gate.closed(run_id):
+                    self.records.drop_periods(run_id, index)
+
+            self._put_record(again, record, analyses, drop)
+
+    def _saved(self, owner: str) -> None:
+        self._unsaved.discard(owner)
+        self.stored()
+
+    def stored(self) -> None:
+        """The store takes values: nothing is wrong with it, once nothing waits for it."""
+        if not self._unsaved and not self.records.unsaved:
+            self.error = ""
+
+    def prune(
+        self, campaigns: Dict[str, Campaign], runs: Dict[str, RunMachine],
+        results: Dict[str, Result], rollouts: Dict[str, RolloutMachine],
+    ) -> None:
+        """Forget what is beyond the bounds of `core/retention.py`, here and in the store."""
+        self.prune_due = False
+        gone = surplus(
+            campaigns, {run_id: m.state for run_id, m in runs.items()}, results,
+            {plan_id: m.rollout for plan_id, m in rollouts.items()}, self._bounds,
+        )
+        for result_id in gone.result_ids:
+            del results[result_id]
+            self._archive.drop_result(result_id)
+        for run_id in gone.run_ids:
+            del runs[run_id]
+            self._archive.drop_run(run_id)
+        # the header goes last: a mgr lost in between prunes its campaign again
+        for campaign_id in gone.campaign_ids:
+            del campaigns[campaign_id]
+            self._archive.drop_campaign(campaign_id)
+        for plan_id in gone.plan_ids:
+            del rollouts[plan_id]
+            self._archive.drop_rollout(plan_id)

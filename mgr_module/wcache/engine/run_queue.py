@@ -1,0 +1,69 @@
+"""Which waiting runs begin now: one for each host, a few at a time, on a cluster that is well."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, Mapping, Tuple
+
+from ..core import events as act
+from ..core.agents import CLAIM_S, Agents
+from ..core.cluster import ClusterView
+from ..core.experiment.run import RunMachine
+from ..core.experiment.run_state import RunStatus
+from ..options import Options
+
+
+class RunQueue:
+    """Looks over the waiting runs.
+
+    The cluster's word that something does not hold counts from `trusted_from_s` on; until
+    then runs wait.
+    """
+
+    def __init__(
+        self, *, agents: Agents, view: ClusterView, options: Callable[[], Options]
+    ) -> None:
+        self._agents = agents
+        self._view = view
+        self._options = options
+        self.trusted_from_s = 0.0
+
+    def due(
+        self, runs: Mapping[str, RunMachine], now_s: float
+    ) -> Iterator[Tuple[str, act.Event]]:
+        """(run id, Begin or the Halt that says why not) of each run whose turn has come."""
+        if all(m.state.status is not RunStatus.WAITING for m in runs.values()):
+            return
+        cluster_missed = self._view.cluster().blocking
+        throwaway = self._options().throwaway_cluster
+        busy = {m.spec.hostname for m in runs.values() if m.holds_lease}
+        for run_id, machine in sorted(runs.items(), key=_run_order):
+            if machine.state.status is not RunStatus.WAITING:
+                continue
+            hostname = machine.spec.hostname
+            if hostname in busy or len(busy) >= self._options().parallel_hosts_max:
+                continue
+            agent = self._agents.get(hostname)
+            if agent is None or now_s - agent.seen_at_s > CLAIM_S:
+                yield run_id, act.Halt(f"no probe is heard on {hostname}")
+                continue
+            if machine.spec.throwaway and not throwaway:
+                yield run_id, act.Halt("throwaway_cluster was set when this was planned")
+                continue
+            missed = () if machine.spec.simulated else cluster_missed
+            if missed and not machine.spec.forced:
+                if now_s < self.trusted_from_s:
+                    continue
+                words = ", ".join(item.value for item in missed)
+                yield run_id, act.Halt(f"not measured, since this does not hold: {words}")
+                continue
+            busy.add(hostname)
+            yield run_id, act.Begin()
+
+
+def _run_order(item: Tuple[str, RunMachine]) -> Tuple[float, str]:
+    campaign, _, index = item[0].partition(".")
+    number = campaign[1:]
+    return (
+        float(number if number.isdecimal() else 0) * 1e6 + float(index if index.isdecimal() else 0),
+        item[0],
+    )

@@ -1,0 +1,84 @@
+"""Stops machines that wait for what will not come, or measure what must not be measured now."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
+
+from ..core import events as act
+from ..core.agents import Agents
+from ..core.change.rollout import RolloutMachine
+from ..core.cluster import ClusterView
+from ..core.experiment.run import RunMachine
+from ..core.experiment.run_state import RunStatus
+from ..options import Options
+from .persistence import Machine
+
+# A machine that has heard nothing at all for this long is stopped.  Longer than the longest
+# measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
+STALL_S = 1200.0
+SILENT_ABORT_S = 30.0
+# How often the cluster is looked at while something is measured.
+CLUSTER_EVERY_S = 5.0
+
+
+class Watchdog:
+    """Says what a machine must be told, from the time alone; guarded by the engine's lock."""
+
+    def __init__(
+        self, *, agents: Agents, view: ClusterView, options: Callable[[], Options]
+    ) -> None:
+        self._agents = agents
+        self._view = view
+        self._options = options
+        self._heard_at_s: Dict[str, float] = {}
+        self.cluster_at_s = 0.0  # when the cluster is looked at next
+
+    def heard(self, owner: str, now_s: float) -> None:
+        """Something has happened to a machine."""
+        self._heard_at_s[owner] = now_s
+
+    def forget(self, owner: str) -> None:
+        """A machine is over."""
+        self._heard_at_s.pop(owner, None)
+
+    def silent(self, hostname: str, now_s: float) -> Optional[act.AgentSilent]:
+        """A machine that waits for a probe does not wait for ever."""
+        agent = self._agents.get(hostname)
+        limit_s = self._options().lease_ttl_s + SILENT_ABORT_S
+        if agent is not None and now_s - agent.seen_at_s <= limit_s:
+            return None
+        return act.AgentSilent(f"the probe on {hostname} was not heard for {limit_s:.0f} s")
+
+    def stalled(
+        self, owner: str, machine: Machine, now_s: float
+    ) -> Optional[act.Event]:
+        """For what waits for an answer that will not come: no lease may be held for ever."""
+        heard_at_s = self._heard_at_s.setdefault(owner, now_s)
+        # a rollout waits by design; a run never does for as long, whenever its budget ends
+        waits = isinstance(machine, RolloutMachine) and machine.wake_at_s is not None
+        if waits or now_s - heard_at_s <= STALL_S:
+            return None
+        self._heard_at_s[owner] = now_s
+        said = f"nothing has happened for {STALL_S:.0f} s"
+        releasing = isinstance(machine, RunMachine) and machine.state.status is RunStatus.RELEASING
+        forgets = releasing or isinstance(machine, RolloutMachine)
+        return act.AgentSilent(said) if forgets else act.Halt(said)
+
+    def unfit(
+        self, runs: Iterable[Tuple[str, RunMachine]], now_s: float
+    ) -> List[Tuple[str, act.Halt]]:
+        """Runs to stop since a precondition broke meanwhile: benches make it worse."""
+        measuring = [
+            run_id
+            for run_id, machine in runs
+            if machine.state.status is RunStatus.RUNNING
+            and not machine.spec.simulated
+            and not machine.spec.forced
+        ]
+        if not measuring or now_s < self.cluster_at_s:
+            return []
+        self.cluster_at_s = now_s + CLUSTER_EVERY_S
+        broken = self._view.cluster().blocking
+        words = ", ".join(item.value for item in broken)
+        halt = act.Halt(f"stopped, since this no longer holds: {words}")
+        return [(run_id, halt) for run_id in measuring] if broken else []

@@ -1,0 +1,1 @@
+"""The use cases behind commands that change or cost something."""

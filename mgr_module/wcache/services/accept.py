@@ -1,0 +1,99 @@
+"""The use case behind `ceph wcache drive accept`: an admin takes a drive as it is.
+
+What was there before is given up, on the mgr and in the probe's journal.  The drive itself
+is not touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Tuple
+
+from ..core import events as act
+from ..core.agents import CLAIM_S
+from ..core.change.rollout_priors import with_accepted
+from ..core.drive.disputes import Dispute
+from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.protocol import AcceptRequest
+from ..engine.engine import Engine
+from .guards import disputes_of
+
+
+class AcceptService:
+    """Settles disputes by an admin's word; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def accept(self, hostname: str, domain_id: str, yes: bool = False) -> Dict[str, Any]:
+        """`drive accept`: give up what is owed or in dispute of one cache domain.
+
+        A damaged journal entry that names no domain is accepted by its key.
+        """
+        engine = self._engine
+        with engine.lock:
+            found = [
+                item for item in disputes_of(engine)
+                if item.hostname == hostname and domain_id in (item.domain_id, item.journal_key)
+            ]
+            if not found:
+                raise NotFoundError(
+                    f"nothing is owed or in dispute on {hostname} {domain_id[:120]}",
+                    "see `ceph wcache status`",
+                )
+            why = "; ".join(item.why for item in found)
+            if not yes:
+                raise RefusedError(
+                    f"{why}. Accepting gives up what was there before and changes no drive",
+                    "look at the drive first (`ceph wcache drive ls`), then add --yes",
+                )
+            if engine.busy(hostname):
+                raise ConflictError(f"something is under way on {hostname}", "wait for its end")
+            keys = self._keys(hostname, domain_id, found)
+            if keys:
+                self._require_probe(hostname, domain_id)
+            engine.note("admin", f"{hostname} {domain_id}", f"accepted as it is: {why}")
+            self._settle(domain_id, found)
+            if keys:
+                engine.hosts.give(hostname, engine.epoch, AcceptRequest(domain_id, keys))
+            # the next report says what is left of it
+            engine.hosts.reported_at_s.pop(hostname, None)
+        engine.wake()
+        return {
+            "hostname": hostname, "domain_id": domain_id, "changed": True,
+            "given_up": [item.why for item in found], "journal_entries": list(keys),
+        }
+
+    def _keys(self, hostname: str, domain_id: str, found: List[Dispute]) -> Tuple[str, ...]:
+        """The journal entries to drop: the disputed ones, and those of what is given up."""
+        report = self._engine.hosts.reports.get(hostname)
+        actions = {f"action/{item.action_id}" for item in found if item.action_id}
+        owed = any(item.run_id for item in found)
+        keys = {item.journal_key for item in found if item.journal_key}
+        for note in report.journal if report is not None else ():
+            lease = owed and note.key == f"lease/{domain_id}"
+            if lease or note.key in actions:
+                keys.add(note.key)
+        return tuple(sorted(keys))
+
+    def _require_probe(self, hostname: str, domain_id: str) -> None:
+        agent = self._engine.hosts.agents.get(hostname)
+        if agent is None or self._engine.clock() - agent.seen_at_s > CLAIM_S:
+            raise NotReadyError(
+                f"no probe is heard on {hostname}, and its journal has entries to be dropped",
+                f"start it, or run `wcache-probe accept {domain_id} --yes` there; where the host "
+                f"is gone for good, `ceph wcache agent rm {hostname}` first",
+            )
+
+    def _settle(self, domain_id: str, found: List[Dispute]) -> None:
+        engine = self._engine
+        for item in found:
+            run = engine.runs.get(item.run_id)
+            if run is not None:
+                run.state = replace(run.state, accepted=(*run.state.accepted, domain_id))
+                engine.execute(item.run_id, [act.SaveRun()])
+            for plan_id, rollout in engine.rollouts.items() if item.action_id else ():
+                accepted = with_accepted(rollout.rollout, item.action_id)
+                if accepted != rollout.rollout:
+                    rollout.rollout = accepted
+                    engine.execute(plan_id, [act.SaveRun()])

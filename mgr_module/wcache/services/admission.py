@@ -1,0 +1,74 @@
+"""What one host may make the mgr do: calls, bytes, lines in the audit log, drives' reports.
+
+A host's key is on that host.  Whoever took it may call as fast as the network lets it, so
+each host has a budget of its own, which no probe of ours comes near.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict
+
+from ..core.errors import MalformedError, NotReadyError
+from ..core.token_bucket import TokenBuckets
+from ..options import Options
+
+# A turn of a probe is a poll and a post for each task that it is given, which takes a switch
+# of a drive or a measurement: this many calls in each `poll_busy_s`, and some more.
+CALLS_PER_TURN = 4.0
+CALLS_PER_S = 20.0
+CALLS_BURST = 1000.0
+# A call of this many bytes counts as two: decoding is what costs.
+BYTES_PER_CALL = 4096
+# A probe of 60 drives tells of each once, when it restores them all.
+LINES_BURST = 128.0
+LINES_PER_S = 0.2
+DRIVE_BYTES_MAX = 8192
+
+
+class Admission:
+    """The budgets of all hosts; guarded by the engine's lock."""
+
+    def __init__(self, options: Callable[[], Options], clock: Callable[[], float]) -> None:
+        self._options = options
+        self._clock = clock
+        self._calls = TokenBuckets(CALLS_BURST)
+        self._lines = TokenBuckets(LINES_BURST)
+        self._left_out: Dict[str, int] = {}
+
+    def call(self, hostname: str, chars: int) -> None:
+        """Count a call before it is parsed; raises NotReadyError where it is one too many."""
+        per_s = CALLS_PER_S + CALLS_PER_TURN / self._options().poll_busy_s
+        cost = 1.0 + chars / BYTES_PER_CALL
+        if not self._calls.take(hostname, cost, per_s, self._clock()):
+            raise NotReadyError(
+                f"{hostname} calls too often: more than {per_s:.0f} calls or "
+                f"{per_s * BYTES_PER_CALL / 1000:.0f} kB a second",
+                "see what uses its key; a probe goes on by itself in a moment",
+            )
+
+    def line(self, hostname: str) -> int:
+        """Whether one more line of a host's probe is kept in the audit log.
+
+        Returns 0 where not, else 1 and how many were left out before it.
+        """
+        if not self._lines.take(hostname, 1.0, LINES_PER_S, self._clock()):
+            self._left_out[hostname] = self._left_out.get(hostname, 0) + 1
+            return 0
+        return 1 + self._left_out.pop(hostname, 0)
+
+
+def check_drives(post: Any) -> None:
+    """Raise MalformedError where a report in a post says more of a drive than it may.
+
+    `post` is what was parsed, of any shape.
+    """
+    inner = post
+    for name in ("outcome", "report", "drives"):
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    for index, drive in enumerate(inner if isinstance(inner, list) else ()):
+        size = len(json.dumps(drive, separators=(",", ":")))
+        if size > DRIVE_BYTES_MAX:
+            raise MalformedError(
+                f"drive {index} of the report has {size} bytes, {DRIVE_BYTES_MAX} are the most"
+            )

@@ -1,0 +1,167 @@
+"""The use cases behind `ceph wcache campaign ...` that cost something."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import Any, Dict, Tuple
+
+from ..core import codec
+from ..core.claims import believed
+from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.events import Halt
+from ..core.experiment.campaign import (
+    Campaign,
+    CampaignOptions,
+    candidates,
+    forecast,
+    parse_loads,
+    parse_scope,
+    select,
+)
+from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
+from ..core.experiment.schedule import make_runs
+from ..engine.archive import next_number
+from ..engine.engine import Engine
+from .guards import disputed_domains, require_store, require_thawed, require_unreserved
+
+
+class CampaignService:
+    """Forecasts, starts and stops campaigns; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def forecast(self, **arguments: Any) -> Dict[str, Any]:
+        """`campaign forecast`: what a campaign with these arguments would cost at most."""
+        with self._engine.lock:
+            runs, skipped, _ = self._prepare("c0", 0, arguments)
+            cost = forecast(runs, self._engine.view.cluster(), skipped)
+        return {"forecast": codec.to_plain(cost)}
+
+    def _prepare(
+        self, campaign_id: str, seed: int, arguments: Dict[str, Any]
+    ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
+        engine, options = self._engine, self._engine.options()
+        chosen = CampaignOptions(
+            scope=parse_scope(arguments.get("scope") or "cluster").text,
+            loads=parse_loads(arguments.get("loads") or "traffic,depth1,batch"),
+            pairs_max=_bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
+            drives_per_model=_bounded(
+                arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
+                "drives_per_model",
+            ),
+            settle_s=options.settle_s,
+            period_s=options.period_s,
+            latency_limit_ms=options.latency_limit_ms,
+            seconds_max=options.experiment_seconds_max,
+            bytes_max=options.experiment_bytes_max,
+            consent_turn_on=bool(arguments.get("consent_turn_on")),
+            forced=bool(arguments.get("force")),
+            client_wait_max_s=options.experiment_client_wait_max_s,
+            same_share=options.no_difference_share,
+        )
+        cluster = engine.view.cluster()
+        if not engine.hosts.reports:
+            raise NotReadyError("no probe has reported yet", "start wcache-probe on the OSD hosts")
+        reports = believed(engine.hosts.reports.values(), cluster)
+        found = candidates(reports, cluster, parse_scope(chosen.scope))
+        selection = select(
+            found, cluster, chosen, throwaway=options.throwaway_cluster,
+            disputed=disputed_domains(engine),
+        )
+        runs = make_runs(
+            campaign_id, selection, cluster, chosen, seed=seed,
+            throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
+        )
+        if not runs:
+            raise NotFoundError(
+                "none of these loads touches a drive in the scope", "add `timer` or `4m`"
+            )
+        return runs, selection.skipped, chosen
+
+    def start(self, **arguments: Any) -> Dict[str, Any]:
+        """`campaign start`: store the campaign; its runs begin as hosts become free."""
+        engine = self._engine
+        with engine.lock:
+            require_thawed(engine)
+            require_store(engine)
+            require_unreserved(engine)
+            open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
+            if open_ids:
+                raise ConflictError(
+                    f"campaign {open_ids[0]} is not over yet",
+                    f"wait for it, or `ceph wcache campaign stop {open_ids[0]}`",
+                )
+            # what cannot be read keeps its number, or its leftovers would become ours
+            stored = [*engine.archive.names("campaign"), *engine.archive.names("run")]
+            campaign_id = f"c{next_number([*engine.campaigns, *stored])}"
+            seed = _seed(arguments.get("seed"))
+            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments)
+            cluster = engine.view.cluster()
+            real = [run for run in runs if not run.simulated]
+            if real and cluster.blocking and not chosen.forced:
+                words = ", ".join(item.value for item in cluster.blocking)
+                raise RefusedError(
+                    f"this does not hold: {words}",
+                    "wait until it does, or use --force (the records are then never pooled)",
+                )
+            cost = forecast(runs, cluster, skipped)
+            if cost.bytes_written and real and not arguments.get("accept_cost"):
+                raise RefusedError(
+                    f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
+                    f"calls" + _emptied(cost.osds_emptied),
+                    "say --accept-cost, or measure with --loads traffic,timer only",
+                )
+            campaign = Campaign(
+                campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
+                skipped,
+            )
+            states = [RunState(run, RunStatus.WAITING) for run in runs]
+            text = f"campaign started, scope {chosen.scope}, seed {seed}"
+            engine.note("admin", campaign_id, text)
+            engine.add_campaign(campaign, states)
+            engine.prune()
+        engine.wake()
+        return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
+
+    def stop(self, campaign_id: str, reason: str = STOPPED_BY_ADMIN) -> Dict[str, Any]:
+        """`campaign stop`: end every run, restoring the prior states."""
+        engine = self._engine
+        with engine.lock:
+            if campaign_id not in engine.campaigns:
+                raise NotFoundError(
+                    f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
+                )
+            stopping = [
+                run_id
+                for run_id, machine in engine.runs.items()
+                if machine.spec.campaign_id == campaign_id and not machine.over
+            ]
+            if stopping:
+                engine.note("admin", campaign_id, reason)
+            for run_id in stopping:
+                engine.feed(run_id, Halt(reason))
+        return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
+
+
+def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
+    return int(value)
+
+
+def _seed(value: Any) -> int:
+    if value is None:
+        return random.SystemRandom().randrange(2**31)
+    return _bounded(value, 0, 0, 2**31 - 1, "seed")
+
+
+def _emptied(osd_ids: Tuple[int, ...]) -> str:
+    if not osd_ids:
+        return ""
+    shown = ", ".join(f"osd.{osd_id}" for osd_id in osd_ids[:8])
+    more = f" and {len(osd_ids) - 8} more" if len(osd_ids) > 8 else ""
+    return f", and each call empties the caches of {shown}{more}"

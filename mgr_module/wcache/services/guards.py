@@ -1,0 +1,81 @@
+"""What must hold before anything new is begun; each raises a WcacheError with advice."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, Optional, Tuple
+
+from ..core.drive.disputes import Dispute, Key
+from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..engine.engine import Engine
+
+
+def require_thawed(engine: Engine) -> None:
+    """Nothing is begun on a frozen cluster."""
+    if engine.frozen:
+        raise RefusedError("the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`")
+
+
+def require_store(engine: Engine) -> None:
+    """Nothing is begun that the mons would not store: a restarted mgr would know nothing of it."""
+    trouble = engine.archive.trouble()
+    if trouble:
+        raise NotReadyError(trouble)
+
+
+def require_unreserved(engine: Engine) -> None:
+    """Nothing is toggled while mClock's capacities are measured."""
+    if engine.reserved:
+        raise ConflictError(f"{engine.reserved} is under way", "wait, or `ceph wcache mclock stop`")
+
+
+def require_idle(engine: Engine) -> None:
+    """A rollout wants the drives for itself."""
+    require_unreserved(engine)
+    for machine in engine.runs.values():
+        if not machine.over:
+            raise ConflictError(
+                f"campaign {machine.spec.campaign_id} is under way", "wait for it, or stop it"
+            )
+    for plan_id, rollout in engine.rollouts.items():
+        if not rollout.over:
+            raise ConflictError(f"plan {plan_id} is under way", "wait for it")
+
+
+def require_class(engine: Engine, device_class: Optional[str]) -> None:
+    """A device class that is asked for is one of the cluster, or was when it was measured."""
+    known = {
+        *(osd.device_class for osd in engine.view.cluster().osds.values()),
+        *(result.device_class for result in engine.analyses.results.values()),
+    }
+    if device_class and device_class not in known:
+        raise NotFoundError(
+            f"there is no device class {device_class[:40]!r}",
+            f"use one of {', '.join(sorted(known - {''})) or 'none'}",
+        )
+
+
+def disputes_of(engine: Engine) -> Tuple[Dispute, ...]:
+    """Cache domains whose prior state is owed or lost: nothing is begun on them."""
+    return engine.debts.disputes(engine.runs, engine.rollouts, engine.view.cluster().fsid)
+
+
+def disputed_domains(engine: Engine) -> Dict[Key, str]:
+    """By host and cache domain, why nothing is begun there."""
+    return {item.key: f"{item.why}; {_cure(item)}" for item in disputes_of(engine)}
+
+
+def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
+    """Nothing is begun where what was there before is owed, lost or in dispute."""
+    wanted = set(domains)
+    for item in disputes_of(engine):
+        if item.key in wanted:
+            raise RefusedError(f"{item.hostname} {item.domain_id}: {item.why}", _cure(item))
+
+
+def _cure(item: Dispute) -> str:
+    if not item.lost:
+        return (
+            "wait until its probe has restored it, or see `wcache-probe restore --all`; a drive "
+            f"that is gone for good: `ceph wcache drive accept {item.hostname} {item.domain_id}`"
+        )
+    return f"see `ceph wcache drive accept {item.hostname} {item.domain_id}`"

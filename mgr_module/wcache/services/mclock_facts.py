@@ -1,0 +1,109 @@
+"""What mClock's settings and the caches say together: gathered, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, List, Set, Tuple
+
+from ..core.change.rollout_state import Change, ChangeStatus
+from ..core.knobs.mclock.advice import Facts
+from ..core.knobs.mclock.capacity import option, settings, stacks
+from ..core.knobs.mclock.stale import stale
+from ..core.model import Finding
+from ..engine.engine import Engine
+from ..engine.mclock_settings import MclockSettings
+from ..engine.mclock_work import MclockWork, moving_domains
+
+# Findings are worked out anew when something they follow from has changed, and at least
+# this often, since device classes may change too; at 10,000 OSDs it takes a moment.
+FINDINGS_EVERY_S = 600.0
+# How old a reading may be while something is found to be wrong.
+STALE_READ_S = 60.0
+
+
+class MclockFacts:
+    """Reads what the engine, the job and the settings hold; changes nothing."""
+
+    def __init__(
+        self, *, engine: Engine, work: MclockWork, settings_: MclockSettings,
+        compiled_queue: Callable[[], str],
+    ) -> None:
+        self._engine = engine
+        self._work = work
+        self._settings = settings_
+        self._compiled_queue = compiled_queue
+        self._findings: Tuple[Finding, ...] = ()
+        self._findings_of: Tuple[object, ...] = ()
+        self._findings_due_s = 0.0
+
+    def tick(self) -> None:
+        """Work out the findings anew where something they follow from has changed."""
+        now_s = self._engine.clock()
+        with self._engine.lock:
+            reports = tuple(self._engine.hosts.reports.values())
+        # reports are immutable and kept while nothing in them changes
+        of = (self._settings.config, self._work.kept, reports, tuple(moving_domains(self._engine)))
+        if of != self._findings_of or now_s >= self._findings_due_s:
+            self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
+            self._findings = stale(self.gather()) if self._settings.config.entries else ()
+        read_at_s = self._settings.read_at_s
+        if self._findings and read_at_s is not None and now_s - read_at_s > STALE_READ_S:
+            self._settings.read_soon()  # a cure by hand is to be seen soon
+
+    def findings(self) -> Tuple[Finding, ...]:
+        """Stored values that do not fit the mode of the drives, as last worked out."""
+        return self._findings
+
+    def gather(self, with_wanted: bool = False) -> Facts:
+        """Everything that advice follows from; `with_wanted` the recommended modes too."""
+        engine = self._engine
+        osds = engine.view.cluster().osds
+        with engine.lock:
+            reports = list(engine.hosts.reports.values())
+            measured = tuple(self._work.measured.values())
+            wanted = {
+                (r.device_class, str(r.drive_model)): r.mode
+                for r in (engine.recommendations() if with_wanted else ())
+                if r.mode is not None and not r.simulated
+            }
+        return Facts(
+            osds, settings(reports, moving_domains(engine)), stacks(reports),
+            self._settings.config, measured, self._settings.known, wanted, self._compiled_queue(),
+        )
+
+    def stale_keys(self, changing: Iterable[int], changed: Iterable[int] = ()) -> List[str]:
+        """OSDs' own stored capacities that a change of the cache mode makes stale.
+
+        Of OSDs whose drives are still to be changed that is every one, of others those that
+        are older than a change.
+        """
+        if not self._settings.config.entries:
+            return []
+        changing = set(changing)
+        now = settings(list(self._engine.hosts.reports.values()))
+        found = []
+        for osd_id in sorted({*changing, *changed}):
+            for rotational in (True, False):
+                who, name = f"osd.{osd_id}", option(rotational)
+                entry, known = (
+                    self._settings.config.at(who, name), self._settings.known.get((who, name))
+                )
+                older = known is not None and known.setting and known.setting != now.get(osd_id)
+                if entry is not None and (osd_id in changing or older):
+                    found.append(f"{who} {name}")
+        return found
+
+    def stale_keys_of(self, changes: Iterable[Change]) -> List[str]:
+        """The same for the OSDs on the cache domains of a plan."""
+        changing: Set[int] = set()
+        changed: Set[int] = set()
+        for change in changes:
+            if change.simulated:
+                continue
+            report = self._engine.hosts.reports.get(change.hostname)
+            ids = {
+                use.osd_id for drive in (report.drives if report else ())
+                if drive.domain_id == change.domain_id for use in drive.uses
+            }
+            open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
+            (changing if open_ else changed).update(ids)
+        return self.stale_keys(changing, changed)

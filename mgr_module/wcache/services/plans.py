@@ -1,0 +1,210 @@
+"""The use cases behind `ceph wcache plan`, `apply` and `rollback`."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Dict, Optional, Tuple
+
+from ..core import codec
+from ..core.change import preconditions as holding
+from ..core.change.plan import make_changes
+from ..core.change.rollout import RolloutMachine
+from ..core.change.rollout_state import Rollout, RolloutStatus
+from ..core.claims import believed
+from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.events import SaveRun
+from ..core.record import Precondition
+from ..engine.archive import next_number
+from ..engine.engine import Engine
+from .guards import (
+    disputed_domains,
+    require_class,
+    require_idle,
+    require_settled,
+    require_store,
+    require_thawed,
+)
+from .mclock_facts import MclockFacts
+
+# Enough that no id of a change is ever made twice.
+NONCE_BYTES = 8
+
+
+class PlanService:
+    """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine, facts: MclockFacts) -> None:
+        self._engine = engine
+        self._facts = facts
+
+    def plan(
+        self,
+        device_class: Optional[str] = None,
+        consent_turn_on: bool = False,
+        persist: bool = False,
+    ) -> Dict[str, Any]:
+        """`plan`: ordered changes that make the recommendations true; nothing is changed."""
+        engine, options = self._engine, self._engine.options()
+        with engine.lock:
+            cluster = engine.view.cluster()
+            require_class(engine, device_class)
+            recommendations = engine.recommendations()
+            if not any(r.device_class == (device_class or r.device_class) for r in recommendations):
+                of_class = f" in device class {device_class}" if device_class else ""
+                scope = f" --scope=class:{device_class}" if device_class else ""
+                raise NotReadyError(
+                    f"nothing was measured yet{of_class}, so there is nothing to plan by",
+                    f"measure with `ceph wcache campaign start{scope}`",
+                )
+            stored = engine.archive.names("rollout")
+            plan_id = f"p{next_number([*engine.rollouts, *stored])}"
+            changes, left = make_changes(
+                recommendations, believed(engine.hosts.reports.values(), cluster), cluster,
+                plan_id=plan_id, nonce=secrets.token_hex(NONCE_BYTES),
+                device_class=device_class, throwaway=options.throwaway_cluster,
+                consent_turn_on=consent_turn_on, disputed=disputed_domains(engine),
+            )
+            if not changes:
+                return {"plan_id": "", "changes": [], "left_alone": list(left)}
+            rollout = Rollout(
+                plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
+                consent_persist=persist, throwaway=options.throwaway_cluster,
+                settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
+                latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
+                cluster_fsid=cluster.fsid,
+            )
+            engine.add_rollout(rollout)
+            engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
+            return {"plan_id": plan_id, "changes": codec.to_plain(changes),
+                    "left_alone": list(left),
+                    "stale_keys": self._facts.stale_keys_of(changes)}
+
+    def apply(self, plan_id: str, override: Optional[str] = None) -> Dict[str, Any]:
+        """`apply`: carry out a plan in the background, proving each change.
+
+        `override` names preconditions that need not hold, also of a plan that waits for them.
+        """
+        engine = self._engine
+        need_not = holding.parse_override(override or "")
+        with engine.lock:
+            require_thawed(engine)
+            machine = engine.rollouts.get(plan_id)
+            if machine is None:
+                raise NotFoundError(
+                    f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
+                )
+            status = machine.rollout.status
+            if status is not RolloutStatus.PLANNED:
+                self._require_in_place(machine.rollout)
+                new = status is RolloutStatus.RUNNING and self._override(machine, need_not)
+                return {"plan_id": plan_id, "changed": new, "status": status.value}
+            require_store(engine)
+            require_idle(engine)
+            if machine.rollout.throwaway and not engine.options().throwaway_cluster:
+                raise RefusedError(
+                    f"plan {plan_id} was made while this was a throwaway cluster",
+                    "make a new plan with `ceph wcache plan`",
+                )
+            require_settled(
+                engine, ((c.hostname, c.domain_id) for c in machine.rollout.changes)
+            )
+            self._require_fit(machine.rollout, need_not)
+            engine.note("admin", plan_id, "apply")
+            self._override(machine, need_not)
+            engine.begin(plan_id)
+        engine.wake()
+        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    def _require_fit(self, rollout: Rollout, need_not: Tuple[Precondition, ...]) -> None:
+        """Nothing is begun where a precondition is missed; later the machine holds instead."""
+        seen = self._engine.view.cluster().blocking
+        asked = holding.override(rollout, need_not)
+        missed = {item for c in rollout.changes for item in holding.missed(asked, c, seen)}
+        if missed:
+            broken = [item for item in seen if item in missed]
+            names = ",".join(item.name.lower() for item in (*need_not, *broken))
+            raise RefusedError(
+                holding.words(broken),
+                f"wait until it does, or `ceph wcache apply {rollout.plan_id} --override={names}`",
+            )
+
+    def _override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
+        if set(need_not) <= set(machine.rollout.overridden):
+            return False
+        plan_id, names = machine.rollout.plan_id, ", ".join(item.value for item in need_not)
+        self._engine.note("admin", plan_id, f"need not hold: {names}")
+        machine.rollout = holding.override(machine.rollout, need_not)
+        self._engine.execute(plan_id, [SaveRun()])
+        return True
+
+    def _require_in_place(self, rollout: Rollout) -> None:
+        """A plan is carried out once: asked for again, it must be under way or in place."""
+        again = "make a new one with `ceph wcache plan`"
+        if rollout.status is RolloutStatus.ROLLING_BACK:
+            raise ConflictError(
+                f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
+            )
+        if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
+            reason = f" ({rollout.reason})" if rollout.reason else ""
+            raise ConflictError(
+                f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
+                "and a plan is applied once", again,
+            )
+        hosts = self._engine.hosts
+        for change in rollout.changes if rollout.status is RolloutStatus.DONE else ():
+            fresh = change.hostname in hosts.reported_at_s
+            for drive in hosts.reports[change.hostname].drives if fresh else ():
+                if drive.domain_id == change.domain_id and drive.mode is not change.mode:
+                    now = drive.mode.value if drive.mode else "an unknown mode"
+                    raise ConflictError(
+                        f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
+                        f"is in {now} since", again,
+                    )
+
+    def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
+        """`rollback`: bring back what was there before a plan (default: the last one applied).
+
+        A plan that is being carried out stops where it is and goes back.
+        """
+        engine = self._engine
+        with engine.lock:
+            require_thawed(engine)
+            if plan_id is None:
+                done = [p for p, m in engine.rollouts.items() if m.rollout.touched or not m.over]
+                if not done:
+                    raise NotFoundError("nothing is applied", "see `ceph wcache history`")
+                plan_id = max(done, key=_plan_order)
+            machine = engine.rollouts.get(plan_id)
+            if machine is None:
+                raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
+            if machine.rollout.status is RolloutStatus.ROLLING_BACK:
+                return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
+            if machine.over and not machine.rollout.touched:
+                return {
+                    "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
+                }
+            if machine.over:
+                require_idle(engine)  # while it is under way, nothing else toggles
+            self._require_latest(machine.rollout)
+            engine.note("admin", plan_id, "rollback")
+            engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))
+        engine.wake()
+        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    def _require_latest(self, rollout: Rollout) -> None:
+        """A later plan on the same drive keeps the state that this one left: it goes first."""
+        mine = {(change.hostname, change.domain_id) for change in rollout.touched}
+        for plan_id, machine in self._engine.rollouts.items():
+            later = _plan_order(plan_id) > _plan_order(rollout.plan_id)
+            theirs = {(change.hostname, change.domain_id) for change in machine.rollout.touched}
+            if later and mine & theirs:
+                raise ConflictError(
+                    f"plan {plan_id} changed drives of {rollout.plan_id} after it",
+                    f"roll back {plan_id} first",
+                )
+
+
+def _plan_order(plan_id: str) -> Tuple[int, str]:
+    """Sort key: plans are numbered in the order they were made."""
+    number = plan_id[1:]
+    return (int(number) if number.isdecimal() else 0, plan_id)

@@ -1,0 +1,199 @@
+"""What a probe's calls do: `wcache agent poll` and `post`, and `agent rm` for one that is gone.
+
+Everything a probe says is judged here before the engine hears of it; a message that comes
+twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Type, TypeVar
+
+from ..core import codec
+from ..core.agents import Agent
+from ..core.errors import ConflictError, NotFoundError, RefusedError, VersionError
+from ..core.events import AgentSilent, Event, LeaseLost, TaskAnswered
+from ..core.model import HostReport
+from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post, ReportOutcome
+from ..engine.engine import Engine
+from .admission import Admission, check_drives
+
+HELLO_BYTES_MAX = 4096
+T = TypeVar("T")
+
+
+class ProbeService:
+    """Takes what probes say and tells them what to do next; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._admission = Admission(engine.options, engine.clock)
+
+    def poll(self, hostname: str, text: str) -> PollReply:
+        """`wcache agent poll`: who asks, and what it should do next."""
+        self._admit(hostname, text)
+        hello = _message(Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
+        with self._engine.lock:
+            self._hear(hostname, hello)
+            return self._reply(hostname)
+
+    def post(self, hostname: str, text: str) -> PollReply:
+        """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
+        self._admit(hostname, text)
+        post = _message(Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives)
+        if post.hostname != hostname:
+            raise RefusedError(f"a post for {post.hostname[:60]} came under the name {hostname}")
+        hello = Hello(
+            post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated
+        )
+        engine = self._engine
+        with engine.lock:
+            if self._is_old(hostname, post):
+                return self._reply(hostname)
+            # the outcome first: it may be what ended the lease that `hello` no longer holds
+            self._hear(hostname, hello, answers=post.task_id)
+            for notice in post.notices:
+                if engine.hosts.seen_notice(hostname, post.probe_id, notice.notice_id):
+                    continue
+                self._note(hostname, notice.domain_id or hostname, notice.text)
+                if notice.restored:
+                    engine.note_restored(hostname, notice)
+            self._take_outcome(hostname, post)
+            return self._reply(hostname)
+
+    def _admit(self, hostname: str, text: str) -> None:
+        with self._engine.lock:
+            self._admission.call(hostname, len(text))
+
+    def _note(self, hostname: str, what: str, text: str) -> None:
+        """A line of a host's probe in the audit log, unless it has had too many."""
+        lines = self._admission.line(hostname)
+        if lines:
+            more = f" (and {lines - 1} lines before it were too many)" if lines > 1 else ""
+            self._engine.note(f"probe {hostname}", what, text + more)
+
+    def _is_old(self, hostname: str, post: Post) -> bool:
+        """Whether a post of this host's probe came before (librados resends after a restart).
+
+        What it says of its lease was true then, so nothing follows from it now.
+        """
+        engine = self._engine
+        agent = engine.hosts.agents.get(hostname)
+        if agent is None or agent.probe_id != post.probe_id:
+            return False
+        seen = engine.hosts.seen_notice
+        told = [seen(hostname, post.probe_id, n.notice_id, mark=False) for n in post.notices]
+        if not all(told):
+            return False
+        pending = engine.hosts.tasks.get(hostname)
+        if post.task_id:
+            return pending is None or pending.task.task_id != post.task_id
+        return bool(told)
+
+    def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
+        engine = self._engine
+        if hello.simulated and not engine.options().throwaway_cluster:
+            raise RefusedError(
+                f"the probe on {hostname} simulates its drives",
+                "set mgr/wcache/throwaway_cluster true where data is worth nothing",
+            )
+        before = engine.hosts.agents.hear(hostname, hello, engine.clock())
+        if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
+            engine.hosts.reported_at_s.pop(hostname, None)
+            agent = engine.hosts.agents.get(hostname)
+            if agent is not None:
+                engine.archive.put_agent(agent)
+            self._note(hostname, hostname, f"probe {hello.probe_id} started")
+        pending = engine.hosts.tasks.get(hostname)
+        answered = pending is not None and pending.task.task_id == answers
+        if not answered:
+            self._notice_lost_lease(hostname, before, hello)
+
+    def _notice_lost_lease(self, hostname: str, before: Agent, hello: Hello) -> None:
+        lease = self._engine.lease_of(hostname)
+        if lease is None:
+            return
+        if before.probe_id != hello.probe_id:
+            # its journal is another one: it would take our mode for the prior state
+            said = f"probe {before.probe_id} is gone and {hello.probe_id} took its place"
+            self._tell_holder(lease.lease_id, AgentSilent(said))
+            return
+        restarted = bool(before.instance_id) and before.instance_id != hello.instance_id
+        lost = before.lease_id == lease.lease_id and hello.lease_id != lease.lease_id
+        if restarted or lost:
+            why = "the probe was restarted" if restarted else "the lease ran out at the probe"
+            self._tell_holder(lease.lease_id, LeaseLost(why))
+
+    def _tell_holder(self, lease_id: str, event: Event) -> None:
+        for run_id, machine in list(self._engine.runs.items()):
+            if machine.holds_lease and machine.spec.lease_id == lease_id:
+                self._engine.feed(run_id, event)
+
+    def _take_outcome(self, hostname: str, post: Post) -> None:
+        engine = self._engine
+        pending = engine.hosts.tasks.get(hostname)
+        if pending is None or post.outcome is None or pending.task.task_id != post.task_id:
+            return  # answered before (librados resends after a mgr restart), or never asked
+        if isinstance(post.outcome, ReportOutcome):
+            self._take_report(hostname, post.outcome.report)
+        del engine.hosts.tasks[hostname]
+        if pending.owner:
+            engine.feed(pending.owner, TaskAnswered(post.task_id, post.outcome))
+
+    def _take_report(self, hostname: str, report: HostReport) -> None:
+        engine = self._engine
+        if report.hostname != hostname:
+            raise RefusedError(f"a report of {report.hostname[:60]} came from {hostname}")
+        engine.hosts.reported_at_s[hostname] = engine.clock()
+        engine.hosts.agents.note_version(hostname, report.probe_version)
+        engine.note_read(report)
+        if engine.hosts.reports.get(hostname) != report:
+            engine.hosts.reports[hostname] = report
+            engine.archive.put_report(report)
+
+    def _reply(self, hostname: str) -> PollReply:
+        engine = self._engine
+        engine.hear_store()  # what waited for the mons may be this probe's next task
+        options = engine.options()
+        next_s = options.poll_idle_s
+        if engine.busy(hostname):
+            next_s = options.poll_busy_s
+        elif engine.reserved or any(not m.over for m in engine.runs.values()):
+            next_s = min(1.0, options.poll_idle_s)
+        return PollReply(
+            PROTOCOL_VERSION, next_s, engine.task_for(hostname, engine.clock()),
+            engine.renewed_lease(hostname), engine.frozen, options.throwaway_cluster,
+        )
+
+    def forget(self, hostname: str) -> Dict[str, Any]:
+        """`agent rm`: drop a host that is gone; one that still calls comes back by itself."""
+        engine = self._engine
+        with engine.lock:
+            if engine.hosts.agents.get(hostname) is None and hostname not in engine.hosts.reports:
+                raise NotFoundError(
+                    f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
+                )
+            if engine.lease_of(hostname) is not None:
+                raise ConflictError(
+                    f"an experiment holds a drive of {hostname}", "stop its campaign first"
+                )
+            engine.hosts.forget(hostname)
+            engine.archive.drop_host(hostname)
+            engine.note("admin", hostname, "host forgotten")
+        return {"hostname": hostname, "changed": True}
+
+
+def _message(
+    cls: Type[T], text: str, *, bytes_max: int, what: str,
+    check: Callable[[Any], None] = lambda plain: None,
+) -> T:
+    """A probe's message; one of another version is named as that, whatever its fields are."""
+    plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
+    version = plain.get("version") if isinstance(plain, dict) else None
+    if isinstance(version, int) and version != PROTOCOL_VERSION:
+        raise VersionError(
+            f"the {what} has protocol version {str(version)[:20]}, this module speaks "
+            f"{PROTOCOL_VERSION}",
+            "install the probe that belongs to this module",
+        )
+    check(plain)
+    return codec.decode(cls, plain, what)

@@ -1,0 +1,50 @@
+"""The use cases behind `ceph wcache ...` that change something or cost something.
+
+Each takes plain arguments, returns plain data (what `--format json` prints), and raises
+a WcacheError with one clear line.  What only looks is in `views.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from ..core.events import Halt
+from ..core.experiment.run_state import FROZEN_BY_ADMIN
+from ..engine.engine import Engine
+from .accept import AcceptService
+from .campaigns import CampaignService
+from .mclock import MclockService
+from .plans import PlanService
+from .probes import ProbeService
+
+
+class Service:
+    """All use cases by what they are about; thread-safe by the engine's lock."""
+
+    def __init__(self, engine: Engine, mclock: MclockService) -> None:
+        self._engine = engine
+        self.probes = ProbeService(engine)
+        self.accepts = AcceptService(engine)
+        self.campaigns = CampaignService(engine)
+        self.plans = PlanService(engine, mclock.facts)
+        self.mclock = mclock
+
+    def freeze(self, thaw: bool = False) -> Dict[str, Any]:
+        """`freeze`: nothing is toggled any more, what is under way is restored."""
+        engine = self._engine
+        with engine.lock:
+            changed = engine.frozen == thaw
+            engine.frozen = not thaw
+            if changed:
+                engine.note("admin", "cluster", "thawed" if thaw else "frozen")
+            if not thaw:
+                for owner, machine in [*engine.runs.items()]:
+                    if not machine.over:
+                        engine.feed(owner, Halt(FROZEN_BY_ADMIN))
+                for owner, rollout in [*engine.rollouts.items()]:
+                    if not rollout.over:
+                        engine.feed(owner, Halt(FROZEN_BY_ADMIN))
+            if changed:
+                engine.keeper.save_frozen(engine.frozen)
+                engine.hear_store()
+        return {"frozen": engine.frozen, "changed": changed}

@@ -1,0 +1,1 @@
+"""What `wcache-probe` can be told beside `run`, a file for each command."""

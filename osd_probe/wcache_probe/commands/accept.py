@@ -1,0 +1,50 @@
+"""`wcache-probe accept`: give up what the journal says of a cache domain, with no mgr at all.
+
+No drive is touched.  With a mgr, `ceph wcache drive accept` does the same on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Dict
+
+from wcache.core.drive.journal import EntryKind
+from wcache.core.errors import NotFoundError
+
+from ..journal.journal_file import StateFolder
+from ..mgr_link import printable
+from ..switcher import read_journal
+
+
+def accept(options: argparse.Namespace) -> int:
+    """Show the entries of a domain (or the one with that key), and drop them with --yes."""
+    state = StateFolder(options.state_dir, options.run_dir)
+    state.lock()  # a running probe holds its journal in its hands
+    found = _entries(state, options.domain)
+    if not found:
+        raise NotFoundError(
+            f"the journal has no entry of {options.domain[:120]}", "see `wcache-probe status`"
+        )
+    for key, words in found.items():
+        print(f"{'given up' if options.yes else 'would be given up'}: {printable(key)}: {words}")
+        if options.yes:
+            state.journal.remove(key)
+    if not options.yes:
+        print("look at the drive first, then add --yes", file=sys.stderr)
+        return 1
+    print("the drives stay as they are; the mgr is told by `ceph wcache drive accept`")
+    return 0
+
+
+def _entries(state: StateFolder, domain: str) -> Dict[str, str]:
+    """The entries of a domain by key, and what each says."""
+    sound, damaged = read_journal(state.journal)
+    found = {
+        key: ", ".join(f"{d.dev_name} was in {d.mode.value}" for d in entry.drives)
+        for key, entry in sound.items() if domain in (entry.domain_id, key)
+    }
+    for key, words in damaged.items():
+        if domain in (key, key.partition(f"{EntryKind.LEASE.value}/")[2]):
+            found[key] = words
+    return found

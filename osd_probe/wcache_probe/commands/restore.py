@@ -1,0 +1,210 @@
+"""`wcache-probe restore`, what a running probe does when it is asked to, and the child of both."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+from wcache.core.drive.journal import EntryKind, JournalEntry
+from wcache.core.drive.lease import LeaseKeeper
+from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
+
+from ..arguments import RESTORE_ONE
+from ..journal.journal_file import JournalFolder, StateFolder
+from ..mgr_link import printable
+from ..restoring.owed import Restoring
+from ..restoring.request import Line, RestoreRequests, catches, is_stopped
+from ..restoring.restorer import RestoreApart, Start, answer
+from ..switcher import Switcher, read_journal
+
+STOP_S = 60.0
+STOP_STEP_S = 0.1
+# A probe in the middle of a long task answers when that has ended.
+ANSWER_S = 40.0
+# With the wait above within what the unit gives to ExecStopPost= (TimeoutStopSec=).
+PATIENCE_S = 60.0
+
+
+def child_words(options: argparse.Namespace) -> List[str]:
+    """What restores one entry; its key comes last."""
+    words = [
+        RESTORE_ONE, "--state-dir", options.state_dir, "--run-dir", options.run_dir,
+        "--hostname", options.hostname, "--host-root", options.host_root,
+    ]
+    return [*words, "--sim", os.path.abspath(options.sim)] if options.sim else words
+
+
+def restore_one(switcher: Switcher, key: str, *, hold: bool) -> int:
+    """The child: bring one entry back, or pin its drives; says to the parent what goes wrong."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # a stop of the service means the probe; what is half restored is no help to anybody
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        if hold:
+            switcher.hold_key(key)
+        else:
+            switcher.restore_key(key)
+    except WcacheError as error:
+        print(answer(error), flush=True)
+        return 1
+    return 0
+
+
+def hold_all(
+    options: argparse.Namespace, start: Start, keys: Sequence[str], beat: Callable[[], None],
+    say: Callable[[str], None],
+) -> None:
+    """Pin what was applied, each drive by a child of its own; whoever hangs is left behind.
+
+    The children that restore leases pin their drives themselves.
+    """
+    words = [*child_words(options), "--hold"]
+    for key, error in RestoreApart(start, words, beat=beat).restore(keys).items():
+        if error is not None:
+            say(printable(f"wcache-probe: {key} cannot be pinned now: {error.line()}"))
+
+
+def restore(options: argparse.Namespace, start: Start) -> int:
+    """`restore --all` and `restore --action`: 0 where everything asked for is back."""
+    state = StateFolder(options.state_dir, options.run_dir)
+    if not options.action and not options.stop:
+        lines = _ask_running_probe(state)
+        if lines is not None:
+            return _print(lines, _damaged_leases(state))
+    else:
+        _lock(state, stop=options.stop)
+    chosen, damaged = _chosen(state, options.action)
+    restorer = RestoreApart(start, child_words(options), patience_s=PATIENCE_S)
+    results = restorer.restore(list(chosen))
+    if state.locked:
+        state.journal.sync_marks()
+    return _print([line_of(chosen[key], error) for key, error in results.items()], damaged)
+
+
+def _ask_running_probe(state: StateFolder) -> Optional[Tuple[Line, ...]]:
+    """What the running probe answers; None where there is none, or it does not answer.
+
+    One that does not answer hangs: then its leases are over by now, and each drive has a
+    lock of its own, so what can be restored beside it is.
+    """
+    try:
+        state.lock()
+        return None
+    except ConflictError as error:
+        pid = state.holder()
+        if pid and not catches(pid):
+            raise ConflictError(
+                f"{error.message}, which restores by itself when it ends",
+                "stop it and try again, or add --stop",
+            ) from None
+    print(f"asking the probe {f'with pid {pid} ' if pid else ''}to restore", flush=True)
+    requests = RestoreRequests(state.path)
+    lines = requests.wait(
+        requests.ask(pid), ANSWER_S, lambda: state.holder() == pid and not is_stopped(pid)
+    )
+    if lines is None:
+        requests.withdraw()
+        print("it does not answer: restoring without it", file=sys.stderr)
+    return lines
+
+
+def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], Dict[str, str]]:
+    """The entries to restore by key, and what is wrong with those that cannot be read."""
+    sound, damaged = read_journal(state.journal)
+    if action:
+        key = f"{EntryKind.ACTION.value}/{action}"
+        if key in damaged:
+            raise NotFoundError(damaged[key])
+        if key not in sound:
+            raise NotFoundError(
+                f"no change with the action id {action} is in the journal",
+                "see `wcache-probe status`",
+            )
+        return {key: sound[key]}, {}
+    chosen = {key: e for key, e in sound.items() if e.kind is EntryKind.LEASE}
+    return chosen, _leases_of(damaged)
+
+
+def _damaged_leases(state: StateFolder) -> Dict[str, str]:
+    return _leases_of(read_journal(state.journal)[1])
+
+
+def _leases_of(damaged: Dict[str, str]) -> Dict[str, str]:
+    return {k: line for k, line in damaged.items() if k.startswith(EntryKind.LEASE.value)}
+
+
+def _print(lines: Sequence[Line], damaged: Dict[str, str]) -> int:
+    for line in lines:
+        print(line.text, file=sys.stdout if line.restored else sys.stderr)
+    for text in damaged.values():
+        print(f"not restored: {text}", file=sys.stderr)
+    if not lines and not damaged:
+        print("nothing to restore")
+    return 0 if all(line.restored for line in lines) and not damaged else 1
+
+
+def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Line:
+    """What became of an entry."""
+    names = ", ".join(f"{drive.dev_name} to {drive.mode.value}" for drive in entry.drives)
+    if error is None:
+        return Line(True, printable(f"restored {names} (domain {entry.domain_id})"))
+    return Line(False, printable(f"not restored: {names}: {error.line()}"))
+
+
+class AskedToRestore:
+    """The running probe's side: gives up its lease, restores all, and answers."""
+
+    def __init__(
+        self, *, requests: RestoreRequests, keeper: LeaseKeeper, restoring: Restoring,
+        journal: JournalFolder, say: Callable[[str], None],
+    ) -> None:
+        self._requests = requests
+        self._keeper = keeper
+        self._restoring = restoring
+        self._journal = journal
+        self._say = say
+
+    def look(self) -> None:
+        """Answer a request, if there is one."""
+        request_id = self._requests.pending()
+        if not request_id:
+            return
+        sound, _ = read_journal(self._journal)
+        held = [entry for entry in sound.values() if entry.kind is EntryKind.LEASE]
+        self._keeper.give_up("`wcache-probe restore` was called on this host")
+        results = self._restoring.restore_owed(ANSWER_S / 2)
+        unknown = NotReadyError("it is not due yet", "call again")
+        lines = [line_of(entry, results.get(entry.domain_id, unknown)) for entry in held]
+        try:
+            self._requests.answer(request_id, lines)
+        except WcacheError as error:
+            self._say(error.line())
+
+
+def _lock(state: StateFolder, *, stop: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Lock the folder, after stopping the probe that holds it where that was asked for."""
+    try:
+        state.lock()
+        return
+    except ConflictError as error:
+        pid = state.holder()
+        if not stop or not pid:
+            raise ConflictError(error.message, "stop it and try again, or add --stop") from None
+    print(f"stopping the probe with pid {pid}", flush=True)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise ConflictError(f"the probe with pid {pid} is not ours to stop") from None
+    for _ in range(int(STOP_S / STOP_STEP_S)):
+        try:
+            state.lock()
+            return
+        except ConflictError:
+            sleep(STOP_STEP_S)
+    state.lock()

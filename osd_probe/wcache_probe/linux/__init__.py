@@ -1,0 +1,1 @@
+"""The host: its OSDs, the block devices below them, the switches of drives, udev's rules."""

@@ -1,0 +1,153 @@
+"""Drives looked at by themselves: those of a journal entry, and one that just appeared.
+
+Where to look is taken from what the kernel keeps in sysfs of each disk (VPD pages and
+identify data that it read at the scan), which needs no command to a drive.  Only a disk
+that may be the one that is meant is opened and asked who it is: a drive that hangs holds
+up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import List, Sequence, Tuple
+
+from wcache.core.drive.journal import JournalEntry, PriorDrive
+from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Transport
+
+from .block import sysfs
+from .block.host_files import HostFiles, printable, read_bytes, read_text
+from .block.stack import layer_of, queues_on
+from .block.sysfs import BlockDevice
+from .persistence.rule_folder import RuleFolder
+from .survey import state_of, with_rule
+from .transports.base import safe_id
+from .transports.classify import Switches
+
+WWID_CHARS_MAX = 512
+SERIAL_CHARS_MIN = 4
+
+
+class DrivesAlone:
+    """Looks at single drives, with nothing asked of any other one."""
+
+    def __init__(self, files: HostFiles, switches: Switches, rules: RuleFolder) -> None:
+        self._files = files
+        self._switches = switches
+        self._rules = rules
+
+    def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """Those of the entry's drives that are here now, read; the others are left out.
+
+        RefusedError where one is reached over several paths: what is pinned on one is not
+        pinned on the others.
+        """
+        disks = tuple(
+            disk for disk in sysfs.all_disks(self._files)
+            if disk.kind in (LayerKind.DISK, LayerKind.LOOP)
+        )
+        found: List[DriveReport] = []
+        for prior in entry.drives:
+            here = [
+                report for disk in _candidates(prior, disks)
+                for report in self._report(entry, prior, disk)
+            ]
+            if len(here) > 1 and prior.mode is CacheMode.WRITE_BACK:
+                names = ", ".join(report.dev_name for report in here)
+                raise RefusedError(
+                    f"{prior.dev_name} is reached over several paths now ({names})",
+                    "leave one of them, then run `wcache-probe restore --all`",
+                )
+            found += here[:1]
+        return tuple(found)
+
+    def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
+        """The drive of a disk and all that shares its switch, whatever its name is by now.
+
+        Raises NotFoundError where it is not here.
+        """
+        disks = [disk for disk in sysfs.all_disks(self._files) if disk.wwid == wwid]
+        disks.sort(key=lambda disk: disk.name != dev_name)
+        if not disks:
+            raise NotFoundError(f"{dev_name} is not the drive {printable(wwid)}")
+        switch = self._switches.of(disks[0])
+        return tuple(self._read(one)[0] for one in switch.siblings(disks[0]))
+
+    def _report(
+        self, entry: JournalEntry, prior: PriorDrive, disk: BlockDevice
+    ) -> Tuple[DriveReport, ...]:
+        """The drive that a disk is, if it is the one that is meant."""
+        try:
+            report, siblings = self._read(disk, prior.drive_id)
+        except NotFoundError:
+            return ()
+        if prior.mode is CacheMode.WRITE_BACK:
+            _refuse_newcomers(entry, disk, siblings)
+        return (replace(report, domain_id=entry.domain_id),)
+
+    def _read(
+        self, disk: BlockDevice, drive_id: str = ""
+    ) -> Tuple[DriveReport, Tuple[BlockDevice, ...]]:
+        """The drive of a disk, and the disks that share its switch.
+
+        Raises NotFoundError where it is not the drive that is meant.
+        """
+        with sysfs.hold(disk) as device:
+            switch = self._switches.of(device)
+            known = switch.identify(device)
+            if drive_id not in ("", known.drive_id):
+                raise NotFoundError(f"{disk.name} is {known.drive_id} and not {drive_id}")
+            reading = with_rule(switch.read(device), device, self._rules)
+            report = DriveReport(
+                drive_id=known.drive_id, domain_id=known.domain_id, dev_name=device.name,
+                drive_model=known.drive_model, transport=switch.transport,
+                state=state_of(device, switch, reading), serial=known.serial, wwn=known.wwn,
+                host_driver=known.host_driver, wwid=printable(device.wwid, WWID_CHARS_MAX),
+            )
+            return report, switch.siblings(device)
+
+
+def _refuse_newcomers(
+    entry: JournalEntry, disk: BlockDevice, siblings: Sequence[BlockDevice]
+) -> None:
+    """Raise RefusedError where the cache of a drive that came later would come on unflushed."""
+    for other in siblings:
+        known = other.number == disk.number or any(
+            _is_named(prior, other) or prior.dev_name == other.name for prior in entry.drives
+        )
+        layers = () if known else (layer_of(other), *queues_on(other))
+        dropping = [la.name for la in layers if la.kernel_view is not KernelView.WRITE_BACK]
+        if dropping:
+            raise RefusedError(
+                f"{other.name} shares the cache of {disk.name} since, and {dropping[0]} does "
+                "not flush", "take it away, then run `wcache-probe restore --all`",
+            )
+
+
+def _candidates(prior: PriorDrive, disks: Sequence[BlockDevice]) -> Tuple[BlockDevice, ...]:
+    """The disks that may be the drive: by their names in sysfs, else by the name it had."""
+    if prior.transport is Transport.LOOP:
+        # the kernel has no name for one; asking a loop device costs its drive nothing
+        return tuple(disk for disk in disks if disk.kind is LayerKind.LOOP)
+    named = tuple(disk for disk in disks if _is_named(prior, disk))
+    return named or tuple(disk for disk in disks if disk.name == prior.dev_name)
+
+
+def _is_named(prior: PriorDrive, disk: BlockDevice) -> bool:
+    wwid = printable(disk.wwid, WWID_CHARS_MAX)
+    if wwid and wwid in (prior.wwid, prior.wwn, prior.drive_id):
+        return True
+    serial = _serial(disk)
+    if len(serial) < SERIAL_CHARS_MIN:
+        return False
+    # entries of version 1 have the serial in the drive's id only
+    return serial == prior.serial or safe_id(f":{serial}")[1:] in prior.drive_id
+
+
+def _serial(disk: BlockDevice) -> str:
+    """The serial number that the kernel read at the scan; empty where it keeps none."""
+    page = read_bytes(os.path.join(disk.folder, "device", "vpd_pg80")) or b""
+    if len(page) > 4:
+        return printable(page[4:].decode("ascii", "replace").strip("\0 "))
+    return printable(read_text(os.path.join(disk.folder, "device", "serial")) or "")

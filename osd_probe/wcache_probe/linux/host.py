@@ -1,0 +1,276 @@
+"""The drives of this host: the real `DriveHost`.
+
+Every call walks sysfs again, and every call that touches a drive first proves that the
+device still is the drive that was meant.  All that is remembered is which drives did
+not obey.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+
+from wcache.core.drive.journal import JournalEntry
+from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.model import (
+    CacheMode,
+    DriveReport,
+    DriveState,
+    Finding,
+    FindingCode,
+    FlushCounters,
+    KernelView,
+    LoadPoint,
+    Role,
+    Severity,
+    Transport,
+)
+from wcache.core.protocol import SamplesOutcome
+
+from ..arguments import STATE_DIR
+from .block import osds, sysfs
+from .block.host_files import HostFiles, read_table
+from .block.sysfs import BlockDevice
+from .block.writers import WriterSearch
+from .drives_alone import DrivesAlone
+from .persistence import foreign_rules
+from .persistence.preparation import BootPins, Preparation
+from .persistence.rule_folder import RuleFolder
+from .persistence.udev_match import matches, pattern
+from .survey import Survey, state_of, with_rule
+from .timing import time_fdatasync
+from .transports.base import Switch
+from .transports.classify import Switches
+from .transports.loop import backing_dev
+
+
+class LinuxDriveHost:
+    """Drives under the OSDs of one host, through sysfs and ioctls.
+
+    `cluster_fsid` limits it to the OSDs of one cluster: drives used by OSDs of another
+    are then shared.  None takes every OSD that is found (a restore with no mgr at hand).
+    """
+
+    def __init__(
+        self,
+        *,
+        files: Optional[HostFiles] = None,
+        osd_data_globs: Sequence[str] = osds.DEFAULT_DATA_GLOBS,
+        cluster_fsid: Optional[str] = None,
+        switches: Optional[Switches] = None,
+        rules: Optional[RuleFolder] = None,
+        boot_pins: Optional[Callable[[], BootPins]] = None,
+        find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._files = files or HostFiles()
+        self._globs = tuple(osd_data_globs)
+        self._fsid = cluster_fsid
+        self._switches = switches or Switches()
+        self._rules = rules or RuleFolder()
+        self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
+        self._find_foreign_rules = find_foreign_rules
+        self._clock_ns = clock_ns
+        self._writers = WriterSearch(self._files, sleep=sleep)
+        self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
+
+    def _alone(self) -> DrivesAlone:
+        return DrivesAlone(self._files, self._switches, self._rules)
+
+    def _survey(self) -> Survey:
+        return Survey(
+            self._files, self._switches, self._rules, self._writers, self._globs, self._fsid,
+            self._boot_pins(),
+        )
+
+    def look(self) -> Tuple[DriveReport, ...]:
+        """Every drive that an OSD of this host uses, and every drive that shares its switch."""
+        return tuple(self._with_memory(drive) for drive in self._survey().drives())
+
+    def _with_memory(self, drive: DriveReport) -> DriveReport:
+        text = self._disobeyed.get(drive.drive_id)
+        if text is None:
+            return drive
+        found = Finding(
+            FindingCode.TOGGLE_INEFFECTIVE, Severity.WARNING, drive.dev_name, text
+        )
+        return replace(drive, findings=(*drive.findings, found))
+
+    def host_findings(self) -> Tuple[Finding, ...]:
+        """What could not be followed or seen, and who else sets write caches."""
+        return (*self._survey().host_findings(), *self._find_foreign_rules())
+
+    def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
+        """The drives of a cache domain, also where no OSD uses them any more."""
+        found = self._survey().domain(domain_id)
+        if not found:
+            raise NotFoundError(
+                f"there is no cache domain {domain_id!r} on this host",
+                "see `ceph wcache drive ls`",
+            )
+        return found
+
+    def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """The drives of a journal entry that are here, by what they alone answer."""
+        return self._alone().prior(entry)
+
+    def state(self, drive: DriveReport) -> DriveState:
+        """Both sides of the cache and every layer that stands on the drive now."""
+        with self._held(drive) as (device, switch):
+            return state_of(device, switch, with_rule(switch.read(device), device, self._rules))
+
+    def counters(self, drive: DriveReport) -> Optional[FlushCounters]:
+        """The kernel's write and flush counters of the drive, where it has them."""
+        with self._held(drive) as (device, _):
+            return device.counters(self._clock_ns())
+
+    def pin(self, drive: DriveReport) -> None:
+        """Hold the kernel view at write back."""
+        with self._held(drive, to_change=True) as (device, switch):
+            switch.pin(device)
+
+    def flush(self, drive: DriveReport) -> None:
+        """Have the drive write its volatile cache to the medium."""
+        with self._held(drive) as (device, switch):
+            switch.flush(device)
+
+    def set_cache(self, drive: DriveReport, mode: CacheMode) -> None:
+        """Switch the current value of the device cache."""
+        with self._held(drive, to_change=True) as (device, switch):
+            switch.set_cache(device, mode)
+            if switch.transport is not Transport.LOOP:
+                self._require_mode(drive, device, switch, mode)
+
+    def _require_mode(
+        self, drive: DriveReport, device: BlockDevice, switch: Switch, mode: CacheMode
+    ) -> None:
+        """Raise RefusedError where the drive took the command and not the mode."""
+        now = switch.read(device).device_cache
+        if now.mode is mode:
+            self._disobeyed.pop(drive.drive_id, None)
+            return
+        text = f"told to become {mode.value}, it stays {now.value}"
+        self._disobeyed[drive.drive_id] = text
+        raise RefusedError(f"{device.name}: {text}", "its firmware may hold its cache")
+
+    def save_cache(
+        self, drive: DriveReport, mode: Optional[CacheMode], saved: Optional[CacheMode]
+    ) -> None:
+        """Make `mode` what the drive has after power-on; None takes that back."""
+        with self._held(drive, to_change=True) as (device, switch):
+            if mode is not None:
+                if not switch.save(device, mode):
+                    self._refuse_namesake(device)
+                    self._rules.write(device.wwid, mode)
+            elif saved is None:
+                self._rules.remove(device.wwid)
+            elif not switch.save(device, saved):
+                self._rules.write(device.wwid, saved)
+
+    def _refuse_namesake(self, device: BlockDevice) -> None:
+        """Raise RefusedError where the drive has no name, or another disk has the same."""
+        wanted = pattern(device.wwid)
+        same = [name for name, wwid in self.disks() if matches(wanted, wwid)]
+        if same != [device.name]:
+            raise RefusedError(
+                f"{device.name} cannot keep a cache mode over a power cycle",
+                "it saves none and has no wwid of its own that a udev rule could match",
+            )
+
+    def appeared(self, dev_name: str, wwid: str) -> Tuple[DriveReport, ...]:
+        """The drive of a disk with all that shares its switch, by what they alone answer."""
+        return self._alone().appeared(dev_name, wwid)
+
+    def drive_of(self, device: BlockDevice) -> DriveReport:
+        """The drive that a disk is, used by an OSD or not."""
+        return self._with_memory(self._survey().report_of(device))
+
+    def disks(self) -> Tuple[Tuple[str, str], ...]:
+        """Kernel name and wwid of every disk of the host."""
+        return tuple((disk.name, disk.wwid) for disk in sysfs.all_disks(self._files))
+
+    def time_flushes(
+        self, drive: DriveReport, osd_id: int, role: Role, count: int,
+        seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
+    ) -> SamplesOutcome:
+        """Time bare fdatasync() calls on the device that plays `role` for the OSD."""
+        with self._held(drive) as (drive_device, switch):
+            refuse_false_flush(drive_device, switch.transport, self._files)
+        top = self._device_of(drive, osd_id, role)
+        if switch.transport is not Transport.LOOP and (
+            top.kernel_view is KernelView.WRITE_THROUGH
+        ):
+            raise RefusedError(
+                f"the kernel sends no flush to {top.name}, so there is none to time",
+                "under a lease the drive is pinned and can be timed",
+            )
+        fd = top.open()
+        try:
+            return time_fdatasync(
+                fd, count, seconds_max, latency_limit_ms, spread_s=spread_s
+            )
+        finally:
+            os.close(fd)
+
+    def measure(
+        self, drive: DriveReport, osd_id: int, load_point: LoadPoint, count: int,
+        spread_s: float = 0.0,
+    ) -> SamplesOutcome:
+        """Refused: on a real host the OSD itself is asked."""
+        raise RefusedError("this is a real host: its OSDs measure, not the probe")
+
+    @contextmanager
+    def _held(
+        self, drive: DriveReport, to_change: bool = False
+    ) -> Iterator[Tuple[BlockDevice, Switch]]:
+        """The device of a drive, held open: what was identified is what is changed.
+
+        Raises NotFoundError where its name is another drive now, RefusedError where it is
+        to be changed and must not be.
+        """
+        with sysfs.hold(sysfs.by_name(self._files, drive.dev_name)) as device:
+            switch = self._switches.of(device)
+            found = switch.identify(device)
+            if found.drive_id != drive.drive_id:
+                raise NotFoundError(
+                    f"{drive.dev_name} is now {found.drive_id} and no longer {drive.drive_id}",
+                    "look again: drives were added or removed",
+                )
+            refusal = switch.refusal or found.refusal
+            if to_change and refusal:
+                raise RefusedError(f"{device.name} is left alone: {refusal}")
+            yield device, switch
+
+    def _device_of(self, drive: DriveReport, osd_id: int, role: Role) -> BlockDevice:
+        for use in drive.uses:
+            if use.osd_id == osd_id and use.role is role and use.layers:
+                return sysfs.by_name(self._files, use.layers[0].name)
+        raise NotFoundError(f"{drive.dev_name} is not the {role.value} device of osd.{osd_id}")
+
+
+def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFiles) -> None:
+    """Raise RefusedError where a flush of the device reaches no medium at all."""
+    if transport is not Transport.LOOP:
+        return
+    number = backing_dev(device)
+    if number is None:
+        raise StorageError(f"{device.name} has no backing file that can be asked for")
+    # a file system without a device of its own (tmpfs, ramfs) has major 0
+    if number.startswith("0:") and file_system_of(files, number) in ("tmpfs", "ramfs"):
+        raise RefusedError(
+            f"{device.name} lies on tmpfs, where a flush does nothing",
+            "put the backing file on a disk",
+        )
+
+
+def file_system_of(files: HostFiles, number: str) -> str:
+    """The type of the mounted file system with a device number; empty where none is."""
+    for line in read_table(os.path.join(files.proc, "self", "mountinfo")):
+        fields = line.split(" ")
+        if len(fields) > 8 and fields[2] == number and "-" in fields[6:-1]:
+            return fields[fields.index("-", 6) + 1]
+    return ""

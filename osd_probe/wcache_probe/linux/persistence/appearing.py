@@ -1,0 +1,152 @@
+"""Drives that appear: each is looked at by itself, tried again, and not forgotten.
+
+At a boot sixty events start sixty programs.  Each asks its own drive only, under the lock
+of its own cache domain, so none waits for the others.  What it was started for stands in
+    <run>/appearing/<wwid>
+until it is done: where the program was ended too early, or the drive was not ready in time,
+the probe starts it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import time
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Tuple
+from urllib.parse import quote
+
+from wcache.core.errors import NotFoundError, NotReadyError, StorageError, WcacheError
+from wcache.core.model import CacheMode
+
+from ..block.host_files import entries, read_text
+
+if TYPE_CHECKING:
+    from ...restoring.restorer import Start, Started
+
+# udev gives a program 180 s (udev.conf(5), event_timeout)
+RETRIES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
+# Until then it is udev's program that is at it.
+GRACE_S = 200.0
+EVERY_S = 60.0
+AT_ONCE = 4
+_DEVICE = re.compile(r"[A-Za-z0-9!_-]{1,64}")
+
+
+class Appearing:
+    """The notes in the run folder."""
+
+    def __init__(self, run_dir: str, now: Callable[[], float] = time.time) -> None:
+        self._folder = os.path.join(run_dir, "appearing")
+        self._now = now
+
+    def begin(self, device: str, wwid: str, mode: CacheMode) -> None:
+        """Note it; one that cannot be noted is done all the same."""
+        try:
+            os.makedirs(self._folder, mode=0o755, exist_ok=True)
+            path = self._path(wwid)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(path + ".new", flags, 0o600)
+            try:
+                os.write(fd, json.dumps([device, wwid, mode.value]).encode("utf-8"))
+            finally:
+                os.close(fd)
+            os.rename(path + ".new", path)
+        except OSError:
+            return
+
+    def done(self, wwid: str) -> None:
+        """It needs no other try."""
+        try:
+            os.unlink(self._path(wwid))
+        except OSError:
+            return
+
+    def missed(self) -> Iterator[Tuple[str, str, CacheMode]]:
+        """Device, wwid and mode of those that nobody is at any more."""
+        for name in entries(self._folder):
+            path = os.path.join(self._folder, name)
+            try:
+                if name.endswith(".new") or self._now() - os.stat(path).st_mtime < GRACE_S:
+                    continue
+                device, wwid, mode = json.loads(read_text(path) or "")
+                if _DEVICE.fullmatch(device) and self._path(wwid) == path:
+                    yield device, wwid, CacheMode(mode)
+            except (OSError, ValueError, TypeError):
+                continue
+
+    def _path(self, wwid: str) -> str:
+        return os.path.join(self._folder, quote(wwid, safe="")[:200])
+
+
+def try_until_done(
+    keep: Callable[[], object], notes: Appearing, device: str, wwid: str, mode: CacheMode,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Keep a drive in a mode, again and again where it is not ready; raises what stays."""
+    notes.begin(device, wwid, mode)
+    delays = iter(RETRIES_S)
+    while True:
+        try:
+            keep()
+            notes.done(wwid)
+            return
+        except NotFoundError:
+            notes.done(wwid)  # when it is back, there is another event
+            raise
+        except (NotReadyError, StorageError):
+            delay = next(delays, None)
+            if delay is None:
+                raise  # the note stays
+            sleep(delay)
+        except WcacheError:
+            notes.done(wwid)  # refused: another try would be too
+            raise
+
+
+class Missed:
+    """The running probe's side: starts what udev's programs did not bring to an end."""
+
+    def __init__(
+        self, notes: Appearing, run_dir: str, start: Start, say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._notes = notes
+        self._run_dir = run_dir
+        self._start = start
+        self._say = say
+        self._clock = clock
+        self._next_s = 0.0
+        self._children: Dict[str, Started] = {}
+
+    def look(self) -> None:
+        """Now and then: start what is left, a few at a time."""
+        now_s = self._clock()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + EVERY_S
+        self._children = {w: c for w, c in self._children.items() if not _ended(c)}
+        for device, wwid, mode in self._notes.missed():
+            if wwid in self._children or len(self._children) >= AT_ONCE:
+                continue
+            self._say(f"{device} ({wwid}) appeared and was not set to {mode.value}: once more")
+            self._children[wwid] = self._start(words_of(device, wwid, mode, self._run_dir))
+
+
+def words_of(device: str, wwid: str, mode: CacheMode, run_dir: str) -> List[str]:
+    """The command for one drive."""
+    return [
+        "appear", "--mode", mode.value.replace(" ", "-"), "--wwid", wwid, "--run-dir", run_dir,
+        device,
+    ]
+
+
+def _ended(child: Started) -> bool:
+    """Whether a child has ended; one that has is done with."""
+    ready, _, _ = select.select([child.stdout], [], [], 0.0)
+    if not ready or child.stdout.read(1):
+        return False
+    child.stdout.close()
+    child.wait()
+    return True

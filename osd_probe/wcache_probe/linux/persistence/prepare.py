@@ -1,0 +1,248 @@
+"""`wcache-probe prepare` and `unprepare`: the boot rule, the images that must have it, the record.
+
+The one place that writes below /etc and makes images anew, and only when an admin says so:
+no experiment does.  Run again it changes nothing where nothing is to be done.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
+
+from wcache.core.drive.journal import JournalEntry
+from wcache.core.drive.safety import boots_with_rule
+from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.model import DriveReport
+
+from ..block.host_files import read_text
+from .boot_rule import BootRule, is_ours
+from .images import IMAGES_MAX, Image, find_images
+from .initramfs import Tool, find_tool, rules_in, run_tool
+from .own_file import remove, write_whole
+from .preparation import RECORD_VERSION, Preparation, Record, digest
+from .udev_match import matches, pattern
+
+Say = Callable[[str], None]
+_NO_TOOL = "neither initramfs-tools nor dracut nor mkinitcpio is installed here"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the rule is to name, and what it cannot."""
+
+    wwids: Tuple[str, ...]
+    left_out: Tuple[str, ...] = ()  # a line for each drive that cannot be toggled then
+
+
+def choose(
+    drives: Sequence[DriveReport], journalled: Sequence[DriveReport],
+    entries: Iterable[JournalEntry], disks: Sequence[Tuple[str, str]],
+) -> Chosen:
+    """Which drives the boot rule names: those of OSDs alone, and those the journal names.
+
+    `disks` are (kernel name, wwid) of every disk of the host: a name must fit one drive.
+    """
+    held = {drive.drive_id for drive in journalled}
+    shared = {drive.domain_id for drive in drives if drive.foreign_uses}
+    wanted: Dict[str, str] = {}
+    left_out = []
+    for drive in (*drives, *journalled):
+        if not boots_with_rule(drive.transport):
+            continue
+        if drive.domain_id in shared and drive.drive_id not in held:
+            left_out.append(f"{drive.dev_name}: used by something that is not an OSD")
+            continue
+        try:
+            name = pattern(drive.wwid)
+        except RefusedError as error:
+            left_out.append(f"{drive.dev_name}: {error.message}")
+            continue
+        same = [disk for disk, wwid in disks if wwid != drive.wwid and matches(name, wwid)]
+        if same:
+            left_out.append(f"{drive.dev_name}: {same[0]} could not be told from it by its wwid")
+            continue
+        wanted[drive.wwid] = drive.dev_name
+    # a drive that is not here now and comes back is still off
+    for entry in entries:
+        for prior in entry.drives:
+            if prior.wwid and boots_with_rule(prior.transport):
+                wanted.setdefault(prior.wwid, prior.dev_name)
+    return Chosen(tuple(sorted(wanted)), tuple(dict.fromkeys(left_out)))
+
+
+@dataclass
+class Preparer:
+    """Does it; what touches the machine can be replaced, which is how it is tested."""
+
+    preparation: Preparation
+    say: Say
+    find_tool: Callable[[], Optional[Tool]] = find_tool
+    run_tool: Callable[[Tool], None] = run_tool
+    reload_udev: Callable[[], str] = field(default=lambda: reload_udev())
+
+    def check(self, *, image_elsewhere: bool) -> None:
+        """Raise before anything is written where it could not be finished."""
+        text = self.preparation.rule_text()
+        if text and not is_ours(text):
+            raise StorageError(
+                f"{self.preparation.rule_path} was not written by wcache-probe",
+                "move it away, then try again",
+            )
+        if self.preparation.needs_elsewhere(self._images()) and not image_elsewhere:
+            raise NotFoundError(
+                "this host was booted with an initramfs image that is not on it",
+                "put the rule file into that image yourself, then say --image-elsewhere",
+            )
+
+    def write_rule(self, chosen: Chosen) -> str:
+        """The rule's text, on stable storage and known to udev."""
+        rule = BootRule(chosen.wwids).text()
+        path = self.preparation.rule_path
+        for line in chosen.left_out:
+            self.say(f"not named, so never toggled: {line}")
+        if rule == self.preparation.rule_text():
+            self.say(f"{path}: up to date, {_count(chosen.wwids, 'drive')}")
+            return rule
+        write_whole(path, rule)
+        self.say(f"{path}: written, {_count(chosen.wwids, 'drive')}")
+        trouble = self.reload_udev()
+        if trouble:
+            self.say(f"udev was not told of its new rules: {trouble}")
+        return rule
+
+    def see_to_images(self, rule: str) -> int:
+        """Have each image contain the rule, and record it; 1 where one still lacks it."""
+        images = self._images()
+        lacking = self._lacking(images, rule)
+        if lacking:
+            images = self._make_anew(lacking)
+            lacking = self._lacking(images, rule)
+        elsewhere = self.preparation.needs_elsewhere(images)
+        good = tuple(image for image in images if image not in lacking)
+        record = Record(RECORD_VERSION, digest(rule), good, elsewhere)
+        if record != self.preparation.record():
+            self.preparation.write_record(record)
+        for image in good:
+            self.say(f"{image.path}: has the rule")
+        if elsewhere:
+            self.say("no initramfs image is on this host: as you say, one elsewhere has the rule")
+        elif not images:
+            self.say("this host has no initramfs image, and its kernel was given none")
+        for image, why in lacking.items():
+            self.say(
+                f"{image.path} {why}: make it anew by hand or remove it, then run this again"
+            )
+        if lacking:
+            self.say("NOT prepared: the drives of this host are not toggled until it is")
+            return 1
+        self.say("prepared: the pin comes back whenever a drive appears")
+        return 0
+
+    def show(self, chosen: Chosen) -> None:
+        """What would be done."""
+        rule = BootRule(chosen.wwids).text()
+        for line in chosen.left_out:
+            self.say(f"not named, so never toggled: {line}")
+        change = "up to date" if rule == self.preparation.rule_text() else "would be written"
+        self.say(f"{self.preparation.rule_path}: {change}\n{rule}".rstrip("\n"))
+        lacking = self._lacking(self._images(), rule)
+        for image, why in lacking.items():
+            self.say(f"{image.path} {why}: would be made anew")
+        if lacking:
+            tool = self.find_tool()
+            self.say(f"by: {' '.join(tool.command)}" if tool else _NO_TOOL)
+
+    def remove_rule(self) -> bool:
+        """Take record and rule away; False where there was neither."""
+        self.check(image_elsewhere=True)
+        # the record first: from here on nothing is toggled, whatever becomes of the rest
+        gone = remove(self.preparation.record_path)
+        return remove(self.preparation.rule_path) or gone
+
+    def clear_images(self) -> int:
+        """Take the rule out of the images; 1 where it is still in one."""
+        tool = self.find_tool()
+        if tool and tool.conf_path:
+            conf = os.path.join(self.preparation.root, tool.conf_path)
+            if read_text(conf) == tool.conf_text.strip():
+                remove(conf)
+        with_rule = [image for image in self._images() if self._rules_in(image)]
+        if with_rule and tool:
+            self.say(f"making the initramfs images anew with {tool.name}; this takes a while")
+            self.run_tool(tool)
+            with_rule = [image for image in self._images() if self._rules_in(image)]
+        for image in with_rule:
+            self.say(f"{image.path} still has the boot rule: make it anew by hand")
+        self.reload_udev()
+        return 1 if with_rule else 0
+
+    def _images(self) -> Tuple[Image, ...]:
+        images = find_images(self.preparation.root)
+        if len(images) > IMAGES_MAX:
+            raise StorageError(f"this host has more than {IMAGES_MAX} initramfs images")
+        return images
+
+    def _rules_in(self, image: Image) -> Tuple[str, ...]:
+        try:
+            return rules_in(self.preparation.root, image)
+        except StorageError:
+            return ()
+
+    def _lacking(self, images: Sequence[Image], rule: str) -> Dict[Image, str]:
+        """What is wrong with each image that is not as it should be."""
+        lacking = {}
+        for image in images:
+            try:
+                texts = rules_in(self.preparation.root, image)
+            except StorageError as error:
+                lacking[image] = f"cannot be looked into: {error.message}"
+                continue
+            if not texts:
+                lacking[image] = "lacks the boot rule"
+            elif set(texts) != {rule}:
+                lacking[image] = "has an older boot rule"
+        return lacking
+
+    def _make_anew(self, lacking: Dict[Image, str]) -> Tuple[Image, ...]:
+        tool = self.find_tool()
+        for image, why in lacking.items():
+            self.say(f"{image.path} {why}")
+        if tool is None:
+            self.say(_NO_TOOL)
+            return self._images()
+        if tool.conf_path:
+            conf = os.path.join(self.preparation.root, tool.conf_path)
+            write_whole(conf, tool.conf_text)
+            self.say(f"{conf}: written")
+        self.say(f"making the initramfs images anew with {tool.name}; this takes a while")
+        self.run_tool(tool)
+        return self._images()
+
+
+def reload_udev() -> str:
+    """Have udev read its rules; what was wrong, empty where nothing was.
+
+    It also does so by itself, within three seconds of an event.
+    """
+    if not os.path.exists("/run/udev/control") or not shutil.which("udevadm"):
+        return ""
+    try:
+        done = subprocess.run(
+            ["udevadm", "control", "--reload"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60.0, check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()
+
+
+def in_container() -> bool:
+    """Whether this looks like a container, whose /etc and /boot are not the host's."""
+    return any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+
+
+def _count(items: Sequence[str], what: str) -> str:
+    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"

@@ -1,0 +1,265 @@
+"""One look at the host: OSDs, the drives below their roles, and who else is there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from wcache.core.drive.safety import boots_with_rule
+from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.model import (
+    DeviceCache,
+    DriveReport,
+    DriveState,
+    Finding,
+    FindingCode,
+    LayerKind,
+    OsdUse,
+    Severity,
+    Transport,
+)
+
+from .block import foreign, osds, sysfs
+from .block.host_files import HostFiles, printable
+from .block.osds import OsdDevices
+from .block.stack import is_followed, paths_down, queues_on
+from .block.sysfs import BlockDevice
+from .block.writers import WriterSearch
+from .persistence.preparation import BootPins
+from .persistence.rule_folder import RuleFolder
+from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
+from .transports.classify import Switches
+
+DRIVES_MAX = 1024
+
+
+class Survey:
+    """Everything of one look; made anew for each, since hosts change."""
+
+    def __init__(
+        self, files: HostFiles, switches: Switches, rules: RuleFolder, writers: WriterSearch,
+        data_globs: Sequence[str], cluster_fsid: Optional[str], prepared: BootPins,
+    ) -> None:
+        self._files = files
+        self._prepared = prepared
+        self._switches = switches
+        self._rules = rules
+        found = osds.discover(files, data_globs)
+        self._ours = tuple(o for o in found if cluster_fsid in (None, o.cluster_fsid))
+        self._uses: Dict[str, List[OsdUse]] = defaultdict(list)
+        self._strangers: Dict[str, List[str]] = defaultdict(list)
+        self._unfollowed: Dict[str, List[str]] = defaultdict(list)
+        self._bottoms: Dict[str, BlockDevice] = {}
+        self._lost: List[Finding] = []
+        for osd in found:
+            self._follow(osd, osd in self._ours)
+        seen = writers.find(frozenset(osd.pid for osd in found if osd.pid))
+        self._blind = seen.unknown
+        self._foreign = foreign.find(files, seen.by_number)
+
+    def drives(self) -> Tuple[DriveReport, ...]:
+        """Drives under our OSDs and every drive that shares a switch with one of them."""
+        used = [self._bottoms[number] for number in self._uses]
+        return self._reports(used)
+
+    def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
+        """The drives of a cache domain, used by an OSD or not; empty where there are none."""
+        found = tuple(d for d in self.drives() if d.domain_id == domain_id)
+        if found:
+            return found
+        for device in sysfs.all_disks(self._files):
+            if device.kind in (LayerKind.DISK, LayerKind.LOOP) and device.size_bytes:
+                _, identity, _ = self._known(device)
+                if identity.domain_id == domain_id:
+                    return self._reports([device])
+        return ()
+
+    def report_of(self, device: BlockDevice) -> DriveReport:
+        """The drive of a disk, whether an OSD uses it or not."""
+        for report in self._reports([device]):
+            if report.dev_name == device.name:
+                return report
+        raise NotFoundError(f"{device.name} is reached over several paths")
+
+    def _known(self, device: BlockDevice) -> Tuple[Switch, Identity, str]:
+        """The switch of a drive, who it is, and why it could not say so, if it could not.
+
+        A drive that answers nothing must not hide the others, so it is shown by its name.
+        """
+        switch = self._switches.of(device)
+        try:
+            return switch, switch.identify(device), ""
+        except WcacheError as error:
+            return switch, ReadOnlySwitch().identify(device), error.message
+
+    def host_findings(self) -> Tuple[Finding, ...]:
+        """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
+        return (*self._lost, *self._blind_finding())
+
+    def _blind_finding(self) -> Tuple[Finding, ...]:
+        if not self._blind:
+            return ()
+        text = f"whether other programs use the drives is unknown: {self._blind}"
+        return (Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", text),)
+
+    def _follow(self, osd: OsdDevices, ours: bool) -> None:
+        name = f"osd.{osd.osd_id}"
+        for link in osd.unresolved if ours else ():
+            self._lose(name, f"its {link} leads to no block device that it holds here")
+        for role, number in osd.devices:
+            top = sysfs.by_number(self._files, number)
+            paths = paths_down(top) if top else ()
+            if ours and not paths:
+                self._lose(name, f"its {role.value} device {number} leads to no drive")
+            for path in paths:
+                drive = path.drive
+                self._bottoms[drive.number] = drive
+                if ours:
+                    self._uses[drive.number].append(OsdUse(osd.osd_id, role, path.layers))
+                else:
+                    cluster = osd.cluster_fsid or "unknown"
+                    self._strangers[drive.number].append(f"{name} of cluster {cluster}")
+                if not is_followed(path):
+                    names = [d.name for d in path.devices if d.kind is LayerKind.UNKNOWN]
+                    self._unfollowed[drive.number] += names or [drive.name]
+
+    def _lose(self, osd: str, text: str) -> None:
+        self._lost.append(Finding(FindingCode.UNKNOWN_LAYER, Severity.WARNING, osd, text))
+
+    def _reports(self, used: Sequence[BlockDevice]) -> Tuple[DriveReport, ...]:
+        ways: Dict[str, Tuple[BlockDevice, Switch, Identity, str]] = {}
+        for device in used:
+            for sibling in (device, *self._switches.of(device).siblings(device)):
+                if sibling.number not in ways and len(ways) < DRIVES_MAX:
+                    ways[sibling.number] = (sibling, *self._known(sibling))
+        by_drive: Dict[str, List[Tuple[BlockDevice, Switch, Identity, str]]] = defaultdict(list)
+        for way in ways.values():
+            by_drive[way[2].drive_id].append(way)
+        reports = [self._report(group) for group in by_drive.values()]
+        return tuple(sorted(reports, key=lambda report: report.dev_name))
+
+    def _report(
+        self, ways: Sequence[Tuple[BlockDevice, Switch, Identity, str]]
+    ) -> DriveReport:
+        device, switch, identity, silent = ways[0]
+        reading = CacheReading(DeviceCache.UNKNOWN) if silent else _read(switch, device)
+        reading = with_rule(reading, device, self._rules)
+        numbers = [way[0].number for way in ways]
+        uses = tuple(dict.fromkeys(use for number in numbers for use in self._uses[number]))
+        shared = _unique(
+            text
+            for way in ways
+            for text in (
+                *self._foreign.of(way[0]), *self._strangers[way[0].number]
+            )
+        )
+        odd = _unique(name for number in numbers for name in self._unfollowed[number])
+        refusal = switch.refusal or silent or identity.refusal or reading.refusal
+        if self._blind and switch.transport is not Transport.LOOP:
+            refusal = refusal or f"other programs may use it: {self._blind}"
+        if odd:
+            refusal = f"{', '.join(odd[:4])} between it and its OSD cannot be followed"
+        elif len(ways) > 1:
+            names = ", ".join(way[0].name for way in ways)
+            refusal = f"it is reached over several paths ({names})"
+        unpinned = ""
+        if boots_with_rule(switch.transport) and not refusal:
+            unpinned = self._prepared.refusal(device.wwid)
+        return DriveReport(
+            drive_id=identity.drive_id,
+            domain_id=identity.domain_id,
+            dev_name=device.name,
+            drive_model=identity.drive_model,
+            transport=switch.transport,
+            state=state_of(device, switch, reading),
+            serial=identity.serial,
+            wwn=identity.wwn,
+            host_driver=identity.host_driver,
+            rotational=device.rotational,
+            size_bytes=device.size_bytes,
+            uses=tuple(sorted(uses, key=lambda use: (use.osd_id, use.role.value))),
+            foreign_uses=shared,
+            plp_hints=identity.plp_hints,
+            toggle_refusal=refusal or unpinned,
+            findings=(
+                *reading.findings, *_findings(device.name, switch, reading, odd, shared),
+                *_not_prepared(device.name, unpinned),
+            ),
+            wwid=printable(device.wwid, 512),
+        )
+
+
+def _unique(texts: Iterable[str]) -> Tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _read(switch: Switch, device: BlockDevice) -> CacheReading:
+    try:
+        return switch.read(device)
+    except WcacheError as error:
+        return CacheReading(DeviceCache.UNKNOWN, refusal=error.message)
+
+
+def with_rule(reading: CacheReading, device: BlockDevice, rules: RuleFolder) -> CacheReading:
+    """The reading where a rule of ours stands in for a page that the drive cannot save."""
+    if reading.page.saved is not None:
+        return reading
+    kept = rules.mode(device.wwid)
+    page = replace(reading.page, saved=kept, by_rule=kept is not None)
+    return replace(reading, page=page)
+
+
+def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> DriveState:
+    """The drive's answer together with what the kernel believes of every layer above it."""
+    return DriveState(
+        device_cache=reading.device_cache,
+        kernel_view=device.kernel_view,
+        pinned=switch.pinned(device),
+        page=reading.page,
+        layers=queues_on(device),
+    )
+
+
+def _not_prepared(name: str, unpinned: str) -> Tuple[Finding, ...]:
+    if not unpinned:
+        return ()
+    return (Finding(FindingCode.NOT_PREPARED, Severity.INFO, name, unpinned),)
+
+
+def _findings(
+    name: str, switch: Switch, reading: CacheReading, odd: Sequence[str],
+    shared: Sequence[str],
+) -> List[Finding]:
+    found = []
+    if switch.transport is Transport.RAID:
+        found.append(
+            Finding(FindingCode.RAID_POLICY, Severity.WARNING, name, switch.refusal)
+        )
+    if reading.device_cache is DeviceCache.NONE:
+        found.append(
+            Finding(
+                FindingCode.NO_VOLATILE_CACHE, Severity.INFO, name,
+                "the drive says that it has no volatile cache",
+            )
+        )
+    if odd:
+        found.append(
+            Finding(
+                FindingCode.UNKNOWN_LAYER, Severity.WARNING, name,
+                f"{', '.join(odd[:4])} cannot be followed",
+            )
+        )
+    if shared:
+        found.append(
+            Finding(FindingCode.SHARED_DRIVE, Severity.WARNING, name, "; ".join(shared[:4]))
+        )
+    saved, current = reading.page.saved, reading.device_cache.mode
+    if saved is not None and current is not None and saved is not current:
+        found.append(
+            Finding(
+                FindingCode.SAVED_DIFFERS, Severity.WARNING, name,
+                f"saved is {saved.value}, current is {current.value}",
+            )
+        )
+    return found

@@ -1,0 +1,102 @@
+"""What the running probe owes: cache domains whose lease is over, and what is told of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable, Dict, List, Optional, Tuple
+
+from wcache.core.drive.journal import EntryKind, PriorDrive
+from wcache.core.drive.lease import LeaseKeeper, Restore
+from wcache.core.errors import NotReadyError, WcacheError
+from wcache.core.protocol import Notice
+
+from ..mgr_link import printable
+from .restorer import Restorer
+
+NOTICES_MAX = 64
+
+
+class Restoring:
+    """Has everything restored that the keeper says is owed; `notices` wait for the mgr."""
+
+    def __init__(
+        self, *, keeper: LeaseKeeper, restorer: Restorer, instance_id: str,
+        say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        says: Callable[[str], Tuple[PriorDrive, ...]] = lambda key: (),
+    ) -> None:
+        """`says`: what the journal entry of a key says, told to the mgr when it is back."""
+        self._keeper = keeper
+        self._restorer = restorer
+        self._instance_id = instance_id
+        self._say = say
+        self._clock = clock
+        self._says = says
+        self._priors: Dict[str, Tuple[PriorDrive, ...]] = {}
+        self._one_at_a_time = threading.Lock()
+        self._count = 0
+        self._told: Dict[str, str] = {}  # what was said last of a domain that is not back
+        self._items: Dict[str, Restore] = {}
+        self.notices: List[Notice] = []
+
+    def restore_owed(
+        self, patience_s: Optional[float] = None
+    ) -> Dict[str, Optional[WcacheError]]:
+        """Restore what is due now; returns what came of each domain, late ones too.
+
+        The loop calls it, and the guard while the loop hangs (`guard.py`).  `patience_s`
+        is how long each is waited for, where nothing else is to be done.
+        """
+        with self._one_at_a_time:
+            return self._restore_owed(patience_s)
+
+    def _restore_owed(
+        self, patience_s: Optional[float]
+    ) -> Dict[str, Optional[WcacheError]]:
+        owed = self._keeper.owed(self._clock())
+        self._items.update({item.domain_id: item for item in owed})
+        due = [item.domain_id for item in owed]
+        if not due and not self._items:
+            return {}
+        self._priors.update({domain_id: self._says(_key(domain_id)) for domain_id in due})
+        results = self._restorer.restore([_key(domain_id) for domain_id in due], patience_s)
+        by_domain = {_domain(key): error for key, error in results.items()}
+        for domain_id, error in by_domain.items():
+            self._took(domain_id, error)
+        return by_domain
+
+    def _took(self, domain_id: str, error: Optional[WcacheError]) -> None:
+        item = self._items.get(domain_id)
+        if error is None:
+            self._keeper.is_free(domain_id)
+            self._told.pop(domain_id, None)
+            if item is not None:
+                del self._items[domain_id]
+                self._note(item, "the prior state is back", restored=True)
+            return
+        if domain_id in self._keeper.held:
+            self._keeper.not_restored(domain_id, self._clock())
+        # "still at it" names the seconds, which are no news
+        news = "at it" if isinstance(error, NotReadyError) else error.line()
+        if item is not None and self._told.get(domain_id) != news:
+            self._told[domain_id] = news
+            self._note(item, f"the prior state is not back: {error.line()}", restored=False)
+
+    def _note(self, item: Restore, what: str, *, restored: bool) -> None:
+        text = printable(f"{item.domain_id} (lease {item.lease_id}): {item.reason}; {what}")
+        self._say(text)
+        self._count += 1
+        notice_id = f"{self._instance_id}.{self._count}"
+        prior = self._priors.pop(item.domain_id, ()) if restored else ()
+        self.notices.append(
+            Notice(notice_id, text, item.domain_id, restored, item.lease_id, prior)
+        )
+        del self.notices[:-NOTICES_MAX]
+
+
+def _key(domain_id: str) -> str:
+    return f"{EntryKind.LEASE.value}/{domain_id}"
+
+
+def _domain(key: str) -> str:
+    return key.partition("/")[2]

@@ -1,0 +1,141 @@
+"""How `wcache-probe restore --all` asks the running probe to restore, and hears what came of it.
+
+    <state>/restore.request    an id; the probe looks for it at every turn
+    <state>/restore.answer     that id and a line for each cache domain
+
+The signal only shortens the wait, and is sent to a process that catches it alone: it would
+end any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Callable, Optional, Sequence, Tuple
+
+from wcache.core.errors import StorageError
+
+from ..linux.block.host_files import read_text
+
+SIGNAL = signal.SIGUSR1
+BYTES_MAX = 256_000
+STEP_S = 0.1
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of one cache domain, for the admin."""
+
+    restored: bool
+    text: str
+
+
+class RestoreRequests:
+    """The two files in a state folder."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._request = os.path.join(state_dir, "restore.request")
+        self._answer = os.path.join(state_dir, "restore.answer")
+
+    # ---- the probe's side
+
+    def pending(self) -> str:
+        """The id of a request that waits for an answer; empty where there is none."""
+        return read_text(self._request) or ""
+
+    def answer(self, request_id: str, lines: Sequence[Line]) -> None:
+        """Say what came of it; raises StorageError."""
+        said = [[line.restored, line.text] for line in lines]
+        _write(self._answer, json.dumps({"id": request_id, "lines": said}))
+        _unlink(self._request)
+
+    def clear(self) -> None:
+        """Forget what was asked before this start: whoever asked has gone on without us."""
+        _unlink(self._request)
+
+    # ---- the admin's side
+
+    def ask(self, pid: int) -> str:
+        """Ask the probe with a pid; returns the id to wait for."""
+        request_id = uuid.uuid4().hex
+        _unlink(self._answer)
+        _write(self._request, request_id)
+        if pid:  # else it is not to be seen from here, and looks by itself a little later
+            with contextlib.suppress(OSError):
+                os.kill(pid, SIGNAL)
+        return request_id
+
+    def wait(
+        self, request_id: str, seconds: float, there: Callable[[], bool],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Optional[Tuple[Line, ...]]:
+        """The answer; None where none came in time, or the probe ended (`there` is false)."""
+        for _ in range(int(seconds / STEP_S)):
+            alive = there()
+            found = self._read(request_id)
+            if found is not None or not alive:
+                return found
+            sleep(STEP_S)
+        return None
+
+    def withdraw(self) -> None:
+        """Nobody waits for an answer any more."""
+        _unlink(self._request)
+
+    def _read(self, request_id: str) -> Optional[Tuple[Line, ...]]:
+        text = read_text(self._answer, BYTES_MAX)
+        if not text:
+            return None
+        try:
+            plain = json.loads(text)
+            if plain["id"] != request_id:
+                return None
+            return tuple(Line(restored is True, str(line)) for restored, line in plain["lines"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def catches(pid: int) -> bool:
+    """Whether a process catches our signal: only a probe that answers requests does."""
+    try:
+        return bool(int(_status(pid, "SigCgt"), 16) >> (SIGNAL - 1) & 1)
+    except ValueError:
+        return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process does nothing at all: stopped, traced, or dead already."""
+    return _status(pid, "State")[:1] in ("T", "t", "Z", "X")
+
+
+def _status(pid: int, wanted: str) -> str:
+    for line in (read_text(f"/proc/{pid}/status") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name == wanted:
+            return value.strip()
+    return ""
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path + ".new", flags, 0o600)
+        try:
+            os.write(fd, text.encode("utf-8"))
+        finally:
+            os.close(fd)
+        os.rename(path + ".new", path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path} ({error.strerror})") from None
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

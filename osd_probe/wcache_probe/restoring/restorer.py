@@ -1,0 +1,205 @@
+"""Brings journal entries back, each in a process of its own.
+
+A drive that hangs takes along whoever waits for it: such a process can be neither ended
+nor interrupted (state D), and a thread of it neither.  So each cache domain is restored
+by a child.  One that hangs is left behind and holds up nothing but its own domain, which
+is tried again when that child has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import IO, Callable, Dict, List, Optional, Protocol, Sequence, cast
+
+from wcache.core.errors import NotReadyError, StorageError, WcacheError
+
+from ..mgr_link import printable
+from ..switcher import Switcher
+
+PATIENCE_S = 6.0
+# Longer than the commands of a drive that still answers: a flush may take 120 s by itself.
+HANGS_S = 150.0
+# So many at a time; one that is slow does not count, so that no slot is held by a drive.
+AT_ONCE = 16
+SLOW_S = 2.0
+ANSWER_BYTES_MAX = 65_536
+
+Results = Dict[str, Optional[WcacheError]]
+
+
+class Restorer(Protocol):
+    """Brings entries back by their keys."""
+
+    def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
+        """What came of them: None is back, NotReadyError is still at it.
+
+        Entries of earlier calls whose end was not told yet are told too.  `patience_s` is
+        how long each is waited for, where it is not the usual time.
+        """
+
+
+class RestoreHere:
+    """In this process: simulated drives, which never hang, and tests."""
+
+    def __init__(self, switcher: Switcher) -> None:
+        self._switcher = switcher
+
+    def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
+        """See `Restorer`."""
+        results: Results = {}
+        for key in keys:
+            try:
+                self._switcher.restore_key(key)
+                results[key] = None
+            except WcacheError as error:
+                results[key] = error
+        return results
+
+
+class Started(Protocol):
+    """A process of ours, as `subprocess.Popen` has it."""
+
+    pid: int
+    stdout: IO[bytes]
+
+    def wait(self) -> int:
+        """How it ended, once it has."""
+
+
+Start = Callable[[Sequence[str]], Started]  # of this program, with these words
+
+
+@dataclass
+class _Child:
+    process: Started
+    began_s: float
+    said: bytearray = field(default_factory=bytearray)
+
+
+class RestoreApart:
+    """In children that `start` makes of `words` and a key.
+
+    `beat` is called while they are waited for.
+    """
+
+    def __init__(
+        self, start: Start, words: Sequence[str], *, patience_s: float = PATIENCE_S,
+        hangs_s: float = HANGS_S, beat: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start_child = start
+        self._words = tuple(words)
+        self._patience_s = patience_s
+        self._hangs_s = hangs_s
+        self._beat = beat
+        self._clock = clock
+        self._children: Dict[str, _Child] = {}
+
+    def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
+        """See `Restorer`; waits for each child until it is as old as that."""
+        patience_s = self._patience_s if patience_s is None else patience_s
+        results: Results = {}
+        self._collect(results, 0.0)
+        waiting = [key for key in keys if key not in self._children and key not in results]
+        asked = set(keys)
+        while True:
+            waiting = self._start(waiting, results)
+            now_s = self._clock()
+            young = [
+                child.began_s + patience_s - now_s
+                for key, child in self._children.items()
+                if key in asked and now_s < child.began_s + patience_s
+            ]
+            if not waiting and not young:
+                break
+            self._collect(results, min([0.5, *young]))
+            self._beat()
+        for key in keys:
+            if key not in results:
+                results[key] = self._unfinished(self._children[key])
+        return results
+
+    def _start(self, waiting: List[str], results: Results) -> List[str]:
+        """Start as many as may run; returns those that have to wait."""
+        now_s = self._clock()
+        busy = sum(now_s < child.began_s + SLOW_S for child in self._children.values())
+        free = max(0, AT_ONCE - busy)
+        for key in waiting[:free]:
+            try:
+                process = self._start_child([*self._words, key])
+            except OSError as error:
+                results[key] = StorageError(f"no process could be started ({error.strerror})")
+                continue
+            self._children[key] = _Child(process, now_s)
+        return waiting[free:]
+
+    def _collect(self, results: Results, wait_s: float) -> None:
+        """Take what children have said, and the results of those that have ended."""
+        by_fd = {child.process.stdout.fileno(): key for key, child in self._children.items()}
+        if not by_fd:
+            return
+        ready, _, _ = select.select(list(by_fd), [], [], max(0.0, wait_s))
+        for fd in ready:
+            key = by_fd[fd]
+            child = self._children[key]
+            more = os.read(fd, ANSWER_BYTES_MAX)
+            child.said += more[: ANSWER_BYTES_MAX - len(child.said)]
+            if not more:
+                # it closes its output by ending
+                code = child.process.wait()
+                child.process.stdout.close()
+                del self._children[key]
+                results[key] = verdict(code, bytes(child.said))
+
+    def _unfinished(self, child: _Child) -> WcacheError:
+        pid = child.process.pid
+        age_s = self._clock() - child.began_s
+        if age_s < self._hangs_s:
+            return NotReadyError(f"process {pid} is still at it after {age_s:.0f} s")
+        return StorageError(
+            f"process {pid} hangs in its drive",
+            f"see /proc/{pid}/stack and the kernel's log; it is tried again when that has ended",
+        )
+
+
+def verdict(code: int, said: bytes) -> Optional[WcacheError]:
+    """What the end of a child means."""
+    if code == 0:
+        return None
+    try:
+        told = json.loads(said.decode("utf-8"))
+        message, advice = str(told["message"]), str(told["advice"])
+    except (ValueError, KeyError, TypeError):
+        return StorageError(f"what restores it ended with code {code}", "it is tried again")
+    return StorageError(printable(message), printable(advice))
+
+
+def answer(error: WcacheError) -> str:
+    """What a child says of a failure."""
+    return json.dumps({"message": error.message, "advice": error.advice})
+
+
+def start_again(words: Sequence[str]) -> Started:
+    """Start this very program once more, wherever it came from.
+
+    Neither PATH nor the working folder decides what is run: the interpreter, and the places
+    that it imports from now.
+    """
+    places = [os.path.abspath(place) for place in sys.path if place]
+    program = (
+        f"import sys; sys.path[:] = {places!r}; from wcache_probe.main import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    return start_command([sys.executable, "-c", program, *words])
+
+
+def start_command(command: Sequence[str]) -> Started:
+    """Start a command with its output to us."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    return cast(Started, child)
