@@ -70,6 +70,10 @@ SETTINGS = {
         'kernel-modules rootfs-block fs-lib dm lvm crypt "\n'
         f'drivers=" {" ".join(DRIVERS)} dm_mod dm_crypt "\n'
     ),
+    # a machine that is busy takes longer than systemd's 90 s, and then boots into its emergency
+    "etc/systemd/system.conf.d/lab.conf": (
+        "[Manager]\nDefaultTimeoutStartSec=15min\nDefaultDeviceTimeoutSec=15min\n"
+    ),
 }
 
 # what making an image anew leaves beside it

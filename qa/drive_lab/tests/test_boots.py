@@ -64,6 +64,21 @@ def host(request):
         yield host
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("initramfs", [Initramfs.INITRAMFS_TOOLS, Initramfs.DRACUT])
+def test_the_image_that_prepare_has_the_host_make_pins_drives_before_lvm(initramfs):
+    drives = [OsdDrive("scsi", False, True), OsdDrive("sata", True, True)]
+    with BootingHost(initramfs, drives) as host:
+        host.prepare(make_image=True)
+        for drive in drives:
+            host.put_off(drive, "lease")
+        host.reboot_warm()
+        for drive in drives:
+            assert host.loaded_before_the_root(drive)
+            assert set(host.views(drive)) == {"write back"}
+            assert host.lost_when_the_cache_comes_on(drive, "made-anew") == 0
+
+
 def drives_of(host, *, ruled):
     return [drive for drive in host.drives if drive.ruled is ruled]
 
@@ -98,18 +113,3 @@ def test_the_probe_that_starts_after_the_reboot_makes_nothing_worse(host):
         else:
             # a volume that drops flushes has no cure but to be made anew: it stays off
             assert probe.mode() is THROUGH
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("initramfs", [Initramfs.INITRAMFS_TOOLS, Initramfs.DRACUT])
-def test_the_image_that_prepare_has_the_host_make_pins_drives_before_lvm(initramfs):
-    drives = [OsdDrive("scsi", False, True), OsdDrive("sata", True, True)]
-    with BootingHost(initramfs, drives) as host:
-        host.prepare(make_image=True)
-        for drive in drives:
-            host.put_off(drive, "lease")
-        host.reboot_warm()
-        for drive in drives:
-            assert host.loaded_before_the_root(drive)
-            assert set(host.views(drive)) == {"write back"}
-            assert host.lost_when_the_cache_comes_on(drive, "made-anew") == 0
