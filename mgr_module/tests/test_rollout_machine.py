@@ -11,6 +11,7 @@ from wcache.core import codec
 from wcache.core import events as act
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
+from wcache.core.drive.prior import PriorDoubt
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.protocol import (
     ApplyRequest,
@@ -386,3 +387,35 @@ def test_a_change_that_looks_worse_once_is_measured_again_and_stays():
     mgr.gain = 2.0
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.APPLIED]
+
+
+@pytest.mark.parametrize("mgr_lost", [False, True])
+def test_a_stored_prior_state_is_never_replaced_by_what_our_own_request_may_have_made(mgr_lost):
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    (kept,) = (c.prior for c in mgr.machine.rollout.changes)
+    mgr.modes["domain-0"] = WT  # it was made, and the journal is lost before the answer
+    if mgr_lost:
+        mgr.restart()
+        mgr.until(ApplyRequest)
+    other = FailureOutcome("not as the mgr knows it", refused=True, doubt=PriorDoubt.OTHER_STATE)
+    mgr.give(act.TaskAnswered(mgr.task.task_id, other))
+    assert mgr.machine.over
+    (left,) = mgr.machine.rollout.touched
+    assert left.prior == kept
+    assert any(n.severity == "error" and "left unproven" in n.text for n in mgr.notes)
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.finish()
+    assert mgr.modes == {"domain-0": WB}
+
+
+def test_a_change_that_an_older_version_planned_anew_keeps_its_first_prior_state():
+    mgr = begun()
+    mgr.until(ApplyRequest)
+    (found,) = mgr.machine.rollout.changes
+    kept, mgr.modes["domain-0"] = found.prior, WT
+    again = replace(found, status=ChangeStatus.PLANNED)
+    mgr.stored = codec.dumps(replace(mgr.machine.rollout, changes=(again,)))
+    mgr.restart()
+    mgr.until(ApplyRequest)
+    assert mgr.task.request.prior == kept

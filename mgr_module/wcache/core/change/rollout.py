@@ -32,8 +32,6 @@ from .rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.
 DOUBTS_MAX = 2
-# A drive that somebody changes between our look and our touch is looked at again this often.
-LOOKS_MAX = 3
 
 
 class _Phase(Enum):
@@ -59,7 +57,6 @@ class RolloutMachine:
     _serial: int = 0
     _wait_until_s: float = 0.0
     _doubts: int = 0
-    _looks: int = 0
     _resumed: bool = False
 
     @property
@@ -170,7 +167,6 @@ class RolloutMachine:
 
     def _check(self) -> List[act.Action]:
         self._phase = _Phase.CHECKING
-        self._looks = 0
         return [act.LookAtCluster()]
 
     def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
@@ -193,7 +189,6 @@ class RolloutMachine:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._phase = _Phase.LOOKING
-        self._looks += 1
         return [act.SaveRun(), self._task(LookRequest(change.domain_id))]
 
     def _looked(self, outcome: object) -> List[act.Action]:
@@ -203,6 +198,8 @@ class RolloutMachine:
         if why:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
+        if change.prior.known:
+            prior = change.prior  # a request went out with it: what is there now may be ours
         self._change(status=ChangeStatus.APPLYING, prior=prior)
         return [act.SaveRun(), *self._apply(replace(change, prior=prior))]
 
@@ -237,10 +234,9 @@ class RolloutMachine:
         assert change is not None  # callers looked  # noqa: S101
         if isinstance(outcome, FailureOutcome):
             said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-            other = outcome.doubt is PriorDoubt.OTHER_STATE and not self._resumed
-            if other and self._looks < LOOKS_MAX:
-                self._change(status=ChangeStatus.PLANNED)
-                return self._look()
+            if outcome.doubt is PriorDoubt.OTHER_STATE:
+                # somebody else's change, or ours and the journal is lost: an admin decides
+                return self._leave(said)
             if self._resumed or not as_it_was(change, outcome):
                 loud = act.Note(
                     f"{change.hostname} {', '.join(change.dev_names)} MAY NOT BE AS IT WAS: "
@@ -318,17 +314,26 @@ class RolloutMachine:
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return self._not_back(detail)
         if change.status is ChangeStatus.APPLYING:
-            self._change(detail=one_line(f"not proven: {detail}"))
-            unproven = act.Note(
-                f"{change.hostname} {', '.join(change.dev_names)} is left unproven; when the "
-                f"probe is back: ceph wcache rollback {self.rollout.plan_id}", "error",
-            )
-        else:
-            self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
-            unproven = act.Note("the change under way was not begun")
+            return self._leave(detail)
+        self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
         self._set(status=RolloutStatus.STOPPED, reason=detail)
         self._phase = _Phase.IDLE
-        return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), unproven]
+        said = act.Note("the change under way was not begun")
+        return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), said]
+
+    def _leave(self, why: str) -> List[act.Action]:
+        """Stop with a change that may have been made; its prior state stays as it was stored."""
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        why = one_line(why)
+        self._change(detail=one_line(f"not proven: {why}"))
+        self._set(status=RolloutStatus.STOPPED, reason=why)
+        self._phase = _Phase.IDLE
+        said = (
+            f"{change.hostname} {', '.join(change.dev_names)} is left unproven; look at the "
+            f"drive, then, with the probe there: ceph wcache rollback {self.rollout.plan_id}"
+        )
+        return [act.SaveRun(), act.Note(f"stopped: {why}", "warning"), act.Note(said, "error")]
 
     # ---- backwards
 
