@@ -290,6 +290,19 @@ def went_through(script, world, taken_away):
     raise AssertionError("not reached: a program ends or raises")
 
 
+@EVERY
+@pytest.mark.parametrize("persist", [None, False, True], ids=["lease", "apply", "persist"])
+def test_a_change_that_a_drive_took_and_did_not_make_is_never_called_made(transport, persist):
+    def changed():
+        change = toggled(THROUGH) if persist is None else applied(THROUGH, persist)
+        yield from taken_and_not_made(change)
+
+    begin = World(transport, True, True, False, True, boot_rule=True)
+    world, journal, error = went_through(changed, begin, {})
+    assert "did not make it" in str(error)
+    assert (world.on, journal) == (True, None)
+
+
 def off_and_restored():
     yield from toggled(THROUGH)
     yield from restored()

@@ -1,7 +1,7 @@
 """The mutation run takes nothing for noticed that no test noticed."""
 
 import pytest
-from mutations.__main__ import Copy, Mutation, MutationError
+from mutations.__main__ import LIST, PROJECT, Copy, Mutation, MutationError, load
 
 CODE = "def safe():\n    return True\n"
 TEST = "import code_under_test\n\ndef test_it():\n    assert code_under_test.safe()\n"
@@ -35,3 +35,13 @@ def test_tests_that_cannot_run_or_are_not_there_notice_nothing(tmp_path, tests):
 def test_a_text_that_does_not_stand_there_exactly_once_is_refused(tmp_path, find):
     with pytest.raises(MutationError, match="change the mutation along with the code"):
         result(tmp_path, find, "x")
+
+
+@pytest.mark.parametrize("mutation", load(), ids=lambda mutation: mutation.why)
+def test_every_mutation_of_the_list_has_its_text_and_its_tests(mutation):
+    """Where code or a test has changed, `qa/mutations/mutations.toml` is changed along."""
+    mutation.apply((PROJECT / mutation.file).read_text())
+    for test in mutation.tests:
+        path, _, name = test.partition("::")
+        text = (PROJECT / path).read_text()
+        assert not name or f"def {name.split('[')[0]}(" in text, f"{LIST.name}: no {test}"
