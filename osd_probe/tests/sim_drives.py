@@ -12,8 +12,9 @@ from wcache.core.model import CacheMode
 from wcache.core.protocol import Lease, SetModeRequest, StateOutcome
 from wcache_probe.agent import Agent
 from wcache_probe.journal.journal_words import said_by
+from wcache_probe.restoring.holds import Holds
 from wcache_probe.restoring.owed import Restoring
-from wcache_probe.restoring.restorer import RestoreHere
+from wcache_probe.restoring.restorer import RestoreHere, Restorer
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim_host import SimulatedHost
 from wcache_probe.switcher import AfterStep, Switcher, nothing
@@ -172,14 +173,19 @@ class Probe:
             {e.domain_id: e.owner_id for e in sound.values() if e.kind.value == "lease"}
         )
         self.identity = Identity("sim1", "probe", f"start{self.starts}", True, FSID)
+        self.holds = Holds(self.keeper, self.switcher.read_journal)
+        self.restore_by(RestoreHere(self.switcher))
+        self.runner = TaskRunner(
+            host=self.host, switcher=self.switcher, keeper=self.keeper, holds=self.holds,
+            identity=self.identity, clock=self.clock, wall=self.clock,
+        )
+
+    def restore_by(self, restorer: Restorer) -> None:
+        """What is owed is brought back by this from now on."""
         self.restoring = Restoring(
-            keeper=self.keeper, restorer=RestoreHere(self.switcher),
+            keeper=self.keeper, holds=self.holds, restorer=restorer,
             instance_id=self.identity.instance_id, say=self.said.append, clock=self.clock,
             says=said_by(self.switcher.read_journal),
-        )
-        self.runner = TaskRunner(
-            host=self.host, switcher=self.switcher, keeper=self.keeper, identity=self.identity,
-            clock=self.clock, wall=self.clock,
         )
 
     def run(self, turns: int = 1) -> FakeStop:

@@ -121,6 +121,7 @@ def _run(
     from .linux.persistence.appearing import Appearing, Missed
     from .restoring import request as restore_request
     from .restoring.guard import Guard
+    from .restoring.holds import Holds
     from .restoring.owed import Restoring
     from .restoring.restorer import RestoreApart, start_again
     from .service_manager import Heartbeat
@@ -144,8 +145,9 @@ def _run(
     identity = Identity(
         options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim)
     )
+    holds = Holds(keeper, lambda: read_journal(state.journal))
     restoring = Restoring(
-        keeper=keeper, instance_id=identity.instance_id, say=_say,
+        keeper=keeper, holds=holds, instance_id=identity.instance_id, say=_say,
         restorer=RestoreApart(
             start, restore_command.child_words(options), beat=heartbeat.beat
         ),
@@ -160,7 +162,9 @@ def _run(
     identity = replace(identity, cluster_fsid=fsid or "")
     host = _make_host(options, fsid)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
-    runner = TaskRunner(host=host, switcher=switcher, keeper=keeper, identity=identity)
+    runner = TaskRunner(
+        host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity
+    )
     asked = restore_command.AskedToRestore(
         requests=restore_request.RestoreRequests(state.path), keeper=keeper,
         restoring=restoring, journal=state.journal, say=_say,

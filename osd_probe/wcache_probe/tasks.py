@@ -51,6 +51,7 @@ from wcache.core.protocol import (
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.unprepared import told_once
 from .mgr_link import printable
+from .restoring.holds import Holds
 from .switcher import Switcher
 
 TIMER_SECONDS_MAX = 30.0
@@ -81,6 +82,7 @@ class TaskRunner:
         host: DriveHost,
         switcher: Switcher,
         keeper: LeaseKeeper,
+        holds: Holds,
         identity: Identity,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -88,6 +90,7 @@ class TaskRunner:
         self._host = host
         self._switcher = switcher
         self._keeper = keeper
+        self._holds = holds
         self._identity = identity
         self._clock = clock
         self._wall = wall
@@ -260,15 +263,7 @@ class TaskRunner:
         try:
             return self._outcome(drives, self._switcher.run(request.domain_id, program))
         finally:
-            self._follow_journal(request.domain_id)
-
-    def _follow_journal(self, domain_id: str) -> None:
-        """Tell the keeper whether the domain is still held; where in doubt, it is."""
-        try:
-            if self._switcher.entry(EntryKind.LEASE, domain_id) is None:
-                self._keeper.is_free(domain_id)
-        except WcacheError:
-            return
+            self._holds.follow(request.domain_id)
 
     def _of_our_cluster(self, prior: Prior) -> Prior:
         """The prior state that a request tells of; PriorError where it is of another cluster."""
@@ -284,7 +279,7 @@ class TaskRunner:
         prior = self._of_our_cluster(request.prior)
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is None and not prior.known:
-            self._keeper.is_free(request.domain_id)
+            self._holds.follow(request.domain_id)
             return self._state(self._host.domain(request.domain_id))
         if entry is not None and request.lease_id not in ("", entry.owner_id):
             raise RefusedError(f"lease {entry.owner_id} holds {request.domain_id}")
@@ -301,7 +296,7 @@ class TaskRunner:
             )
             return self._outcome(drives, self._switcher.run(request.domain_id, program))
         finally:
-            self._follow_journal(request.domain_id)
+            self._holds.follow(request.domain_id)
 
     def _accept(self, request: AcceptRequest) -> Outcome:
         """Give up what the entries say; the drives stay as they are."""
@@ -312,7 +307,7 @@ class TaskRunner:
         for key in request.keys:
             if key in damaged or (key in sound and sound[key].domain_id == request.domain_id):
                 self._switcher.drop(key)
-        self._follow_journal(request.domain_id)
+        self._holds.follow(request.domain_id)
         try:
             drives = self._host.domain(request.domain_id)
             states = tuple(self._host.state(drive) for drive in drives)

@@ -6,12 +6,13 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from wcache.core.drive.journal import EntryKind, PriorDrive
+from wcache.core.drive.journal import PriorDrive
 from wcache.core.drive.lease import LeaseKeeper, Restore
 from wcache.core.errors import NotReadyError, WcacheError
 from wcache.core.protocol import Notice
 
 from ..mgr_link import printable
+from .holds import Holds, lease_key
 from .restorer import Restorer
 
 NOTICES_MAX = 64
@@ -21,12 +22,13 @@ class Restoring:
     """Has everything restored that the keeper says is owed; `notices` wait for the mgr."""
 
     def __init__(
-        self, *, keeper: LeaseKeeper, restorer: Restorer, instance_id: str,
+        self, *, keeper: LeaseKeeper, holds: Holds, restorer: Restorer, instance_id: str,
         say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
         says: Callable[[str], Tuple[PriorDrive, ...]] = lambda key: (),
     ) -> None:
         """`says`: what the journal entry of a key says, told to the mgr when it is back."""
         self._keeper = keeper
+        self._holds = holds
         self._restorer = restorer
         self._instance_id = instance_id
         self._say = say
@@ -53,34 +55,40 @@ class Restoring:
     def _restore_owed(
         self, patience_s: Optional[float]
     ) -> Dict[str, Optional[WcacheError]]:
-        owed = self._keeper.owed(self._clock())
-        self._items.update({item.domain_id: item for item in owed})
-        due = [item.domain_id for item in owed]
-        if not due and not self._items:
-            return {}
-        self._priors.update({domain_id: self._says(_key(domain_id)) for domain_id in due})
-        results = self._restorer.restore([_key(domain_id) for domain_id in due], patience_s)
-        by_domain = {_domain(key): error for key, error in results.items()}
-        for domain_id, error in by_domain.items():
-            self._took(domain_id, error)
-        return by_domain
+        self._holds.hold_all()
+        told: Dict[str, Optional[WcacheError]] = {}
+        # twice where a child that was told of late had brought back an earlier entry
+        for _ in range(2):
+            owed = self._keeper.owed(self._clock())
+            self._items.update({item.domain_id: item for item in owed})
+            due = [item.domain_id for item in owed]
+            if not due and not self._items:
+                break
+            self._priors.update({name: self._says(lease_key(name)) for name in due})
+            results = self._restorer.restore([lease_key(name) for name in due], patience_s)
+            for key, error in results.items():
+                told[_domain(key)] = self._took(_domain(key), error)
+        return told
 
-    def _took(self, domain_id: str, error: Optional[WcacheError]) -> None:
+    def _took(self, domain_id: str, error: Optional[WcacheError]) -> Optional[WcacheError]:
+        """Take what became of a domain; returns what is so now."""
+        self._holds.follow(domain_id)
         item = self._items.get(domain_id)
         if error is None:
-            self._keeper.is_free(domain_id)
             self._told.pop(domain_id, None)
+            again = domain_id in self._keeper.held
             if item is not None:
                 del self._items[domain_id]
-                self._note(item, "the prior state is back", restored=True)
-            return
-        if domain_id in self._keeper.held:
-            self._keeper.not_restored(domain_id, self._clock())
+                more = ", and was changed anew under its lease" if again else ""
+                self._note(item, f"the prior state is back{more}", restored=True)
+            return NotReadyError("it was changed anew meanwhile", "call again") if again else None
+        self._keeper.not_restored(domain_id, self._clock())
         # "still at it" names the seconds, which are no news
         news = "at it" if isinstance(error, NotReadyError) else error.line()
         if item is not None and self._told.get(domain_id) != news:
             self._told[domain_id] = news
             self._note(item, f"the prior state is not back: {error.line()}", restored=False)
+        return error
 
     def _note(self, item: Restore, what: str, *, restored: bool) -> None:
         text = printable(f"{item.domain_id} (lease {item.lease_id}): {item.reason}; {what}")
@@ -92,10 +100,6 @@ class Restoring:
             Notice(notice_id, text, item.domain_id, restored, item.lease_id, prior)
         )
         del self.notices[:-NOTICES_MAX]
-
-
-def _key(domain_id: str) -> str:
-    return f"{EntryKind.LEASE.value}/{domain_id}"
 
 
 def _domain(key: str) -> str:

@@ -116,7 +116,7 @@ class LeaseKeeper:
         """When `owed` may have something that it has not now, or None."""
         times = [
             self._expires_at_s if self._covers(held) else held.retry_at_s
-            for held in self._held.values()
+            for held in tuple(self._held.values())
         ]
         return min(times) if times else None
 
@@ -148,13 +148,13 @@ class LeaseKeeper:
         if self._lease is not None:
             self._given_up = self._lease.lease_id
         self._end(reason)
-        for held in self._held.values():
+        for held in tuple(self._held.values()):
             held.retry_at_s = 0.0
 
     def stopping(self) -> None:
         """The probe is told to stop: everything held is owed now."""
         self._end("the probe was stopped")
-        for held in self._held.values():
+        for held in tuple(self._held.values()):
             held.retry_at_s = 0.0
 
     def is_held(self, domain_id: str, lease_id: str) -> None:
@@ -168,8 +168,10 @@ class LeaseKeeper:
         self._held.pop(domain_id, None)
 
     def not_restored(self, domain_id: str, now_s: float) -> None:
-        """A restore failed: it is owed again after a while, ever more seldom."""
-        held = self._held[domain_id]
+        """A restore failed: what is still held is owed again after a while, ever more seldom."""
+        held = self._held.get(domain_id)
+        if held is None:
+            return
         held.retry_at_s = now_s + min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**held.attempts)
         held.attempts = min(held.attempts + 1, 16)
 
@@ -246,5 +248,6 @@ class LeaseKeeper:
     def _end(self, reason: str) -> None:
         for held in tuple(self._held.values()):
             if self._covers(held):
-                held.reason = reason
+                # what failed before the mgr named the lease again says nothing of now
+                held.reason, held.attempts, held.retry_at_s = reason, 0, 0.0
         self._lease = None
