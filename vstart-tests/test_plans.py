@@ -33,8 +33,13 @@ class Plan:
 
 
 @pytest.fixture
-def plan(wcache: Wcache, probe: Probe, steady: ClusterAccess) -> Iterator[Plan]:
-    """A plan whose canary is watched for half a minute; afterwards all is as it was before."""
+def plan(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic: None
+) -> Iterator[Plan]:
+    """A plan whose canary is watched for half a minute; afterwards all is as it was before.
+
+    Clients write meanwhile: where traffic was measured before, it is what proves a change.
+    """
     before = all_views(steady)
     wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=40, seed=7))
     # longer than the mgr takes to hear of a PG (mgr_stats_period)
