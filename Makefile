@@ -19,14 +19,14 @@ check:
 	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
-CLUSTER_TESTS ?= cluster
+CLUSTER_TESTS ?= cluster and not long
 test-cluster:
 	@RELEASE=$(RELEASE) "$$(qa/venv.sh)/bin/python" -m pytest -m "$(CLUSTER_TESTS)" vstart-tests
 
 # On 20 all of them; on 16 and 18 those with something in them that differs between releases
 # (make test-releases EACH=cluster: all).  Side by side, each in a cluster of its own; the
 # output of each is shown when it has ended.
-EACH ?= cluster and not one_release
+EACH ?= cluster and not one_release and not long
 test-releases:
 	@qa/venv.sh >/dev/null
 	@$(MAKE) --no-print-directory -j3 -Otarget test-release-20 test-release-18 test-release-16
@@ -121,4 +121,4 @@ test:
 
 # The same in its long forms: every test on every release, and the whole drive lab.
 test-all:
-	$(call stages,check test-mutations test-statistics test-releases test-lab-all,EACH=cluster)
+	$(call stages,check test-mutations test-statistics test-releases test-lab-all,EACH=cluster CLUSTER_TESTS=cluster)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import Any, ClassVar, Dict, List, Optional, Tuple
 
@@ -110,6 +111,24 @@ class Module(MgrModule):
         return commands.answer(
             self._service, self._views, cmd, inbuf or "", self.log.exception
         )
+
+    def self_test(self) -> None:
+        """`ceph mgr self-test module wcache`: every command that only looks gives an answer.
+
+        Raises RuntimeError where one does not, or where the stored state cannot be read.
+        """
+        if not self._starter.ready:
+            raise RuntimeError(f"wcache has not started: {self._starter.error or 'starting'}")
+        for command in commands.COMMANDS:
+            wanted = [item for item in command.arguments if "req=false" not in item]
+            if command.perm != "r" or wanted:
+                continue
+            cmd = {"prefix": command.prefix, "format": "json"}
+            code, _, error = commands.answer(
+                self._service, self._views, cmd, "", self.log.exception
+            )
+            if code == -errno.EIO:
+                raise RuntimeError(f"{command.prefix}: {error}")
 
     def serve(self) -> None:
         """Take up the stored state, then do what is due until the mgr stops."""

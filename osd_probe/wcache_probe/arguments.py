@@ -33,7 +33,11 @@ def parse(words: List[str]) -> argparse.Namespace:
     _drives(run)
     _folders(run)
     _host_root(run)
-    run.add_argument("--conf", default="/etc/ceph/ceph.conf", help="default: %(default)s")
+    # Ceph's own tools take the file that CEPH_CONF names, too
+    run.add_argument(
+        "--conf", default=os.environ.get("CEPH_CONF") or "/etc/ceph/ceph.conf",
+        help="default: %(default)s",
+    )
     run.add_argument("--keyring", default="", help="default: what the configuration says")
     who = run.add_mutually_exclusive_group()
     who.add_argument("--id", default="", help="cephx id; default: wcache.HOSTNAME")

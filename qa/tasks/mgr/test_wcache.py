@@ -1,0 +1,236 @@
+"""The mgr module wcache does its main job on simulated drives, and survives a failover.
+
+Needs two mgrs and `wcache-probe` on the node of the first mon.
+"""
+
+import json
+import logging
+
+from teuthology.orchestra import run
+
+from .mgr_test_case import MgrTestCase
+
+log = logging.getLogger(__name__)
+
+HOSTNAME = 'simhost'
+DRIVES = '/tmp/wcache-drives.toml'
+KEYRING = '/tmp/wcache-probe.keyring'
+STATE = '/tmp/wcache-probe'
+
+# A disk that is better off with its cache off, and a flash drive that is better off with it on.
+DRIVES_TOML = '''\
+schema = 1
+
+[[drive]]
+name = "disk"
+about = "a disk with a media cache"
+vendor = "SIM"
+model = "DISK"
+transport = "sas"
+rotational = true
+size_bytes = 8_001_563_222_016
+cache = { savable = true }
+[drive.latency]
+read = { median_us = 8000, spread = 0.2 }
+write = { median_us = 120, spread = 0.2 }
+fua_write = { median_us = 300, spread = 0.2 }
+dirty_flush = { median_us = 14000, spread = 0.2 }
+clean_flush = { median_us = 150, spread = 0.2 }
+
+[[drive]]
+name = "flash"
+about = "flash that pays dearly for each write in write through"
+vendor = "SIM"
+model = "FLASH"
+transport = "nvme"
+size_bytes = 2_000_398_934_016
+device = { channels = 4, bandwidth_mib_s = 2000 }
+[drive.latency]
+read = { median_us = 70, spread = 0.2 }
+write = { median_us = 25, spread = 0.2 }
+fua_write = { median_us = 3500, spread = 0.2 }
+dirty_flush = { median_us = 1000, spread = 0.2 }
+clean_flush = { median_us = 20, spread = 0.2 }
+'''
+
+CAPS = ', '.join(
+    'allow command "wcache agent %s" with hostname=%s' % (verb, HOSTNAME)
+    for verb in ('poll', 'post'))
+
+OPTIONS = {
+    'throwaway_cluster': 'true',
+    'poll_idle_s': '0.5',
+    'settle_s': '0.1',
+    'period_s': '0.5',
+    'canary_wait_s': '1',
+}
+
+
+class TestWcache(MgrTestCase):
+    MGRS_REQUIRED = 2
+
+    def setUp(self):
+        super(TestWcache, self).setUp()
+        self.setup_mgrs()
+        for name, value in OPTIONS.items():
+            self.mgr_cluster.set_module_conf('wcache', name, value)
+        self._load_module('wcache')
+        self.wait_until_true(self._answers, timeout=60, period=1)
+        self.probe = self._start_probe()
+        self.wait_until_true(lambda: len(self._drives()) == 2, timeout=60, period=1)
+
+    def tearDown(self):
+        self.probe.stdin.close()
+        self.probe.wait()
+        self.mgr_cluster.admin_remote.run(args=['rm', '-rf', DRIVES, KEYRING, STATE])
+        super(TestWcache, self).tearDown()
+
+    # What an admin types
+
+    def _ceph(self, *args):
+        return self.mgr_cluster.mon_manager.raw_cluster_cmd(*args)
+
+    def _wcache(self, *args):
+        return json.loads(self._ceph('wcache', *args, '--format', 'json'))
+
+    def _answers(self):
+        try:
+            return 'drives' in self._wcache('status')
+        except Exception as error:
+            log.info('no answer yet: %s', error)
+            return False
+
+    def _drives(self):
+        return {
+            drive['drive_model']['model']: drive
+            for drive in self._wcache('drive', 'ls')['drives']}
+
+    def _modes(self):
+        return {
+            model: drive['state']['device_cache'] for model, drive in self._drives().items()}
+
+    def _start_probe(self):
+        remote = self.mgr_cluster.admin_remote
+        entity = 'client.wcache.' + HOSTNAME
+        remote.write_file(DRIVES, DRIVES_TOML)
+        remote.write_file(
+            KEYRING,
+            self._ceph('auth', 'get-or-create', entity, 'mon', 'profile crash', 'mgr', CAPS))
+        return remote.run(
+            args=[
+                'daemon-helper', 'term', 'wcache-probe', 'run', '--hostname', HOSTNAME,
+                '--id', 'wcache.' + HOSTNAME, '--keyring', KEYRING, '--sim', DRIVES,
+                '--state-dir', STATE, '--run-dir', STATE + '/run'],
+            stdin=run.PIPE, wait=False)
+
+    # Steps of the main job
+
+    def _start_campaign(self):
+        wanted = ['campaign', 'start', 'host:' + HOSTNAME, 'batch', '--pairs=20',
+                  '--consent-turn-on', '--accept-cost']
+
+        def started():
+            # a new mgr does not know yet that all PGs are clean
+            try:
+                self.campaign_id = self._wcache(*wanted)['campaign_id']
+            except Exception as error:
+                log.info('not started yet: %s', error)
+                return False
+            return True
+
+        self.wait_until_true(started, timeout=120, period=1)
+        return self.campaign_id
+
+    def _wait_over(self, campaign_id):
+        self.wait_until_true(
+            lambda: self._answers() and self._wcache(
+                'campaign', 'show', campaign_id)['status'] != 'running',
+            timeout=300, period=1)
+        return self._wcache('campaign', 'show', campaign_id)
+
+    def _measure(self):
+        shown = self._wait_over(self._start_campaign())
+        self.assertEqual(shown['status'], 'done')
+        return {result['drive_model']['model']: result for result in shown['results']}
+
+    def _wait_plan(self, plan_id, status):
+        self.wait_until_true(
+            lambda: self._answers() and self._wcache(
+                'plan', 'show', plan_id)['status'] == status,
+            timeout=120, period=1)
+
+    # Tests
+
+    def test_main_job(self):
+        before = self._modes()
+        self.assertEqual(set(before.values()), {'write back'})
+        forecast = self._wcache('campaign', 'forecast', 'host:' + HOSTNAME, 'batch')
+        self.assertEqual(forecast['forecast']['drives'], 2)
+
+        results = self._measure()
+        self.assertEqual(results['DISK']['verdict'], 'write through')
+        self.assertGreater(results['DISK']['ratio_low'], 1.1)
+        self.assertEqual(results['FLASH']['verdict'], 'write back')
+        self.assertLess(results['FLASH']['ratio_high'], 1 / 1.1)
+        # what was measured is as it was before
+        self.assertEqual(self._modes(), before)
+
+        advice = {
+            each['drive_model']['model']: each['mode']
+            for each in self._wcache('recommend')['recommendations']}
+        self.assertEqual(advice, {'DISK': 'write through', 'FLASH': 'write back'})
+
+        plan = self._wcache('plan')
+        self.assertEqual(len(plan['changes']), 1)
+        self.assertEqual(plan['changes'][0]['mode'], 'write through')
+        self.assertTrue(plan['changes'][0]['manual'])
+        self.assertEqual(self._modes(), before)
+
+        plan_id = plan['plan_id']
+        self.assertTrue(self._wcache('apply', plan_id)['changed'])
+        self._wait_plan(plan_id, 'done')
+        (change,) = self._wcache('plan', 'show', plan_id)['changes']
+        self.assertEqual(change['status'], 'applied')
+        self.assertLess(change['after_us'], change['before_us'])
+        self.wait_until_true(
+            lambda: self._modes() == dict(before, DISK='write through'), timeout=60, period=1)
+
+        self.assertTrue(self._wcache('rollback', plan_id)['changed'])
+        self._wait_plan(plan_id, 'rolled back')
+        self.wait_until_true(lambda: self._modes() == before, timeout=60, period=1)
+
+    def test_failover_resumes_and_restores(self):
+        before = self._modes()
+        campaign_id = self._start_campaign()
+        self.wait_until_true(
+            lambda: any(
+                each['status'] == 'running'
+                for each in self._wcache('campaign', 'show', campaign_id)['run_list']),
+            timeout=60, period=1)
+        first = self.mgr_cluster.get_active_id()
+        self.mgr_cluster.mgr_fail(first)
+        self.wait_until_true(
+            lambda: self.mgr_cluster.get_active_id() not in ('', first), timeout=60, period=1)
+        shown = self._wait_over(campaign_id)
+        self.assertEqual(shown['status'], 'done')
+        said = json.dumps(self._wcache('history', '200'))
+        self.assertIn('resumed after a restart of the mgr', said)
+        for result in shown['results']:
+            record = self._wcache('campaign', 'record', result['record_id'])
+            self.assertEqual(
+                [pair['index'] for pair in record['pairs']], list(range(len(record['pairs']))))
+        self.wait_until_true(lambda: self._modes() == before, timeout=60, period=1)
+
+    def test_freeze_restores_and_holds(self):
+        before = self._modes()
+        self._start_campaign()
+        self.assertTrue(self._wcache('freeze')['frozen'])
+        self.wait_until_true(lambda: self._modes() == before, timeout=60, period=1)
+        with self.assertRaises(Exception):  # noqa: B017  CommandFailedError in teuthology
+            self._wcache('campaign', 'start', 'host:' + HOSTNAME, 'batch', '--accept-cost')
+        self.assertFalse(self._wcache('freeze', '--thaw')['frozen'])
+
+    def test_self_test(self):
+        self._load_module('selftest')
+        self.wait_until_true(self._answers, timeout=60, period=1)
+        self._ceph('mgr', 'self-test', 'module', 'wcache')

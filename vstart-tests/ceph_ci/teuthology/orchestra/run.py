@@ -1,0 +1,5 @@
+"""What `teuthology.orchestra.run` offers that our tests use."""
+
+import subprocess
+
+PIPE = subprocess.PIPE
