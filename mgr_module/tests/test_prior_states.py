@@ -5,7 +5,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from mgr_fakes import builders as make
+from mgr_fakes.builders import CLUSTER_ID
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
@@ -119,6 +121,64 @@ def test_no_plan_touches_a_drive_that_is_in_dispute():
     assert all_modes(mgr) == {WB}
     left = said(mgr, "plan")["left_alone"]
     assert any("another-cluster" in line for line in left)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_dispute_holds_and_nothing_begins_while_no_new_report_is_there(restarted):
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    wiped(mgr, fsid="another-cluster")
+    if restarted:
+        mgr.restart()
+    mgr.engine.hosts.reported_at_s.clear()
+    assert "WCACHE_PRIOR_LOST" in codes(mgr)
+    code, _, error = mgr.command("apply", plan_id=plan_id)
+    assert (code, all_modes(mgr)) == (-errno.EPERM, {WB})
+    assert "another-cluster" in error
+
+
+def test_nothing_is_applied_before_a_hosts_journal_is_known():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    mgr.restart()
+    code, _, error = mgr.command("apply", plan_id=plan_id)
+    assert (code, all_modes(mgr)) == (-errno.EAGAIN, {WB})
+    assert "journal" in error
+    mgr.report_all()
+    ok(mgr.command("apply", plan_id=plan_id))
+
+
+def test_a_waiting_run_begins_only_once_its_hosts_journal_is_known_and_agrees():
+    mgr = a_mgr()
+    start(mgr, scope="host:h1")
+    wiped(mgr, fsid="another-cluster")
+    mgr.restart()
+    probe, real = mgr.probes["h1"], mgr.probes["h1"].report
+    mgr.engine.tick()
+    assert not probe.leased
+    assert all(not run.over and not run.holds_lease for run in mgr.engine.runs.values())
+    mgr.report_all()
+    mgr.settle()
+    assert real is probe.report
+    assert probe.modes()["domain-sda"] is WB
+    (run,) = (r for r in mgr.engine.runs.values() if "domain-sda" in r.spec.domain_ids)
+    assert "another-cluster" in run.state.reason
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_entry_of_a_lease_that_no_run_owns_is_told_and_can_be_given_up(restarted):
+    mgr = a_mgr()
+    probe = mgr.probes["h1"]
+    wiped(mgr, key="lease/domain-sda", fsid=CLUSTER_ID)
+    probe.stuck.add("domain-sda")
+    if restarted:
+        mgr.restart()
+    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+    done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", yes=True)
+    assert done["journal_entries"] == ["lease/domain-sda"]
+    mgr.report_all()
+    mgr.report_all()
+    assert codes(mgr) == set()
 
 
 def test_the_next_p1_never_has_the_id_of_an_old_change():

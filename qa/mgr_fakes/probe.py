@@ -204,5 +204,7 @@ class FakeProbe:
         for key in request.keys:
             kind, _, name = key.partition("/")
             (self.leased if kind == "lease" else self.actions).pop(name, None)
-        drive = self.drives[request.domain_id]
+        drive = self.drives.get(request.domain_id)
+        if drive is None:
+            return StateOutcome((), (), (), True)
         return StateOutcome((drive.state,), (drive.state,), (), True, (drive.drive_id,))

@@ -95,8 +95,15 @@ class Debts:
         self, due: Iterable[Tuple[str, Event]], runs: Mapping[str, RunMachine],
         rollouts: Mapping[str, RolloutMachine], view: ClusterView,
     ) -> List[Tuple[str, Event]]:
-        """The same for waiting runs, with the Halt of each whose domains are not settled."""
-        found = list(due)
+        """The same for waiting runs, with the Halt of each whose domains are not settled.
+
+        A run waits on until the journal of its host is known.
+        """
+        known = self._hosts.journal_known
+        found = [
+            (run_id, event) for run_id, event in due
+            if not isinstance(event, Begin) or runs[run_id].spec.hostname in known
+        ]
         if not found:
             return []
         reasons = {i.key: i.why for i in self.disputes(runs, rollouts, view.cluster().fsid)}
@@ -112,13 +119,9 @@ class Debts:
         cluster_fsid: str,
     ) -> Tuple[Dispute, ...]:
         """Everything that is not settled."""
-        fresh = {
-            hostname: report for hostname, report in self._hosts.reports.items()
-            if report.journal and hostname in self._hosts.reported_at_s
-        }
         return disputes(
-            (m.state for m in runs.values()), (m.rollout for m in rollouts.values()), fresh,
-            cluster_fsid,
+            (m.state for m in runs.values()), (m.rollout for m in rollouts.values()),
+            self._hosts.reports, cluster_fsid, self._hosts.reported_at_s,
         )
 
 

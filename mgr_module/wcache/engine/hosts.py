@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Tuple
+from typing import Dict, Set, Tuple
 
 from ..core.agents import Agents
 from ..core.model import HostReport
@@ -27,13 +27,16 @@ class Pending:
 class Hosts:
     """All hosts with a probe; guarded by the engine's lock.
 
-    A host that is not in `reported_at_s` is asked for a report next.
+    A host that is not in `reported_at_s` is asked for a report next.  `journal_known` are
+    those of which a report came since this mgr and their probe started: what it told of the
+    journal changes by our own tasks alone.
     """
 
     def __init__(self) -> None:
         self.agents = Agents()
         self.reports: Dict[str, HostReport] = {}
         self.reported_at_s: Dict[str, float] = {}
+        self.journal_known: Set[str] = set()
         self.tasks: Dict[str, Pending] = {}
         self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
         self._looks = 0
@@ -69,6 +72,8 @@ class Hosts:
         """Drop a host that is gone."""
         self.agents.forget(hostname)
         self.reports.pop(hostname, None)
+        self.reported_at_s.pop(hostname, None)
+        self.journal_known.discard(hostname)
         self.tasks.pop(hostname, None)
         self._notices.pop(hostname, None)
 

@@ -70,6 +70,12 @@ def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
     for item in disputes_of(engine):
         if item.key in wanted:
             raise RefusedError(f"{item.hostname} {item.domain_id}: {item.why}", _cure(item))
+    unknown = sorted({hostname for hostname, _ in wanted} - engine.hosts.journal_known)
+    if unknown:
+        raise NotReadyError(
+            f"{', '.join(unknown)} has not told what its probe's journal holds since the mgr or "
+            "the probe started", "wait for its next report, see `ceph wcache agent ls`",
+        )
 
 
 def _cure(item: Dispute) -> str:

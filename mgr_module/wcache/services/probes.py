@@ -99,6 +99,7 @@ class ProbeService:
         before = engine.hosts.agents.hear(hostname, hello, engine.clock())
         if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
             engine.hosts.reported_at_s.pop(hostname, None)
+            engine.hosts.journal_known.discard(hostname)
             agent = engine.hosts.agents.get(hostname)
             if agent is not None:
                 engine.archive.put_agent(agent)
@@ -144,6 +145,7 @@ class ProbeService:
         if report.hostname != hostname:
             raise RefusedError(f"a report of {report.hostname[:60]} came from {hostname}")
         engine.hosts.reported_at_s[hostname] = engine.clock()
+        engine.hosts.journal_known.add(hostname)
         engine.hosts.agents.note_version(hostname, report.probe_version)
         engine.note_read(report)
         if engine.hosts.reports.get(hostname) != report:

@@ -8,7 +8,7 @@ admin can settle that, by taking the drive as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..change.rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
 from ..experiment.run_priors import prior_of, touched
@@ -21,6 +21,8 @@ Key = Tuple[str, str]
 """Hostname and cache domain."""
 _OPEN = (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
 _ACTION = f"{EntryKind.ACTION.value}/"
+_OVER = (RunStatus.DONE, RunStatus.ABORTED)
+_HOLDING = (RunStatus.RUNNING, RunStatus.RELEASING)
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,16 @@ class Dispute:
 
 def disputes(
     runs: Iterable[RunState], rollouts: Iterable[Rollout], reports: Mapping[str, HostReport],
-    cluster_fsid: str,
+    cluster_fsid: str, fresh: Collection[str],
 ) -> Tuple[Dispute, ...]:
-    """All of them.  `reports` are those that tell of the state that is there now."""
+    """All of them.  `fresh` are the hosts whose reports tell of the state that is there now.
+
+    Another report may tell of entries that our own runs and changes have dropped since; what
+    else it tells of the journal still holds.
+    """
     plans, states = list(rollouts), list(runs)
     found = [item for state in states for item in _of_run(state)]
+    owed = {item.key for item in found}
     found += [item for plan in plans for item in _of_plan(plan)]
     known: Dict[str, Change] = {}
     moving: Set[str] = set()
@@ -62,30 +69,38 @@ def disputes(
                 moving.add(change.hostname)
             if change.status in TOUCHED:
                 standing.add((change.hostname, change.domain_id))
-    held = {
-        (s.spec.hostname, domain_id)
-        for s in states if s.status not in (RunStatus.DONE, RunStatus.ABORTED)
-        for domain_id in s.spec.domain_ids
-    }
+    held, past = _domains(states, _HOLDING), _domains(states, _OVER)
     for hostname, report in reports.items():
         for note in report.journal if hostname not in moving else ():
-            key = (hostname, note.domain_id)
-            why = ""
+            key, now = (hostname, note.domain_id), hostname in fresh
+            why, lost = "", True
             if not note.drives:
                 why = f"journal entry {note.key} is damaged"
             elif note.cluster_fsid not in ("", cluster_fsid):
                 why = f"journal entry {note.key} is of cluster {note.cluster_fsid}"
             elif note.key.startswith(_ACTION):
-                why = _of_action(note, known.get(note.key[len(_ACTION):]), key, standing)
+                change_of = known.get(note.key[len(_ACTION):])
+                if now or change_of is None:
+                    why = _of_action(note, change_of, key, standing)
+            elif key not in owed and (now or key not in past):
+                # its probe may still restore it; a drive that is gone never comes back
+                why, lost = f"journal entry {note.key} is of no lease of this mgr", False
             if why and key not in held:
                 found.append(
-                    Dispute(hostname, note.domain_id, why, True, journal_key=note.key)
+                    Dispute(hostname, note.domain_id, why, lost, journal_key=note.key)
                 )
     return tuple(found)
 
 
+def _domains(states: Iterable[RunState], statuses: Collection[RunStatus]) -> Set[Key]:
+    return {
+        (state.spec.hostname, domain_id) for state in states if state.status in statuses
+        for domain_id in state.spec.domain_ids
+    }
+
+
 def _of_run(state: RunState) -> List[Dispute]:
-    if state.status not in (RunStatus.DONE, RunStatus.ABORTED) or state.restored:
+    if state.status not in _OVER or state.restored:
         return []
     found = []
     for domain_id in state.owed or state.spec.domain_ids:
