@@ -14,6 +14,7 @@ from switching_world import (
     BACK,
     ENTRY,
     LOOK,
+    LOST,
     NEW_KERNEL,
     THROUGH,
     World,
@@ -23,6 +24,7 @@ from switching_world import (
 )
 from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import EntryKind
+from wcache.core.drive.prior import prior_from
 from wcache.core.errors import WcacheError
 from wcache.core.model import KernelView, Transport
 
@@ -97,12 +99,23 @@ def applied_off_for_now():
     yield from applied(THROUGH, False)
 
 
+def brought_back_without_a_journal():
+    drives = yield LOOK
+    known = prior_from("", "d", drives)
+    yield from toggled(THROUGH)
+    yield LOST
+    drives = yield LOOK
+    yield from sw.bring_back(
+        known, drives, kind=EntryKind.LEASE, owner_id="l", now_s=0.0, throwaway=False
+    )
+
+
 SCRIPTS = (
     pair_off_first, pair_on_first, applied_off_and_rolled_back, applied_on_and_rolled_back,
     applied_again_to_persist_and_rolled_back,
 )
 # nothing is taken back here, so the drive goes on being off under whatever happens
-SCRIPTS_AND_APPLIED = (*SCRIPTS, applied_off_for_now)
+SCRIPTS_AND_APPLIED = (*SCRIPTS, applied_off_for_now, brought_back_without_a_journal)
 
 
 def worlds(transport, **more):

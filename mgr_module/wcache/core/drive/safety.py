@@ -13,11 +13,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Optional, Sequence, Tuple
 
+from ..errors import RefusedError
 from ..model import (
     CacheMode,
     DeviceCache,
     DriveReport,
     DriveState,
+    FindingCode,
     KernelView,
     LayerKind,
     Transport,
@@ -146,6 +148,23 @@ def _may_toggle_one(
     if mode is CacheMode.WRITE_BACK and current is not mode and not consent_turn_on:
         return "its cache is off, and turning it on needs its own consent"
     return None
+
+
+def require_ours(drives: Sequence[DriveReport]) -> None:
+    """Raise RefusedError where a cache that comes on is not that of OSDs alone, or not followed.
+
+    The boot rule is for drives that are off, so one that it does not name may come on.
+    """
+    for drive in drives:
+        unnamed = any(item.code is FindingCode.NOT_PREPARED for item in drive.findings)
+        reason = "" if unnamed else drive.toggle_refusal
+        if drive.foreign_uses:
+            reason = f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
+        if reason:
+            raise RefusedError(
+                f"{drive.dev_name}: {reason}, so no cache of its domain comes on",
+                "cure that, or accept the drive as it is",
+            )
 
 
 def dropping_above(drive: DriveReport) -> Tuple[str, ...]:

@@ -16,13 +16,13 @@ is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Callable, Generator, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Generator, List, Optional, Sequence, Tuple, Union
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
-from .safety import may_toggle, not_flushing, not_known, pinnable
+from .safety import may_toggle, not_flushing, not_known, pinnable, require_ours
 
 
 @dataclass(frozen=True)
@@ -139,19 +139,30 @@ def restore(
     """
     require_entry(entry, known)
     prior = {item.drive_id: item for item in entry.drives}
-    here = tuple(drive for drive in drives if drive.drive_id in prior)
+    modes = {item.drive_id: item.mode for item in entry.drives}
+    saved = {item.drive_id: item.state.page.saved for item in entry.drives}
+    found = tuple(drives)
+    here = tuple(drive for drive in found if drive.drive_id in prior)
     if entry.persisted:
+        if CacheMode.WRITE_BACK in saved.values():
+            # saving a mode turns the shared cache on for a moment, whatever it is now
+            require_ours(found)
+            for drive in found:
+                yield from _require_ready(drive)
         # first, or a udev event still on its way would put the persisted mode back after us
         for drive in here:
-            yield from _forget(drive, prior[drive.drive_id].state.page.saved)
-    done = yield from _switch(here, lambda drive: prior[drive.drive_id].mode)
+            yield SaveCache(drive, None, saved[drive.drive_id])
+    if CacheMode.WRITE_BACK in modes.values():
+        require_ours(found)
+    # a drive of the domain that came later shares the switch: it is pinned and looked at too
+    done = yield from _switch(found, lambda drive: modes.get(drive.drive_id))
     missing = sorted(set(prior) - {drive.drive_id for drive in here})
     if missing:
         raise StorageError(
             f"{', '.join(missing)} is not on this host, so its prior state is not back",
             "reconnect the drive and run `wcache-probe restore --all`",
         )
-    read = states_by_id([drive.drive_id for drive in here], done.after)
+    read = states_by_id([drive.drive_id for drive in found], done.after)
     differs = not_back(entry.drives, read)
     if differs:
         raise StorageError(
@@ -185,6 +196,8 @@ def bring_back(
     ids = [drive.drive_id for drive in found]
     if not not_back(prior.drives, states_by_id(ids, states)):
         return Switched(tuple(states), tuple(states), changed=False)
+    if any(item.mode is CacheMode.WRITE_BACK for item in prior.drives):
+        require_ours(found)  # before anything is journalled
     # what a lease found was never saved anew; an applied change may have been
     saved = {item.drive_id: item.state.page.saved for item in prior.drives}
     persisted = kind is EntryKind.ACTION and any(
@@ -202,15 +215,10 @@ def _fsid(prior: Optional[Prior]) -> str:
     return prior.cluster_fsid if prior is not None else ""
 
 
-def _forget(
-    drive: DriveReport, saved: Optional[CacheMode]
-) -> Generator[Step, Optional[DriveState], None]:
-    """Bring back the saved value that was there before our own."""
-    if saved is CacheMode.WRITE_BACK:
-        # saving a mode turns the cache on for a moment, whatever it is now
-        state = yield from (_pin if pinnable(drive.transport) else _read)(drive)
-        _require_flushing(drive, state, saved)
-    yield SaveCache(drive, None, saved)
+def _require_ready(drive: DriveReport) -> Generator[Step, Optional[DriveState], None]:
+    """Pin a drive whose cache is about to come on, and see that every layer flushes."""
+    state = yield from (_pin if pinnable(drive.transport) else _read)(drive)
+    _require_flushing(drive, state, CacheMode.WRITE_BACK)
 
 
 def apply(
@@ -302,39 +310,46 @@ def _check(
 
 
 def _switch(
-    drives: Tuple[DriveReport, ...], target: Callable[[DriveReport], CacheMode]
+    drives: Tuple[DriveReport, ...], target: Callable[[DriveReport], Optional[CacheMode]]
 ) -> Program:
-    """Pin all, read all layers, then toggle each; raises RefusedError where one disobeys."""
+    """Pin all, read all layers, then toggle each; raises RefusedError where one disobeys.
+
+    One whose target is None is not toggled, but what is done to the others is done to it.
+    """
+    on = any(target(drive) is CacheMode.WRITE_BACK for drive in drives)
+    ends = CacheMode.WRITE_BACK if on else CacheMode.WRITE_THROUGH
     before: List[DriveState] = []
     for drive in drives:
         state = yield from _read(drive)
         before.append(state)
         if pinnable(drive.transport):
             state = yield from _pin(drive)
-        _require_flushing(drive, state, target(drive))
-    after: List[DriveState] = []
+        _require_flushing(drive, state, ends)
+    after: Dict[str, DriveState] = {}
     changed = False
-    for drive, state in zip(drives, before):
+    for drive, state in sorted(zip(drives, before), key=lambda pair: target(pair[0]) is None):
         mode = target(drive)
-        if replace(drive, state=state).mode is not mode:
+        if mode is not None and replace(drive, state=state).mode is not mode:
             yield Flush(drive)
             yield SetCache(drive, mode)
             yield Flush(drive)
             changed = True
         now = yield from _read(drive)
-        if replace(drive, state=now).mode is not mode:
+        if mode is not None and replace(drive, state=now).mode is not mode:
             raise RefusedError(
                 f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
                 "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
             )
         try:
-            _require_flushing(drive, now, mode)
+            _require_flushing(drive, now, ends)
         except RefusedError:
             # somebody took a flush away while we switched: off is safe whatever flushes
             yield SetCache(drive, CacheMode.WRITE_THROUGH)
             raise
-        after.append(now)
-    return Switched(tuple(before), tuple(after), changed)
+        after[drive.drive_id] = now
+    return Switched(
+        tuple(before), tuple(after[drive.drive_id] for drive in drives), changed
+    )
 
 
 def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
