@@ -86,7 +86,7 @@ class Bank:
         return self.drives[device.name].command(device, cdb, **more)
 
 
-def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",)):
+def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",), bank=None):
     """Disks with these names, the first of them under OSDs; not prepared."""
     for number, wwid in enumerate(wwids):
         name, hctl = f"sd{chr(97 + number)}", f"0:0:{number}:0"
@@ -96,7 +96,7 @@ def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",)):
         fake_host.osd(number, block=name)
     return LinuxDriveHost(
         files=fake_host.files, osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(scsi=Bank()), find_foreign_rules=tuple,
+        switches=Switches(scsi=bank or Bank()), find_foreign_rules=tuple,
         boot_pins=preparation(fake_host).look,
     )
 
@@ -436,10 +436,10 @@ def test_unprepare_is_refused_while_the_journal_holds_anything(fake_host, text):
     journal = StateFolder(state, run).journal
     journal.write(entry.key, encode(entry) if text == "sound" else "{")
     with pytest.raises(ConflictError, match="1 prior state"):
-        unprepare(options, made)
+        unprepare(options, made, host)
     assert host.look()[0].toggle_refusal == ""
     journal.remove(entry.key)
-    assert unprepare(options, made) == 0
+    assert unprepare(options, made, host) == 0
     assert "prepare" in host.look()[0].toggle_refusal
 
 

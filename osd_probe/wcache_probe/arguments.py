@@ -85,7 +85,7 @@ def parse(words: List[str]) -> argparse.Namespace:
     prepare.add_argument("--dry-run", action="store_true", help="print what would be done")
     unprepare = verbs.add_parser("unprepare", help="take back what `prepare` did")
     _folders(unprepare)
-    unprepare.set_defaults(host_root="/")
+    unprepare.set_defaults(host_root="/", osd_data=())
     matrix = verbs.add_parser(
         "matrix", help="measure the write+sync matrix of scratch space, in both cache modes"
     )

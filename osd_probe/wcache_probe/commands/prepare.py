@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Optional
 
-from wcache.core.errors import ConflictError, NotFoundError, RefusedError
-from wcache.core.model import DriveReport
+from wcache.core.errors import ConflictError, NotFoundError, RefusedError, WcacheError
+from wcache.core.model import DeviceCache, DriveReport
 
 from ..journal.host_lock import HostLock
 from ..journal.journal_file import StateFolder
 from ..linux.block.host_files import HostFiles
+from ..linux.host import LinuxDriveHost
+from ..linux.persistence.boot_rule import is_named
 from ..linux.persistence.preparation import Preparation
 from ..linux.persistence.prepare import Preparer, choose, in_container
 from ..linux.real_host import linux_host
@@ -65,8 +67,34 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     return preparer.see_to_images(rule)
 
 
-def unprepare(options: argparse.Namespace, preparer: Preparer) -> int:
-    """Take the boot rule away, where the journal names nothing that needs it."""
+def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> List[str]:
+    """A line for each drive that the rule names, is not on, and may come on by a reset.
+
+    Whoever turned it off: an accepted drive stands in no journal any more.
+    """
+    lines = preparation.look().lines
+    found: List[str] = []
+    for name, wwid in host.disks():
+        if not wwid or not is_named(wwid, lines):
+            continue
+        try:
+            states = [drive.state for drive in host.appeared(name, wwid)]
+        except WcacheError as error:
+            found.append(f"{name} could not be looked at ({error.message})")
+            continue
+        if any(
+            state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.UNKNOWN)
+            and not state.page.stays_off
+            for state in states
+        ):
+            found.append(f"the cache of {name} is off now and may come on by a reset")
+    return found
+
+
+def unprepare(
+    options: argparse.Namespace, preparer: Preparer, host: Optional[LinuxDriveHost] = None
+) -> int:
+    """Take the boot rule away, where neither a journal nor a drive needs it."""
     with HostLock(options.run_dir).all_held():
         state = StateFolder(options.state_dir, options.run_dir)
         held = sorted(state.journal.read())
@@ -75,6 +103,19 @@ def unprepare(options: argparse.Namespace, preparer: Preparer) -> int:
                 f"{len(held)} prior state(s) stand in the journal, and need the boot rule",
                 "roll back what was applied, or `wcache-probe restore --all`; "
                 "see `wcache-probe status`",
+            )
+        marks = state.journal.marks_of_others()
+        if marks:
+            raise ConflictError(
+                f"a lease that stands in the journal of another state folder has marked {marks[0]}",
+                "end it, or call this with its --state-dir; if that is gone, remove the mark",
+            )
+        need = needing_the_rule(preparer.preparation, host or linux_host(options))
+        if need:
+            raise ConflictError(
+                f"{'; '.join(need)}: after a warm reboot nothing but the boot rule would have the "
+                "kernel flush it",
+                "turn the cache on again, or keep the rule",
             )
         gone = preparer.remove_rule()
     code = preparer.clear_images()

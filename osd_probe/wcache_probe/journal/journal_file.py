@@ -20,7 +20,7 @@ import re
 import stat
 import struct
 import uuid
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 from urllib.parse import quote, unquote
 
 from wcache.core.drive.journal import ENTRY_BYTES_MAX, EntryKind
@@ -89,6 +89,10 @@ class JournalFolder:
     def sync_marks(self) -> None:
         """Make the marks say what the entries say (a boot empties /run, a crash does not)."""
         self._marks.sync(name for name in self._names() if _is_lease(name))
+
+    def marks_of_others(self) -> Tuple[str, ...]:
+        """The files that mark leases which stand in other journals of this host."""
+        return self._marks.of_others()
 
     def _names(self) -> list[str]:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Iterable, Set
+from typing import Iterable, Sequence, Set, Tuple
 from urllib.parse import quote
 
 from wcache.core.drive.journal import EntryKind
@@ -81,14 +81,23 @@ class JournalMarks:
             self.show(name)
         self._unlink(self._old)
 
+    def of_others(self) -> Tuple[str, ...]:
+        """The files of marks of other journals, in order."""
+        return tuple(
+            os.path.join(self._folder, name) for name in sorted(self._names())
+            if not name.startswith(self._prefix)
+        )
+
     def _marked(self) -> Set[str]:
+        return {n[len(self._prefix) :] for n in self._names() if n.startswith(self._prefix)}
+
+    def _names(self) -> Sequence[str]:
         try:
-            names = os.listdir(self._folder)
+            return os.listdir(self._folder)
         except FileNotFoundError:
-            return set()
+            return ()
         except OSError as error:
             raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
-        return {n[len(self._prefix) :] for n in names if n.startswith(self._prefix)}
 
     def _path(self, entry_name: str) -> str:
         return os.path.join(self._folder, self._prefix + entry_name)

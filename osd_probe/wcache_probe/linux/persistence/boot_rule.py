@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, Iterable, Tuple
 
+from wcache.core.errors import RefusedError
+
 from .udev_match import pattern
 
 FILE_NAME = "59-wcache-pin.rules"
@@ -58,3 +60,11 @@ def lines_of(text: str) -> FrozenSet[str]:
 
 def _rules(lines: Iterable[str]) -> Iterable[str]:
     return (line.strip() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def is_named(wwid: str, lines: FrozenSet[str]) -> bool:
+    """Whether one of these lines pins the drive with this name."""
+    try:
+        return line_of(wwid) in lines
+    except RefusedError:
+        return False

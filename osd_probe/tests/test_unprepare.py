@@ -1,0 +1,84 @@
+"""The boot rule stays as long as a drive or a journal of the host needs it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from model_drives import ModelScsi
+from test_prepare import WHERE, Bank, host_of, preparation, prepare
+from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
+from wcache.core.errors import ConflictError
+from wcache.core.model import CacheMode
+from wcache_probe.arguments import parse
+from wcache_probe.commands.prepare import unprepare
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.persistence.prepare import Preparer
+
+
+def unprepared(fake_host, host, state="state"):
+    """Run it as the command does, with a state folder."""
+    folder, run = str(fake_host.root / state), str(fake_host.root / "run")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    options = parse(["unprepare", "--state-dir", folder, "--run-dir", run])
+    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    return unprepare(options, made, host)
+
+
+def has_rule(fake_host):
+    return (fake_host.root / f"etc/{WHERE}").exists()
+
+
+def test_a_drive_that_is_off_and_wakes_on_keeps_the_rule_though_no_journal_names_it(
+    fake_host,
+):
+    """As `drive accept` leaves it: without the rule, a warm reboot and a reset lose writes."""
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    (drive,) = host.look()
+    host.pin(drive)
+    host.set_cache(drive, CacheMode.WRITE_THROUGH)
+    with pytest.raises(ConflictError, match="the cache of sda is off now") as refused:
+        unprepared(fake_host, host)
+    assert "turn the cache on" in refused.value.advice
+    assert has_rule(fake_host)
+    host.set_cache(drive, CacheMode.WRITE_BACK)
+    assert unprepared(fake_host, host) == 0
+    assert not has_rule(fake_host)
+
+
+def test_a_drive_that_no_osd_uses_any_more_keeps_the_rule_too(fake_host):
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    (drive,) = host.look()
+    host.pin(drive)
+    host.set_cache(drive, CacheMode.WRITE_THROUGH)
+    (fake_host.root / "osd/osd.0/block").unlink()
+    with pytest.raises(ConflictError, match="the cache of sda is off now"):
+        unprepared(fake_host, host)
+
+
+def test_a_drive_that_is_known_to_stay_off_needs_no_rule(fake_host):
+    bank = Bank()
+    host = host_of(fake_host, bank=bank)
+    prepare(fake_host, host)
+    bank.drives["sda"] = ModelScsi(wce=False, savable=True)
+    bank.drives["sda"].naa = bytes.fromhex(f"5000c500000000{ord('a'):02x}")
+    assert unprepared(fake_host, host) == 0
+
+
+def test_a_lease_of_another_journal_keeps_the_rule(fake_host):
+    host = host_of(fake_host)
+    prepare(fake_host, host)
+    drives = host.look()
+    other = fake_host.root / "other"
+    other.mkdir(mode=0o700)
+    journal = StateFolder(str(other), str(fake_host.root / "run")).journal
+    entry = JournalEntry(2, EntryKind.LEASE, "l", "d", prior_of(drives), 0.0)
+    journal.write(entry.key, encode(entry))
+    with pytest.raises(ConflictError, match="another state folder"):
+        unprepared(fake_host, host)
+    assert has_rule(fake_host)
+    journal.remove(entry.key)
+    assert unprepared(fake_host, host) == 0
