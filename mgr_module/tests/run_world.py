@@ -165,7 +165,9 @@ class Mgr:
         if isinstance(request, LookRequest):
             now = make.state(self.modes[request.domain_id])
             name = request.domain_id
-            return DrivesOutcome((make.drive("sda", 0, drive_id=f"wwn-{name}", state=now),))
+            return DrivesOutcome((
+                make.drive("sda", 0, drive_id=f"wwn-{name}", domain_id=name, state=now),
+            ))
         if isinstance(request, (CountersRequest, ReleaseRequest)):
             if isinstance(request, ReleaseRequest):
                 self.modes[request.domain_id] = request.prior.drives[0].mode

@@ -8,16 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
-from module_world import WB, a_mgr, all_modes, fine, ok, said, start
+from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec
-from wcache.core.errors import MalformedError
+from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
+from wcache.core.errors import MalformedError, StorageError
 from wcache.core.model import Finding, FindingCode, HostReport, Severity
-from wcache.core.protocol import Notice, ReportOutcome
+from wcache.core.protocol import (
+    DOMAIN_DRIVES_MAX,
+    DrivesOutcome,
+    FailureOutcome,
+    LookRequest,
+    Notice,
+    ReportOutcome,
+    StateOutcome,
+)
 from wcache.core.token_bucket import BUCKETS_MAX, TokenBuckets
 from wcache.engine.audit_log import PROBE_LINES_MAX
-from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST
+from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST, check_drives
 
 # ---- how often, how much
 
@@ -222,3 +232,99 @@ def test_a_probe_of_another_host_cannot_be_heard_under_a_name():
     rival = FakeProbe(mgr.send, "h2", (make.drive("sdc", 2),), probe_id="rival")
     assert rival.turn() is None
     assert "speaks for h2" in rival.error
+
+
+# ---- what a look says
+
+
+def test_a_look_that_says_too_much_does_not_take_the_way_back_of_other_hosts():
+    mgr = FakeMgr(
+        ("h1", (make.drive("sda", 0),)),
+        ("h2", tuple(make.drive(f"sd{chr(98 + i)}", i + 1) for i in range(4))),
+    )
+    mgr.report_all()
+    start(mgr)
+    mgr.settle(20000)
+    mgr.report_all()
+    plan_id = said(mgr, "plan")["plan_id"]
+    hostile = mgr.probes["h2"]
+    real, names = hostile.do, "x" * 1000
+
+    def do(task):
+        outcome = real(task)
+        if not isinstance(task.request, LookRequest):
+            return outcome
+        (drive,) = outcome.drives
+        many = tuple(replace(drive, drive_id=f"{names}{i}", serial=names, wwn=names)
+                     for i in range(60))
+        return DrivesOutcome((drive, *many))
+
+    hostile.do = do
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle(3000)
+    assert set(mgr.probes["h1"].modes().values()) == {WT}
+    assert set(hostile.modes().values()) == {WB}
+    assert len(mgr.store.get(f"rollout/{plan_id}")) < 20_000
+    mgr.restart()
+    said(mgr, "rollback", plan_id=plan_id)
+    mgr.settle(3000)
+    assert all_modes(mgr) == {WB}
+
+
+def looked(mgr, change):
+    """How a plan of one change ends whose look is answered with `change` of the drive."""
+    probe = mgr.probes["h1"]
+    real = probe.do
+
+    def do(task):
+        outcome = real(task)
+        if isinstance(task.request, LookRequest):
+            return DrivesOutcome(tuple(change(drive) for drive in outcome.drives))
+        return outcome
+
+    probe.do = do
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    assert all_modes(mgr) == {WB}, "nothing was touched"
+    return said(mgr, "plan show", plan_id=plan_id)["reason"]
+
+
+def test_a_look_at_another_drive_than_the_host_has_reported_is_no_prior_state():
+    other = looked(measured(), lambda drive: replace(drive, drive_id="another"))
+    assert "are not those that h1 has reported" in other
+    domain = looked(measured(), lambda drive: replace(drive, domain_id="another"))
+    assert "is not of domain-sda alone" in domain
+
+
+def test_a_prior_state_that_is_too_large_is_not_stored_and_nothing_is_touched():
+    drives = tuple(
+        make.drive("sda", 0, drive_id=f"n{i}", domain_id="n", serial="x" * 900) for i in range(30)
+    )
+    with pytest.raises(StorageError, match=f"{PRIOR_BYTES_MAX} are the most"):
+        prior_from("", "n", drives)
+
+
+@pytest.mark.parametrize("name", ["drives", "before", "after", "prior", "drive_ids"])
+def test_no_outcome_says_more_of_a_drive_than_a_report(name):
+    large = [{"layers": "x" * DRIVE_BYTES_MAX}]
+    with pytest.raises(MalformedError, match="are the most"):
+        check_drives({"outcome": {name: large}})
+    with pytest.raises(MalformedError, match="are the most"):
+        check_drives({"notices": [{"prior": large}]})
+    check_drives({"outcome": {name: [{}]}, "notices": [None]})
+
+
+def test_an_outcome_with_more_drives_than_a_domain_has_is_refused():
+    state = make.drive("sda").state
+    many = (state,) * (DOMAIN_DRIVES_MAX + 1)
+    for outcome in (StateOutcome(many, (), (), False), StateOutcome((), many, (), False),
+                    FailureOutcome("x", after=many),
+                    DrivesOutcome((make.drive("sda"),) * (DOMAIN_DRIVES_MAX + 1))):
+        plain = codec.to_plain(outcome)
+        with pytest.raises(MalformedError, match="at most 64 are taken"):
+            codec.decode(type(outcome), plain, "outcome")
+
+
+def test_a_drive_whose_name_is_no_kernel_name_is_refused():
+    assert "longer than 64 characters" in report_of(a_mgr(), "h1", make.drive("x" * 65, 0))

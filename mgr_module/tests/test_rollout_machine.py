@@ -85,7 +85,8 @@ class Mgr:
         """What the probe does; the same action twice changes nothing more."""
         before = self.modes[request.domain_id]
         if isinstance(request, LookRequest):
-            drive = make.drive("sda", 0, drive_id="d", state=make.state(before))
+            state, name = make.state(before), request.domain_id
+            drive = make.drive("sda", 0, drive_id="d", domain_id=name, state=state)
             return DrivesOutcome((drive,))
         stored = codec.loads(Rollout, self.stored, bytes_max=10**6, what="rollout")
         assert request.prior.known

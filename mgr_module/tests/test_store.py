@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.store import MemoryStore, MgrGone, MonLikeKv, PromptQueue
 from wcache.ceph.store import PACKED_FROM_CHARS, PART_CHARS, KvStore
+from wcache.core.drive.journal import PriorDrive
+from wcache.core.drive.prior import Prior
 from wcache.core.errors import StorageError, WcacheError
 from wcache.core.experiment.pairs import Slot, compose
 from wcache.core.experiment.run_state import RunState, RunStatus
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, Transport
 from wcache.core.retention import Bounds
 from wcache.engine.archive import Archive, HistoryEntry
 from wcache.engine.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG, PROBE_LINES_MAX, AuditLog
@@ -264,3 +266,17 @@ def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest(
     assert bounds.records_bytes / 2 < used <= bounds.records_bytes
     assert "c1.0.11" in kept.record_ids()
     assert "c1.0.0" not in kept.record_ids()
+
+
+PRIOR = PriorDrive("i" * 300, "sda", Transport.SAS, WB, make.drive("sda").state)
+
+
+def test_what_would_not_be_read_again_is_not_stored_and_the_old_value_stays():
+    kept, _ = archive()
+    run, answers = a_run(), []
+    kept.put_run(run, stored)
+    kept.put_run(replace(run, reason="x" * 2000), answers.append)
+    kept.put_run(replace(run, priors=(Prior("d", "", (PRIOR,) * 4000),) * 9), answers.append)
+    assert "longer than 1024" in answers[0].message
+    assert "longer than 8000000" in answers[1].message
+    assert kept.runs() == {"c1.0": run}

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
+# The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
+DEV_NAME_CHARS_MAX = 64
+
 
 class CacheMode(str, Enum):
     """The two modes an experiment compares, in Linux's words."""
@@ -283,7 +286,7 @@ class DriveReport:
 
     drive_id: str
     domain_id: str
-    dev_name: str
+    dev_name: str = field(metadata={"max_chars": DEV_NAME_CHARS_MAX})
     drive_model: DriveModel
     transport: Transport
     state: DriveState

@@ -27,6 +27,8 @@ PROTOCOL_VERSION = 2
 POST_BYTES_MAX = 1_000_000
 REPLY_BYTES_MAX = 64_000
 SAMPLES_MAX = 10_000
+# A cache domain has at most this many drives (the namespaces of a controller).
+DOMAIN_DRIVES_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ class DrivesOutcome:
     """Answer to LookRequest."""
 
     KIND: ClassVar[str] = "drives"
-    drives: Tuple[DriveReport, ...]
+    drives: Tuple[DriveReport, ...] = field(metadata={"max_items": DOMAIN_DRIVES_MAX})
 
 
 @dataclass(frozen=True)
@@ -238,12 +240,12 @@ class StateOutcome:
     """
 
     KIND: ClassVar[str] = "state"
-    before: Tuple[DriveState, ...]
-    after: Tuple[DriveState, ...]
-    counters: Tuple[FlushCounters, ...]
+    before: Tuple[DriveState, ...] = field(metadata={"max_items": DOMAIN_DRIVES_MAX})
+    after: Tuple[DriveState, ...] = field(metadata={"max_items": DOMAIN_DRIVES_MAX})
+    counters: Tuple[FlushCounters, ...] = field(metadata={"max_items": DOMAIN_DRIVES_MAX})
     changed: bool
-    drive_ids: Tuple[str, ...] = ()
-    prior: Tuple[PriorDrive, ...] = ()
+    drive_ids: Tuple[str, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
+    prior: Tuple[PriorDrive, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
 
 
 @dataclass(frozen=True)
@@ -274,8 +276,8 @@ class FailureOutcome:
     advice: str = ""
     refused: bool = False
     restored: bool = True
-    drive_ids: Tuple[str, ...] = ()
-    after: Tuple[DriveState, ...] = ()
+    drive_ids: Tuple[str, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
+    after: Tuple[DriveState, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
     doubt: PriorDoubt = PriorDoubt.NONE
 
 
@@ -291,7 +293,8 @@ class Notice:
     domain_id: str = ""
     restored: Optional[bool] = None
     lease_id: str = ""
-    prior: Tuple[PriorDrive, ...] = ()  # what the journal entry said that was gone back to
+    # what the journal entry said that was gone back to
+    prior: Tuple[PriorDrive, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
 
 
 @dataclass(frozen=True)

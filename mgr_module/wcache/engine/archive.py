@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, T
 from ..core import codec
 from ..core.agents import Agent
 from ..core.change.rollout_state import Rollout
-from ..core.errors import WcacheError
+from ..core.errors import StorageError, WcacheError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.pairs import Slot
 from ..core.experiment.run_state import Periods, RunState
@@ -34,6 +34,8 @@ T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 
 STATE_VERSION = 1
+# What is larger is not put, and twice as much is still read: older versions put more.
+VALUE_BYTES_MAX = RECORD_BYTES_MAX
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,22 @@ class Archive:
             text = self._store.get(key)
             if text is None:
                 return None
-            return codec.loads(cls, text, bytes_max=RECORD_BYTES_MAX, what=key)
+            return codec.loads(cls, text, bytes_max=2 * VALUE_BYTES_MAX, what=key)
         except WcacheError as error:
             self.unreadable[key] = error.message
             return None
 
     def _put(self, key: str, value: Any, done: Done) -> None:
+        """Store a value that will be read again, else tell `done` why it would not be."""
+        try:
+            text = readable(key, value)
+        except StorageError as error:
+            done(error)
+            return
+        self._store.write((Write(key, text),), done)
+
+    def _put_raw(self, key: str, value: Any, done: Done) -> None:
+        """Store what was measured: too much of it to be read back each time."""
         self._store.write((Write(key, codec.dumps(value)),), done)
 
     def _put_later(self, key: str, value: Any) -> None:
@@ -122,8 +134,13 @@ class Archive:
 
         The header comes last: runs without one are not begun after a restart.
         """
-        writes = [Write(f"run/{run.spec.run_id}", codec.dumps(run)) for run in runs]
-        writes.append(Write(f"campaign/{campaign.campaign_id}", codec.dumps(campaign)))
+        values: List[Tuple[str, Any]] = [(f"run/{run.spec.run_id}", run) for run in runs]
+        values.append((f"campaign/{campaign.campaign_id}", campaign))
+        try:
+            writes = [Write(key, readable(key, value)) for key, value in values]
+        except StorageError as error:
+            done(error)
+            return
         self._store.write(writes, done)
 
     def drop_campaign(self, campaign_id: str) -> None:
@@ -159,7 +176,7 @@ class Archive:
     ) -> None:
         """Store a finished period."""
         key = f"period/{run_id}/{experiment}/{slot.pair_index}/{int(slot.second)}"
-        self._put(key, period, done)
+        self._put_raw(key, period, done)
 
     def drop_periods(self, run_id: str, experiment: Optional[int] = None) -> None:
         """Remove the periods of an experiment whose record is stored, or all of a run."""
@@ -185,7 +202,7 @@ class Archive:
     def put_record(self, record: Record, done: Done) -> None:
         """Store a record."""
         self.record_sizes()  # read before it is there
-        self._put(f"record/{record.record_id}", record, done)
+        self._put_raw(f"record/{record.record_id}", record, done)
 
     def record_is_stored(self, record_id: str) -> None:
         """A record has become one of those that are kept."""
@@ -317,6 +334,19 @@ class Archive:
     def drop_history(self, log: str, number: int) -> None:
         """Remove a line of an audit log."""
         self._drop(f"{log}/{number:010d}")
+
+
+def readable(key: str, value: Any) -> str:
+    """The text of a value; StorageError where `Archive` would not read it again."""
+    text = codec.dumps(value)
+    try:
+        codec.loads(type(value), text, bytes_max=VALUE_BYTES_MAX, what=key)
+    except WcacheError as error:
+        raise StorageError(
+            f"{error.message}, so it is not stored",
+            "a host may report drives with names or texts that are too long",
+        ) from None
+    return text
 
 
 def next_number(ids: Iterable[str]) -> int:

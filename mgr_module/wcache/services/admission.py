@@ -24,6 +24,8 @@ BYTES_PER_CALL = 4096
 LINES_BURST = 128.0
 LINES_PER_S = 0.2
 DRIVE_BYTES_MAX = 8192
+# Lists in outcomes with an item for each drive.
+_OF_DRIVES = ("drives", "before", "after", "prior", "drive_ids")
 
 
 class Admission:
@@ -59,16 +61,24 @@ class Admission:
 
 
 def check_drives(post: Any) -> None:
-    """Raise MalformedError where a report in a post says more of a drive than it may.
+    """Raise MalformedError where a post says more of a drive than it may.
 
     `post` is what was parsed, of any shape.
     """
-    inner = post
-    for name in ("outcome", "report", "drives"):
-        inner = inner.get(name) if isinstance(inner, dict) else None
-    for index, drive in enumerate(inner if isinstance(inner, list) else ()):
-        size = len(json.dumps(drive, separators=(",", ":")))
-        if size > DRIVE_BYTES_MAX:
-            raise MalformedError(
-                f"drive {index} of the report has {size} bytes, {DRIVE_BYTES_MAX} are the most"
-            )
+    outcome = _field(post, "outcome")
+    said = [("report", _field(_field(outcome, "report"), "drives"))]
+    said += [(name, _field(outcome, name)) for name in _OF_DRIVES]
+    notices = _field(post, "notices")
+    for notice in notices if isinstance(notices, list) else ():
+        said.append(("notice", _field(notice, "prior")))
+    for what, items in said:
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            size = len(json.dumps(item, separators=(",", ":")))
+            if size > DRIVE_BYTES_MAX:
+                raise MalformedError(
+                    f"drive {index} of the {what} has {size} bytes, {DRIVE_BYTES_MAX} are the most"
+                )
+
+
+def _field(plain: Any, name: str) -> Any:
+    return plain.get(name) if isinstance(plain, dict) else None

@@ -9,12 +9,13 @@ from ..core import codec
 from ..core.change import preconditions as holding
 from ..core.change.plan import make_changes
 from ..core.change.rollout import RolloutMachine
+from ..core.change.rollout_priors import require_room
 from ..core.change.rollout_state import Rollout, RolloutStatus
 from ..core.claims import believed
-from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError, StorageError
 from ..core.events import SaveRun
 from ..core.record import Precondition
-from ..engine.archive import next_number
+from ..engine.archive import next_number, readable
 from ..engine.engine import Engine
 from .guards import (
     disputed_domains,
@@ -73,6 +74,8 @@ class PlanService:
                 latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
                 cluster_fsid=cluster.fsid,
             )
+            require_room(rollout)
+            readable(f"plan {plan_id}", rollout)
             engine.add_rollout(rollout)
             engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
             return {"plan_id": plan_id, "changes": codec.to_plain(changes),
@@ -176,6 +179,9 @@ class PlanService:
                 plan_id = max(done, key=_plan_order)
             machine = engine.rollouts.get(plan_id)
             if machine is None:
+                damaged = engine.archive.unreadable.get(f"rollout/{plan_id}")
+                if damaged:
+                    raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
                 raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
             if machine.rollout.status is RolloutStatus.ROLLING_BACK:
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}

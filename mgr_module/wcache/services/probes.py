@@ -13,7 +13,19 @@ from ..core.agents import Agent
 from ..core.errors import ConflictError, NotFoundError, RefusedError, VersionError
 from ..core.events import AgentSilent, Event, LeaseLost, TaskAnswered
 from ..core.model import HostReport
-from ..core.protocol import POST_BYTES_MAX, PROTOCOL_VERSION, Hello, PollReply, Post, ReportOutcome
+from ..core.protocol import (
+    POST_BYTES_MAX,
+    PROTOCOL_VERSION,
+    DrivesOutcome,
+    FailureOutcome,
+    Hello,
+    LookRequest,
+    Outcome,
+    PollReply,
+    Post,
+    ReportOutcome,
+    Request,
+)
 from ..engine.engine import Engine
 from .admission import Admission, check_drives
 
@@ -138,7 +150,22 @@ class ProbeService:
             self._take_report(hostname, post.outcome.report)
         del engine.hosts.tasks[hostname]
         if pending.owner:
-            engine.feed(pending.owner, TaskAnswered(post.task_id, post.outcome))
+            outcome = self._checked(hostname, pending.task.request, post.outcome)
+            engine.feed(pending.owner, TaskAnswered(post.task_id, outcome))
+
+    def _checked(self, hostname: str, request: Request, outcome: Outcome) -> Outcome:
+        """A look at other drives than the host has reported is none: in words, a failure."""
+        if not isinstance(request, LookRequest) or not isinstance(outcome, DrivesOutcome):
+            return outcome
+        report, domain_id = self._engine.hosts.reports.get(hostname), request.domain_id
+        told = [d.drive_id for d in report.drives if d.domain_id == domain_id] if report else []
+        if sorted(told) == sorted(drive.drive_id for drive in outcome.drives):
+            return outcome
+        self._engine.hosts.reported_at_s.pop(hostname, None)
+        return FailureOutcome(
+            f"the drives of {domain_id[:60]} are not those that {hostname} has reported",
+            "it is asked for a new report: try again in a moment", refused=True,
+        )
 
     def _take_report(self, hostname: str, report: HostReport) -> None:
         engine = self._engine

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Tuple
 
-from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id
+from .. import codec
+from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, told_prior
 from ..errors import StorageError
 from ..experiment.run_priors import differs_from_prior
 from ..protocol import ApplyRequest, DrivesOutcome, FailureOutcome, RollbackRequest, StateOutcome
 from .rollout_state import Change, ChangeStatus, Rollout
+
+# Less than the archive takes (RECORD_BYTES_MAX): details of failures come on top.
+ROLLOUT_BYTES_MAX = 6_000_000
 
 
 def apply_request(rollout: Rollout, change: Change) -> ApplyRequest:
@@ -32,12 +36,23 @@ def seen(rollout: Rollout, change: Change, outcome: object) -> Tuple[Prior, str]
     """What is there before a change by the answer to a look, or why that is not known."""
     if isinstance(outcome, DrivesOutcome):
         try:
-            return prior_from(rollout.cluster_fsid, change.domain_id, outcome.drives), ""
+            prior = prior_from(rollout.cluster_fsid, change.domain_id, outcome.drives)
+            require_room(rollout, prior)
+            return prior, ""
         except StorageError as error:
             return UNKNOWN, error.message
     if isinstance(outcome, FailureOutcome):
         return UNKNOWN, outcome.message
     return UNKNOWN, "the probe gave an odd answer"
+
+
+def require_room(rollout: Rollout, prior: Prior = UNKNOWN) -> None:
+    """Raise StorageError where a plan would become too large to be stored with `prior`."""
+    if len(codec.dumps(rollout)) + len(codec.dumps(prior)) > ROLLOUT_BYTES_MAX:
+        raise StorageError(
+            f"plan {rollout.plan_id} would have more than {ROLLOUT_BYTES_MAX} bytes",
+            "see which host reports many drives or long names in `ceph wcache drive ls`",
+        )
 
 
 def with_accepted(rollout: Rollout, action_id: str) -> Rollout:
@@ -70,7 +85,7 @@ def judged_back(
     told = outcome.prior and all(item.mode is change.expected for item in outcome.prior)
     if not prior.known and told:
         # an older version kept no more than `expected`; the journal agrees with that
-        prior = Prior(change.domain_id, rollout.cluster_fsid, outcome.prior)
+        prior = told_prior(rollout.cluster_fsid, change.domain_id, outcome.prior)
     differs = differs_from_prior(prior, states_by_id(outcome.drive_ids, outcome.after))
     lost = differs and not prior.known
     return differs, PriorDoubt.LOST if lost else PriorDoubt.NONE, prior

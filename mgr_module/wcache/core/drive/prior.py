@@ -13,9 +13,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
+from .. import codec
 from ..errors import RefusedError, StorageError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, mode_of
 from .journal import JournalEntry, PriorDrive, prior_of
+
+# It is sent with each request (REPLY_BYTES_MAX) and stored with each change of a plan;
+# a drive takes some 600 bytes.
+PRIOR_BYTES_MAX = 16_000
 
 ACCEPT = "look at the drive, then accept it as it is: `ceph wcache drive accept HOST DOMAIN --yes`"
 
@@ -57,15 +62,36 @@ UNKNOWN = Prior()
 def prior_from(cluster_fsid: str, domain_id: str, drives: Sequence[DriveReport]) -> Prior:
     """The prior state of a domain whose drives were just read.
 
-    Raises StorageError where a mode is unknown, or no drive is there.  Layers are left out:
-    they are not restored, and what is stored must stay small.
+    Raises StorageError where a mode is unknown, no drive is there, or one of another domain.
     """
     if not drives:
         raise StorageError(f"no drive of {domain_id} is on the host any more")
-    found = tuple(
-        replace(item, state=replace(item.state, layers=())) for item in prior_of(tuple(drives))
-    )
-    return Prior(domain_id, cluster_fsid, found)
+    if any(drive.domain_id != domain_id for drive in drives):
+        raise StorageError(f"what was read is not of {domain_id} alone")
+    return small_prior(cluster_fsid, domain_id, prior_of(tuple(drives)))
+
+
+def small_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive]) -> Prior:
+    """A prior state as it is stored; StorageError where it is too large for that.
+
+    Layers are left out: they are not restored.
+    """
+    found = tuple(replace(item, state=replace(item.state, layers=())) for item in drives)
+    prior = Prior(domain_id, cluster_fsid, found)
+    size = len(codec.dumps(prior))
+    if size > PRIOR_BYTES_MAX:
+        raise StorageError(
+            f"the prior state of {domain_id[:60]} has {size} bytes, {PRIOR_BYTES_MAX} are the most"
+        )
+    return prior
+
+
+def told_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive]) -> Prior:
+    """The same of what a journal entry said; unknown where it is too large."""
+    try:
+        return small_prior(cluster_fsid, domain_id, drives)
+    except StorageError:
+        return UNKNOWN
 
 
 def not_back(prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str:

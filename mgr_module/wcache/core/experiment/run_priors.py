@@ -10,7 +10,15 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ..codec import one_line
 from ..drive.journal import PriorDrive
-from ..drive.prior import UNKNOWN, Prior, entry_differs, not_back, prior_from, states_by_id
+from ..drive.prior import (
+    UNKNOWN,
+    Prior,
+    entry_differs,
+    not_back,
+    prior_from,
+    states_by_id,
+    told_prior,
+)
 from ..model import DriveReport, DriveState
 from ..protocol import FailureOutcome, ReleaseRequest, StateOutcome
 from .run_state import RunSpec, RunState
@@ -41,7 +49,8 @@ def with_told(state: RunState, domain_id: str, drives: Tuple[PriorDrive, ...]) -
     """The state with what a journal entry said, where the mgr itself kept nothing."""
     if prior_of(state, domain_id).known or not drives:
         return state
-    return _with(state, Prior(domain_id, _fsid(state.spec), drives))
+    told = told_prior(_fsid(state.spec), domain_id, drives)
+    return _with(state, told) if told.known else state
 
 
 def without(state: RunState, domain_id: str) -> RunState:
