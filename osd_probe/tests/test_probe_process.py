@@ -198,7 +198,10 @@ def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, m
     assert done.returncode == 0, done.stderr
     assert "restoring without it" in done.stderr
     assert mode_of(probe) is BACK
+    request = probe.state / "restore.request"
+    assert request.exists(), "what it is in the middle of, it undoes when it goes on"
     probe.process.send_signal(signal.SIGCONT)
+    mgr.wait_for(lambda: not request.exists())
     assert probe.stop() == 0
 
 

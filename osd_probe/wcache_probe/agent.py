@@ -145,6 +145,7 @@ class Agent:
             task = reply.task
             if task is None or task.task_id == done or self._stop.is_set():
                 break
+            self._at_turn()
             outcome = self._answer(task)
             done = task.task_id
             if self._stop.is_set():

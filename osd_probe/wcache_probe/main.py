@@ -177,7 +177,7 @@ def _run(
         asked.look()
         missed.look()
 
-    guard = Guard(restoring)
+    guard = Guard(restoring, look=asked.look)
     guard.start()
     _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
     agent = Agent(

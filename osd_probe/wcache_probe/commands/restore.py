@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -23,7 +24,7 @@ from ..switcher import Switcher, read_journal
 
 STOP_S = 60.0
 STOP_STEP_S = 0.1
-# A probe in the middle of a long task answers when that has ended.
+# A probe in the middle of a long task answers from its guard, or when that has ended.
 ANSWER_S = 40.0
 # With the wait above within what the unit gives to ExecStopPost= (TimeoutStopSec=).
 PATIENCE_S = 60.0
@@ -85,11 +86,13 @@ def restore(options: argparse.Namespace, start: Start) -> int:
     return _print([line_of(chosen[key], error) for key, error in results.items()], damaged)
 
 
-def _ask_running_probe(state: StateFolder) -> Optional[Tuple[Line, ...]]:
-    """What the running probe answers; None where there is none, or it does not answer.
+def _ask_running_probe(
+    state: StateFolder, answer_s: float = ANSWER_S
+) -> Optional[Tuple[Line, ...]]:
+    """What the running probe answers; None where there is none, or it does nothing at all.
 
-    One that does not answer hangs: then its leases are over by now, and each drive has a
-    lock of its own, so what can be restored beside it is.
+    A request that is not answered stands: until the probe has obeyed it, it changes nothing
+    more.  What is restored beside a probe that is busy could be changed by it once more.
     """
     try:
         state.lock()
@@ -104,12 +107,23 @@ def _ask_running_probe(state: StateFolder) -> Optional[Tuple[Line, ...]]:
     print(f"asking the probe {f'with pid {pid} ' if pid else ''}to restore", flush=True)
     requests = RestoreRequests(state.path)
     lines = requests.wait(
-        requests.ask(pid), ANSWER_S, lambda: state.holder() == pid and not is_stopped(pid)
+        requests.ask(pid), answer_s, lambda: state.holder() == pid and not is_stopped(pid)
     )
-    if lines is None:
-        requests.withdraw()
-        print("it does not answer: restoring without it", file=sys.stderr)
-    return lines
+    if lines is not None:
+        return lines
+    if state.holder() != pid:
+        return _ask_running_probe(state, answer_s)  # it has ended, and may have been replaced
+    if is_stopped(pid):
+        print("it is stopped: restoring without it; when it goes on, it restores what it "
+              "changes", file=sys.stderr)
+        return None
+    chosen, _ = _chosen(state, "")
+    late = NotReadyError(
+        f"the probe with pid {pid} is busy; it restores as soon as it can, and changes nothing "
+        "before", "call again to see it done, or add --stop",
+    )
+    owed = [line_of(entry, late) for entry in chosen.values()]
+    return tuple(owed) or (Line(False, printable(late.line())),)
 
 
 def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], Dict[str, str]]:
@@ -167,9 +181,17 @@ class AskedToRestore:
         self._restoring = restoring
         self._journal = journal
         self._say = say
+        self._one_at_a_time = threading.Lock()
 
     def look(self) -> None:
-        """Answer a request, if there is one."""
+        """Answer a request, if there is one.
+
+        The loop calls it before each task, and the guard while the loop hangs.
+        """
+        with self._one_at_a_time:
+            self._look()
+
+    def _look(self) -> None:
         request_id = self._requests.pending()
         if not request_id:
             return

@@ -1,8 +1,9 @@
 """Restores while the probe's loop waits for a drive that does not answer.
 
 The loop does the mgr's tasks itself, and a look at a drive that hangs takes it along, for
-minutes or for ever.  A lease that runs out meanwhile must end all the same, so a thread
-steps in.  It starts processes and asks no drive for anything, so nothing can hang it.
+minutes or for ever.  A lease that runs out meanwhile, or that `restore --all` ends, must
+end all the same, so a thread steps in.  It starts processes and asks no drive for anything,
+so nothing can hang it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from typing import Iterator, Optional
+from typing import Callable, Iterator, Optional
 
 from .owed import Restoring
 
@@ -23,9 +24,12 @@ class Guard:
     """`watching` goes around whatever may hang; `start` begins the thread."""
 
     def __init__(
-        self, restoring: Restoring, *, busy_s: float = BUSY_S, every_s: float = EVERY_S
+        self, restoring: Restoring, *, look: Callable[[], None] = lambda: None,
+        busy_s: float = BUSY_S, every_s: float = EVERY_S,
     ) -> None:
+        """`look` does what an admin asks for by a file."""
         self._restoring = restoring
+        self._look = look
         self._busy_s = busy_s
         self._every_s = every_s
         self._since_s: Optional[float] = None
@@ -46,6 +50,11 @@ class Guard:
     def _run(self) -> None:
         while True:
             time.sleep(self._every_s)
-            since_s = self._since_s
-            if since_s is not None and time.monotonic() - since_s > self._busy_s:
-                self._restoring.restore_owed()
+            self.turn()
+
+    def turn(self) -> None:
+        """Step in, where the loop has been busy for too long."""
+        since_s = self._since_s
+        if since_s is not None and time.monotonic() - since_s > self._busy_s:
+            self._look()
+            self._restoring.restore_owed()

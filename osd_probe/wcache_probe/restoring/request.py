@@ -1,6 +1,7 @@
 """How `wcache-probe restore --all` asks the running probe to restore, and hears what came of it.
 
-    <state>/restore.request    an id; the probe looks for it at every turn
+    <state>/restore.request    an id; the probe looks for it at every turn and before each task,
+                               and its guard while it hangs; it stands until it is answered
     <state>/restore.answer     that id and a line for each cache domain
 
 The signal only shortens the wait, and is sent to a process that catches it alone: it would
@@ -54,10 +55,6 @@ class RestoreRequests:
         _write(self._answer, json.dumps({"id": request_id, "lines": said}))
         _unlink(self._request)
 
-    def clear(self) -> None:
-        """Forget what was asked before this start: whoever asked has gone on without us."""
-        _unlink(self._request)
-
     # ---- the admin's side
 
     def ask(self, pid: int) -> str:
@@ -82,10 +79,6 @@ class RestoreRequests:
                 return found
             sleep(STEP_S)
         return None
-
-    def withdraw(self) -> None:
-        """Nobody waits for an answer any more."""
-        _unlink(self._request)
 
     def _read(self, request_id: str) -> Optional[Tuple[Line, ...]]:
         text = read_text(self._answer, BYTES_MAX)
