@@ -13,13 +13,17 @@ from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
 from wcache.core.drive.prior import PriorDoubt, prior_from
 from wcache.core.model import JournalNote, KeptPrior
-from wcache.core.protocol import FailureOutcome, Notice, RollbackRequest
+from wcache.core.protocol import AcceptRequest, FailureOutcome, Notice, RollbackRequest
 
 STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
 
 
 def codes(mgr):
     return {f["code"] for f in said(mgr, "status")["findings"]}
+
+
+def errors(mgr):
+    return [f for f in said(mgr, "status")["findings"] if f["severity"] == "error"]
 
 
 def held_and_lost(mgr):
@@ -267,3 +271,106 @@ def test_a_run_of_version_1_under_a_lease_ends_and_asks_for_acceptance_or_is_tol
             said(mgr, "drive accept", hostname="sim1", domain_id="0x5000000000000001", yes=True)
         mgr.report_all()
         assert "WCACHE_PRIOR_LOST" not in codes(mgr)
+
+
+def left_over(mgr):
+    """A run's drive that does not go back, its entry in the probe's journal, and its domain."""
+    _, probe = held_and_lost(mgr)
+    probe.stuck = set(probe.drives)
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe.leased[domain_id] = WB
+    mgr.engine.hosts.reported_at_s.clear()
+    mgr.report_all()
+    return probe, domain_id
+
+
+def accept(mgr, domain_id):
+    return said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
+
+
+@pytest.mark.parametrize("then", ["wait", "again", "failover"])
+def test_an_acceptance_waits_until_the_probe_has_dropped_its_entry(then):
+    mgr = a_mgr()
+    probe, domain_id = left_over(mgr)
+    probe.fails = lambda task: (
+        FailureOutcome("another program is at it", restored=False)
+        if isinstance(task.request, AcceptRequest) else None
+    )
+    accept(mgr, domain_id)
+    mgr.report_all()
+    mgr.report_all()
+    assert probe.leased == {domain_id: WB}
+    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+    assert "another program is at it" in ok(mgr.command("history"))
+    probe.fails = lambda task: None
+    if then == "again":
+        accept(mgr, domain_id)
+    elif then == "failover":
+        mgr.restart()
+    else:
+        mgr.now_s += 61.0
+        mgr.engine.tick()
+    mgr.report_all()
+    mgr.report_all()
+    assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
+    probe.stuck = set()
+    mgr.restart()
+    for _ in range(12):
+        mgr.step()
+    assert (probe.modes()[domain_id], errors(mgr)) == (WT, [])
+
+
+def test_a_probe_hears_of_an_acceptance_only_once_the_mons_have_it():
+    mgr = a_mgr()
+    probe, domain_id = left_over(mgr)
+    mgr.store.slow = True
+    accept(mgr, domain_id)
+    mgr.report_all()
+    assert probe.leased == {domain_id: WB}
+    mgr.store.answer()
+    mgr.store.slow = False
+    mgr.report_all()
+    assert (probe.leased, probe.modes()[domain_id]) == ({}, WT)
+
+
+def test_a_run_whose_acceptance_was_not_stored_is_given_up_by_the_next_mgr():
+    mgr = a_mgr()
+    probe, domain_id = left_over(mgr)
+    mgr.store.fails = lambda key: key.startswith("run/")
+    accept(mgr, domain_id)
+    mgr.report_all()
+    assert probe.leased == {domain_id: WB}
+    mgr.store.fails = lambda key: False
+    mgr.restart()
+    mgr.report_all()
+    mgr.report_all()
+    assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
+
+
+def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
+    mgr = a_mgr()
+    start(mgr)
+    mgr.step()
+    mgr.store.slow = True
+    assert "being stored" in said(mgr, "freeze")["note"]
+    keys = [write.key for writes, done in mgr.store._queued if done for write in writes]
+    assert keys[0] == "frozen"
+    mgr.store.answer()
+    mgr.store.slow = False
+    assert "note" not in said(mgr, "freeze")
+    mgr.restart()
+    assert mgr.engine.frozen
+
+
+def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
+    mgr = a_mgr()
+    mgr.store.fails = lambda key: key == "frozen"
+    assert "being stored" in said(mgr, "freeze")["note"]
+    assert "WCACHE_STORE_FAILED" in codes(mgr)
+    mgr.store.fails = lambda key: False
+    mgr.now_s += 20.0
+    mgr.engine.tick()
+    mgr.engine.tick()
+    assert "WCACHE_STORE_FAILED" not in codes(mgr)
+    mgr.restart()
+    assert mgr.engine.frozen

@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, T
 from ..core import codec
 from ..core.agents import Agent
 from ..core.change.rollout_state import Rollout
+from ..core.drive.acceptance import Acceptance, Acceptances
 from ..core.errors import StorageError, WcacheError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.pairs import Slot
@@ -122,6 +123,15 @@ class Archive:
     def set_frozen(self, frozen: bool, done: Done) -> None:
         """Freeze or thaw."""
         self._store.write((Write("frozen", "1" if frozen else "0"),), done)
+
+    def acceptances(self) -> Tuple[Acceptance, ...]:
+        """What an admin accepted and a probe's journal may still have."""
+        found = self._load_one(Acceptances, "accepted")
+        return found.items if found is not None else ()
+
+    def put_acceptances(self, items: Tuple[Acceptance, ...], done: Done) -> None:
+        """Store all of them."""
+        self._put("accepted", Acceptances(items), done)
 
     def campaigns(self) -> Dict[str, Campaign]:
         """All campaigns by id."""

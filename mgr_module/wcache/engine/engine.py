@@ -32,6 +32,7 @@ from ..core.verdict.load_profile import join
 from ..core.verdict.own_loads import OsdProfiles, with_dissent
 from ..core.verdict.recommend import Recommendation, recommend
 from ..options import Options
+from .accepting import Accepting
 from .analyses import Analyses, Analysis
 from .archive import Archive, HistoryEntry
 from .audit_log import AuditLog
@@ -39,7 +40,7 @@ from .debts import Debts
 from .executor import Executor
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
-from .persistence import FROZEN, Machine, StateKeeper
+from .persistence import ACCEPTED, FROZEN, Machine, StateKeeper
 from .run_queue import RunQueue
 from .store_gate import StoreGate
 from .watchdog import Watchdog
@@ -84,6 +85,7 @@ class Engine:
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.gate = StoreGate(wake)
         self.keeper = StateKeeper(archive, bounds, self.gate)
+        self.accepting = Accepting(archive, self.keeper)
         self.analyses = Analyses(analysis=analysis, archive=archive, lock=self.lock, wake=wake)
         self.measuring = Measuring(loads, self.post_event)
         self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
@@ -130,6 +132,8 @@ class Engine:
                     [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
                 )
                 self.runs[run_id] = RunMachine(state, periods, self.epoch)
+            for owner in self.accepting.load(self.runs, self.rollouts):
+                self.execute(owner, [act.SaveRun()])
             resumed = [run_id for run_id, run in self.runs.items() if run.holds_lease]
             resumed += [plan_id for plan_id, plan in self.rollouts.items() if not plan.over]
             for owner in resumed:
@@ -230,6 +234,8 @@ class Engine:
     def _save(self, owner: str) -> None:
         if owner == FROZEN:
             self.keeper.save_frozen(self.frozen)
+        elif owner == ACCEPTED:
+            self.accepting.save()
         else:
             self._executor.save(owner)
 
@@ -240,11 +246,8 @@ class Engine:
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
-        if self.reserved:
-            return True
-        return any(not m.over for m in self.runs.values()) or any(
-            not m.over for m in self.rollouts.values()
-        )
+        moving = any(not m.over for m in self.rollouts.values())
+        return bool(self.reserved) or moving or any(not m.over for m in self.runs.values())
 
     def begin(self, owner: str) -> None:
         """Start a run or a rollout."""
@@ -301,8 +304,9 @@ class Engine:
         """What only the mgr knows how to restore, where the host has nothing else to do."""
         if self.lease_of(hostname) is not None or self.busy(hostname):
             return None
-        request = self.debts.restore(self.runs, hostname, now_s)
-        return None if request is None else self.hosts.give(hostname, self.epoch, request)
+        request = self.accepting.request(hostname, now_s)
+        request = request or self.debts.restore(self.runs, hostname, now_s)
+        return None if request is None else self.hosts.ask(hostname, self.epoch, request)
 
     def busy(self, hostname: str) -> bool:
         """Whether a host should poll fast."""
@@ -320,6 +324,7 @@ class Engine:
 
     def note_read(self, report: HostReport) -> None:
         """A host has reported: what was read as it was before is no longer owed."""
+        self.accepting.read(report)
         for run_id in self.debts.read(self.runs, report):
             self.note("mgr", run_id, "read as it was before: the prior state is back")
             self.execute(run_id, [act.SaveRun()])

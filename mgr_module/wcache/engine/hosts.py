@@ -63,9 +63,20 @@ class Hosts:
         self.tasks[hostname] = Pending("", task)
         return task
 
+    def ask(self, hostname: str, epoch: str, request: Request) -> Task:
+        """The same, where the next report is to say what came of it."""
+        self.reported_at_s.pop(hostname, None)
+        return self.give(hostname, epoch, request)
+
     def drop_tasks(self, owner: str) -> None:
         """Nobody waits any more for what a machine has asked for."""
         for hostname in [h for h, pending in self.tasks.items() if pending.owner == owner]:
+            del self.tasks[hostname]
+
+    def drop_tasks_of(self, hostname: str) -> None:
+        """A host need not do what no machine waits for."""
+        pending = self.tasks.get(hostname)
+        if pending is not None and not pending.owner:
             del self.tasks[hostname]
 
     def forget(self, hostname: str) -> None:

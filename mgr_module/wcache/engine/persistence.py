@@ -8,6 +8,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
+from ..core.ports import Done
 from ..core.record import Record
 from ..core.retention import Bounds, surplus
 from ..core.verdict.recommend import Result
@@ -22,6 +23,8 @@ Machine = Union[RunMachine, RolloutMachine]
 SAVE_RETRY_S = 10.0
 # Beside the ids of machines: that the cluster is frozen, or not.
 FROZEN = "frozen"
+# Beside them too: what an admin accepted, until the probes have dropped it.
+ACCEPTED = "accepted"
 
 
 class StateKeeper:
@@ -68,10 +71,17 @@ class StateKeeper:
 
     def save_frozen(self, frozen: bool) -> None:
         """Store whether an admin has frozen the cluster."""
-        done = self._gate.expect(
-            FROZEN, lambda: self._saved(FROZEN), lambda error: self.not_saved(FROZEN)
-        )
-        self._archive.set_frozen(frozen, done)
+        self.save_value(FROZEN, lambda done: self._archive.set_frozen(frozen, done))
+
+    def save_value(self, owner: str, put: Callable[[Done], None]) -> None:
+        """Store what is no machine's; tried again later under its name."""
+        put(self._gate.expect(
+            owner, lambda: self._saved(owner), lambda error: self.not_saved(owner)
+        ))
+
+    def is_stored(self, owner: str) -> bool:
+        """Whether the mons have where a machine stands, or FROZEN, ACCEPTED."""
+        return owner not in self._unsaved and not self._gate.closed(owner)
 
     def save_record(self, owner: str, record: Record, analyses: Analyses) -> None:
         """Store a finished record and have it analysed then; tried again later."""

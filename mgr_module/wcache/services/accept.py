@@ -6,15 +6,14 @@ is not touched.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Dict, List, Tuple
 
 from ..core import events as act
 from ..core.agents import CLAIM_S
-from ..core.change.rollout_priors import with_accepted
+from ..core.drive.acceptance import Acceptance
 from ..core.drive.disputes import Dispute
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
-from ..core.protocol import AcceptRequest
+from ..engine.accepting import settle
 from ..engine.engine import Engine
 from .guards import disputes_of
 
@@ -36,6 +35,9 @@ class AcceptService:
                 item for item in disputes_of(engine)
                 if item.hostname == hostname and domain_id in (item.domain_id, item.journal_key)
             ]
+            pending = engine.accepting.of(hostname, domain_id)
+            if not found and pending is not None:
+                found = [Dispute(hostname, domain_id, "accepted before", False)]
             if not found:
                 raise NotFoundError(
                     f"nothing is owed or in dispute on {hostname} {domain_id[:120]}",
@@ -49,19 +51,26 @@ class AcceptService:
                 )
             if engine.busy(hostname):
                 raise ConflictError(f"something is under way on {hostname}", "wait for its end")
-            keys = self._keys(hostname, domain_id, found)
+            keys = self._keys(hostname, domain_id, found) or (pending.keys if pending else ())
             if keys:
                 self._require_probe(hostname, domain_id)
             engine.note("admin", f"{hostname} {domain_id}", f"accepted as it is: {why}")
-            self._settle(domain_id, found)
+            item = Acceptance(hostname, domain_id, keys, self._owners(found))
             if keys:
-                engine.hosts.give(hostname, engine.epoch, AcceptRequest(domain_id, keys))
-            # the next report says what is left of it
+                engine.accepting.add(item)  # before all else, so that all of it is stored or none
+            for owner in settle(item, engine.runs, engine.rollouts):
+                engine.execute(owner, [act.SaveRun()])
+            engine.hear_store()
+            # a look or a restore that was asked for is of no use now; the next report says what
+            # is left of it
+            engine.hosts.drop_tasks_of(hostname)
             engine.hosts.reported_at_s.pop(hostname, None)
         engine.wake()
         return {
             "hostname": hostname, "domain_id": domain_id, "changed": True,
             "given_up": [item.why for item in found], "journal_entries": list(keys),
+            "next": "`ceph wcache status` is silent of it once the probe has dropped its entries"
+            if keys else "",
         }
 
     def _keys(self, hostname: str, domain_id: str, found: List[Dispute]) -> Tuple[str, ...]:
@@ -85,15 +94,11 @@ class AcceptService:
                 f"is gone for good, `ceph wcache agent rm {hostname}` first",
             )
 
-    def _settle(self, domain_id: str, found: List[Dispute]) -> None:
-        engine = self._engine
-        for item in found:
-            run = engine.runs.get(item.run_id)
-            if run is not None:
-                run.state = replace(run.state, accepted=(*run.state.accepted, domain_id))
-                engine.execute(item.run_id, [act.SaveRun()])
-            for plan_id, rollout in engine.rollouts.items() if item.action_id else ():
-                accepted = with_accepted(rollout.rollout, item.action_id)
-                if accepted != rollout.rollout:
-                    rollout.rollout = accepted
-                    engine.execute(plan_id, [act.SaveRun()])
+    def _owners(self, found: List[Dispute]) -> Tuple[str, ...]:
+        """The runs and plans that owe what is given up."""
+        actions = {item.action_id for item in found if item.action_id}
+        plans = {
+            plan_id for plan_id, machine in self._engine.rollouts.items()
+            if actions & {change.action_id for change in machine.rollout.changes}
+        }
+        return tuple(sorted(plans | {item.run_id for item in found if item.run_id}))

@@ -16,6 +16,7 @@ from ..core.model import HostReport
 from ..core.protocol import (
     POST_BYTES_MAX,
     PROTOCOL_VERSION,
+    AcceptRequest,
     DrivesOutcome,
     FailureOutcome,
     Hello,
@@ -149,6 +150,10 @@ class ProbeService:
         if isinstance(post.outcome, ReportOutcome):
             self._take_report(hostname, post.outcome.report)
         del engine.hosts.tasks[hostname]
+        request = pending.task.request
+        if isinstance(request, AcceptRequest) and isinstance(post.outcome, FailureOutcome):
+            said = f"what was accepted is not dropped yet: {post.outcome.message}"
+            self._note(hostname, request.domain_id, said)
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
             engine.feed(pending.owner, TaskAnswered(post.task_id, outcome))
@@ -206,6 +211,7 @@ class ProbeService:
                     f"an experiment holds a drive of {hostname}", "stop its campaign first"
                 )
             engine.hosts.forget(hostname)
+            engine.accepting.forget(hostname)
             engine.archive.drop_host(hostname)
             engine.note("admin", hostname, "host forgotten")
         return {"hostname": hostname, "changed": True}

@@ -11,6 +11,7 @@ from typing import Any, Dict
 from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
 from ..engine.engine import Engine
+from ..engine.persistence import FROZEN
 from .accept import AcceptService
 from .campaigns import CampaignService
 from .mclock import MclockService
@@ -36,6 +37,8 @@ class Service:
             changed = engine.frozen == thaw
             engine.frozen = not thaw
             if changed:
+                # first in the queue: a mgr that takes over must find it
+                engine.keeper.save_frozen(engine.frozen)
                 engine.note("admin", "cluster", "thawed" if thaw else "frozen")
             if not thaw:
                 for owner, machine in [*engine.runs.items()]:
@@ -44,7 +47,11 @@ class Service:
                 for owner, rollout in [*engine.rollouts.items()]:
                     if not rollout.over:
                         engine.feed(owner, Halt(FROZEN_BY_ADMIN))
-            if changed:
-                engine.keeper.save_frozen(engine.frozen)
-                engine.hear_store()
-        return {"frozen": engine.frozen, "changed": changed}
+            engine.hear_store()
+            answer: Dict[str, Any] = {"frozen": engine.frozen, "changed": changed}
+            if not engine.keeper.is_stored(FROZEN):
+                answer["note"] = (
+                    "in force now, and being stored; until the mons have it a mgr that takes over "
+                    "knows nothing of it: ask again"
+                )
+        return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Tuple
 
 from .. import codec
@@ -10,7 +9,7 @@ from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, 
 from ..errors import StorageError
 from ..experiment.run_priors import differs_from_prior
 from ..protocol import ApplyRequest, DrivesOutcome, FailureOutcome, RollbackRequest, StateOutcome
-from .rollout_state import Change, ChangeStatus, Rollout
+from .rollout_state import Change, Rollout
 
 # Less than the archive takes (RECORD_BYTES_MAX): details of failures come on top.
 ROLLOUT_BYTES_MAX = 6_000_000
@@ -53,14 +52,6 @@ def require_room(rollout: Rollout, prior: Prior = UNKNOWN) -> None:
             f"plan {rollout.plan_id} would have more than {ROLLOUT_BYTES_MAX} bytes",
             "see which host reports many drives or long names in `ceph wcache drive ls`",
         )
-
-
-def with_accepted(rollout: Rollout, action_id: str) -> Rollout:
-    """An admin takes a drive as it is: its change is not gone back from any more."""
-    return replace(rollout, changes=tuple(
-        replace(c, status=ChangeStatus.ACCEPTED) if c.action_id == action_id else c
-        for c in rollout.changes
-    ))
 
 
 def as_it_was(change: Change, outcome: FailureOutcome) -> bool:

@@ -95,7 +95,7 @@ def disputes(
 def _domains(states: Iterable[RunState], statuses: Collection[RunStatus]) -> Set[Key]:
     return {
         (state.spec.hostname, domain_id) for state in states if state.status in statuses
-        for domain_id in state.spec.domain_ids
+        for domain_id in state.spec.domain_ids if domain_id not in state.accepted
     }
 
 
