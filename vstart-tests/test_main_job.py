@@ -147,7 +147,9 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
     watched = sum(len(watch["samples_ns"]) for watch in watches)
     assert depth1["bytes_written"] == (2 * depth1["pairs"] * DEPTH1 + watched) * 4096
     assert record["setup"]["fsid"]
-    assert watched in (2 * WATCH, 2 * (1 + LONG_SAMPLES) * WATCH)
+    # how often it watches late depends on how long the machine's noise keeps it undecided
+    early = sum(len(watch["samples_ns"]) for watch in record["watches"])
+    assert early in (2 * WATCH, 2 * (1 + LONG_SAMPLES) * WATCH)
     assert {p["settle_s"] for pair in record["pairs"] for p in (pair["write_back"],
             pair["write_through"])} == {record["settling"]["settle_s"]}
     assert all(
