@@ -479,6 +479,14 @@ def test_a_drive_that_loses_data_can_be_switched_off_and_comes_on_only_where_all
 
 
 @pytest.mark.parametrize("world", UNSAFE, ids=lambda w: f"{w.transport.value}-{w.view}-{w.layer}")
+def test_off_without_the_boot_rule_makes_nothing_worse_by_one_event_nor_by_two_in_one_kernel(world):
+    assert not world.boot_rule
+    assert explore(applied_off, recovery, world, 1)[0] == []
+    for way in explore(applied_off, recovery, world, 2)[0]:
+        assert "KEPT ITS POWER" in " ".join(way), way
+
+
+@pytest.mark.parametrize("world", UNSAFE, ids=lambda w: f"{w.transport.value}-{w.view}-{w.layer}")
 def test_no_experiment_begins_on_a_drive_that_loses_data(world):
     _, _, ends = explore(pair_off_first, recovery, world, 0)
     assert not [end.way for end in ends if "WriteJournal" in end.way]

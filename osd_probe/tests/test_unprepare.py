@@ -8,8 +8,9 @@ import pytest
 from model_drives import ModelScsi
 from test_prepare import WHERE, Bank, host_of, preparation, prepare
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
+from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, FindingCode
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
@@ -66,6 +67,22 @@ def test_a_drive_that_is_known_to_stay_off_needs_no_rule(fake_host):
     bank.drives["sda"] = ModelScsi(wce=False, savable=True)
     bank.drives["sda"].naa = bytes.fromhex(f"5000c500000000{ord('a'):02x}")
     assert unprepared(fake_host, host) == 0
+
+
+@pytest.mark.parametrize("view", ["write through", "write back"])
+def test_off_needs_no_boot_rule_where_a_drive_loses_data_now(fake_host, view):
+    host = host_of(fake_host)
+    fake_host.set_view("sda", view)
+    (drive,) = host.look()
+    reason = may_toggle(
+        [drive], CacheMode.WRITE_THROUGH, throwaway=False, consent_turn_on=False,
+        experiment=False,
+    )
+    assert (reason is None) is (view == "write through")
+    assert FindingCode.NOT_PREPARED in [finding.code for finding in drive.findings]
+    # nothing else is let through by that
+    for mode in CacheMode:
+        assert may_toggle([drive], mode, throwaway=False, consent_turn_on=True)
 
 
 def test_a_lease_of_another_journal_keeps_the_rule(fake_host):

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .agents import Agent
+from .drive.manual import pin
 from .drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from .experiment.campaign import Campaign
 from .experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
@@ -28,9 +29,10 @@ from .verdict.recommend import Result
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.UNSAFE: (
         "drives cache writes that the kernel does not flush",
-        "acknowledged data is lost at a power cut: set the kernel view to write back "
-        "(echo 'temporary write back' > cache_type), or stop the OSD and reactivate its LV "
-        "where a dm device drops flushes",
+        "acknowledged data is lost at a power cut: on the host, turn the cache off. SCSI, SATA: "
+        f"`{pin('sdX')}`, then SCSI: `sdparm --clear=WCE /dev/sdX`, SATA: `hdparm -W0 /dev/sdX`. "
+        "NVMe: `nvme set-feature --feature-id=6 --value=0 /dev/nvmeX`. Then run `wcache-probe "
+        "prepare`; where a dm device drops flushes, stop the OSD and reactivate its LV",
     ),
     FindingCode.UNSAFE_THROWAWAY: (
         "loop devices drop flushes in this throwaway cluster",

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from wcache.core.drive.safety import boots_with_rule
+from wcache.core.drive.safety import Safety, boots_with_rule, judge, not_named
 from wcache.core.errors import NotFoundError, WcacheError
 from wcache.core.model import (
     DeviceCache,
@@ -136,7 +136,7 @@ class Survey:
         by_drive: Dict[str, List[Tuple[BlockDevice, Switch, Identity, str]]] = defaultdict(list)
         for way in ways.values():
             by_drive[way[2].drive_id].append(way)
-        reports = [self._report(group) for group in by_drive.values()]
+        reports = off_is_allowed([self._report(group) for group in by_drive.values()])
         return tuple(sorted(reports, key=lambda report: report.dev_name))
 
     def _report(
@@ -188,6 +188,19 @@ class Survey:
             ),
             wwid=printable(device.wwid, 512),
         )
+
+
+def off_is_allowed(reports: Sequence[DriveReport]) -> List[DriveReport]:
+    """The reports, where a missing boot rule keeps no drive from going off that loses data now.
+
+    Nothing but off is let through by that: an unsafe drive is refused everything else.
+    """
+    unsafe = {one.domain_id for one in reports if judge(one.state) is Safety.UNSAFE}
+    return [
+        replace(one, toggle_refusal="")
+        if one.domain_id in unsafe and not_named(one) else one
+        for one in reports
+    ]
 
 
 def _unique(texts: Iterable[str]) -> Tuple[str, ...]:

@@ -21,9 +21,9 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     on = mode is CacheMode.WRITE_BACK
     if drive.transport in (Transport.SCSI, Transport.SAS):
         verb = "--set=WCE" if on else "--clear=WCE"
-        return (_pin(dev), f"sdparm {verb} /dev/{dev}")
+        return (pin(dev), f"sdparm {verb} /dev/{dev}")
     if drive.transport is Transport.SATA:
-        return (_pin(dev), f"hdparm -W{int(on)} /dev/{dev}")
+        return (pin(dev), f"hdparm -W{int(on)} /dev/{dev}")
     if drive.transport is Transport.NVME:
         controller = shlex.quote(drive.dev_name.rpartition("n")[0] or drive.dev_name)
         return (f"nvme set-feature --feature-id=6 --value={int(on)} /dev/{controller}",)
@@ -32,7 +32,8 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     return ()
 
 
-def _pin(dev: str) -> str:
+def pin(dev: str) -> str:
+    """What has the kernel flush a SCSI or SATA disk, whatever its cache is."""
     return (
         f'for f in /sys/block/{dev}/device/scsi_disk/*/cache_type; do '
         'echo "temporary write back" > "$f"; done'

@@ -150,14 +150,18 @@ def _may_toggle_one(
     return None
 
 
+def not_named(drive: DriveReport) -> bool:
+    """Whether all that keeps a drive from being toggled is that the boot rule lacks it."""
+    return any(item.code is FindingCode.NOT_PREPARED for item in drive.findings)
+
+
 def require_ours(drives: Sequence[DriveReport]) -> None:
     """Raise RefusedError where a cache that comes on is not that of OSDs alone, or not followed.
 
     The boot rule is for drives that are off, so one that it does not name may come on.
     """
     for drive in drives:
-        unnamed = any(item.code is FindingCode.NOT_PREPARED for item in drive.findings)
-        reason = "" if unnamed else drive.toggle_refusal
+        reason = "" if not_named(drive) else drive.toggle_refusal
         if drive.foreign_uses:
             reason = f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
         if reason:
