@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import List, Optional, Sequence
 
 import pytest
-from sim_drives import BACK, OBEYS, THROUGH, Probe, StopNever, hold, lease
+from sim_drives import BACK, OBEYS, THROUGH, MemoryJournal, Probe, StopNever, hold, lease
 from wcache.core.drive.toggle import WriteJournal
-from wcache.core.errors import NotReadyError
+from wcache.core.errors import NotFoundError, NotReadyError
 from wcache.core.protocol import SetModeRequest
-from wcache_probe.restoring.restorer import Results
+from wcache_probe.restoring.restorer import RestoreHere, Results
 from wcache_probe.switcher import Switcher
 
 
@@ -148,3 +148,19 @@ def test_what_failed_before_a_lease_was_resumed_delays_no_restore_after_it(probe
     probe.mgr.lease = None
     probe.agent(StopNever(probe)).run_turn()
     assert probe.mode(OBEYS) is BACK
+
+
+def test_an_entry_that_has_gone_is_not_told_as_a_prior_state_that_is_back(probe):
+    """Somebody gave it up, or restored it: nothing was read by us."""
+    hold(probe)
+    with pytest.raises(NotFoundError, match="nothing was read here"):
+        Switcher(probe.host, MemoryJournal()).restore_key(f"lease/{OBEYS}")
+    probe.journal.entries.clear()
+    probe.restore_by(RestoreHere(Switcher(probe.host, MemoryJournal())))
+    probe.mgr.lease = None
+    for _ in range(3):
+        probe.keeper.is_held(OBEYS, "L1")
+        probe.agent(StopNever(probe)).run_turn()
+    assert "no longer in the journal" in probe.mgr.notices()
+    assert "is back" not in probe.mgr.notices()
+    assert probe.keeper.held == ()

@@ -19,7 +19,7 @@ from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
 from wcache.core.drive.toggle import Program, Step, Switched
-from wcache.core.errors import StorageError, WcacheError
+from wcache.core.errors import NotFoundError, StorageError, WcacheError
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
 
@@ -112,14 +112,21 @@ class Switcher:
             return self._run(switching.restore(entry, self._host.prior(entry), known))
 
     def restore_key(self, key: str) -> None:
-        """Restore the entry of a key, if there still is one once nobody else is at its drives."""
+        """Restore the entry of a key; NotFoundError where it has gone, or is another one's now.
+
+        Its return says that the drives were read as they were before.
+        """
         entry = self.entry_at(key)
-        if entry is None:
-            return
-        with self.alone(entry.domain_id):
-            now = self.entry_at(key)
-            if now is not None and now.owner_id == entry.owner_id:
-                self.restore(now)
+        if entry is not None:
+            with self.alone(entry.domain_id):
+                now = self.entry_at(key)
+                if now is not None and now.owner_id == entry.owner_id:
+                    self.restore(now)
+                    return
+        raise NotFoundError(
+            f"{printable(key)} is no longer in the journal as it was, so nothing was read here",
+            "somebody else restored it or gave it up: see `wcache-probe status`",
+        )
 
     def hold_key(self, key: str) -> None:
         """Pin the drives of the entry of a key."""

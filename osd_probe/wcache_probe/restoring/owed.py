@@ -82,6 +82,12 @@ class Restoring:
                 more = ", and was changed anew under its lease" if again else ""
                 self._note(item, f"the prior state is back{more}", restored=True)
             return NotReadyError("it was changed anew meanwhile", "call again") if again else None
+        if domain_id not in self._keeper.held and not isinstance(error, NotReadyError):
+            self._told.pop(domain_id, None)
+            if item is not None:
+                del self._items[domain_id]
+                self._note(item, error.line(), restored=False)
+            return error
         self._keeper.not_restored(domain_id, self._clock())
         # "still at it" names the seconds, which are no news
         news = "at it" if isinstance(error, NotReadyError) else error.line()
