@@ -19,6 +19,7 @@ OTHER = {BACK: THROUGH, THROUGH: BACK}
 FSID = "11111111-2222-3333-4444-555555555555"
 ALL_OSDS = "/var/lib/wcache-lab/*/osd.*[0-9]"
 TTL_S = 600.0
+PREPARES_MAX = 5
 TIMEOUT_S = 90.0
 POLL_S = 0.1  # a guest without KVM has no time for more
 
@@ -75,11 +76,16 @@ class ProbeOf:
 
         The guest's own initramfs is QEMU's and stacks nothing on any drive.
         """
-        done = self.forks.fork([
-            "prepare", *self.folders, "--image-elsewhere", "--osd-data", ALL_OSDS,
-            "--osd-data", f"{self.data}/osd.*[0-9]",
-        ])  # fmt: skip
-        assert done.wait(TIMEOUT_S) == 0, done.output()
+        drive = self.bench.disk(self.name).path.rpartition("/")[2]
+        for _ in range(PREPARES_MAX):
+            done = self.forks.fork([
+                "prepare", *self.folders, "--image-elsewhere", "--osd-data", ALL_OSDS,
+                "--osd-data", f"{self.data}/osd.*[0-9]",
+            ])  # fmt: skip
+            assert done.wait(TIMEOUT_S) == 0, done.output()
+            # in a slow guest udev or LVM may hold the drive a while after it was changed
+            if f"{drive}: used by" not in done.output():
+                return
 
     def mode(self):
         """What the drive really is in, by QEMU's word."""
