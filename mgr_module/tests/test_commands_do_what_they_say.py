@@ -93,6 +93,19 @@ def test_a_plan_whose_drives_have_left_its_mode_is_not_called_applied():
     assert "`ceph wcache plan`" in error
 
 
+def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
+    mgr = applying()
+    mgr.settle()
+    del mgr.probes["h1"].drives["domain-sda"]
+    mgr.probes["h1"].actions.clear()
+    mgr.report_all()
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert "plan p1 is done, and h1 sda is not there any more" in error
+    ok(mgr.command("agent rm", hostname="h1"))
+    mgr.engine.hosts.reported_at_s["h1"] = mgr.now_s  # a report that could not be taken
+    assert said(mgr, "apply", plan_id="p1")["changed"] is False
+
+
 def test_a_plan_that_was_taken_back_or_stopped_is_not_applied_again():
     mgr = applying()
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)

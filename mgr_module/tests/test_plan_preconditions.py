@@ -11,8 +11,10 @@ from test_recommendations import result
 from wcache.core.change.plan import make_changes
 from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED
 from wcache.core.change.rollout_state import ChangeStatus
+from wcache.core.protocol import FailureOutcome, ReportRequest
 from wcache.core.record import Precondition
 from wcache.core.verdict.recommend import recommend
+from wcache.engine.hosts import REPORT_EVERY_S
 
 CLEAN, HEALTHY = Precondition.PGS_CLEAN, Precondition.CLUSTER_HEALTHY
 PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED
@@ -158,6 +160,47 @@ def test_a_plan_that_waits_can_be_ended(how):
     ok(mgr.command(how))
     mgr.settle()
     assert shown(mgr)["status"] == {"rollback": "rolled back", "freeze": "stopped"}[how]
+    assert shown(mgr)["missed"] == []  # it waits for nothing any more
+
+
+@pytest.mark.parametrize("override", ["", "pgs_clean,cluster_healthy,no_recovery"])
+def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_host(override):
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    ok(mgr.command("apply", plan_id="p1", override=override))
+    mgr.restart()
+    for probe in mgr.probes.values():
+        probe.fails = no_report
+    for _ in range(60):
+        mgr.step(1.0)
+    assert statuses(mgr) == ["applied", "planned", "planned"]
+    assert "waits, since this does not hold: the probe's journal is known" in shown(mgr)["reason"]
+    for probe in mgr.probes.values():
+        probe.fails = lambda task: None
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+    fine(mgr)
+
+
+def test_a_plan_waits_while_the_journal_names_a_lease_on_its_next_drive():
+    mgr = applying()
+    until(mgr, MADE, PLANNED)
+    mgr.restart()
+    mgr.probes["h1"].stuck.add("domain-sdb")
+    mgr.probes["h1"].leased["domain-sdb"] = WB
+    for _ in range(60):
+        mgr.step(1.0)
+    assert statuses(mgr) == ["applied", "planned", "planned"]
+    mgr.probes["h1"].stuck.clear()
+    mgr.probes["h1"].leased.clear()
+    mgr.now_s += REPORT_EVERY_S
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+
+
+def no_report(task):
+    report = isinstance(task.request, ReportRequest)
+    return FailureOutcome("the host is slow", restored=True) if report else None
 
 
 def test_the_way_back_needs_no_precondition():

@@ -33,6 +33,7 @@ class Precondition(str, Enum):
     NO_SCRUB = "no scrub on the OSD"
     STATE_SAFE = "drive in a safe state"
     ENOUGH_TRAFFIC = "enough client traffic"
+    JOURNAL_SETTLED = "the probe's journal is known and holds no lease of the drive"
 
 
 @dataclass(frozen=True)

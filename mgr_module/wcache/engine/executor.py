@@ -19,6 +19,7 @@ from ..core.experiment.pairs import Slot
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import Periods
 from ..core.protocol import RollbackRequest, Task
+from ..core.record import Precondition
 from .analyses import Analyses
 from .archive import Archive
 from .hosts import Hosts, Pending
@@ -145,7 +146,10 @@ class Executor:
         elif isinstance(action, act.SaveRun):
             self.save(owner)
         elif isinstance(action, act.LookAtCluster):
-            self._post_event(owner, act.ClusterSeen(self._view.cluster().blocking))
+            missed = self._view.cluster().blocking
+            if not self._is_settled(owner):
+                missed += (Precondition.JOURNAL_SETTLED,)
+            self._post_event(owner, act.ClusterSeen(missed))
         else:
             self._note("mgr", owner, action.text)
 
@@ -154,6 +158,12 @@ class Executor:
             return self.runs[owner].spec.hostname
         change = self.rollouts[owner].current
         return change.hostname if change else ""
+
+    def _is_settled(self, owner: str) -> bool:
+        """Whether no lease may still hold the drive that a rollout changes next."""
+        rollout = self.rollouts.get(owner)
+        change = rollout.current if rollout is not None else None
+        return change is None or self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
     def save(self, owner: str) -> None:
         """Store where a machine stands."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, Set, Tuple
 
 from ..core.agents import Agents
+from ..core.drive.journal import EntryKind
 from ..core.model import HostReport
 from ..core.protocol import ReportRequest, Request, Task
 from .archive import Archive
@@ -51,6 +52,14 @@ class Hosts:
         """Whether the host's drives should be looked at again."""
         reported = self.reported_at_s.get(hostname)
         return reported is None or now_s - reported > REPORT_EVERY_S
+
+    def holds_no_lease(self, hostname: str, domain_id: str) -> bool:
+        """Whether the probe's journal is known, and has no entry of a lease of the domain."""
+        report = self.reports.get(hostname)
+        if report is None or hostname not in self.journal_known:
+            return False
+        key = f"{EntryKind.LEASE.value}/{domain_id}"
+        return all(note.key != key for note in report.journal)
 
     def look_around(self, hostname: str, epoch: str) -> Task:
         """A new task for the host: to report its drives."""

@@ -155,9 +155,17 @@ class PlanService:
             )
         hosts = self._engine.hosts
         for change in rollout.changes if rollout.status is RolloutStatus.DONE else ():
-            fresh = change.hostname in hosts.reported_at_s
-            for drive in hosts.reports[change.hostname].drives if fresh else ():
-                if drive.domain_id == change.domain_id and drive.mode is not change.mode:
+            report = hosts.reports.get(change.hostname)
+            if report is None or change.hostname not in hosts.reported_at_s:
+                continue
+            drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
+            if not drives:
+                raise ConflictError(
+                    f"plan {rollout.plan_id} is done, and {change.hostname} "
+                    f"{', '.join(change.dev_names)} is not there any more", again,
+                )
+            for drive in drives:
+                if drive.mode is not change.mode:
                     now = drive.mode.value if drive.mode else "an unknown mode"
                     raise ConflictError(
                         f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "

@@ -30,6 +30,6 @@ def abandoned_rollout(rollout: Rollout, reason: str) -> Rollout:
         return change
 
     return replace(
-        rollout, status=RolloutStatus.STOPPED, reason=one_line(reason),
+        rollout, status=RolloutStatus.STOPPED, reason=one_line(reason), missed=(),
         changes=tuple(left(change) for change in rollout.changes),
     )

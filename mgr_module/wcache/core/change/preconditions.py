@@ -17,6 +17,8 @@ from .rollout_state import Change, Rollout
 
 # The same that forbid measuring (`ClusterState.blocking`); a scrub forbids nothing.
 NEEDED = (Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
+# Nobody may override this one: a state that a lease has left would be taken for the prior one.
+ALWAYS = (Precondition.JOURNAL_SETTLED,)
 # How often a plan that is held looks at the cluster again, and how long it waits in all.
 LOOK_EVERY_S = 5.0
 HOLD_MAX_S = 3600.0
@@ -45,10 +47,9 @@ def override(rollout: Rollout, names: Iterable[Precondition]) -> Rollout:
 def missed(
     rollout: Rollout, change: Change, seen: Iterable[Precondition]
 ) -> Tuple[Precondition, ...]:
-    """What does not hold and keeps a change from being made; simulated drives need nothing."""
-    if change.simulated:
-        return ()
-    return tuple(item for item in seen if item in NEEDED and item not in rollout.overridden)
+    """What does not hold and keeps a change from being made; simulated drives need `ALWAYS`."""
+    needed = ALWAYS if change.simulated else (*NEEDED, *ALWAYS)
+    return tuple(item for item in seen if item in needed and item not in rollout.overridden)
 
 
 def look(
@@ -83,5 +84,7 @@ def given_up(rollout: Rollout) -> str:
 
 def words(items: Iterable[Precondition]) -> str:
     """What does not hold, for people, with the names that `--override` takes."""
-    named = ", ".join(f"{item.value} ({item.name.lower()})" for item in items)
+    named = ", ".join(
+        f"{item.value} ({item.name.lower()})" if item in NEEDED else item.value for item in items
+    )
     return f"this does not hold: {named}"

@@ -107,7 +107,7 @@ class RolloutMachine:
             return self._next_back()
         if self.rollout.status not in (RolloutStatus.PLANNED, RolloutStatus.RUNNING):
             return []
-        self._set(status=RolloutStatus.RUNNING)
+        self._set(RolloutStatus.RUNNING)
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
             if not change.prior.known:
@@ -118,7 +118,7 @@ class RolloutMachine:
 
     def _next(self) -> List[act.Action]:
         if self.current is None:
-            self._set(status=RolloutStatus.DONE)
+            self._set(RolloutStatus.DONE)
             self._phase = _Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} done")]
         held = bool(self.rollout.missed)
@@ -290,7 +290,7 @@ class RolloutMachine:
         why = one_line(why)
         self._resumed = False
         self._change(status=ChangeStatus.ROLLING_BACK, detail=why)
-        self._set(status=RolloutStatus.ROLLING_BACK, reason=why)
+        self._set(RolloutStatus.ROLLING_BACK, reason=why)
         return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
 
     def _stop(self, reason: str) -> List[act.Action]:
@@ -301,7 +301,7 @@ class RolloutMachine:
             return self._take_back(reason)
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return []
-        self._set(status=RolloutStatus.STOPPED, reason=reason)
+        self._set(RolloutStatus.STOPPED, reason=reason)
         self._phase = _Phase.IDLE
         return [act.SaveRun(), act.Note(f"stopped: {reason}", "warning")]
 
@@ -316,7 +316,7 @@ class RolloutMachine:
         if change.status is ChangeStatus.APPLYING:
             return self._leave(detail)
         self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
-        self._set(status=RolloutStatus.STOPPED, reason=detail)
+        self._set(RolloutStatus.STOPPED, reason=detail)
         self._phase = _Phase.IDLE
         said = act.Note("the change under way was not begun")
         return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), said]
@@ -327,7 +327,7 @@ class RolloutMachine:
         assert change is not None  # callers looked  # noqa: S101
         why = one_line(why)
         self._change(detail=one_line(f"not proven: {why}"))
-        self._set(status=RolloutStatus.STOPPED, reason=why)
+        self._set(RolloutStatus.STOPPED, reason=why)
         self._phase = _Phase.IDLE
         said = (
             f"{change.hostname} {', '.join(change.dev_names)} is left unproven; look at the "
@@ -343,10 +343,7 @@ class RolloutMachine:
             replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
             for c in self.rollout.changes
         )
-        self.rollout = replace(
-            self.rollout, changes=changes, status=RolloutStatus.ROLLING_BACK,
-            reason=one_line(reason),
-        )
+        self._set(RolloutStatus.ROLLING_BACK, changes=changes, reason=one_line(reason))
         return self._next_back()
 
     def _next_back(self) -> List[act.Action]:
@@ -354,7 +351,7 @@ class RolloutMachine:
         if change is None:
             left = self.rollout.touched
             final = RolloutStatus.STOPPED if left else RolloutStatus.ROLLED_BACK
-            self._set(status=final)
+            self._set(final)
             self._phase = _Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
         self._phase = _Phase.BACK
@@ -386,8 +383,11 @@ class RolloutMachine:
         changes[index] = replace(changes[index], **values)  # type: ignore[arg-type]
         self.rollout = replace(self.rollout, changes=tuple(changes))
 
-    def _set(self, **values: object) -> None:
-        self.rollout = replace(self.rollout, **values)  # type: ignore[arg-type]
+    def _set(self, status: RolloutStatus, **values: object) -> None:
+        """Where the plan stands now; only one that runs waits for anything."""
+        if status is not RolloutStatus.RUNNING:
+            values["missed"] = ()
+        self.rollout = replace(self.rollout, status=status, **values)  # type: ignore[arg-type]
 
     def _new_token(self) -> str:
         self._serial += 1
