@@ -22,6 +22,31 @@ def test_two_probes_cannot_claim_one_host_and_the_second_is_named():
     assert "rival" in finding["detail"]
 
 
+@pytest.mark.parametrize(
+    ("version", "todo"), [(1, "upgrade the probe on"), (3, "upgrade the module on the mgrs")]
+)
+@pytest.mark.parametrize("host", ["h1", "new"])
+def test_a_probe_of_another_version_is_named_with_what_to_upgrade(version, todo, host):
+    mgr = a_mgr()
+    hello = json.dumps({"version": version, "probe_id": "p", "words": "of another version"})
+    for _ in range(3):
+        mgr.now_s += 60.0
+        assert mgr.send("wcache agent poll", host, hello)[0] == -errno.EPROTO
+        for name in {"h1", "h2"} - {host}:
+            mgr.probes[name].turn()
+        mgr.engine.tick()
+    (finding,) = said(mgr, "status")["findings"]
+    assert (finding["code"], finding["subject"]) == ("WCACHE_AGENT_VERSION", host)
+    assert f"protocol {version}, the module 2: {todo}" in finding["detail"]
+    (refused,) = said(mgr, "agent ls")["refused"]
+    assert (refused["hostname"], refused["protocol"]) == (host, version)
+    assert f"{host}: refused, its probe speaks protocol {version}" in ok(mgr.command("agent ls"))
+    mgr.probes[host] = FakeProbe(mgr.send, host, (make.drive("sda", 0),), probe_id=f"probe-{host}")
+    mgr.report_all()
+    assert said(mgr, "status")["findings"] == []
+    assert said(mgr, "agent ls")["refused"] == []
+
+
 def test_a_probe_that_takes_over_a_host_is_not_given_the_lease_of_the_one_before():
     mgr = a_mgr(lease_ttl_s=600.0)
     campaign_id = start(mgr)

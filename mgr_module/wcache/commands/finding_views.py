@@ -43,7 +43,8 @@ class FindingViews:
             fresh = [h for h in hosts if h.report.hostname in engine.hosts.reported_at_s]
             found += mixed_modes(host.modes for host in fresh)
             found += self._drift(leased)
-            found += of_agents(engine.hosts.agents.all(), engine.clock())
+            agents, now_s = engine.hosts.agents, engine.clock()
+            found += of_agents(agents.all(), now_s, agents.others(now_s))
             found += self._unrestored()
             found += of_results(engine.analyses.results.values())
             found += of_campaigns(

@@ -82,14 +82,17 @@ def drives(data: Mapping[str, Any]) -> str:
 
 def agents(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent ls`."""
+    refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
     if not data["agents"]:
-        return "no probe has called yet\nnext: start wcache-probe on each OSD host"
+        none = "no probe has called yet\nnext: start wcache-probe on each OSD host"
+        return "\n".join(refused) or none
     rows = [
         (a["hostname"], a["probe_id"], a["probe_version"], f"{a['heard_s_ago']:.0f} s ago",
          a["drives"], a["lease_id"], a["simulated"])
         for a in data["agents"]
     ]
-    return table(("HOST", "PROBE", "VERSION", "HEARD", "DRIVES", "LEASE", "SIMULATED"), rows)
+    heads = ("HOST", "PROBE", "VERSION", "HEARD", "DRIVES", "LEASE", "SIMULATED")
+    return "\n".join([table(heads, rows), *refused])
 
 
 def forecast(data: Mapping[str, Any]) -> str:

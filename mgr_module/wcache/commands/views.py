@@ -13,7 +13,7 @@ from ..core import codec
 from ..core.change.rollout_state import ChangeStatus
 from ..core.drive.safety import judge
 from ..core.errors import MalformedError, NotFoundError
-from ..core.findings import ADVICE
+from ..core.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
 from ..engine.engine import Engine
 from ..services.mclock import MclockService
@@ -135,7 +135,14 @@ class Views:
                 }
                 for a in engine.hosts.agents.all()
             ]
-        return {"format_version": FORMAT_VERSION, "agents": rows}
+            refused = [
+                {
+                    "hostname": one.hostname, "protocol": one.version,
+                    "heard_s_ago": round(now_s - one.seen_at_s, 1), "why": words_of_version(one),
+                }
+                for one in engine.hosts.agents.others(now_s)
+            ]
+        return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
 
     def loads(self) -> Dict[str, Any]:
         """`load ls`: what measured OSDs carry over hours."""

@@ -27,11 +27,21 @@ class Agent:
     rival_seen_at_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class OtherVersion:
+    """A probe that was refused, since it speaks another version of the protocol."""
+
+    hostname: str
+    version: int
+    seen_at_s: float
+
+
 class Agents:
     """All agents of the cluster.  No I/O; the caller gives the time."""
 
     def __init__(self) -> None:
         self._agents: Dict[str, Agent] = {}
+        self._others: Dict[str, OtherVersion] = {}
 
     def get(self, hostname: str) -> Optional[Agent]:
         """The agent of a host, or None."""
@@ -74,7 +84,19 @@ class Agents:
             known.rival_probe_id if known else "", known.rival_seen_at_s if known else 0.0,
         )
         self._agents[hostname] = new
+        self._others.pop(hostname, None)
         return known or replace(new, instance_id="", lease_id="")
+
+    def note_other(self, hostname: str, version: int, now_s: float) -> None:
+        """Remember a probe of another protocol; in memory only, since it goes on calling."""
+        self._others[hostname] = OtherVersion(hostname, version, now_s)
+
+    def others(self, now_s: float) -> List[OtherVersion]:
+        """Probes of another protocol that called lately, by host name."""
+        for hostname, one in list(self._others.items()):
+            if now_s - one.seen_at_s > CLAIM_S:
+                del self._others[hostname]
+        return [self._others[name] for name in sorted(self._others)]
 
     def note_version(self, hostname: str, probe_version: str) -> None:
         """Remember the version a report named."""
@@ -85,3 +107,4 @@ class Agents:
     def forget(self, hostname: str) -> None:
         """Drop a host that is gone."""
         self._agents.pop(hostname, None)
+        self._others.pop(hostname, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from .agents import Agent
+from .agents import Agent, OtherVersion
 from .drive.manual import pin
 from .drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from .experiment.campaign import Campaign
@@ -23,6 +23,7 @@ from .model import (
     Severity,
     Transport,
 )
+from .protocol import PROTOCOL_VERSION
 from .verdict.recommend import Result
 
 # code: (summary for `ceph health`, what to do)
@@ -101,6 +102,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.AGENT_SILENT: (
         "probes are not heard",
         "start wcache-probe on the host, check its key and its log",
+    ),
+    FindingCode.AGENT_VERSION: (
+        "probes speak another version of the protocol than the module, which hears none of them",
+        "install the same version of wcache-probe on the host and of the module on the mgrs",
     ),
     FindingCode.LEASE_EXPIRED: (
         "a lease ran out before its experiment ended",
@@ -224,12 +229,18 @@ def of_results(results: Iterable[Result]) -> List[Finding]:
     return list(dict.fromkeys(item for one in latest.values() for item in one.findings))
 
 
-def of_agents(agents: Sequence[Agent], now_s: float) -> List[Finding]:
-    """Silent probes and rivals."""
-    found = []
+def of_agents(
+    agents: Sequence[Agent], now_s: float, others: Sequence[OtherVersion] = ()
+) -> List[Finding]:
+    """Silent probes, rivals, and probes of another version, which are not silent."""
+    found = [
+        Finding(FindingCode.AGENT_VERSION, Severity.WARNING, one.hostname, words_of_version(one))
+        for one in others
+    ]
+    calling = {one.hostname for one in others}
     for agent in agents:
         silent_s = now_s - agent.seen_at_s
-        if silent_s > SILENT_S:
+        if silent_s > SILENT_S and agent.hostname not in calling:
             found.append(
                 Finding(
                     FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
@@ -244,6 +255,13 @@ def of_agents(agents: Sequence[Agent], now_s: float) -> List[Finding]:
                 )
             )
     return found
+
+
+def words_of_version(one: OtherVersion) -> str:
+    """Which side has to be brought up to date."""
+    older = one.version < PROTOCOL_VERSION
+    todo = f"upgrade the probe on {one.hostname}" if older else "upgrade the module on the mgrs"
+    return f"its probe speaks protocol {one.version}, the module {PROTOCOL_VERSION}: {todo}"
 
 
 def of_campaigns(

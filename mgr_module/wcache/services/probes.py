@@ -31,6 +31,7 @@ from ..engine.engine import Engine
 from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
+VERSION_MAX = 1_000_000
 T = TypeVar("T")
 
 
@@ -44,7 +45,7 @@ class ProbeService:
     def poll(self, hostname: str, text: str) -> PollReply:
         """`wcache agent poll`: who asks, and what it should do next."""
         self._admit(hostname, text)
-        hello = _message(Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
+        hello = self._message(hostname, Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
         with self._engine.lock:
             self._hear(hostname, hello)
             return self._reply(hostname)
@@ -52,7 +53,9 @@ class ProbeService:
     def post(self, hostname: str, text: str) -> PollReply:
         """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
         self._admit(hostname, text)
-        post = _message(Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives)
+        post = self._message(
+            hostname, Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives
+        )
         if post.hostname != hostname:
             raise RefusedError(f"a post for {post.hostname[:60]} came under the name {hostname}")
         hello = Hello(
@@ -76,6 +79,25 @@ class ProbeService:
     def _admit(self, hostname: str, text: str) -> None:
         with self._engine.lock:
             self._admission.call(hostname, len(text))
+
+    def _message(
+        self, hostname: str, cls: Type[T], text: str, *, bytes_max: int, what: str,
+        check: Callable[[Any], None] = lambda plain: None,
+    ) -> T:
+        """A probe's message; one of another version is named as that, whatever its fields are."""
+        plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
+        version = plain.get("version") if isinstance(plain, dict) else None
+        if isinstance(version, int) and version != PROTOCOL_VERSION:
+            version = max(0, min(int(version), VERSION_MAX))
+            with self._engine.lock:
+                self._engine.hosts.agents.note_other(hostname, version, self._engine.clock())
+            raise VersionError(
+                f"the {what} has protocol version {version}, this module speaks "
+                f"{PROTOCOL_VERSION}",
+                "install the probe that belongs to this module",
+            )
+        check(plain)
+        return codec.decode(cls, plain, what)
 
     def _note(self, hostname: str, what: str, text: str) -> None:
         """A line of a host's probe in the audit log, unless it has had too many."""
@@ -215,20 +237,3 @@ class ProbeService:
             engine.archive.drop_host(hostname)
             engine.note("admin", hostname, "host forgotten")
         return {"hostname": hostname, "changed": True}
-
-
-def _message(
-    cls: Type[T], text: str, *, bytes_max: int, what: str,
-    check: Callable[[Any], None] = lambda plain: None,
-) -> T:
-    """A probe's message; one of another version is named as that, whatever its fields are."""
-    plain = codec.parse_json(text, bytes_max=bytes_max, what=what)
-    version = plain.get("version") if isinstance(plain, dict) else None
-    if isinstance(version, int) and version != PROTOCOL_VERSION:
-        raise VersionError(
-            f"the {what} has protocol version {str(version)[:20]}, this module speaks "
-            f"{PROTOCOL_VERSION}",
-            "install the probe that belongs to this module",
-        )
-    check(plain)
-    return codec.decode(cls, plain, what)
