@@ -9,6 +9,7 @@ from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.record import RECORD_BYTES_MAX, Record
 
 from .files import read_text
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "records", nargs="+", metavar="RECORD", help="file with a record, or one on each line"
     )
     parser.add_argument(
-        "--material-ratio", type=float, default=1.1, metavar="RATIO",
+        "--material-ratio", type=float, default=MATERIAL_RATIO, metavar="RATIO",
         help="smaller differences are not worth a change (default: %(default)s)",
     )
     add_format(parser)

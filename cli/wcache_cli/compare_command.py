@@ -6,6 +6,7 @@ import argparse
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode
 
 from .latency_files import UNITS, read_modes
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of plain text (default: %(default)s); fio's files say theirs themselves",
     )
     parser.add_argument(
-        "--material-ratio", type=float, default=1.1, metavar="RATIO",
+        "--material-ratio", type=float, default=MATERIAL_RATIO, metavar="RATIO",
         help="smaller differences are not worth a change (default: %(default)s)",
     )
     add_format(parser)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
-from wcache.core.change.regression_check import COMMIT_COUNTERS
+from wcache.core.loads import commit_latency
 from wcache.core.model import CacheMode
 from wcache.core.record import Period, Record
 from wcache.core.text import latency
@@ -59,12 +59,8 @@ def latencies_us(record: Record) -> Dict[CacheMode, List[float]]:
 
 
 def _means_us(period: Period) -> List[float]:
-    counters = {item.name: item for item in period.counters}
-    for name in COMMIT_COUNTERS:
-        item = counters.get(name)
-        if item is not None and item.count > 0 and item.sum_s > 0:
-            return [1e6 * item.sum_s / item.count]
-    return []
+    commit = commit_latency(period.counters)
+    return [] if commit is None or commit.sum_s <= 0 else [1e6 * commit.sum_s / commit.count]
 
 
 def plot(record: Record) -> Plot:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.commands.host_views import HostViews
-from wcache.core.agents import CLAIM_S, Agents
+from wcache.core.agents import SILENT_S, Agents
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
@@ -59,14 +59,14 @@ def test_the_second_probe_of_a_host_is_refused_until_the_first_was_silent_for_it
     agents = Agents()
     agents.hear("h1", hello(), 0.0)
     with pytest.raises(ConflictError, match="p1 speaks for h1"):
-        agents.hear("h1", hello("p2"), CLAIM_S - 1)
+        agents.hear("h1", hello("p2"), SILENT_S - 1)
     assert agents.get("h1").rival_probe_id == "p2"
     assert agents.get("h1").seen_at_s == 0.0
-    (finding,) = of_agents(agents.all(), CLAIM_S - 1)
+    (finding,) = of_agents(agents.all(), SILENT_S - 1)
     assert finding.code is FindingCode.AGENT_CONFLICT
-    agents.hear("h1", hello("p2"), CLAIM_S)
+    agents.hear("h1", hello("p2"), SILENT_S)
     with pytest.raises(ConflictError, match="p2 speaks for h1"):
-        agents.hear("h1", hello("p1"), CLAIM_S + 1)
+        agents.hear("h1", hello("p1"), SILENT_S + 1)
 
 
 def test_a_probe_of_another_protocol_is_refused():
@@ -77,8 +77,8 @@ def test_a_probe_of_another_protocol_is_refused():
 def test_a_silent_probe_is_a_finding():
     agents = Agents()
     agents.hear("h1", hello(), 0.0)
-    assert of_agents(agents.all(), 100.0) == []
-    assert of_agents(agents.all(), 130.0)[0].code is FindingCode.AGENT_SILENT
+    assert of_agents(agents.all(), SILENT_S - 1) == []
+    assert of_agents(agents.all(), SILENT_S)[0].code is FindingCode.AGENT_SILENT
 
 
 # ---- findings

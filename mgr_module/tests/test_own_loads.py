@@ -15,8 +15,7 @@ from wcache.core.verdict.load_profile import (
     join,
     shares,
 )
-from wcache.core.verdict.own_loads import NAMED_MAX, with_dissent
-from wcache.core.verdict.recommend import Result, recommend
+from wcache.core.verdict.recommend import OSDS_NAMED_MAX, Result, recommend
 
 D1, BATCH, TRAFFIC = (
     LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_TRAFFIC,
@@ -45,12 +44,12 @@ def osd(together, writes=100_000):
 
 def advice(profiles, results=DISK):
     joined = {KEY: join(tuple(profiles.values()))}
-    (found,) = with_dissent(recommend(results, joined), {KEY: profiles})
+    (found,) = recommend(results, joined, by_osd={KEY: profiles})
     return found
 
 
 def dissent(found):
-    return [text for text in found.warnings if "by their own load alone" in text]
+    return [text for text in found.warnings if "on their own workload" in text]
 
 
 def test_a_busy_osd_decides_for_its_drive_model_and_the_quiet_ones_are_named():
@@ -58,7 +57,7 @@ def test_a_busy_osd_decides_for_its_drive_model_and_the_quiet_ones_are_named():
     found = advice({0: osd(1.0), **quiet})
     assert found.verdict is Verdict.WRITE_THROUGH
     (said,) = dissent(found)
-    assert said.startswith("5 of 6 OSD(s) with a known load would not get write through")
+    assert said.startswith("on their own workload, 5 of 6 OSDs would not be recommended write ")
     assert "osd.1 write back" in said
     assert "osd.0" not in said
 
@@ -66,8 +65,8 @@ def test_a_busy_osd_decides_for_its_drive_model_and_the_quiet_ones_are_named():
 def test_of_many_only_some_are_named_and_the_rest_counted():
     found = advice({0: osd(1.0), **{n: osd(10.0, writes=1000) for n in range(1, 21)}})
     (said,) = dissent(found)
-    assert said.count("osd.") == NAMED_MAX
-    assert f"and {20 - NAMED_MAX} more" in said
+    assert said.count("osd.") == OSDS_NAMED_MAX
+    assert f"and {20 - OSDS_NAMED_MAX} more" in said
 
 
 @pytest.mark.parametrize("other", [
@@ -111,5 +110,5 @@ def test_recommend_shows_it():
     before = mgr.command("recommend")[1]
     assert "write through" in before
     mgr.profiles = {KEY: {0: osd(1.0), 1: osd(10.0, writes=100)}}
-    assert "1 of 2 OSD(s)" in mgr.command("recommend")[1]
+    assert "1 of 2 OSDs" in mgr.command("recommend")[1]
     assert "osd.1 insufficient data" in mgr.command("recommend")[1]

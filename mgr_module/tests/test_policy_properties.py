@@ -6,10 +6,10 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.load_profile import HourLoad, LoadProfile
 from wcache.core.verdict.recommend import Result, recommend
-from wcache.core.verdict.workload_weighting import MATERIAL_RATIO
 
 STEP = 1.07  # no power of it is a margin, so that rounding decides nothing
 MIRRORED = {

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from bench_decision.boundaries import boundaries
 from wcache.analysis import sequential
-from wcache.analysis.boundaries import boundaries
 from wcache.analysis.summary import student
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from bench_decision.truth import truth
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_probe.sim.drive_schema import (
     CacheSpec,
@@ -16,7 +17,6 @@ from wcache_probe.sim.drive_schema import (
 )
 from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive
-from wcache_probe.sim.truth import truth
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 MS = 1_000_000

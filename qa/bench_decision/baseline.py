@@ -12,11 +12,12 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, List, Tuple
 
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Verdict
 from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
 
 from .loop import PLANS, Bench, Plan
-from .score import MATERIAL_RATIO, Score, Share, score
+from .score import Score, Share, score
 
 RECIPE_S = 300.0
 RECIPE_TRIALS = 4

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Dict, List, Optional, Sequence
 
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import Verdict
 
 from .cells import RIGHT_MIN, Cell
 from .score import (
     CLEAR_RATIO,
-    MATERIAL_RATIO,
     SAME_RATIO,
     Score,
     Share,

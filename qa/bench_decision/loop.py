@@ -46,9 +46,9 @@ from wcache_probe.sim.drive_schema import DriveFile, DriveModelSpec
 from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive, ToggleOutcome
 from wcache_probe.sim.placement import osd_roles, place
-from wcache_probe.sim.truth import LoadTruth, truth
 
 from .minimum import pair_variance
+from .truth import LoadTruth, truth
 
 # What a switch costs before anything can be measured: flush, toggle, read back.
 TOGGLE_NS = 50_000_000

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Sequence, Tuple
 
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import Verdict
-from wcache_probe.sim.truth import LoadTruth
 
 from .loop import Outcome
+from .truth import LoadTruth
 
 SAME_RATIO = 1.05
-MATERIAL_RATIO = 1.10
 CLEAR_RATIO = 1.25
 UNDECIDED = (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
 

@@ -14,7 +14,7 @@ from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.retention import Bounds
-from wcache.core.verdict.own_loads import OsdProfiles
+from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.archive import Archive
 from wcache.engine.engine import Engine
 from wcache.options import Options

@@ -16,6 +16,7 @@ from bench_decision.cells import Cell
 from bench_decision.figures import COSTED, figures
 from bench_decision.loop import PLANS, Bench, experiment
 from bench_decision.score import SAME_RATIO, Score, count
+from bench_decision.truth import truth
 from wcache.analysis import longrun, sequential, summary
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
@@ -23,7 +24,6 @@ from wcache.analysis.pairs import differences
 from wcache.core.experiment.pairs import Slot, pairs_of
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import load_drive_file
-from wcache_probe.sim.truth import truth
 
 MODELS = Path(__file__).resolve().parents[1] / "drive_models"
 DEPTH1 = LoadPoint.OSD_BENCH_DEPTH1

@@ -13,13 +13,13 @@ from bench_decision.loop import PLANS, Outcome, experiment
 from bench_decision.minimum import least_pairs, pair_variance
 from bench_decision.report import report
 from bench_decision.score import Score, score, wilson
+from bench_decision.truth import OF_MEDIANS, PERIODS, LoadTruth
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.model import LoadPoint, Verdict
 from wcache.core.record import Record
 from wcache_probe.sim.drive_schema import load_drive_file
-from wcache_probe.sim.truth import OF_MEDIANS, PERIODS, LoadTruth
 
 BACK, THROUGH = Verdict.WRITE_BACK, Verdict.WRITE_THROUGH
 SAME, OPEN = Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT

@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..core.experiment import settling
 from ..core.experiment.pairs import IN_PROGRESS, LATE_WATCH_PAIRS, pairs_limit
+from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record
 from . import sequential, summary
@@ -41,7 +42,7 @@ ONE_COMMIT_EACH = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.FDATASYNC_TIMER)
 class Options:
     """`material_ratio`: smaller differences are not worth a change."""
 
-    material_ratio: float = 1.1
+    material_ratio: float = MATERIAL_RATIO
 
     def __post_init__(self) -> None:
         if not 1.01 <= self.material_ratio <= 10.0:

@@ -13,16 +13,14 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
 from ..core.experiment.factorial import PAIRS_PER_REPLICATE
+from ..core.loads import COMMIT_COUNTERS
 from ..core.model import CacheMode, Transport
 from ..core.record import CounterDelta, Pair, Period, Record
 from . import sequential, summary, tails
 
 # Which counter decides, best first: a transaction's whole way to its commit, then the
-# kv commit alone.  `commit_lat` (16) became `txc_commit_lat` (17 and later); both stand
-# in src/os/bluestore/BlueStore.cc.  The others are reported beside it.
-DECIDING_COUNTERS = (
-    "txc_commit_lat", "commit_lat", "kv_commit_lat", "op_w_process_latency", "kv_sync_lat",
-)
+# kv commit alone.  The others are reported beside it.
+DECIDING_COUNTERS = (*COMMIT_COUNTERS, "op_w_process_latency", "kv_sync_lat")
 TAIL_SAMPLES_MIN = 10  # per period, for a p90 that is more than the maximum
 HALVES_SAMPLES_MIN = 4
 DIGITS = 9  # of a log latency; beyond them libraries differ, and the verdict must not

@@ -2,7 +2,7 @@
 
 A repeated confidence interval mean +- c_n s/sqrt(n) covers the truth at *all* looks
 together with its stated chance, so an experiment may stop at any pair without cheating.
-The boundaries are the exact ones of `boundaries`, for a look after each pair from the
+The boundaries are exact (qa/bench_decision/boundaries.py), for a look after each pair from the
 fourth to the eightieth.
 """
 
@@ -20,7 +20,7 @@ SAME_ALPHA = 0.05  # "no material difference" on the 95% interval
 # promise; it keeps equal readings (a coarse clock) from passing as certainty.
 SD_FLOOR = 0.002
 
-# c_n for n = 4..80, printed by `python3 -m wcache.analysis.boundaries`.
+# c_n for n = 4..80, printed by `python3 -m bench_decision.boundaries` in qa/.
 C_N: Dict[float, Tuple[float, ...]] = {
     0.01: (
         9.83292, 9.60859, 8.19744, 7.10583, 6.36898, 5.85971, 5.49228, 5.21645, 5.00237,

@@ -12,6 +12,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import mgr_module
 
+from ..core.loads import COMMIT_COUNTERS
+
 _base = getattr(mgr_module, "CLICommandBase", None)
 
 # None where the release has no registry per module.
@@ -34,7 +36,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
     """
     found: Dict[str, Tuple[float, int]] = {}
     bluestore = _object(perf_dump.get("bluestore"))
-    for name in ("kv_sync_lat", "kv_commit_lat", "txc_commit_lat", "commit_lat"):
+    for name in ("kv_sync_lat", *COMMIT_COUNTERS):
         pair = _pair(bluestore.get(name))
         if pair is not None:
             found["txc_commit_lat" if name == "commit_lat" else name] = pair

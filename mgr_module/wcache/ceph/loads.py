@@ -12,10 +12,9 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.change.regression_check import COMMIT_COUNTERS
 from ..core.events import LoadRequest, LoadSamples
 from ..core.experiment import osd_histogram
-from ..core.loads import BATCH_WRITES, LARGE_BYTES, LARGE_WRITES, spread_at_s
+from ..core.loads import BATCH_WRITES, COMMIT_COUNTERS, LARGE_BYTES, LARGE_WRITES, spread_at_s
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters

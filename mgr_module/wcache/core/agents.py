@@ -8,8 +8,13 @@ from typing import Dict, List, Optional
 from .errors import ConflictError, VersionError
 from .protocol import PROTOCOL_VERSION, Hello
 
-# A probe that has been silent for this long has lost its claim to the host.
-CLAIM_S = 90.0
+# A probe that was not heard for this long is silent: `status` says so, nothing is begun on its
+# host, and another probe may speak for the host.  An idle probe calls every 30 s
+# (`poll_idle_s`), so two lost calls in a row are no silence yet.
+SILENT_S = 90.0
+# A probe under a lease calls every second or faster, and restores by itself when the lease runs
+# out.  So whoever waits for its answer gives up sooner: after the lease and this long.
+RESTORE_GRACE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,10 @@ class Agent:
     probe_version: str = ""
     rival_probe_id: str = ""
     rival_seen_at_s: float = 0.0
+
+    def silent(self, now_s: float) -> bool:
+        """Whether it was not heard for SILENT_S."""
+        return now_s - self.seen_at_s >= SILENT_S
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class Agents:
                 "install the probe that belongs to this module",
             )
         known = self._agents.get(hostname)
-        if known and known.probe_id != hello.probe_id and now_s - known.seen_at_s < CLAIM_S:
+        if known and known.probe_id != hello.probe_id and not known.silent(now_s):
             self._agents[hostname] = replace(
                 known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
             )
@@ -94,7 +103,7 @@ class Agents:
     def others(self, now_s: float) -> List[OtherVersion]:
         """Probes of another protocol that called lately, by host name."""
         for hostname, one in list(self._others.items()):
-            if now_s - one.seen_at_s > CLAIM_S:
+            if now_s - one.seen_at_s > SILENT_S:
                 del self._others[hostname]
         return [self._others[name] for name in sorted(self._others)]
 

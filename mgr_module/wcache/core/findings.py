@@ -149,8 +149,6 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
 }
 
-# A probe polls about every 30 s when idle; this many seconds of silence are a finding.
-SILENT_S = 120.0
 # So many campaigns in a row that aborted, none older than this, are a finding.
 ABORTS_MIN = 3
 ABORTS_WITHIN_S = 7 * 86400.0
@@ -239,12 +237,11 @@ def of_agents(
     ]
     calling = {one.hostname for one in others}
     for agent in agents:
-        silent_s = now_s - agent.seen_at_s
-        if silent_s > SILENT_S and agent.hostname not in calling:
+        if agent.silent(now_s) and agent.hostname not in calling:
             found.append(
                 Finding(
                     FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
-                    f"not heard for {silent_s:.0f} s",
+                    f"not heard for {now_s - agent.seen_at_s:.0f} s",
                 )
             )
         if agent.rival_probe_id and now_s - agent.rival_seen_at_s < RIVAL_S:

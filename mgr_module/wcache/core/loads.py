@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Iterable, Optional
+
 from .model import LoadPoint
+from .record import CounterDelta
+
+# What an OSD counts of its commits, by release: `commit_lat` (16) became `txc_commit_lat` (17
+# and later); kv_commit_lat is the kv commit alone (src/os/bluestore/BlueStore.cc, _init_logger).
+TRANSACTION_COUNTERS = ("txc_commit_lat", "commit_lat")
+# What tells a commit's latency as clients feel it, best first.
+COMMIT_COUNTERS = (*TRANSACTION_COUNTERS, "kv_commit_lat")
 
 # OSD.cc (`bench`): small writes are limited to
 # osd_bench_small_size_max_iops (100) x osd_bench_duration (30 s) x 4 KiB = 12,288,000
@@ -43,6 +52,12 @@ WATCH_SAMPLES = {
     LoadPoint.OSD_BENCH_4M: 5,
     LoadPoint.FDATASYNC_TIMER: 16,
 }
+
+
+def commit_latency(counters: Iterable[CounterDelta]) -> Optional[CounterDelta]:
+    """The first of COMMIT_COUNTERS that counted anything, whatever section it stands in."""
+    by_name = {item.name.rsplit(".", 1)[-1]: item for item in counters if item.count > 0}
+    return next((by_name[name] for name in COMMIT_COUNTERS if name in by_name), None)
 
 
 def spread_at_s(seconds: float, count: int, index: int) -> float:

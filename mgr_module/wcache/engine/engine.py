@@ -29,8 +29,7 @@ from ..core.protocol import Lease, Notice, Task
 from ..core.retention import Bounds
 from ..core.verdict.homes import homes
 from ..core.verdict.load_profile import join
-from ..core.verdict.own_loads import OsdProfiles, with_dissent
-from ..core.verdict.recommend import Recommendation, recommend
+from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
 from ..options import Options
 from .accepting import Accepting
 from .analyses import Analyses, Analysis
@@ -377,10 +376,10 @@ class Engine:
         with self.lock:
             reports = believed(self.hosts.reports.values(), cluster)
             at_home = homes(reports, cluster, throwaway=throwaway)
-            found = recommend(
-                tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home
+            return recommend(
+                tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home,
+                by_osd,
             )
-        return with_dissent(found, by_osd)
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:
         """Store a new plan and return its machine, not started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Iterator, Mapping, Tuple
 
 from ..core import events as act
-from ..core.agents import CLAIM_S, Agents
+from ..core.agents import Agents
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
@@ -43,7 +43,7 @@ class RunQueue:
             if hostname in busy or len(busy) >= self._options().parallel_hosts_max:
                 continue
             agent = self._agents.get(hostname)
-            if agent is None or now_s - agent.seen_at_s > CLAIM_S:
+            if agent is None or agent.silent(now_s):
                 yield run_id, act.Halt(f"no probe is heard on {hostname}")
                 continue
             if machine.spec.throwaway and not throwaway:

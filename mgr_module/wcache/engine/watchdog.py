@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ..core import events as act
-from ..core.agents import Agents
+from ..core.agents import RESTORE_GRACE_S, Agents
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
@@ -16,7 +16,6 @@ from .persistence import Machine
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
 # measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
 STALL_S = 1200.0
-SILENT_ABORT_S = 30.0
 # How often the cluster is looked at while something is measured.
 CLUSTER_EVERY_S = 5.0
 
@@ -44,7 +43,7 @@ class Watchdog:
     def silent(self, hostname: str, now_s: float) -> Optional[act.AgentSilent]:
         """A machine that waits for a probe does not wait for ever."""
         agent = self._agents.get(hostname)
-        limit_s = self._options().lease_ttl_s + SILENT_ABORT_S
+        limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
             return None
         return act.AgentSilent(f"the probe on {hostname} was not heard for {limit_s:.0f} s")

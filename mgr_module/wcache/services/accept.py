@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from ..core import events as act
-from ..core.agents import CLAIM_S
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.disputes import Dispute
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
@@ -87,7 +86,7 @@ class AcceptService:
 
     def _require_probe(self, hostname: str, domain_id: str) -> None:
         agent = self._engine.hosts.agents.get(hostname)
-        if agent is None or self._engine.clock() - agent.seen_at_s > CLAIM_S:
+        if agent is None or agent.silent(self._engine.clock()):
             raise NotReadyError(
                 f"no probe is heard on {hostname}, and its journal has entries to be dropped",
                 f"start it, or run `wcache-probe accept {domain_id} --yes` there; where the host "

@@ -12,9 +12,9 @@ import statistics
 from typing import Optional
 
 from ..events import LoadSamples
+from ..loads import commit_latency
+from ..material import MATERIAL_LN
 
-# Worse by more than this, beyond doubt, means that a change goes back.
-MATERIAL_RATIO = 1.1
 # Spread of the logarithm between two runs of the same thing, beyond that of their samples.
 RUN_SPREAD = 0.05
 # A mean of counters brings no spread of its own along; this is taken for its logarithm.
@@ -22,19 +22,13 @@ COUNTER_ERROR = 0.1
 # One-sided 99%.
 _Z = 2.33
 
-# The counters of a commit as clients feel it, by release: newer name first.
-COMMIT_COUNTERS = ("txc_commit_lat", "commit_lat", "kv_commit_lat")
-
 
 def latency_of(samples: LoadSamples) -> Optional[float]:
     """One latency in us: the median sample, or the mean of the commit counter."""
     if samples.samples_ns:
         return statistics.median(samples.samples_ns) / 1000.0
-    by_name = {c.name: c for c in samples.counters if c.count > 0}
-    for name in COMMIT_COUNTERS:
-        if name in by_name:
-            return 1e6 * by_name[name].sum_s / by_name[name].count
-    return None
+    commit = commit_latency(samples.counters)
+    return None if commit is None else 1e6 * commit.sum_s / commit.count
 
 
 def error_of(samples: LoadSamples) -> float:
@@ -54,9 +48,9 @@ def error_of(samples: LoadSamples) -> float:
 def is_worse(
     before_us: float, before_error: float, after_us: float, after_error: float
 ) -> bool:
-    """Whether the latency rose by more than `MATERIAL_RATIO`, and not by chance (1%)."""
+    """Whether the latency rose by a material ratio, and not by chance (1%)."""
     if before_us <= 0 or after_us <= 0:
         return False
-    rise = math.log(after_us / before_us) - math.log(MATERIAL_RATIO)
+    rise = math.log(after_us / before_us) - MATERIAL_LN
     noise = math.sqrt(before_error**2 + after_error**2 + 2 * RUN_SPREAD**2)
     return rise > _Z * noise

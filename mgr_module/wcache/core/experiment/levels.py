@@ -6,16 +6,15 @@ import math
 import statistics
 from typing import Sequence, Tuple
 
-from ..change.regression_check import COMMIT_COUNTERS
+from ..loads import commit_latency
 from ..record import Pair, Period
 
 
 def commits(period: Period) -> Tuple[float, int]:
     """(seconds waited in sum, how many) of the commits of a period."""
-    by_name = {item.name.rsplit(".", 1)[-1]: item for item in period.counters if item.count > 0}
-    for name in COMMIT_COUNTERS:
-        if name in by_name:
-            return max(0.0, by_name[name].sum_s), by_name[name].count
+    commit = commit_latency(period.counters)
+    if commit is not None:
+        return max(0.0, commit.sum_s), commit.count
     return sum(period.samples_ns) / 1e9, len(period.samples_ns)
 
 

@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Dict, Iterable, Optional, Tuple
 
+from ..material import MATERIAL_LN
 from ..model import CacheMode
 from ..record import (
     RECORD_FORMAT,
@@ -105,7 +106,7 @@ def _late_watch_slot(setup: ExperimentSetup, periods: Dict[Slot, Period]) -> Opt
         # of the two drives of a factorial either may be the one that differs
         if missing is not None and (
             setup.crossed is not None
-            or apart_ln(pairs_of(setup, periods)) >= settling.MATERIAL_LN
+            or apart_ln(pairs_of(setup, periods)) >= MATERIAL_LN
         ):
             return missing
     return None

@@ -19,6 +19,7 @@ import math
 from functools import lru_cache
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..material import MATERIAL_LN
 from ..model import CacheMode
 from ..record import Period, Settling
 
@@ -35,7 +36,6 @@ SHORT_MAX_S, LONG_MAX_S, LATE_MAX_S = 2.0, 4.0, 8.0
 # What may be left of the effect, in ln of latency: a fifth of what is material.
 LEFT_LN = 0.02
 SETTLE_MAX_S = 8.0
-MATERIAL_LN = math.log(1.1)
 MATTERS_TIMES = 3.0
 CLOSE_LN = math.log(1.3)
 # Gain in squared residuals, in units of the noise, from which an effect is suspected,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Dict, Optional, Sequence, Tuple
 
+from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from .load_profile import LoadProfile
 from .pooling import LoadVerdict
-from .workload_weighting import MATERIAL_RATIO, MODES, VETO_RATIO, Proven, may_veto, proven, weigh
+from .workload_weighting import MODES, VETO_RATIO, Proven, may_veto, proven, weigh
 
 # The bare timer is a component of a commit, not a load that an OSD carries.
 _EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)

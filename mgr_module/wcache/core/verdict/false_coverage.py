@@ -14,9 +14,9 @@ import math
 from dataclasses import replace
 from typing import Optional, Sequence, Tuple, Union
 
+from ..material import MATERIAL_RATIO
 from ..model import Verdict
 from .pooling import DriveVerdict, LoadVerdict
-from .workload_weighting import MATERIAL_RATIO
 
 FALSE_SHARE_MAX = 0.05
 LEVEL_ALPHA = 0.01  # of the intervals as they come

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from ..loads import TRANSACTION_COUNTERS
 from ..model import LoadPoint
 
 HOURS_MAX = 168  # a week
@@ -79,13 +80,13 @@ class LoadProfile:
 def work_counters(dump: Mapping[str, Any], at_s: float) -> Optional[WorkCounters]:
     """The counters out of an OSD's `perf dump`; None where it lacks one.
 
-    `commit_lat` (16) became `txc_commit_lat`, `deferred_write_ops` (16)
-    `issued_deferred_writes` (src/os/bluestore/BlueStore.cc, `_init_logger`).
+    `deferred_write_ops` (16) became `issued_deferred_writes`
+    (src/os/bluestore/BlueStore.cc, `_init_logger`).
     """
     osd, store = dump.get("osd"), dump.get("bluestore")
     if not isinstance(osd, Mapping) or not isinstance(store, Mapping):
         return None
-    transactions = _averaged(store, "txc_commit_lat", "commit_lat")
+    transactions = _averaged(store, *TRANSACTION_COUNTERS)
     commits = _averaged(store, "kv_sync_lat")
     if transactions is None or commits is None or _whole(osd, "op_w") is None:
         return None

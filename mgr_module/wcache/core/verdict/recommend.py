@@ -10,17 +10,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
+from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, Verdict
 from . import false_coverage as multiplicity
 from .across_loads import over_loads
 from .homes import Homes
-from .load_profile import LoadProfile
+from .load_profile import LoadProfile, evened
 from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
-from .workload_weighting import MATERIAL_RATIO
 
 # A verdict on drives of several hosts needs an experiment on as many that says the same.
 HOSTS_MIN = 2
-NAMED_MAX = 3
+NAMED_MAX = 3  # hosts in one line
+OSDS_NAMED_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,9 @@ def latest(results: Sequence[Result]) -> List[Result]:
 Profiles = Mapping[Tuple[str, str], LoadProfile]
 """Load profiles by (device class, drive model)."""
 
+OsdProfiles = Mapping[Tuple[str, str], Mapping[int, LoadProfile]]
+"""The same, and in each by OSD."""
+
 
 PoolKey = Tuple[str, str, bool, LoadPoint]
 """Device class, drive model, whether simulated, load point."""
@@ -136,10 +140,12 @@ def recommend(
     profiles: Optional[Profiles] = None,
     pools: Optional[Mapping[PoolKey, Pool]] = None,
     at_home: Optional[Homes] = None,
+    by_osd: Optional[OsdProfiles] = None,
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
-    Where the load profile is known, bench loads are weighed by it.  Drives are pooled where
+    Where the load profile is known, bench loads are weighed by it, and `by_osd` names the OSDs
+    whose own load would give another verdict.  Drives are pooled where
     `pools` has them.  Where few of many drive models would change, they are held to a
     stricter level (`multiplicity`).  What two hosts or more have needs the word of two.
     """
@@ -157,7 +163,11 @@ def recommend(
         return _unless_it_ignores_flushes(found, ignores[key[1:]])
 
     found = {key: at_level(key, multiplicity.LEVEL_ALPHA) for key in sorted(by_model)}
-    return tuple(_corrected(found, at_level).values())
+    own = by_osd or {}
+    return tuple(
+        _with_own_loads(item, {} if item.simulated else own.get(key[:2], {}))
+        for key, item in _corrected(found, at_level).items()
+    )
 
 
 def _corrected(
@@ -214,6 +224,28 @@ def _recommend(
         first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
         tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
     )
+
+
+def _with_own_loads(found: Recommendation, own: Mapping[int, LoadProfile]) -> Recommendation:
+    """A warning where OSDs, by their own load over the whole time, would get another verdict.
+
+    A drive model is weighed by all writes of its OSDs together, so a busy OSD counts for more.
+    """
+    verdicts = {
+        osd_id: over_loads(found.loads, evened(profile))[0]
+        for osd_id, profile in sorted(own.items()) if profile.known
+    }
+    others = [(osd, verdict) for osd, verdict in verdicts.items() if verdict is not found.verdict]
+    if found.mode is None or not others:
+        return found
+    names = [f"osd.{osd_id} {verdict.value}" for osd_id, verdict in others[:OSDS_NAMED_MAX]]
+    if len(others) > OSDS_NAMED_MAX:
+        names.append(f"and {len(others) - OSDS_NAMED_MAX} more")
+    warning = (
+        f"on their own workload, {len(others)} of {len(verdicts)} OSDs would not be recommended "
+        f"{found.verdict.value}: {', '.join(names)}"
+    )
+    return replace(found, warnings=(*found.warnings, warning))
 
 
 def _too_fast(result: Result) -> bool:

@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
+from ..material import MATERIAL_LN, MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
 from .load_profile import LoadProfile, variants
 
 VETO_SHARE = 0.05
 VETO_RATIO = 2.0
-MATERIAL_RATIO = 1.1
 MODES = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
 
 Shares = Mapping[LoadPoint, float]
@@ -146,14 +146,13 @@ def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdi
         return Verdict.INSUFFICIENT, "unknown"
     low = sum(share * math.log(measured[p].ratio_low) for p, share in known.items()) / total
     high = sum(share * math.log(measured[p].ratio_high) for p, share in known.items()) / total
-    margin = math.log(MATERIAL_RATIO)
     span = f"{math.exp(low):.3g} to {math.exp(high):.3g}"
-    if low > margin:
+    if low > MATERIAL_LN:
         return Verdict.WRITE_THROUGH, span
-    if high < -margin:
+    if high < -MATERIAL_LN:
         return Verdict.WRITE_BACK, span
     same = all(measured[point].verdict is Verdict.NO_DIFFERENCE for point in known)
-    if same or (-margin < low and high < margin):
+    if same or (low > -MATERIAL_LN and high < MATERIAL_LN):
         return Verdict.NO_DIFFERENCE, span
     return Verdict.INSUFFICIENT, span
 

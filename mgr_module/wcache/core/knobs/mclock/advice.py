@@ -28,8 +28,6 @@ from .certainty import ONE_CLASS, uncertain
 from .config import FORCED_BENCH, Config, Entry, Known
 from .precedence import Outranking, outranking
 
-# Values this close are the same (the margin of all verdicts).
-MATERIAL = 1.1
 CHANGES_MAX = 4096
 NAMED_MAX = 8
 

@@ -6,8 +6,9 @@ from collections import defaultdict
 from typing import Dict, Iterable, List, Tuple, Union
 
 from ...cluster import OsdInfo
+from ...material import MATERIAL_RATIO
 from ...model import Finding, FindingCode, Severity
-from .advice import MATERIAL, Facts, named
+from .advice import Facts, named
 from .capacity import Capacity, Measurement, of_model, of_one
 from .config import Entry, covered
 
@@ -89,7 +90,7 @@ def _outside(facts: Facts, entry: Entry, osd: OsdInfo, spreads: Spreads) -> str:
             capacity, where = spreads[key]
             off = max(entry.iops / capacity.iops, capacity.iops / entry.iops)
             inside = capacity.next_low <= entry.iops <= capacity.next_high
-            if inside or off <= MATERIAL:
+            if inside or off <= MATERIAL_RATIO:
                 return ""
             return (
                 f"is outside of what was measured in {where}, {capacity.next_low:.0f} to "

@@ -1,4 +1,4 @@
-"""Exact boundaries c_n of the group-sequential t, as used by `sequential`.
+"""Exact boundaries c_n of the group-sequential t, as `wcache.analysis.sequential` uses them.
 
 After every pair n the interval is mean +- c_n s/sqrt(n).  The c_n are set so that under
 normal pair differences the chance of ever having missed the truth by look n is exactly
@@ -13,7 +13,8 @@ the direction of (x_1..x_n) is independent of its length, so
 
 The density of r_n over the looks not yet crossed is carried forward by quadrature; all
 integrands are smooth, so that 64 nodes give eight digits.
-`python3 -m wcache.analysis.boundaries` prints the table that `sequential` holds.
+`PYTHONPATH=qa python3 -m bench_decision.boundaries` prints the table that
+`wcache.analysis.sequential` holds.
 """
 
 from __future__ import annotations

@@ -29,13 +29,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
+from wcache_probe.sim.drive_schema import DriveModelSpec, OsdSpec
+from wcache_probe.sim.osd import Measured, SimulatedOsd
+from wcache_probe.sim.physics import SimulatedDrive
 
-from .drive_schema import DriveModelSpec, OsdSpec
-from .osd import Measured, SimulatedOsd
-from .physics import SimulatedDrive
-
-DIFFERS_FROM = 1.1  # the ratio, or its inverse, from which a difference is material
 # Standard error of the log ratio at which a simulated truth is good enough: in itself, or
 # as a part of the log ratio, since a large one is far from every border.
 LN_RATIO_ERROR = 0.006
@@ -109,9 +108,9 @@ def truth(
         drive.spec.cache.ignores_flushes and not drive.spec.cache.power_loss_protection
         for drive in osd.drives.values()
     )
-    if ratio >= DIFFERS_FROM:
+    if ratio >= MATERIAL_RATIO:
         return LoadTruth(ratio, Verdict.WRITE_THROUGH)
-    if ratio > 1 / DIFFERS_FROM:
+    if ratio > 1 / MATERIAL_RATIO:
         return LoadTruth(ratio, Verdict.NO_DIFFERENCE)
     # Flushes that do nothing make write back fast, and are no reason for it.
     return LoadTruth(ratio, Verdict.INSUFFICIENT if lying else Verdict.WRITE_BACK)

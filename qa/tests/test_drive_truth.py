@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import NormalDist, fmean, median
 
 import pytest
+from bench_decision.truth import PERIODS, truth
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_probe.sim.drive_schema import (
     CarryoverSpec,
@@ -16,7 +17,6 @@ from wcache_probe.sim.drive_schema import (
 )
 from wcache_probe.sim.osd import SimulatedOsd
 from wcache_probe.sim.physics import SimulatedDrive
-from wcache_probe.sim.truth import PERIODS, truth
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DEPTH1, TIMER, TRAFFIC = (
