@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from typing import Iterator
+import uuid
+from typing import Iterator, List
 
 import pytest
 from harness import (
@@ -75,8 +76,8 @@ def steady(cluster: ClusterAccess) -> Iterator[ClusterAccess]:
     yield cluster
     try:
         for osd_id in up:
-            cluster.wait_osd_up(osd_id, timeout_s=30)
-        cluster.wait_healthy(30, ignoring=sorted(checks))
+            cluster.wait_osd_up(osd_id, timeout_s=120)
+        cluster.wait_healthy(120, ignoring=sorted(checks))
     except HarnessError as error:
         pytest.fail(f"the test left the cluster worse than it was: {error}")
 
@@ -101,26 +102,54 @@ def wcache(cluster: ClusterAccess) -> Wcache:
     return module
 
 
+@pytest.fixture(scope="module")
+def own_class(wcache: Wcache) -> Iterator[str]:
+    """A device class that only this file's tests have measured in: OSDs 0 and 1 are in it.
+
+    Recommendations are made for each device class, so what other files measured on these
+    OSDs, and left undecided, has no say in it.
+    """
+    cluster, name, ids = wcache.cluster, f"own-{uuid.uuid4().hex[:8]}", ["0", "1"]
+    nodes = cluster.command("osd tree")["nodes"]
+    before = {str(n["id"]): n["device_class"] for n in nodes if str(n["id"]) in ids}
+
+    def move(osd_ids: List[str], device_class: str) -> None:
+        cluster.command("osd crush rm-device-class", ids=osd_ids)
+        cluster.command("osd crush set-device-class", ids=osd_ids, **{"class": device_class})
+
+    move(ids, name)
+    wcache.wait("the mgr to know the class", lambda: wcache("recommend", device_class=name), 30)
+    yield name
+    for osd_id, device_class in before.items():
+        move([osd_id], device_class)
+    cluster.command("osd crush class rm", **{"class": name})
+
+
+def heard_of(wcache: Wcache, probe: Probe) -> Probe:
+    """The probe, started where it does not run, once the module has its report."""
+    if probe.process is None or probe.process.poll() is not None:
+        probe.start()
+
+    def reported() -> bool:
+        rows = wcache("drive ls")["drives"]
+        return any(row["hostname"] == probe.hostname for row in rows)
+
+    wcache.wait("the probe's report", reported, 60)
+    return probe
+
+
 @pytest.fixture(scope="session")
-def _probe(wcache: Wcache) -> Iterator[Probe]:
+def running_probe(wcache: Wcache) -> Iterator[Probe]:
+    """The probe of this machine; a test may have ended it."""
     probe = Probe(wcache.cluster)
-    probe.start()
-    yield probe
+    yield heard_of(wcache, probe)
     probe.stop()
 
 
 @pytest.fixture
-def probe(wcache: Wcache, _probe: Probe) -> Probe:
+def probe(wcache: Wcache, running_probe: Probe) -> Probe:
     """The probe of this machine, running and heard, with nothing under way."""
-    if _probe.process is None or _probe.process.poll() is not None:
-        _probe.start()
-
-    def reported() -> bool:
-        rows = wcache("drive ls")["drives"]
-        return any(row["hostname"] == _probe.hostname for row in rows)
-
-    wcache.wait("the probe's report", reported, 30)
-    return _probe
+    return heard_of(wcache, running_probe)
 
 
 @pytest.fixture
@@ -129,12 +158,7 @@ def sim_probe(wcache: Wcache) -> Iterator[Probe]:
     probe = Probe(
         wcache.cluster, "simhost", sim=wcache.cluster.project / "qa/drive_models/demo.toml"
     )
-    probe.start()
-    wcache.wait(
-        "the simulated host's report",
-        lambda: any(d["hostname"] == "simhost" for d in wcache("drive ls")["drives"]), 30,
-    )
-    yield probe
+    yield heard_of(wcache, probe)
     probe.stop()
     wcache("agent rm", hostname="simhost")
 

@@ -13,6 +13,8 @@ from harness import ClusterAccess, CommandError, HarnessError
 
 MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05
+# A campaign that noise left undecided is repeated this often.
+CAMPAIGNS_MAX = 4
 
 
 def probe_caps(hostname: str) -> Dict[str, str]:
@@ -108,7 +110,7 @@ class Wcache:
         self.cluster.ceph("config", "set", "mgr", f"mgr/wcache/{name}", str(value).lower())
 
     def wait(
-        self, what: str, condition: Callable[[], Any], timeout_s: float = 60.0
+        self, what: str, condition: Callable[[], Any], timeout_s: float = 120.0
     ) -> Any:
         """Wait until a condition holds; returns its value, fails with the history."""
         deadline = time.monotonic() + timeout_s
@@ -140,7 +142,7 @@ class Wcache:
         shown: Dict[str, Any] = self("campaign show", campaign_id=campaign_id)
         return shown
 
-    def wait_over(self, campaign_id: str, timeout_s: float = 120.0) -> Dict[str, Any]:
+    def wait_over(self, campaign_id: str, timeout_s: float = 300.0) -> Dict[str, Any]:
         """Wait for the end of a campaign."""
         self.wait(
             f"end of {campaign_id}",
@@ -148,7 +150,30 @@ class Wcache:
         )
         return self.campaign(campaign_id)
 
-    def wait_period_in(self, mode: str, drive: Path, timeout_s: float = 60.0) -> None:
+    def advice(self, device_class: str) -> Dict[str, Any]:
+        """What is recommended for a device class of one drive model; raises if nothing is."""
+        (found,) = self("recommend", device_class=device_class)["recommendations"]
+        return dict(found)
+
+    def decide(self, device_class: str, **arguments: Any) -> Dict[str, Any]:
+        """Repeat a campaign until it decides on a device class; returns the last campaign.
+
+        A busy machine may leave it undecided, which is honest and no failure.  Whatever is
+        decided is returned, so a wrong verdict is never hidden by a repetition.
+        """
+        for _ in range(CAMPAIGNS_MAX):
+            shown = self.wait_over(self.start_campaign(**arguments))
+            assert shown["status"] == "done", shown
+            advice = self.advice(device_class)
+            if advice["mode"] is not None:
+                return shown
+        told = [(r["verdict"], r["ended"], r["ratio_low"], r["ratio_high"])
+                for r in shown["results"]]
+        raise AssertionError(
+            f"still {advice['verdict']} after {CAMPAIGNS_MAX} campaigns: {advice['why']} {told}"
+        )
+
+    def wait_period_in(self, mode: str, drive: Path, timeout_s: float = 120.0) -> None:
         """Wait until an experiment holds a loop device in a cache mode."""
         self.wait(f"{drive.name} in {mode}", lambda: kernel_view(drive) == mode, timeout_s)
 

@@ -14,8 +14,9 @@ from probes import Probe, Wcache, all_views, kernel_view
 
 pytestmark = pytest.mark.cluster
 
-LEASE_S = 3
-BUDGET_S = 8
+LEASE_S = 4
+BUDGET_S = 12
+STRIKES_MAX = 5
 LONG = {"scope": "osd.0", "loads": "depth1", "pairs": 80}
 
 
@@ -44,6 +45,27 @@ def views(wcache: Wcache, steady):
     assert all_views(steady) == before
 
 
+def stays(device: Path, mode: str, seconds: float) -> bool:
+    """Whether a drive is in a mode for that long."""
+    until_s = time.monotonic() + seconds
+    while kernel_view(device) == mode:
+        if time.monotonic() > until_s:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def kill_in(mode: str, wcache: Wcache, probe: Probe, device: Path) -> None:
+    """kill -9 of the probe while the drive is in a mode; again where the period was over."""
+    for _ in range(STRIKES_MAX):
+        wcache.wait_period_in(mode, device)
+        probe.kill()
+        if kernel_view(device) == mode:
+            return
+        probe.start()
+    raise AssertionError(f"the probe was never killed in {mode}")
+
+
 def periods_of(wcache: Wcache, campaign_id: str) -> int:
     return wcache.campaign(campaign_id)["periods_done"]
 
@@ -56,10 +78,8 @@ def test_kill_9_of_the_probe_in_each_mode_is_survived(
     campaign_id = wcache.start_campaign(**LONG)
     device = device_of(steady)
     wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
-    wcache.wait_period_in(mode, device)
-    probe.kill()
+    kill_in(mode, wcache, probe, device)
     done = periods_of(wcache, campaign_id)
-    assert kernel_view(device) == mode
     probe.start()
     # it restores at its start, then the campaign goes on with the period that was cut off
     wcache.wait("more periods", lambda: periods_of(wcache, campaign_id) > done)
@@ -77,9 +97,7 @@ def test_a_dead_probes_drive_is_restored_by_hand_without_a_mgr(
     campaign_id = wcache.start_campaign(**LONG)
     device = device_of(steady)
     wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
-    wcache.wait_period_in(mode, device)
-    probe.kill()
-    assert kernel_view(device) == mode
+    kill_in(mode, wcache, probe, device)
     said = probe.run(
         "restore", "--all", "--state-dir", str(probe.state_dir),
         "--run-dir", str(probe.state_dir / "run"),
@@ -151,7 +169,7 @@ def test_a_bench_that_hangs_ends_with_the_budget(wcache, probe, own_cluster: Clu
         osd_pid = own_cluster.osd_pid(0)
         os.kill(osd_pid, signal.SIGSTOP)
         try:
-            shown = wcache.wait_over(campaign_id, 30)
+            shown = wcache.wait_over(campaign_id)
             assert kernel_view(device) == "write back"
         finally:
             os.kill(osd_pid, signal.SIGCONT)
@@ -159,7 +177,7 @@ def test_a_bench_that_hangs_ends_with_the_budget(wcache, probe, own_cluster: Clu
         wcache.option("experiment_seconds_max", 300)
     (result,) = shown["results"]
     assert result["ended"] == "the budget is spent within a period"
-    assert result["seconds"] < BUDGET_S + 1.5  # the mgr looks at its clock now and then
+    assert result["seconds"] < 2 * BUDGET_S  # the mgr looks at its clock now and then
     assert shown["run_list"][0]["restored"] is True
 
 
@@ -181,7 +199,7 @@ def test_freeze_in_the_middle_restores_and_blocks_until_thawed(
     wcache.wait_period_in("write through", device_of(steady))
     assert wcache("freeze")["frozen"] is True
     wcache.wait_over(campaign_id)
-    wcache.wait("restored", lambda: kernel_view(device_of(steady)) == "write back", 10)
+    wcache.wait("restored", lambda: kernel_view(device_of(steady)) == "write back")
     with pytest.raises(CommandError, match="frozen"):
         wcache.start_campaign(**LONG)
     assert wcache("freeze", thaw=True)["frozen"] is False
@@ -200,13 +218,13 @@ def test_a_lease_that_runs_out_restores_and_is_told(wcache, probe, steady, views
         os.kill(steady_pid, signal.SIGSTOP)
         try:
             # the probe may have its next task already, and change the mode by that
-            time.sleep(3 * LEASE_S)
-            assert kernel_view(device) == "write back"
+            time.sleep(LEASE_S)
+            wcache.wait("the prior state", lambda: stays(device, "write back", LEASE_S / 2))
         finally:
             os.kill(steady_pid, signal.SIGCONT)
         wcache.wait(
             "the probe's word", lambda: "lease" in wcache.history_text()
-            and "ran out" in wcache.history_text(), 60,
+            and "ran out" in wcache.history_text()
         )
         wcache("campaign stop", campaign_id=campaign_id)
         wcache.wait_over(campaign_id)
@@ -263,11 +281,11 @@ def test_a_killed_analysis_child_is_started_again(wcache, probe, own_cluster: Cl
         return 0
 
     wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
-    first = wcache.wait("a child", child, 10)
+    first = wcache.wait("a child", child)
     os.kill(first, signal.SIGKILL)
     shown = wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
     assert shown["results"][0]["analysed"] is True
-    assert wcache.wait("a new child", child, 10) != first
+    assert wcache.wait("a new child", child) != first
 
 
 @pytest.mark.one_release
@@ -276,7 +294,7 @@ def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, v
     rival.start()
     try:
         wcache.wait(
-            "a finding", lambda: "WCACHE_AGENT_CONFLICT" in json.dumps(wcache("status")), 30
+            "a finding", lambda: "WCACHE_AGENT_CONFLICT" in json.dumps(wcache("status"))
         )
         assert "speaks for h1" in rival.text()
         (agent,) = [a for a in wcache("agent ls")["agents"] if a["hostname"] == "h1"]
@@ -289,7 +307,7 @@ def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, v
     # the finding would end by itself some time after the rival's last call; forgetting the
     # host ends it at once, and the probe that is alive comes back with its next call
     wcache("agent rm", hostname="h1")
-    wcache.wait("the probe", lambda: wcache("drive ls", hostname="h1")["drives"], 30)
+    wcache.wait("the probe", lambda: wcache("drive ls", hostname="h1")["drives"])
     assert "WCACHE_AGENT_CONFLICT" not in json.dumps(wcache("status"))
 
 

@@ -59,7 +59,7 @@ def _interrupted(folder: Path, release: int, stage: str, number: signal.Signals)
     """Start a cluster, send the starter a signal at that stage, return its exit code."""
     starter = _begin_start(folder, release)
     try:
-        assert wait_until(lambda: os.path.lexists(folder / stage), 60, 0.01)
+        assert wait_until(lambda: os.path.lexists(folder / stage), 120, 0.01)
         assert _traces(folder)
         starter.send_signal(number)
         return starter.wait(timeout=60)
@@ -108,7 +108,7 @@ def test_a_whole_cluster_beside_another_is_removed_and_the_other_stays(
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert _traces(folder) == []
     assert len(loops.attached_under(own_cluster.folder)) == held
-    own_cluster.wait_healthy(5)
+    own_cluster.wait_healthy()
 
 
 def test_the_write_cache_of_a_detached_loop_device_is_the_default_again(folder: Path) -> None:

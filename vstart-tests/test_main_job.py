@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
+from typing import List
 
 import pytest
 from harness import ClusterAccess, CommandError
@@ -125,13 +127,11 @@ def test_a_bench_needs_consent_to_its_cost_and_forecasts_it(wcache: Wcache, prob
 
 
 def test_look_measure_decide_plan_apply_prove_roll_back(
-    wcache: Wcache, probe: Probe, steady: ClusterAccess
+    wcache: Wcache, probe: Probe, steady: ClusterAccess, own_class: str
 ):
     before = all_views(steady)
     device = Path(steady.osd_devices(0)["block"])
-    campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1,timer", pairs=40, seed=7)
-    shown = wcache.wait_over(campaign_id)
-    assert shown["status"] == "done", shown
+    shown = wcache.decide(own_class, scope="osd.0", loads="depth1,timer", seed=7)
     assert all_views(steady) == before
     by_load = {result["load_point"]: result for result in shown["results"]}
     depth1 = by_load["osd_bench_depth1"]
@@ -158,13 +158,12 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
         for period in (pair["write_back"], pair["write_through"])
     )
 
-    recommended = [
-        r for r in wcache("recommend")["recommendations"] if depth1["record_id"] in r["record_ids"]
-    ]
-    assert recommended[0]["verdict"] == "write through"
-    assert recommended[0]["manual"]
+    recommended = wcache.advice(own_class)
+    assert depth1["record_id"] in recommended["record_ids"]
+    assert recommended["verdict"] == "write through"
+    assert recommended["manual"]
 
-    plan = wcache("plan")
+    plan = wcache("plan", device_class=own_class)
     ours = [c for c in plan["changes"] if device.name in c["dev_names"]]
     assert ours
     assert ours[0]["mode"] == "write through"
@@ -195,7 +194,7 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
                 wcache("apply", plan_id=plan["plan_id"])
     finally:
         wcache("rollback", plan_id=plan["plan_id"])
-        rolled = wcache.wait("rollback", finished, 60)
+        rolled = wcache.wait("rollback", finished)
     assert rolled["status"] == "rolled back", rolled
     assert all_views(steady) == before
     log = wcache.history_text()
@@ -220,7 +219,7 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
         "clean PGs", lambda: wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)
     )
     before = work_of(steady)
-    shown = wcache.wait_over(campaign_id, 180)
+    shown = wcache.wait_over(campaign_id)
     after = work_of(steady)
     wcache.option("settle_s", 0.1)
     for osd_id, was in before.items():
@@ -236,6 +235,7 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
     for watch in record["watches"]:
         assert len(watch["samples_ns"]) == len(watch["at_ns"]) >= 6, watch
         assert watch["at_ns"] == sorted(set(watch["at_ns"]))
+    shares: List[float] = []
     for pair in record["pairs"]:
         back, through = pair["write_back"], pair["write_through"]
         names = {counter["name"] for counter in back["counters"]}
@@ -245,7 +245,8 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
                 {item["name"]: item["count"] for item in period[kept]}["txc_commit_lat"]
                 for kept in ("counters", "later_counters")
             )
-            assert 0.1 * whole < half < 0.9 * whole, (half, whole)
+            assert 0 < half < whole, (half, whole)
+            shares.append(half / whole)
             # the OSD is primary for some of what it commits; in it are latencies of ms
             writes = period["histogram"]
             assert 0 < sum(writes["counts"]) < 2 * whole, (writes, whole)
@@ -257,6 +258,7 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
         # the kernel passes flushes on in write back and drops them in write through
         assert flushes["back"] > 0
         assert flushes["through"] == 0
+    assert 0.1 < median(shares) < 0.9, "a stall may fill half a period, and not most of them"
 
 
 @pytest.mark.one_release

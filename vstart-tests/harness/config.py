@@ -115,6 +115,8 @@ def ceph_conf(
         "paxos propose interval": "0.1",
         "osd mclock skip benchmark": "true",
         "osd scrub load threshold": "2000",
+        # The mgr hears of PGs and usage five times as often.
+        "mgr stats period": "1",
         **extra,
     }
     daemons = {
