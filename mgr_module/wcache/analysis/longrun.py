@@ -54,8 +54,8 @@ def _covariances(x: np.ndarray, lags: int) -> np.ndarray:
     size = 1 << (stretch + lags - 1).bit_length()
     total = np.zeros(lags)
     for start in range(0, len(x), stretch):
-        ahead = np.fft.rfft(x[start : start + stretch + lags - 1], size)
-        spectrum = np.conj(np.fft.rfft(x[start : start + stretch], size)) * ahead
+        ahead = np.fft.rfft(x[start:start + stretch + lags - 1], size)
+        spectrum = np.conj(np.fft.rfft(x[start:start + stretch], size)) * ahead
         total += np.fft.irfft(spectrum, size)[:lags]
     return total / len(x)
 

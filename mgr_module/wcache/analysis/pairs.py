@@ -266,7 +266,7 @@ def _logs(period: Period) -> List[float]:
 
 
 def _later(logs: List[float]) -> List[float]:
-    return logs[len(logs) // 2 :]
+    return logs[len(logs) // 2:]
 
 
 def _gap(back: Sequence[float], through: Sequence[float], part: float) -> float:

@@ -93,7 +93,7 @@ class KvStore:
             return head
         try:
             if head.startswith(_PACKED):
-                return zlib.decompress(_decoded(head[len(_PACKED) :])).decode("utf-8")
+                return zlib.decompress(_decoded(head[len(_PACKED):])).decode("utf-8")
             _, count, digest = head.split(":")
             parts = range(min(int(count), PARTS_MAX))
             texts = [self._kv.get_store(_part(key, digest, index)) or "" for index in parts]
@@ -155,7 +155,7 @@ def _cut(key: str, text: str) -> Tuple[str, Dict[str, str]]:
     encoded = base64.b64encode(packed).decode("ascii")
     if len(encoded) <= PART_CHARS:
         return _PACKED + encoded, {}
-    cut: List[str] = [encoded[i : i + PART_CHARS] for i in range(0, len(encoded), PART_CHARS)]
+    cut: List[str] = [encoded[i:i + PART_CHARS] for i in range(0, len(encoded), PART_CHARS)]
     if len(cut) > PARTS_MAX:
         raise StorageError(f"value {key} is too large to be stored")
     digest = hashlib.sha256(packed).hexdigest()

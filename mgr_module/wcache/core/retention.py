@@ -101,10 +101,10 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
         items.sort(key=lambda r: (-r.ended_at_s, r.record_id))
         ranked += [(rank, item.record_id) for rank, item in enumerate(items)]
     ranked.sort()
-    gone = [name for rank, name in ranked[bounds.standing :] if rank >= bounds.standing_min]
+    gone = [name for rank, name in ranked[bounds.standing:] if rank >= bounds.standing_min]
     others = [item for item in results.values() if item.record_id not in standing]
     others.sort(key=lambda r: (-r.ended_at_s, r.record_id))
-    return gone + [item.record_id for item in others[bounds.others :]]
+    return gone + [item.record_id for item in others[bounds.others:]]
 
 
 def _plans(plans: Mapping[str, Rollout], plans_max: int) -> List[str]:

@@ -158,7 +158,7 @@ class AnalysisChild:
                 if left_s <= 0 or not selector.select(left_s):
                     raise _ChildDiedError(f"it took no record within {self._seconds_max():.0f} s")
                 try:
-                    left = left[os.write(pipe, left[:65536]) :]
+                    left = left[os.write(pipe, left[:65536]):]
                 except BrokenPipeError:
                     raise _ChildDiedError(self._exit_text(child)) from None
 
@@ -207,5 +207,3 @@ class _ChildDiedError(Exception):
 
 class _ChildRefusedError(Exception):
     """The child answered that it cannot: numpy is missing, the record is not its kind."""
-
-

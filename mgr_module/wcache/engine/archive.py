@@ -73,7 +73,7 @@ class Archive:
         for key in self._store.keys(prefix + "/"):
             value = self._load_one(cls, key)
             if value is not None:
-                found[key[len(prefix) + 1 :]] = value
+                found[key[len(prefix) + 1:]] = value
         return found
 
     def _load_one(self, cls: Type[T], key: str) -> Optional[T]:
@@ -111,7 +111,7 @@ class Archive:
 
     def names(self, kind: str) -> List[str]:
         """Names of everything stored of a kind, what cannot be read included."""
-        return [key[len(kind) + 1 :] for key in self._store.keys(kind + "/")]
+        return [key[len(kind) + 1:] for key in self._store.keys(kind + "/")]
 
     # ---- one pair of methods for each kind
 
@@ -206,7 +206,7 @@ class Archive:
         """Bytes that each record takes, by id."""
         if self._record_sizes is None:  # a listing reads every value, so it is done once
             found = self._store.sizes("record/")
-            self._record_sizes = {key[len("record/") :]: size for key, size in found.items()}
+            self._record_sizes = {key[len("record/"):]: size for key, size in found.items()}
         return dict(self._record_sizes)
 
     def put_record(self, record: Record, done: Done) -> None:

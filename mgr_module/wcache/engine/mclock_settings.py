@@ -205,5 +205,3 @@ class MclockSettings:
                 self._due_at_s = self._engine.clock() + RETRY_S
             self._wake.wait(max(1.0, min(EVERY_S, self._due_at_s - self._engine.clock())))
             self._wake.clear()
-
-

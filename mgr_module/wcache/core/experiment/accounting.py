@@ -82,4 +82,4 @@ def _with_waste(state: RunState, seconds: float, bytes_written: int) -> RunState
 
 def _open(state: RunState, periods: Sequence[Periods]) -> List[Period]:
     """Measured periods of experiments that are not finished yet."""
-    return [p for found in periods[len(state.finished) :] for p in found.values()]
+    return [p for found in periods[len(state.finished):] for p in found.values()]

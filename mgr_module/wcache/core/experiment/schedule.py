@@ -213,4 +213,3 @@ def _setup(
             flush_role(roles_of(other, osd_id)), other.rotational,
         ),
     )
-

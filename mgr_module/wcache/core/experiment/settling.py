@@ -82,7 +82,7 @@ def suspicious(watches: Sequence[Period], least_s: float) -> bool:
 
 def _apart(series: Sequence[Series]) -> float:
     """How far the ends of watches lie from one another, in ln; no sign, no mode."""
-    ends = [_median(logs[len(logs) // 4 :]) for _, logs in series if logs]
+    ends = [_median(logs[len(logs) // 4:]) for _, logs in series if logs]
     return max(ends) - min(ends) if ends else 0.0
 
 
@@ -187,7 +187,7 @@ def _inflation(series: Sequence[Series], residuals: Sequence[float], scale: floa
     bent = [max(-HUBER_LIMIT * scale, min(HUBER_LIMIT * scale, item)) for item in residuals]
     products, start = 0.0, 0
     for times, _ in series:
-        own = bent[start : start + len(times)]
+        own = bent[start:start + len(times)]
         products += sum(a * b for a, b in zip(own, own[1:]))
         start += len(times)
     squares = sum(item * item for item in bent)
