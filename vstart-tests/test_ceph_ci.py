@@ -11,7 +11,6 @@ from ceph_ci.runner import run_unit, run_workunit
 from harness import Cluster, ClusterPlan, start_cluster
 from probes import MODULE
 
-# a cluster of its own, and a dozen restarts of its mgrs: part of `make test-all`
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 MGRS = ("x", "y")
 
@@ -63,7 +62,9 @@ def test_a_module_broken_by_hand_fails(release: int, tmp_path: Path, what: str) 
     files[0].write_text(files[0].read_text().replace(found, broken))
     cluster = ci_cluster(release, module)
     try:
-        _, failed, said = run_unit("test_wcache", cluster, MGRS)
+        ran, failed, said = run_unit("test_wcache", cluster, MGRS, "TestWcache.test_main_job")
     finally:
         cluster.stop()
-    assert "test_main_job" in failed, said
+    assert (ran, failed) == (1, ["test_main_job"]), said
+    # by what it looks at, and not since nothing works
+    assert "AssertionError" in said or "Timed out" in said, said

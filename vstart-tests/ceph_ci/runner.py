@@ -147,14 +147,22 @@ def _importable() -> Iterator[None]:
             del sys.modules[name]
 
 
-def run_unit(name: str, cluster: Cluster, mgr_ids: Sequence[str]) -> Tuple[int, List[str], str]:
-    """Run `tasks.mgr.<name>`; returns how many tests ran, which failed, and what was said."""
+def run_unit(
+    name: str, cluster: Cluster, mgr_ids: Sequence[str], only: str = ""
+) -> Tuple[int, List[str], str]:
+    """Run `tasks.mgr.<name>`; returns how many tests ran, which failed, and what was said.
+
+    `only`: "Class.test_name", one test of it.
+    """
     said = io.StringIO()
     with _importable():
         module: ModuleType = importlib.import_module(f"tasks.mgr.{name}")
         base: Any = importlib.import_module("tasks.mgr.mgr_test_case").MgrTestCase
         base.mgr_cluster = MgrCluster(cluster, mgr_ids)
-        suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+        loader = unittest.defaultTestLoader
+        suite = (
+            loader.loadTestsFromName(only, module) if only else loader.loadTestsFromModule(module)
+        )
         result = unittest.TextTestRunner(said, verbosity=2).run(suite)
     failed = [case.id().rpartition(".")[2] for case, _ in (*result.failures, *result.errors)]
     return result.testsRun - len(result.skipped), failed, said.getvalue()

@@ -150,7 +150,7 @@ class TestWcache(MgrTestCase):
 
     def _measure(self):
         shown = self._wait_over(self._start_campaign())
-        self.assertEqual(shown['status'], 'done')
+        self.assertEqual(shown['status'], 'done', shown['run_list'])
         return {result['drive_model']['model']: result for result in shown['results']}
 
     def _wait_plan(self, plan_id, status):
@@ -212,7 +212,7 @@ class TestWcache(MgrTestCase):
         self.wait_until_true(
             lambda: self.mgr_cluster.get_active_id() not in ('', first), timeout=60, period=1)
         shown = self._wait_over(campaign_id)
-        self.assertEqual(shown['status'], 'done')
+        self.assertEqual(shown['status'], 'done', shown['run_list'])
         said = json.dumps(self._wcache('history', '200'))
         self.assertIn('resumed after a restart of the mgr', said)
         for result in shown['results']:
