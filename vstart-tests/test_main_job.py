@@ -11,14 +11,14 @@ import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache, all_views, kernel_view
 from wcache.core.experiment.settling import LONG_SAMPLES
-from wcache.core.loads import SAMPLES, WATCH_SAMPLES
+from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import LoadPoint
 from wcache.core.verdict.load_profile import work_counters
 
 pytestmark = pytest.mark.cluster
 
 DEPTH1 = SAMPLES[LoadPoint.OSD_BENCH_DEPTH1]
-WATCH = WATCH_SAMPLES[LoadPoint.OSD_BENCH_DEPTH1]
+WATCH = CHECK_SAMPLES[LoadPoint.OSD_BENCH_DEPTH1]
 
 
 def test_the_module_loads_without_numpy_in_the_mgr(wcache: Wcache, own_cluster):

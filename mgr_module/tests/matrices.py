@@ -13,7 +13,7 @@ from wcache.core.experiment.matrix import (
     Sync,
     cells_of,
 )
-from wcache.core.experiment.pairs import coin
+from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, DriveModel, Transport
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

@@ -8,9 +8,9 @@ from wcache.core import codec
 from wcache.core import events as act
 from wcache.core.experiment.budget import cost_of
 from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
-from wcache.core.experiment.pairs import Slot, coin
 from wcache.core.experiment.run import RunMachine
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.experiment.slots import coin, slot_at
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, FlushCounters, Role, Transport
 from wcache.core.protocol import (
@@ -63,7 +63,7 @@ class Mgr:
         periods = [{} for _ in state.spec.experiments]
         for (index, pair, second), text in self.periods.items():
             found = codec.loads(Period, text, bytes_max=10**6, what="period")
-            periods[index][Slot(pair, second)] = found
+            periods[index][slot_at(pair, second)] = found
         self.machine = RunMachine(state, periods, str(self.restarts))
         self.task = self.load = self.look = None
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.experiment.pairs import Slot, compose
+from wcache.core.experiment.pairs import compose
+from wcache.core.experiment.slots import Slot
 from wcache.core.model import CacheMode
 from wcache.engine.analysis_child import AnalysisChild
 

@@ -12,7 +12,8 @@ from wcache.core.agents import SILENT_S, Agents
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
-from wcache.core.experiment.pairs import Slot, coin, next_slot
+from wcache.core.experiment.pairs import next_slot
+from wcache.core.experiment.slots import Slot, coin
 from wcache.core.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello

@@ -22,8 +22,10 @@ from wcache.core.experiment.campaign import (
     parse_scope,
     select,
 )
-from wcache.core.experiment.pairs import Slot, is_look, modes_of, pairs_of
+from wcache.core.experiment.design import design_of
+from wcache.core.experiment.pairs import is_look, pairs_of
 from wcache.core.experiment.schedule import make_runs
+from wcache.core.experiment.slots import Slot
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -60,7 +62,7 @@ def a_record(replicates, *, ratio=1.0, other_ratio=1.0, interaction=1.0, seed=1,
     before = None
     for number in range(4 * replicates):
         slot = Slot(number // 2, bool(number % 2))
-        mode, other = modes_of(setup, slot)
+        mode, other = design_of(setup).modes(setup.seed, slot)
         level = math.log(5e6) + rng.gauss(0.0, period_sd) + drift * number
         level += math.log(ratio) * (mode is WB) + math.log(other_ratio) * (other is WB)
         level += math.log(interaction) * (mode is WB and other is WB)
@@ -106,8 +108,8 @@ def test_a_replicate_holds_each_combination_once_and_half_ones_are_left_out():
         assert cells == set(factorial.CELLS)
     slots = {Slot(n // 2, bool(n % 2)): None for n in range(11)}
     whole = {
-        slot: Period(*modes_of(SETUP, slot)[:1], 0.0, 0.0, 1.0, (1,),
-                     crossed=CrossedPeriod(modes_of(SETUP, slot)[1]))
+        slot: Period(*design_of(SETUP).modes(SETUP.seed, slot)[:1], 0.0, 0.0, 1.0, (1,),
+                     crossed=CrossedPeriod(design_of(SETUP).modes(SETUP.seed, slot)[1]))
         for slot in slots
     }
     assert len(pairs_of(SETUP, whole)) == 4

@@ -11,8 +11,8 @@ from run_world import OTHER_DRIVE, WB, WT, Mgr, begun, counters
 from wcache.core import codec
 from wcache.core import events as act
 from wcache.core.drive.prior import PriorDoubt
-from wcache.core.experiment.pairs import Slot
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.experiment.slots import Slot
 from wcache.core.loads import SAMPLES
 from wcache.core.model import DeviceCache, LoadPoint
 from wcache.core.protocol import (

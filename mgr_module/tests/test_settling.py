@@ -13,7 +13,7 @@ from wcache.analysis.experiment import analyse
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment import settling
-from wcache.core.experiment.pairs import settled, watch_of, watch_slot, watches_at_most
+from wcache.core.experiment.settling_checks import check_size, checks_at_most, due_check, settled
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode
 from wcache.core.record import Period, Record, Settling
@@ -35,10 +35,10 @@ def swapped(watches):
 def watched(rng, factor, fading_s, *, to=WT, sd=0.15, base_us=1000.0, stalls=0.0, times=1.0):
     """The watches of a drive that is `factor` times slower after a toggle to `to`."""
     periods = {}
-    slot = watch_slot(SETUP, periods)
+    slot = due_check(SETUP, periods)
     while slot is not None:
         mode = slot.mode(SETUP.seed)
-        count, seconds = watch_of(SETUP, slot)
+        count, seconds = check_size(SETUP, slot)
         at_s = [spread_at_s(seconds, count, i) for i in range(count)]
         level = math.log(base_us * 1e3 * (times if mode is WB else 1.0))
         logs = [
@@ -49,7 +49,7 @@ def watched(rng, factor, fading_s, *, to=WT, sd=0.15, base_us=1000.0, stalls=0.0
         periods[slot] = period(
             mode, [int(t * 1e9) for t in at_s], [int(math.exp(y)) for y in logs]
         )
-        slot = watch_slot(SETUP, periods)
+        slot = due_check(SETUP, periods)
     return periods
 
 
@@ -104,11 +104,11 @@ def test_where_nothing_fades_the_shortest_settling_is_kept(stalls, times):
 def test_a_watch_lasts_no_longer_than_a_few_seconds_however_long_the_settling():
     setup = replace(SETUP, settle_s=60.0)
     samples, late = 2 * (8 + 16), 8 * 16
-    assert watches_at_most(setup) == (12, samples + late, 2 * (2.0 + 4.0) + 8 * 8.0)
-    assert watches_at_most(SETUP) == (12, samples + late, 2 * (1.0 + 2.0) + 8 * 4.0)
+    assert checks_at_most(setup) == (12, samples + late, 2 * (2.0 + 4.0) + 8 * 8.0)
+    assert checks_at_most(SETUP) == (12, samples + late, 2 * (1.0 + 2.0) + 8 * 4.0)
     short = replace(SETUP, pairs_max=36)
-    assert watches_at_most(short) == (8, samples + late // 2, 2 * (1.0 + 2.0) + 4 * 4.0)
-    assert watches_at_most(replace(setup, watch_samples=0)) == (0, 0, 0.0)
+    assert checks_at_most(short) == (8, samples + late // 2, 2 * (1.0 + 2.0) + 4 * 4.0)
+    assert checks_at_most(replace(setup, watch_samples=0)) == (0, 0, 0.0)
 
 
 def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():

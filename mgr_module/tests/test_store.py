@@ -15,8 +15,9 @@ from wcache.ceph.store import PACKED_FROM_CHARS, PART_CHARS, KvStore
 from wcache.core.drive.journal import PriorDrive
 from wcache.core.drive.prior import Prior
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.experiment.pairs import Slot, compose
+from wcache.core.experiment.pairs import compose
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.experiment.slots import Slot
 from wcache.core.model import CacheMode, Transport
 from wcache.core.retention import Bounds
 from wcache.engine.archive import Archive, HistoryEntry

@@ -16,19 +16,11 @@ from wcache.analysis import sequential
 from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
 from wcache.analysis.experiment import analyse
 from wcache.core.experiment.budget import spent
-from wcache.core.experiment.pairs import (
-    IN_PROGRESS,
-    Slot,
-    Waste,
-    compose,
-    late_watches_of,
-    pairs_of,
-    settled,
-    watch_of,
-    watch_slot,
-)
+from wcache.core.experiment.pairs import IN_PROGRESS, Discarded, compose, pairs_of
 from wcache.core.experiment.run_state import RunSpec
-from wcache.core.loads import SAMPLES, WATCH_SAMPLES
+from wcache.core.experiment.settling_checks import check_size, due_check, rechecks_of, settled
+from wcache.core.experiment.slots import CheckSlot, Periods, Slot
+from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -131,7 +123,7 @@ class Bench:
                 return "the toggle does not take"
         return ""
 
-    def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: Slot) -> Period:
+    def watch(self, mode: CacheMode, setup: ExperimentSetup, slot: CheckSlot) -> Period:
         """Toggle, even where the drive is in that mode already, and look at once."""
         started_ns = self.now_ns
         if self.drive.mode is mode:
@@ -139,7 +131,7 @@ class Bench:
             self.now_ns += TOGGLE_NS
         self.drive.set_cache(mode, self.now_ns)
         self.now_ns += TOGGLE_NS
-        count, seconds = watch_of(setup, slot)
+        count, seconds = check_size(setup, slot)
         seen = self.osd.measure(
             setup.load_point, self.now_ns, count=count, seconds=seconds, role=self.role, spread=True
         )
@@ -188,7 +180,7 @@ class Bench:
             "sim1", 0, "hdd" if spec.rotational else "ssd", self.role, load_point, spec.name,
             spec.name, DriveModel(spec.vendor, spec.model, spec.firmware), Transport.SIMULATED,
             plan.samples, plan.period_s, plan.settle_s, seed, plan.pairs_max, spec.rotational,
-            simulated=True, watch_samples=WATCH_SAMPLES[load_point],
+            simulated=True, watch_samples=CHECK_SAMPLES[load_point],
         )
 
 
@@ -205,26 +197,26 @@ def experiment(
     if refused:
         return Outcome(Verdict.INSUFFICIENT, true, refused=refused), None
     setup = bench.setup(load_point, plan, seed)
-    periods: Dict[Slot, Period] = {}
-    slot: Optional[Slot] = watch_slot(setup, periods)
+    periods: Periods = {}
+    slot: Optional[CheckSlot] = due_check(setup, periods)
     while slot is not None:
         periods[slot] = bench.watch(slot.mode(seed), setup, slot)
-        slot = watch_slot(setup, periods)
+        slot = due_check(setup, periods)
     if setup.watch_samples:
         plan = replace(plan, settle_s=settled(setup, periods).settle_s)
     spec_of_run = _spec(setup, plan)
     looks = _Looks(setup, options, dict(periods))
     for index in range(plan.pairs_max):
-        slot = watch_slot(setup, periods)
+        slot = due_check(setup, periods)
         while slot is not None:
             periods[slot] = bench.watch(slot.mode(seed), setup, slot)
-            slot = watch_slot(setup, periods)
+            slot = due_check(setup, periods)
         for second in (False, True):
-            slot = Slot(index, second)
-            periods[slot] = bench.period(slot.mode(seed), load_point, plan)
+            place = Slot(index, second)
+            periods[place] = bench.period(place.mode(seed), load_point, plan)
         if looks.enough(periods, index):
             break
-        if spent(spec_of_run, setup, periods, Waste(), same=looks.seem_same):
+        if spent(spec_of_run, setup, periods, Discarded(), same=looks.seem_same):
             break
     record = compose(
         setup, periods, record_id="sim", campaign_id="sim", ended="decided",
@@ -235,7 +227,7 @@ def experiment(
     waited = bool(record.late_watches) and looks.last.verdict is Verdict.INSUFFICIENT
     if result["verdict"] != looks.last.verdict.value and not waited and len(record.pairs) >= 4:
         raise AssertionError("the record says something else than the looks on the way")
-    measured = [period for slot, period in periods.items() if not slot.watch]
+    measured = [period for slot, period in periods.items() if isinstance(slot, Slot)]
     outcome = Outcome(
         Verdict(result["verdict"]), true, result["ratio"], result["ratio_low"],
         result["ratio_high"], result["pair_sd"],
@@ -308,7 +300,7 @@ class _Looks:
     def enough(self, periods: Dict[Slot, Period], index: int) -> bool:
         """Whether the rule says stop after pair `index`."""
         pairs = pairs_of(self._setup, periods)
-        late = late_watches_of(periods)
+        late = rechecks_of(periods)
         if len(late) != len(self._record.late_watches):
             self._record = replace(self._record, late_watches=late)
         counter = "txc_commit_lat" if pairs[-1].write_back.counters else ""

@@ -21,7 +21,8 @@ from wcache.analysis import longrun, sequential, summary
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.core.experiment.pairs import Slot, pairs_of
+from wcache.core.experiment.pairs import pairs_of
+from wcache.core.experiment.slots import Slot
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import load_drive_file
 

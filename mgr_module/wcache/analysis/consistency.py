@@ -6,14 +6,13 @@ altered or put together by hand, and no statistics of it would mean anything.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import List, Tuple
 
 from ..core.errors import MalformedError
-from ..core.experiment import factorial, settling
-from ..core.experiment.pairs import LATE_WATCH_PAIRS, coin
-from ..core.model import CacheMode
+from ..core.experiment import settling
+from ..core.experiment.design import design_of
+from ..core.experiment.settling_checks import RECHECK_PAIRS
 from ..core.record import Period, Precondition, Record
 
 SETTLE_TOLERANCE_S = 1e-6
@@ -33,25 +32,19 @@ def check(record: Record) -> None:
     _check_conditions(record)
     for period in record.periods:
         _check_amounts(record, period)
+    design = design_of(record.setup)
+    design.check_turns(record.pairs)
     _check_times(record, periods)
     for period in (*record.watches, *record.late_watches, *(period for _, period in periods)):
-        if record.setup.crossed is None and period.crossed is not None:
-            raise MalformedError("its periods are of a factorial, the record's setup is not")
-        if record.setup.crossed is not None and period.crossed is None:
-            raise MalformedError(factorial.SILENT)
+        design.check_period(period)
         _check_halves(period)
-    if record.setup.crossed is None:
-        for pair in record.pairs:
-            if pair.first is not coin(record.setup.seed, pair.index):
-                raise MalformedError(f"pair {pair.index} is not in the order of the record's seed")
-    else:
-        _check_orders(record)
+    design.check_order(record.setup.seed, record.pairs)
 
 
 def _check_late_watches(record: Record) -> None:
-    if record.late_watches and len(record.pairs) < LATE_WATCH_PAIRS[0]:
+    if record.late_watches and len(record.pairs) < RECHECK_PAIRS[0]:
         raise MalformedError(
-            f"the record has late watches, and fewer than {LATE_WATCH_PAIRS[0]} pairs"
+            f"the record has late watches, and fewer than {RECHECK_PAIRS[0]} pairs"
         )
 
 
@@ -93,7 +86,7 @@ def _check_amounts(record: Record, period: Period) -> None:
         raise MalformedError("a period of the record took less than no time, or years")
     most = record.setup.samples_per_period
     if period in record.watches or period in record.late_watches:
-        most = max(settling.LONG_SAMPLES, settling.LATE_SAMPLES) * record.setup.watch_samples
+        most = max(settling.LONG_SAMPLES, settling.RECHECK_SAMPLES) * record.setup.watch_samples
     if most and len(period.samples_ns) > most:
         raise MalformedError(
             f"a period of the record has {len(period.samples_ns)} samples, its setup {most}"
@@ -103,8 +96,6 @@ def _check_amounts(record: Record, period: Period) -> None:
 def _check_times(record: Record, periods: List[Tuple[int, Period]]) -> None:
     """Periods follow one another, and each settled for as long as was chosen."""
     began = Counter(period.started_at_s for _, period in periods)
-    if record.setup.crossed is None:
-        _check_order(record)
     chosen_s = record.setup.settle_s if record.settling is None else record.settling.settle_s
     for index, period in periods:
         if began[period.started_at_s] > 1:
@@ -116,19 +107,6 @@ def _check_times(record: Record, periods: List[Tuple[int, Period]]) -> None:
             )
 
 
-def _check_order(record: Record) -> None:
-    """Each pair came after the one before it, and began with the mode that it says."""
-    last_s = -math.inf
-    for pair in sorted(record.pairs, key=lambda pair: pair.index):
-        in_turn = [pair.write_back, pair.write_through]
-        if pair.first is CacheMode.WRITE_THROUGH:
-            in_turn.reverse()
-        for period in in_turn:
-            if period.started_at_s < last_s:
-                raise MalformedError(f"a period of pair {pair.index} began before its turn")
-            last_s = period.started_at_s
-
-
 def _check_halves(period: Period) -> None:
     """A part of a period holds no more than the whole."""
     whole = {item.name: item for item in period.counters}
@@ -137,20 +115,4 @@ def _check_halves(period: Period) -> None:
         if of is None or part.count > of.count or part.sum_s > of.sum_s + SUM_TOLERANCE_S:
             raise MalformedError(
                 f"half a period holds more of {part.name[:60]} than the whole period"
-            )
-
-
-def _check_orders(record: Record) -> None:
-    """Each replicate's periods came in the order that the seed gives, for either drive."""
-    for first, second in factorial.replicates(record.pairs):
-        four = sorted(
-            (p for pair in (first, second) for p in (pair.write_back, pair.write_through)),
-            key=lambda period: period.started_at_s,
-        )
-        found = tuple((period.mode, factorial.crossed_mode(period)) for period in four)
-        wanted = factorial.order(record.setup.seed, first.index // len(CacheMode))
-        if found not in (wanted, tuple((other, mode) for mode, other in wanted)):
-            raise MalformedError(
-                f"the periods of pairs {first.index} and {second.index} are not in the order of "
-                "the record's seed"
             )

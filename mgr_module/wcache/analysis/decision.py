@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..core.experiment import settling
-from ..core.experiment.pairs import IN_PROGRESS, LATE_WATCH_PAIRS, pairs_limit
+from ..core.experiment.design import design_of
+from ..core.experiment.pairs import IN_PROGRESS
+from ..core.experiment.settling_checks import RECHECK_PAIRS, pairs_limit
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record
@@ -83,7 +85,7 @@ def decide(
     if measured.n < sequential.FIRST_LOOK:
         return Decision(
             Verdict.INSUFFICIENT,
-            f"{measured.n} usable {units_of(record)}; nothing is decided on fewer than "
+            f"{measured.n} usable {design_of(record.setup).unit}; nothing is decided on fewer than "
             f"{sequential.FIRST_LOOK}",
         )
     verdict = verdict_of(measured, options.margin)
@@ -149,10 +151,10 @@ def _fading(
         return None
     settle_s = record.settling.settle_s
     more = (
-        record.ended == IN_PROGRESS and measured <= LATE_WATCH_PAIRS[-1] < pairs_limit(record.setup)
+        record.ended == IN_PROGRESS and measured <= RECHECK_PAIRS[-1] < pairs_limit(record.setup)
     )
-    believed = settling.LATE_CERTAIN if more else settling.LATE_BELIEVED
-    for gain_min in (believed, settling.LATE_SUSPECTED):
+    believed = settling.RECHECK_CERTAIN if more else settling.RECHECK_BELIEVED
+    for gain_min in (believed, settling.RECHECK_SUSPECTED):
         left = settling.left_ln(record.late_watches, settle_s, gain_min)
         back, through = left.get(CacheMode.WRITE_BACK, 0.0), left.get(CacheMode.WRITE_THROUGH, 0.0)
         # one that is seen in error must not make up for another one
@@ -171,7 +173,7 @@ def _fading(
             return Decision(
                 Verdict.INSUFFICIENT,
                 "a toggle may leave something behind: that is watched again after "
-                f"{LATE_WATCH_PAIRS[-1]} pairs",
+                f"{RECHECK_PAIRS[-1]} pairs",
             )
     return None
 
@@ -319,13 +321,8 @@ def torn_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:
     return f"the {name} {of_middle}, the 90th percentile is proven better in {tail.value}"
 
 
-def units_of(record: Record) -> str:
-    """What the statistics count, in words."""
-    return "pairs" if record.setup.crossed is None else "replicates of 4 periods"
-
-
 def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:
     return verdict_text(
         verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
-        options.material_ratio, f"after {seen.n} {units_of(record)}",
+        options.material_ratio, f"after {seen.n} {design_of(record.setup).unit}",
     )

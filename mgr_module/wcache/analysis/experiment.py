@@ -6,11 +6,12 @@ Only the record is read, so the verdict is the same wherever and whenever it is 
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ..core import codec
 from ..core.errors import MalformedError
-from ..core.experiment.factorial import PAIRS_PER_REPLICATE, transposed
+from ..core.experiment.design import design_of
+from ..core.experiment.factorial import both_sides
 from ..core.model import Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import factorial, sequential, summary
@@ -33,10 +34,8 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
             f"this reads {RECORD_FORMAT!r} version {RECORD_VERSION}"
         )
     check(record)
-    result = _analysed(record, options)
-    if record.setup.crossed is not None:
-        # one experiment of two drives: it goes on until neither gains by it
-        other = _analysed(transposed(record), options)
+    result, *others = (_analysed(side, options) for side in both_sides(record))
+    for other in others:  # one experiment of two drives: it goes on until neither gains by it
         result["stop"] = bool(result["stop"] and other["stop"])
         result["seems_same"] = all(item["seems_same"] or item["stop"] for item in (result, other))
     return result
@@ -45,22 +44,22 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
 def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     warnings: List[str] = []
     used = pairing.usable(record, warnings)
+    effects: Optional[factorial.Effects] = None
     crossed = record.setup.crossed
     if crossed is not None:
         used = factorial.complete(used)
     counter = pairing.deciding_counter(used) if pairing.by_counters(record) else ""
-    effects = None if crossed is None else factorial.effects(used, counter, record.late_watches)
-    seen = (
-        pairing.differences(used, counter, record.late_watches)
-        if effects is None
-        else effects.main
-    )
+    if crossed is None:
+        seen = pairing.differences(used, counter, record.late_watches)
+    else:
+        effects = factorial.effects(used, counter, record.late_watches)
+        seen = effects.main
     measured = sequential.spread(seen.whole)
     decision = decide(record, used, seen, measured, options, warnings)
     if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:
         decision = factorial.weigh(decision, effects, crossed, options)
     # what one difference stands for: a pair, or the pairs of a replicate
-    unit = 1 if effects is None else PAIRS_PER_REPLICATE
+    unit = design_of(record.setup).pairs_per_unit
     pairs_max = min((record.setup.pairs_max or sequential.HORIZON) // unit, sequential.HORIZON)
     decided = decision.verdict is not Verdict.INSUFFICIENT
     # beyond this experiment's own budget, too: it is what another one would need

@@ -18,7 +18,7 @@ from ..core.experiment.matrix import (
     Matrix,
     MatrixPeriod,
 )
-from ..core.experiment.pairs import coin
+from ..core.experiment.slots import coin
 from ..core.model import CacheMode, Verdict
 from . import sequential, summary
 from .decision import Options

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
-from ..core.experiment.factorial import PAIRS_PER_REPLICATE
+from ..core.experiment.design import design_of
 from ..core.loads import COMMIT_COUNTERS
 from ..core.model import CacheMode, Transport
 from ..core.record import CounterDelta, Pair, Period, Record
@@ -79,7 +79,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
             warnings.append(f"pair {pair.index} not used: a period of it holds no data")
         else:
             kept.append(pair)
-    most = sequential.HORIZON * (1 if record.setup.crossed is None else PAIRS_PER_REPLICATE)
+    most = sequential.HORIZON * design_of(record.setup).pairs_per_unit
     if len(kept) > most:
         warnings.append(f"only the first {most} pairs are used")
     return kept[:most]
@@ -166,18 +166,12 @@ def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Any]:
 
 
 def _held(record: Record, period: Period) -> bool:
-    setup, crossed = record.setup, period.crossed
-    sides = [(setup.transport, period.mode, period.state_before + period.state_after)]
-    if setup.crossed is not None and crossed is not None:
-        sides.append(
-            (setup.crossed.transport, crossed.mode, crossed.state_before + crossed.state_after)
-        )
     return all(
-        state.device_cache.mode in (None, mode)
-        for transport, mode, states in sides
+        state.device_cache.mode in (None, side.mode)
+        for side in design_of(record.setup).sides(record.setup, period)
         # a loop device has no cache of its own; its kernel view is what was switched
-        if transport is not Transport.LOOP
-        for state in states
+        if side.transport is not Transport.LOOP
+        for state in side.states
     )
 
 

@@ -45,7 +45,7 @@ ASSUMED_SAMPLE_S = {
     LoadPoint.FDATASYNC_TIMER: 0.01,
 }
 # Samples in each short watch before the first pair; a long one takes twice as many.
-WATCH_SAMPLES = {
+CHECK_SAMPLES = {
     LoadPoint.OSD_TRAFFIC: 12,
     LoadPoint.OSD_BENCH_DEPTH1: 16,
     LoadPoint.OSD_BENCH_BATCH: 5,

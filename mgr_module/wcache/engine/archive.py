@@ -19,8 +19,8 @@ from ..core.change.rollout_state import Rollout
 from ..core.drive.acceptance import Acceptance, Acceptances
 from ..core.errors import StorageError, WcacheError
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.pairs import Slot
-from ..core.experiment.run_state import Periods, RunState
+from ..core.experiment.run_state import RunState
+from ..core.experiment.slots import AnySlot, Periods, slot_at
 from ..core.knobs.mclock.capacity import Measurement
 from ..core.knobs.mclock.config import Known, Knowns
 from ..core.knobs.mclock.job import Job
@@ -176,16 +176,16 @@ class Archive:
         for name, period in self._load(Period, f"period/{run_id}").items():
             parts = name.split("/")
             if len(parts) == 3 and all(part.isdecimal() for part in parts):
-                index, pair, second = (int(part) for part in parts)
+                index, number, second = (int(part) for part in parts)
                 if index < experiments:
-                    found[index][Slot(pair, bool(second))] = period
+                    found[index][slot_at(number, bool(second))] = period
         return found
 
     def put_period(
-        self, run_id: str, experiment: int, slot: Slot, period: Period, done: Done
+        self, run_id: str, experiment: int, slot: AnySlot, period: Period, done: Done
     ) -> None:
         """Store a finished period."""
-        key = f"period/{run_id}/{experiment}/{slot.pair_index}/{int(slot.second)}"
+        key = f"period/{run_id}/{experiment}/{slot.stored_index}/{int(slot.second)}"
         self._put_raw(key, period, done)
 
     def drop_periods(self, run_id: str, experiment: Optional[int] = None) -> None:

@@ -23,7 +23,8 @@ from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import FROZEN_BY_ADMIN, Periods, RunState, RunStatus
+from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
+from ..core.experiment.slots import Periods
 from ..core.model import HostReport
 from ..core.protocol import Lease, Notice, Task
 from ..core.retention import Bounds

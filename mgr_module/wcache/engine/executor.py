@@ -15,9 +15,8 @@ from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
-from ..core.experiment.pairs import Slot
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import Periods
+from ..core.experiment.slots import Periods, slot_at
 from ..core.protocol import RollbackRequest, Task
 from ..core.record import Precondition
 from .analyses import Analyses
@@ -137,7 +136,7 @@ class Executor:
         elif isinstance(action, act.AskAnalysis):
             self._analyses.look(action, lambda decided: self._post_event(owner, decided))
         elif isinstance(action, act.SavePeriod):
-            slot = Slot(action.pair_index, action.second)
+            slot = slot_at(action.pair_index, action.second)
             self._archive.put_period(
                 owner, action.experiment_index, slot, action.period, self._gate.expect(owner)
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Dict, Mapping, Tuple
 
 from ..core.experiment.factorial import OTHER, both_sides, measured_in
-from ..core.experiment.pairs import Waste, compose
+from ..core.experiment.pairs import Discarded, compose
 from ..core.experiment.run_state import RunState, RunStatus
 from ..core.record import Record
 from ..core.retention import Bounds
@@ -83,11 +83,11 @@ class RecordKeeper:
         spec = state.spec
         periods = self._archive.periods(spec.run_id, len(spec.experiments))[index]
         ended_at_s = max((p.started_at_s + p.seconds for p in periods.values()), default=0.0)
-        waste = state.waste[index] if index < len(state.waste) else Waste()
+        discarded = state.waste[index] if index < len(state.waste) else Discarded()
         return compose(
             spec.experiments[index], periods, record_id=record_id,
-            campaign_id=spec.campaign_id, ended=RECOVERED, ended_at_s=ended_at_s, waste=waste,
-            missed=spec.missed, forced=spec.forced,
+            campaign_id=spec.campaign_id, ended=RECOVERED, ended_at_s=ended_at_s,
+            discarded=discarded, missed=spec.missed, forced=spec.forced,
         )
 
     def _make_room(self, newest: str, ended_at_s: Mapping[str, float]) -> None:

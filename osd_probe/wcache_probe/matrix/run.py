@@ -26,7 +26,7 @@ from wcache.core.experiment.matrix import (
     Skipped,
     cells_of,
 )
-from wcache.core.experiment.pairs import coin
+from wcache.core.experiment.slots import coin
 from wcache.core.model import CacheMode, DriveReport, DriveState
 from wcache.core.ports import DriveHost
 

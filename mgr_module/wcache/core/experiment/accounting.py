@@ -1,4 +1,4 @@
-"""The books of a run: what all of it has cost, periods that nobody can use included.
+"""What a run has cost in all, with the periods that were discarded.
 
 They are part of what is stored of a run: a mgr that takes over must not get anew what
 was spent before, be it by experiments that ended, by periods that were voided, or by the
@@ -12,21 +12,23 @@ from typing import List, Sequence
 
 from ..record import Period
 from .budget import cost_of, cut_off_bytes_max, cut_off_seconds
-from .pairs import Waste, next_slot, watch_slot
+from .pairs import Discarded, next_slot
 from .period import PeriodUnderWay, Phase
-from .run_state import Periods, RunState
+from .run_state import RunState
+from .settling_checks import due_check
+from .slots import Periods
 
 
 def seconds_spent(state: RunState, periods: Sequence[Periods]) -> float:
     """Drive time a run has spent so far, interrupted periods included."""
     measured = sum(p.seconds for p in _open(state, periods))
-    return state.finished_seconds + measured + sum(waste.seconds for waste in state.waste)
+    return state.finished_seconds + measured + sum(lost.seconds for lost in state.waste)
 
 
 def bytes_spent(state: RunState, periods: Sequence[Periods]) -> int:
     """Bytes a run has written so far by measuring, interrupted periods included."""
     measured = sum(p.bytes_written for p in _open(state, periods))
-    return state.finished_bytes + measured + sum(waste.bytes_written for waste in state.waste)
+    return state.finished_bytes + measured + sum(lost.bytes_written for lost in state.waste)
 
 
 def with_recorded(state: RunState, periods: Periods, record_id: str) -> RunState:
@@ -49,14 +51,14 @@ def with_voided(state: RunState, now: PeriodUnderWay, now_s: float) -> RunState:
     if samples is None and now.phase is Phase.MEASURING:
         # a bench under way is not called back
         written = cut_off_bytes_max(state.spec.experiments[len(state.finished)], now.slot)
-    return _with_waste(state, max(spent_s, samples.seconds if samples else 0.0), written)
+    return _with_discarded(state, max(spent_s, samples.seconds if samples else 0.0), written)
 
 
 def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> RunState:
     """Count what a period may have cost that went under with the last mgr."""
     spec, index = state.spec, len(state.finished)
     if index >= len(spec.experiments):
-        return _with_waste(state, 0.0, 0)
+        return _with_discarded(state, 0.0, 0)
     setup, found = spec.experiments[index], periods[index]
     seconds = cut_off_seconds(setup, found)
     if not spec.simulated:
@@ -65,19 +67,19 @@ def with_cut_off(state: RunState, periods: Sequence[Periods], now_s: float) -> R
         seconds = max(seconds, now_s - max([state.began_at_s, *ends]))
         before = cost_of(setup, found, state.waste[index])
         seconds = min(seconds, max(0.0, spec.seconds_max - before.seconds))
-    slot = watch_slot(setup, found) or next_slot(found)
-    return _with_waste(state, seconds, cut_off_bytes_max(setup, slot))
+    slot = due_check(setup, found) or next_slot(found)
+    return _with_discarded(state, seconds, cut_off_bytes_max(setup, slot))
 
 
-def _with_waste(state: RunState, seconds: float, bytes_written: int) -> RunState:
+def _with_discarded(state: RunState, seconds: float, bytes_written: int) -> RunState:
     """One more interrupted period of the experiment under way, or else of the last one."""
-    waste = list(state.waste)
-    index = min(len(state.finished), len(waste) - 1)
-    old = waste[index]
-    waste[index] = Waste(
+    discarded = list(state.waste)
+    index = min(len(state.finished), len(discarded) - 1)
+    old = discarded[index]
+    discarded[index] = Discarded(
         old.periods + 1, old.seconds + seconds, old.bytes_written + bytes_written
     )
-    return replace(state, waste=tuple(waste))
+    return replace(state, waste=tuple(discarded))
 
 
 def _open(state: RunState, periods: Sequence[Periods]) -> List[Period]:

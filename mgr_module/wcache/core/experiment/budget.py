@@ -16,10 +16,12 @@ from typing import Dict, Sequence, Tuple
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import CacheMode, LoadPoint
 from ..record import ExperimentSetup, Period
-from .factorial import CELLS
+from .design import design_of
 from .levels import commits
-from .pairs import Slot, Waste, next_slot, settled, watch_of, watch_slot
-from .run_state import Periods, RunSpec
+from .pairs import Discarded, next_slot
+from .run_state import RunSpec
+from .settling_checks import check_size, due_check, settled
+from .slots import AnySlot, CheckSlot, Periods
 
 FOR_SAME = " for showing that nothing differs"
 
@@ -33,14 +35,14 @@ class Cost:
     client_wait_s: float = 0.0
 
 
-def cost_of(setup: ExperimentSetup, periods: Periods, waste: Waste) -> Cost:
+def cost_of(setup: ExperimentSetup, periods: Periods, discarded: Discarded) -> Cost:
     """What one experiment has cost, interrupted periods included."""
     seen = list(periods.values())
     # what was voided kept clients waiting as well; under their own traffic nobody knows how long
-    voided_s = 0.0 if setup.load_point is LoadPoint.OSD_TRAFFIC else waste.seconds
+    voided_s = 0.0 if setup.load_point is LoadPoint.OSD_TRAFFIC else discarded.seconds
     return Cost(
-        waste.seconds + sum(p.seconds for p in seen),
-        waste.bytes_written + sum(p.bytes_written for p in seen),
+        discarded.seconds + sum(p.seconds for p in seen),
+        discarded.bytes_written + sum(p.bytes_written for p in seen),
         client_wait_s(setup, seen) + voided_s,
     )
 
@@ -64,20 +66,21 @@ def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
     slower = max(CacheMode, key=lambda mode: means[mode])
     longer_s = waits[slower][1] * (means[slower] - means[slower.other])
-    # a watch counts no commits: clients wait in it as in a period that lasts as long
+    # a settling check counts no commits: clients wait in it as in a period that lasts as long
     measured_s = sum(p.seconds - p.settle_s for p in pairs if p.mode is slower)
-    watched_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
-    return longer_s * (1 + watched_s / measured_s) if measured_s > 0 else longer_s
+    checked_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
+    return longer_s * (1 + checked_s / measured_s) if measured_s > 0 else longer_s
 
 
 def spent(
-    spec: RunSpec, setup: ExperimentSetup, periods: Periods, waste: Waste, *, same: bool = False
+    spec: RunSpec, setup: ExperimentSetup, periods: Periods, discarded: Discarded, *,
+    same: bool = False,
 ) -> str:
     """Which budget does not hold what comes next, in words; empty where it goes on.
 
     `same`: the levels lie so near that it would go on to show that nothing differs.
     """
-    have, more = cost_of(setup, periods, waste), _next(setup, periods)
+    have, more = cost_of(setup, periods, discarded), _next(setup, periods)
     share, purpose = (spec.same_share, FOR_SAME) if same else (1.0, "")
     for needed, most, unit in (
         (have.seconds + more.seconds, spec.seconds_max * share, "s"),
@@ -108,12 +111,12 @@ def cut_off_at_s(
 
 
 def _next(setup: ExperimentSetup, periods: Periods) -> Cost:
-    """What is expected of the watch, or of the rest of the pair or replicate, that is next."""
-    watch = watch_slot(setup, periods)
-    if watch is not None:
-        return Cost(cut_off_seconds(setup, periods), cut_off_bytes_max(setup, watch))
-    unit = len(CELLS) if setup.crossed is not None else len(CacheMode)
-    done = {slot: period for slot, period in periods.items() if not slot.watch}
+    """What the next settling check, or the rest of the pair or replicate, is expected to cost."""
+    check = due_check(setup, periods)
+    if check is not None:
+        return Cost(cut_off_seconds(setup, periods), cut_off_bytes_max(setup, check))
+    unit = design_of(setup).periods_per_unit
+    done = {slot: p for slot, p in periods.items() if not isinstance(slot, CheckSlot)}
     left = unit - len(done) % unit
     longest = max((p.seconds for p in done.values()), default=cut_off_seconds(setup, periods))
     each = cut_off_bytes_max(setup, next_slot(done))
@@ -122,18 +125,18 @@ def _next(setup: ExperimentSetup, periods: Periods) -> Cost:
     return Cost(left * longest, left * each, left * waited)
 
 
-def cut_off_bytes_max(setup: ExperimentSetup, slot: Slot) -> int:
+def cut_off_bytes_max(setup: ExperimentSetup, slot: AnySlot) -> int:
     """What a period that was cut off may have written."""
     samples = setup.samples_per_period
-    if slot.watch:
-        samples = max(samples, watch_of(setup, slot)[0])
+    if isinstance(slot, CheckSlot):
+        samples = max(samples, check_size(setup, slot)[0])
     return samples * WRITE_BYTES[setup.load_point]
 
 
 def cut_off_seconds(setup: ExperimentSetup, periods: Periods) -> float:
     """What a period that was cut off by a restart of the mgr may have taken."""
-    slot = watch_slot(setup, periods)
+    slot = due_check(setup, periods)
     if slot is not None:
-        return watch_of(setup, slot)[1]
+        return check_size(setup, slot)[1]
     samples_s = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
     return settled(setup, periods).settle_s + max(setup.period_s, samples_s)

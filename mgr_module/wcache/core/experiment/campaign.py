@@ -17,8 +17,8 @@ from ..drive.safety import may_toggle
 from ..errors import MalformedError, NotFoundError
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, DriveReport, HostReport, LoadPoint
-from .pairs import watches_at_most
 from .run_state import RunSpec
+from .settling_checks import checks_at_most
 
 SHORT_NAMES = {
     "traffic": LoadPoint.OSD_TRAFFIC,
@@ -259,10 +259,10 @@ def forecast(
         for setup in run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
             period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
-            watches, watched, watched_s = watches_at_most(setup)
-            watched_s += 2 * watches * OVERHEAD_S  # there and back before each
-            run_s += min(watched_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
-            samples = 2 * setup.pairs_max * setup.samples_per_period + watched
+            checks, checked, checked_s = checks_at_most(setup)
+            checked_s += 2 * checks * OVERHEAD_S  # there and back before each
+            run_s += min(checked_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
+            samples = 2 * setup.pairs_max * setup.samples_per_period + checked
             written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)
             if WRITE_BYTES[setup.load_point] and not run.simulated:
                 calls += samples

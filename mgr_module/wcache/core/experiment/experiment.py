@@ -11,20 +11,11 @@ from dataclasses import dataclass
 from ..events import Decided
 from ..record import ExperimentSetup, Record
 from . import budget as run_budget
-from .pairs import (
-    PAIRS_WITHOUT_ANALYSIS,
-    Slot,
-    Waste,
-    compose,
-    is_look,
-    next_slot,
-    pairs_limit,
-    pairs_of,
-    settled,
-    watch_slot,
-)
+from .pairs import PAIRS_WITHOUT_ANALYSIS, Discarded, compose, is_look, next_slot, pairs_of
 from .period import PeriodUnderWay
-from .run_state import Periods, RunSpec
+from .run_state import RunSpec
+from .settling_checks import due_check, pairs_limit, settled
+from .slots import AnySlot, CheckSlot, Periods
 
 
 @dataclass(frozen=True)
@@ -34,7 +25,7 @@ class ExperimentUnderWay:
     spec: RunSpec
     index: int
     periods: Periods
-    waste: Waste
+    discarded: Discarded
 
     @property
     def setup(self) -> ExperimentSetup:
@@ -42,32 +33,32 @@ class ExperimentUnderWay:
         return self.spec.experiments[self.index]
 
     @property
-    def next_slot(self) -> Slot:
-        """Where the first watch or period is missing; beyond the last pair, if none is."""
-        return watch_slot(self.setup, self.periods) or next_slot(self.periods)
+    def next_slot(self) -> AnySlot:
+        """Where the first settling check or period is missing; beyond the last pair, if none is."""
+        return due_check(self.setup, self.periods) or next_slot(self.periods)
 
     @property
     def all_measured(self) -> bool:
         """Whether there are as many pairs as there may be."""
         slot = self.next_slot
-        return not slot.watch and slot.pair_index >= pairs_limit(self.setup)
+        return not isinstance(slot, CheckSlot) and slot.pair_index >= pairs_limit(self.setup)
 
     @property
     def look_is_due(self) -> bool:
         """Whether the analysis is asked before anything else is measured."""
         return is_look(self.setup, next_slot(self.periods))
 
-    def settle_s(self, slot: Slot) -> float:
-        """How long a period settles; a watch begins at once."""
-        return 0.0 if slot.watch else settled(self.setup, self.periods).settle_s
+    def settle_s(self, slot: AnySlot) -> float:
+        """How long a period settles; a settling check begins at once."""
+        return 0.0 if isinstance(slot, CheckSlot) else settled(self.setup, self.periods).settle_s
 
     def spent(self, *, same: bool = False) -> str:
         """Which budget does not hold what is next, in words (`run_budget.spent`)."""
-        return run_budget.spent(self.spec, self.setup, self.periods, self.waste, same=same)
+        return run_budget.spent(self.spec, self.setup, self.periods, self.discarded, same=same)
 
     def cut_off_at_s(self, now: PeriodUnderWay) -> float:
         """When the budget ends this period; before it has settled, by time alone."""
-        cost = run_budget.cost_of(self.setup, self.periods, self.waste)
+        cost = run_budget.cost_of(self.setup, self.periods, self.discarded)
         return run_budget.cut_off_at_s(
             self.spec, self.setup, cost, now.started_at_s, now.settled_at_s or math.inf
         )
@@ -89,5 +80,5 @@ class ExperimentUnderWay:
         return compose(
             self.setup, self.periods, record_id=f"{self.spec.run_id}.{self.index}",
             campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
-            waste=self.waste, missed=self.spec.missed, forced=self.spec.forced,
+            discarded=self.discarded, missed=self.spec.missed, forced=self.spec.forced,
         )

@@ -12,8 +12,10 @@ from ..drive.prior import Prior
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
-from .pairs import Slot, modes_of, watch_of
+from .design import design_of
 from .run_state import RunSpec
+from .settling_checks import check_size
+from .slots import AnySlot, CheckSlot
 
 TIMER_SECONDS_MAX = 10.0
 
@@ -41,7 +43,7 @@ class Step(NamedTuple):
 class PeriodUnderWay:
     """The period under way; lost with the mgr, and measured again then."""
 
-    slot: Slot
+    slot: AnySlot
     attempt: int = 0
     phase: Phase = Phase.IDLE
     token: str = ""
@@ -69,18 +71,17 @@ class PeriodUnderWay:
         return None
 
 
-def sides(spec: RunSpec, setup: ExperimentSetup, slot: Slot) -> List[Step]:
+def sides(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Step]:
     """What a period toggles: the drive, and in a factorial the other one."""
-    transports = [setup.transport]
-    if setup.crossed is not None:
-        transports.append(setup.crossed.transport)
-    return [Step(*item) for item in zip(spec.domain_ids, modes_of(setup, slot), transports)]
+    design = design_of(setup)
+    modes, transports = design.modes(setup.seed, slot), design.transports(setup)
+    return [Step(*item) for item in zip(spec.domain_ids, modes, transports)]
 
 
-def steps(spec: RunSpec, setup: ExperimentSetup, slot: Slot) -> List[Step]:
-    """What is set before measuring; a watch begins with a toggle, so there and back."""
+def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Step]:
+    """What is set before measuring; a settling check begins with a toggle, so there and back."""
     found = sides(spec, setup, slot)
-    if not slot.watch:
+    if not isinstance(slot, CheckSlot):
         return found
     return [step._replace(mode=step.mode.other) for step in found] + found
 
@@ -93,13 +94,14 @@ def set_request(spec: RunSpec, step: Step, prior: Prior) -> SetModeRequest:
 
 
 def load_of(
-    spec: RunSpec, setup: ExperimentSetup, slot: Slot, seconds_left: float
+    spec: RunSpec, setup: ExperimentSetup, slot: AnySlot, seconds_left: float
 ) -> Union[TimerRequest, MeasureRequest, act.LoadRequest]:
     """What measures a period: a task of the probe, or a load on the OSD."""
     count, seconds = setup.samples_per_period, setup.period_s
-    if slot.watch:
-        count, seconds = watch_of(setup, slot)
-    spread_s = seconds if slot.watch else 0.0
+    spread_s = 0.0
+    if isinstance(slot, CheckSlot):
+        count, seconds = check_size(setup, slot)
+        spread_s = seconds
     if setup.load_point is LoadPoint.FDATASYNC_TIMER:
         return TimerRequest(
             spec.domain_id, setup.osd_id, setup.role, count,
@@ -109,7 +111,7 @@ def load_of(
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
     return act.LoadRequest(
         setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
-        slot.watch,
+        isinstance(slot, CheckSlot),
     )
 
 
@@ -127,7 +129,7 @@ def period_of(
     """The finished period; both drives of a factorial were read before and after."""
     assert now.samples is not None  # set on the way here  # noqa: S101
     samples = now.samples
-    modes = modes_of(setup, now.slot)
+    modes = design_of(setup).modes(setup.seed, now.slot)
     set_up = now.before[-len(modes):]
     seen = [
         CrossedPeriod(

@@ -23,13 +23,13 @@ from ..protocol import (
     StateOutcome,
 )
 from ..record import Record
-from . import accounting as run_books
+from . import accounting, run_priors
 from . import period as period_run
-from . import run_priors
-from .pairs import IN_PROGRESS, Slot, is_look
+from .pairs import IN_PROGRESS, is_look
 from .period import PeriodUnderWay, Phase, all_in, load_of, period_of, samples_of, set_request
 from .run_held import HeldRun
 from .run_state import RunStatus
+from .slots import CheckSlot, Slot
 
 # A period that is interrupted (probe restart, OSD restart) is measured again this often.
 ATTEMPTS_MAX = 3
@@ -69,7 +69,7 @@ class RunMachine(HeldRun):
         if self.state.status is RunStatus.RELEASING:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
-            self.state = run_books.with_cut_off(self.state, self.periods, now_s)
+            self.state = accounting.with_cut_off(self.state, self.periods, now_s)
             if not self.state.witnessed:
                 return self._halt("begun by a version that kept no prior states", now_s)
         self.state = replace(
@@ -193,7 +193,7 @@ class RunMachine(HeldRun):
         step = self._step
         self._untouched.discard(step.domain_id)
         if not all_in(step.mode.value, outcome.after, step.transport):
-            which = "the drive" if self._setup.crossed is None else step.domain_id
+            which = "the drive" if len(steps) == 1 else step.domain_id
             return self._halt(f"{which} is not in {step.mode.value} after the probe set it", now_s)
         self._now.before += (outcome,)
         if len(self._now.before) < len(steps):
@@ -220,9 +220,9 @@ class RunMachine(HeldRun):
         if event.samples.unusable:
             self._void(now_s)
             return self._finish_experiment(event.samples.unusable, now_s)
-        # a watch that saw nothing chooses nothing
+        # a settling check that saw nothing chooses nothing
         empty = not event.samples.samples_ns and not event.samples.counters
-        if empty and not self._now.slot.watch:
+        if empty and not isinstance(self._now.slot, CheckSlot):
             return self._again("no sample was taken", now_s)
         self._now.phase = Phase.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
@@ -244,9 +244,9 @@ class RunMachine(HeldRun):
         settle_s = self._experiment.settle_s(slot)
         period = period_of(self.spec, self._setup, self._now, settle_s, now_s)
         self.periods[self.experiment_index][slot] = period
-        saved = act.SavePeriod(self.experiment_index, slot.pair_index, slot.second, period)
+        saved = act.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
         self._now.attempt = 0
-        if is_look(self._setup, slot.following):
+        if isinstance(slot, Slot) and is_look(self._setup, slot.following):
             return [saved, *self._look(now_s)]
         return [saved, *self._next_period(now_s)]
 
@@ -265,7 +265,7 @@ class RunMachine(HeldRun):
     def _void(self, now_s: float) -> None:
         """Count what the period under way has cost; its samples are not used."""
         if self._now.under_way:
-            self.state = run_books.with_voided(self.state, self._now, now_s)
+            self.state = accounting.with_voided(self.state, self._now, now_s)
             self._now.phase = Phase.IDLE
 
     def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
@@ -302,13 +302,13 @@ class RunMachine(HeldRun):
         return self._next_period(now_s)
 
     def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
-        saved = self._close_books(self._experiment.record(one_line(ended), now_s))
+        saved = self._close_accounting(self._experiment.record(one_line(ended), now_s))
         self._now = PeriodUnderWay(Slot(0, False))
         return [saved, act.SaveRun(), *self._next_period(now_s)]
 
-    def _close_books(self, record: Record) -> act.SaveRecord:
+    def _close_accounting(self, record: Record) -> act.SaveRecord:
         periods = self.periods[self.experiment_index]
-        self.state = run_books.with_recorded(self.state, periods, record.record_id)
+        self.state = accounting.with_recorded(self.state, periods, record.record_id)
         return act.SaveRecord(record)
 
     def _stop_measuring(self, reason: str, now_s: float) -> List[act.Action]:
@@ -317,7 +317,7 @@ class RunMachine(HeldRun):
         if self._all_over:
             return []
         record = self._experiment.record(reason, now_s)
-        return [self._close_books(record)] if record.pairs else []
+        return [self._close_accounting(record)] if record.pairs else []
 
     def _halt(self, reason: str, now_s: float) -> List[act.Action]:
         reason = one_line(reason)

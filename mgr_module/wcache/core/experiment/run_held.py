@@ -14,12 +14,13 @@ from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..protocol import Request
 from ..record import ExperimentSetup
-from . import accounting as run_books
-from . import run_priors
+from . import accounting, run_priors
 from .experiment import ExperimentUnderWay
-from .pairs import Slot, Waste, pairs_limit
+from .pairs import Discarded
 from .period import PeriodUnderWay, Phase
-from .run_state import Periods, RunSpec, RunState, RunStatus
+from .run_state import RunSpec, RunState, RunStatus
+from .settling_checks import pairs_limit
+from .slots import Periods, Slot
 
 
 @dataclass
@@ -35,8 +36,8 @@ class HeldRun:
 
     def __post_init__(self) -> None:
         missing = len(self.state.spec.experiments) - len(self.state.waste)
-        waste = (*self.state.waste, *(Waste() for _ in range(missing)))
-        self.state = replace(self.state, waste=waste)
+        discarded = (*self.state.waste, *(Discarded() for _ in range(missing)))
+        self.state = replace(self.state, waste=discarded)
 
     # ---- what others ask
 
@@ -68,12 +69,12 @@ class HeldRun:
     @property
     def seconds_spent(self) -> float:
         """Drive time spent so far, interrupted periods included."""
-        return run_books.seconds_spent(self.state, self.periods)
+        return accounting.seconds_spent(self.state, self.periods)
 
     @property
     def bytes_spent(self) -> int:
         """Bytes written so far by measuring, interrupted periods included."""
-        return run_books.bytes_spent(self.state, self.periods)
+        return accounting.bytes_spent(self.state, self.periods)
 
     @property
     def open_periods(self) -> Tuple[int, int]:
@@ -82,7 +83,7 @@ class HeldRun:
             return 0, 0
         index = self.experiment_index
         return (
-            sum(not slot.watch for periods in self.periods[index:] for slot in periods),
+            sum(isinstance(slot, Slot) for periods in self.periods[index:] for slot in periods),
             sum(2 * pairs_limit(setup) for setup in self.spec.experiments[index:]),
         )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Dict, Tuple
+from typing import Tuple
 
 from ..drive.prior import Prior
-from ..record import ExperimentSetup, Period, Precondition
+from ..record import ExperimentSetup, Precondition
 from .factorial import crossed_domain
-from .pairs import Slot, Waste
+from .pairs import Discarded
 
 
 class RunStatus(str, Enum):
@@ -69,7 +69,7 @@ class RunState:
     reason: str = ""
     finished: Tuple[str, ...] = ()  # record ids, one for each experiment that ended
     restored: bool = True
-    waste: Tuple[Waste, ...] = ()
+    waste: Tuple[Discarded, ...] = ()
     # What the experiments in `finished` cost; their periods are dropped once recorded.
     finished_seconds: float = 0.0
     finished_bytes: int = 0
@@ -89,4 +89,3 @@ class RunState:
         return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
 
 
-Periods = Dict[Slot, Period]

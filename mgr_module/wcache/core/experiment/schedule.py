@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..cluster import ClusterState, OsdInfo, flush_role, roles_of, touches
-from ..loads import SAMPLES, WATCH_SAMPLES
+from ..loads import CHECK_SAMPLES, SAMPLES
 from ..model import DriveReport, LoadPoint, Role
 from ..record import CrossedDrive, ExperimentSetup
 from .campaign import CampaignOptions, Candidate, Selection
@@ -198,7 +198,7 @@ def _setup(
         options.period_s if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
         options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
         drive.rotational, candidate.simulated, throwaway,
-        watch_samples=WATCH_SAMPLES[load_point],
+        watch_samples=CHECK_SAMPLES[load_point],
         apart=tuple(role for role, dedicated in apart if dedicated),
     )
     if crossing is None:

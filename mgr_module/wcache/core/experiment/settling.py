@@ -25,14 +25,14 @@ from ..record import Period, Settling
 
 # The first two watches last this many times the shortest settling allowed; where they
 # leave it open whether anything fades, two more last LONG_TIMES of it.
-WATCH_TIMES = 2.5
+CHECK_TIMES = 2.5
 LONG_TIMES = 5.0
 LONG_SAMPLES = 2  # times those of a short one
 # Late watches look for what those missed: longer, for what fades slowly.
-LATE_TIMES = 10.0
-LATE_SAMPLES = 2
+RECHECK_TIMES = 10.0
+RECHECK_SAMPLES = 2
 # Whoever sets a long settling knows of something; a watch need not last for minutes.
-SHORT_MAX_S, LONG_MAX_S, LATE_MAX_S = 2.0, 4.0, 8.0
+SHORT_MAX_S, LONG_MAX_S, RECHECK_MAX_S = 2.0, 4.0, 8.0
 # What may be left of the effect, in ln of latency: a fifth of what is material.
 LEFT_LN = 0.02
 SETTLE_MAX_S = 8.0
@@ -44,7 +44,7 @@ SUSPECTED = 10.0
 BELIEVED = 15.0
 # The same of late watches, with the correlation of the samples taken off: a verdict waits
 # for more of them, or falls.
-LATE_SUSPECTED, LATE_BELIEVED, LATE_CERTAIN = 5.0, 9.0, 12.0
+RECHECK_SUSPECTED, RECHECK_BELIEVED, RECHECK_CERTAIN = 5.0, 9.0, 12.0
 CORRELATION_MAX = 0.95
 LEFT_LN_MAX = 20.0  # what is more was never measured
 HUBER_K = 1.345

@@ -15,15 +15,17 @@ from wcache.core import events as act
 from wcache.core.errors import MalformedError
 from wcache.core.experiment import settling
 from wcache.core.experiment.budget import client_wait_s
-from wcache.core.experiment.pairs import IN_PROGRESS, LATE_WATCH_PAIRS, Slot, watch_slot
+from wcache.core.experiment.pairs import IN_PROGRESS
+from wcache.core.experiment.settling_checks import RECHECK_PAIRS, due_check
+from wcache.core.experiment.slots import RECHECK, CheckSlot, Slot
 from wcache.core.loads import spread_at_s
 from wcache.core.model import CacheMode, LoadPoint
 from wcache.core.record import CounterDelta, Period, Settling
 
 WB, WT = CacheMode
 SETUP = replace(synthetic.SETUP, settle_s=0.4, watch_samples=16)
-FIRST = tuple(Slot(index, second) for index in (1002, 1003) for second in (False, True))
-AGAIN = tuple(Slot(index, second) for index in (1004, 1005) for second in (False, True))
+FIRST = tuple(CheckSlot(check, second) for check in (2, 3) for second in (False, True))
+AGAIN = tuple(CheckSlot(check, second) for check in (4, 5) for second in (False, True))
 
 
 # ---- when
@@ -43,7 +45,7 @@ def measured(pairs, ratio, setup=SETUP):
 def due(periods, setup=SETUP):
     """The watches that are made one after the other, until none is due."""
     found, periods = [], dict(periods)
-    while (slot := watch_slot(setup, periods)) is not None:
+    while (slot := due_check(setup, periods)) is not None:
         found.append(slot)
         periods[slot] = Period(slot.mode(setup.seed), 0.0, 0.0, 1.0)
     return tuple(found)
@@ -51,7 +53,7 @@ def due(periods, setup=SETUP):
 
 @pytest.mark.parametrize("ratio", [1.5, 1 / 1.5])
 def test_it_is_watched_after_twelve_pairs_and_after_thirty_six_whichever_mode_is_faster(ratio):
-    assert LATE_WATCH_PAIRS == (12, 12, 36, 36)
+    assert RECHECK_PAIRS == (12, 12, 36, 36)
     for pairs in (1, 4, 11, 13, 35, 37, 80):
         assert due(measured(pairs, ratio)) == ()
     assert due(measured(12, ratio)) == FIRST
@@ -88,13 +90,13 @@ def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
         if mgr.machine.over:
             break
         slot = mgr.machine._now.slot
-        if mgr.load and slot.pair_index >= 1002:
+        if mgr.load and isinstance(slot, CheckSlot) and slot.check >= RECHECK:
             assert mgr.load.request.spread
             late += 1
             if late == lost:
                 mgr.restart()
                 continue
-        if mgr.load and not slot.watch:
+        if mgr.load and not isinstance(slot, CheckSlot):
             mode = slot.mode(setup.seed)
             slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (mode is WB))),) * 10)
             mgr.now_s += 0.3
@@ -174,7 +176,7 @@ def suspected_only():
     """A record whose watches raise a suspicion, and no more."""
     for seed in range(200):
         record = made(seed, 20, 1.5, {WB: (1.9, 1.0)}, sd=0.45)
-        gains = (settling.LATE_SUSPECTED, settling.LATE_BELIEVED)
+        gains = (settling.RECHECK_SUSPECTED, settling.RECHECK_BELIEVED)
         if [bool(settling.left_ln(record.late_watches, 0.0, gain)) for gain in gains] == [
             True, False
         ]:
@@ -278,7 +280,7 @@ def test_samples_that_hang_together_are_not_taken_for_something_that_fades():
                 logs.append(math.log(1e7) + level)
             plain = watch(rng, mode, 0.0, {})
             watches.append(replace(plain, samples_ns=tuple(int(math.exp(y)) for y in logs)))
-        seen += bool(settling.left_ln(watches, 0.0, settling.LATE_BELIEVED))
+        seen += bool(settling.left_ln(watches, 0.0, settling.RECHECK_BELIEVED))
     assert seen <= 8
 
 

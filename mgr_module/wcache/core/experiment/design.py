@@ -1,0 +1,186 @@
+"""What an experiment toggles: one drive in pairs, or both drives of an OSD in a 2x2 factorial.
+
+`design_of` is the one place that asks which of the two it is.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Protocol, Sequence, Tuple
+
+from ..errors import MalformedError
+from ..material import MATERIAL_LN
+from ..model import CacheMode, DriveState, Transport
+from ..record import CrossedDrive, ExperimentSetup, Pair, Period
+from . import factorial
+from .levels import apart_ln
+from .slots import AnySlot, CheckSlot, Periods, Slot, coin
+
+
+class Side(NamedTuple):
+    """One drive in a period: the mode that it was set to, and the states that were read."""
+
+    transport: Transport
+    mode: CacheMode
+    states: Tuple[DriveState, ...]
+
+
+class Design(Protocol):
+    """How the periods of an experiment are arranged, and what their unit is."""
+
+    unit: str  # what the statistics count, in words
+    pairs_per_unit: int
+    periods_per_unit: int
+
+    def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
+        """The modes of a slot: of the drive, and in a factorial of the other one."""
+
+    def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
+        """Of each drive that is toggled."""
+
+    def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
+        """The complete pairs among `periods`, in order; what is not whole is left out."""
+
+    def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
+        """Each drive that was toggled in a period."""
+
+    def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
+        """Whether the modes lie so far apart that a transient may be what does it."""
+
+    def check_period(self, period: Period) -> None:
+        """Raise MalformedError for a period of another design."""
+
+    def check_turns(self, pairs: Sequence[Pair]) -> None:
+        """Raise MalformedError where a period began before its turn."""
+
+    def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:
+        """Raise MalformedError where periods came in another order than the seed gives."""
+
+
+class Paired:
+    """One drive: two adjacent periods, one in each mode, are the unit."""
+
+    unit = "pairs"
+    pairs_per_unit = 1
+    periods_per_unit = len(CacheMode)
+
+    def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
+        """See Design."""
+        return (slot.mode(seed),)
+
+    def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
+        """See Design."""
+        return (setup.transport,)
+
+    def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
+        """See Design."""
+        found: List[Pair] = []
+        for index in range(setup.pairs_max):
+            first, second = periods.get(Slot(index, False)), periods.get(Slot(index, True))
+            if first is None or second is None:
+                break
+            by_mode = {first.mode: first, second.mode: second}
+            back, through = by_mode[CacheMode.WRITE_BACK], by_mode[CacheMode.WRITE_THROUGH]
+            found.append(Pair(index, first.mode, back, through))
+        return tuple(found)
+
+    def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
+        """See Design."""
+        return (Side(setup.transport, period.mode, period.state_before + period.state_after),)
+
+    def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
+        """See Design."""
+        return apart_ln(self.pairs(setup, periods)) >= MATERIAL_LN
+
+    def check_period(self, period: Period) -> None:
+        """See Design."""
+        if period.crossed is not None:
+            raise MalformedError("its periods are of a factorial, the record's setup is not")
+
+    def check_turns(self, pairs: Sequence[Pair]) -> None:
+        """See Design."""
+        last_s = float("-inf")
+        for pair in sorted(pairs, key=lambda pair: pair.index):
+            in_turn = [pair.write_back, pair.write_through]
+            if pair.first is CacheMode.WRITE_THROUGH:
+                in_turn.reverse()
+            for period in in_turn:
+                if period.started_at_s < last_s:
+                    raise MalformedError(f"a period of pair {pair.index} began before its turn")
+                last_s = period.started_at_s
+
+    def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:
+        """See Design."""
+        for pair in pairs:
+            if pair.first is not coin(seed, pair.index):
+                raise MalformedError(f"pair {pair.index} is not in the order of the record's seed")
+
+
+class Factorial:
+    """Two drives of one OSD: four periods, one in each combination of modes, are the unit."""
+
+    unit = "replicates of 4 periods"
+    pairs_per_unit = factorial.PAIRS_PER_REPLICATE
+    periods_per_unit = len(factorial.CELLS)
+
+    def __init__(self, other: CrossedDrive) -> None:
+        self._other = other
+
+    def modes(self, seed: int, slot: AnySlot) -> Tuple[CacheMode, ...]:
+        """See Design; in a settling check both go together: either transient shows."""
+        if isinstance(slot, CheckSlot):
+            return (slot.mode(seed), slot.mode(seed))
+        return factorial.cell(seed, slot.number)
+
+    def transports(self, setup: ExperimentSetup) -> Tuple[Transport, ...]:
+        """See Design."""
+        return setup.transport, self._other.transport
+
+    def pairs(self, setup: ExperimentSetup, periods: Periods) -> Tuple[Pair, ...]:
+        """See Design."""
+        by_number = {
+            slot.number: period for slot, period in periods.items() if isinstance(slot, Slot)
+        }
+        return factorial.pairs(by_number, setup.pairs_max)
+
+    def sides(self, setup: ExperimentSetup, period: Period) -> Tuple[Side, ...]:
+        """See Design."""
+        first = Side(setup.transport, period.mode, period.state_before + period.state_after)
+        other = period.crossed
+        if other is None:
+            raise MalformedError(factorial.SILENT)
+        states = other.state_before + other.state_after
+        return first, Side(self._other.transport, other.mode, states)
+
+    def wants_recheck(self, setup: ExperimentSetup, periods: Periods) -> bool:
+        """See Design; either of the two drives may be the one that differs."""
+        return True
+
+    def check_period(self, period: Period) -> None:
+        """See Design."""
+        factorial.crossed_mode(period)
+
+    def check_turns(self, pairs: Sequence[Pair]) -> None:
+        """See Design: turns are part of the order here."""
+
+    def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:
+        """See Design; either drive of the factorial may be the one that the record is about."""
+        for first, second in factorial.replicates(pairs):
+            four = sorted(
+                (p for pair in (first, second) for p in (pair.write_back, pair.write_through)),
+                key=lambda period: period.started_at_s,
+            )
+            found = tuple((period.mode, factorial.crossed_mode(period)) for period in four)
+            wanted = factorial.order(seed, first.index // len(CacheMode))
+            if found not in (wanted, tuple((other, mode) for mode, other in wanted)):
+                raise MalformedError(
+                    f"the periods of pairs {first.index} and {second.index} are not in the order "
+                    "of the record's seed"
+                )
+
+
+_PAIRED = Paired()
+
+
+def design_of(setup: ExperimentSetup) -> Design:
+    """The design of an experiment."""
+    return _PAIRED if setup.crossed is None else Factorial(setup.crossed)
