@@ -16,7 +16,7 @@ check:
 	@venv=$$(qa/venv.sh) && \
 	"$$venv/bin/ruff" check . && \
 	"$$venv/bin/mypy" && \
-	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2
+	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2 --dist worksteal
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
 CLUSTER_TESTS ?= cluster and not long

@@ -59,7 +59,7 @@ class World:
 
     @cached_property
     def _hash(self) -> int:
-        # asked for a few times for each moment: worlds are made seldom and met often
+        # worlds are made seldom and looked up often
         return hash(tuple(getattr(self, item.name) for item in fields(self)))
 
     @property
@@ -84,13 +84,31 @@ class World:
             layers = (Layer("dm-0", LayerKind.LVM, view_of(self.layer)),)
         page = CachePage(True, None, mode_of(self.wakes_on) if self.savable else None)
         cache = DeviceCache(mode_of(self.on).value)
-        return DriveState(cache, view_of(self.view), pinned, page, layers)
+        state = DriveState(cache, view_of(self.view), pinned, page, layers)
+        return READINGS.setdefault(state, state)
 
     def rescanned(self, answered: bool = True) -> World:
         """sd_read_cache_type(): an override stays; without an answer there is no cache."""
         if self.override or self.transport is Transport.NVME:
             return self
         return replace(self, view=self.on and answered)
+
+
+# Equal worlds, readings and entries are one object each, so a search knows them by their id.
+WORLDS: Dict[World, World] = {}
+READINGS: Dict[DriveState, DriveState] = {}
+ENTRIES: Dict[JournalEntry, JournalEntry] = {}
+
+
+def same(world: World) -> World:
+    """The one object of all equal worlds."""
+    return WORLDS.setdefault(world, world)
+
+
+@cache
+def changed(world: World, **changes: Optional[bool]) -> World:
+    """The world with these fields changed."""
+    return same(replace(world, **changes))
 
 
 def view_of(flushes: bool) -> KernelView:
@@ -150,6 +168,7 @@ EVENTS: Dict[str, Callable[[World], World]] = {
     "new disk, drive kept its power": appears,  # driver rebound; deleted and scanned
     "udev runs our rule": udev_runs_rule,
 }
+WORDS = tuple(name.upper() for name in EVENTS)
 # A warm reboot, or a kdump and the boot after it: the probe dies too, and starts again.
 NEW_KERNEL = "new kernel, drive kept its power"
 
@@ -157,13 +176,19 @@ NEW_KERNEL = "new kernel, drive kept its power"
 @cache
 def happening(world: World) -> Tuple[World, ...]:
     """The world after each of `EVENTS`, in their order."""
-    return tuple(happens(world) for happens in EVENTS.values())
+    return tuple(same(happens(world)) for happens in EVENTS.values())
+
+
+@cache
+def in_new_kernel(world: World) -> World:
+    """The world after `NEW_KERNEL`."""
+    return same(appears(world))
 
 
 @cache
 def without_probe(world: World) -> World:
     """The world after the probe died: what it remembered is gone."""
-    return replace(world, remembered=False)
+    return same(replace(world, remembered=False))
 
 
 # The steps
@@ -171,43 +196,45 @@ def without_probe(world: World) -> World:
 LOOK, ENTRY, LOST = "look", "entry", "the journal is lost"
 
 
-@cache
 def drive_of(world: World) -> DriveReport:
-    return DriveReport(
-        "d", "d", "sda", DriveModel("V", "M", "F"), world.transport, world.read()
-    )
+    return looked_at(world.transport, world.read())[0]
+
+
+@cache
+def looked_at(transport: Transport, state: DriveState) -> Tuple[DriveReport, ...]:
+    """What a look at the drive finds: by what was read, so equal looks are one object."""
+    return (DriveReport("d", "d", "sda", DriveModel("V", "M", "F"), transport, state),)
 
 
 Journal = Optional[JournalEntry]
-ENTRIES: Dict[JournalEntry, JournalEntry] = {}  # equal ones are one object, known by its id
 StepResult = Tuple[World, Journal, object]
 
 
 def carry_out(step: object, world: World, journal: Journal) -> List[StepResult]:
     """Every way a step can end: (world, journal, what the program gets)."""
-    failed = StorageError("the step failed")
+    if isinstance(step, sw.ReadState):
+        return [(world, journal, world.read())]
     if step == LOOK:
-        return [(world, journal, (drive_of(world),))]
+        return [(world, journal, looked_at(world.transport, world.read()))]
     if step == ENTRY:
         return [(world, journal, journal)]
     if step == LOST:
         return [(world, None, None)]
-    if isinstance(step, sw.ReadState):
-        return [(world, journal, world.read())]
     if isinstance(step, sw.WriteJournal):
         return [(world, ENTRIES.setdefault(step.entry, step.entry), None)]
     if isinstance(step, sw.RemoveJournal):
         return [(world, None, None)]
+    failed = StorageError("the step failed")
     if isinstance(step, sw.Pin):
-        held = replace(world, view=True, override=True, remembered=True)
+        held = changed(world, view=True, override=True, remembered=True)
         return [(held, journal, None), (world, journal, failed)]
     if isinstance(step, sw.SetCache):
         if step.mode is BACK and not world.may_come_on:
             return [(world, journal, failed)]
         done = world
         if world.obeys:
-            done = replace(world, on=step.mode is BACK)
-            done = done.rescanned() if world.transport is Transport.SATA else done
+            done = changed(world, on=step.mode is BACK)
+            done = same(done.rescanned()) if world.transport is Transport.SATA else done
         return [(done, journal, None), (done, journal, failed), (world, journal, failed)]
     if isinstance(step, sw.SaveCache):
         if (step.mode or step.saved) is BACK and world.savable and not world.may_come_on:
@@ -221,13 +248,13 @@ def save(step: sw.SaveCache, world: World) -> Iterator[World]:
     """Where the page is savable, SP=1 turns the current value too, then it is set back."""
     wanted = step.mode or step.saved
     if not world.savable:
-        yield replace(world, rule=None if step.mode is None else step.mode is BACK)
+        yield changed(world, rule=None if step.mode is None else step.mode is BACK)
     elif wanted is None:
         yield world
     else:
         # also the moment between the two MODE SELECTs, as if the probe stopped there
-        yield replace(world, wakes_on=wanted is BACK, on=wanted is BACK)
-        yield replace(world, wakes_on=wanted is BACK)
+        yield changed(world, wakes_on=wanted is BACK, on=wanted is BACK)
+        yield changed(world, wakes_on=wanted is BACK)
 
 
 Program = Generator[object, object, None]
@@ -235,71 +262,104 @@ Script = Callable[[], Program]
 Filter = Callable[[Script], Script]
 
 
-class Node(NamedTuple):
-    """A moment: the script so far is the values it was sent."""
+class History:
+    """What a script was sent so far, and the step that it wants then.
 
-    script: Script
-    sent: Tuple[object, ...]
-    heard: Tuple[int, ...]  # the same as small numbers, which compare fast
-    world: World
-    twin: World
-    journal: Journal
-    events: int
-    crashes: int
-    way: Tuple[str, ...]
-
-    @property
-    def key(self) -> object:
-        return (
-            self.script, self.heard, self.world, self.twin, id(self.journal), self.events,
-            self.crashes,
-        )
-
-
-class Heard:
-    """Numbers for the values that programs are sent, and the step that follows each history.
-
-    A program that stands at the end of a history goes on into the first that continues it;
-    for each other one a new program is sent the whole of it.
+    Equal histories of a script are one object for all worlds: a script that was sent the same
+    wants the same, whatever the world.  A program that stands at the end of a history goes on
+    into the first that continues it; for each other one a new program is sent the whole of it.
     """
 
-    def __init__(self) -> None:
-        self._numbers: Dict[object, int] = {}
-        self._steps: Dict[object, object] = {}
-        self._standing: Dict[object, Program] = {}
+    __slots__ = ("_before", "_program", "_then", "_value", "script", "step")
 
-    def number(self, value: object) -> int:
-        key = str(value) if isinstance(value, WcacheError) else value
-        return self._numbers.setdefault(key, len(self._numbers))
+    def __init__(self, script: Script, before: Optional[History], value: object) -> None:
+        self.script = script
+        self._before = before
+        self._value = value
+        self._then: Dict[object, History] = {}
+        program = before and before._program
+        if before and program:
+            before._program = None
+            values: Tuple[object, ...] = (value,)
+        else:
+            program = script()
+            values = self._all_sent()
+        self.step = _sent(program, values)  # None when the script has ended
+        self._program = program if self.step is not None else None
 
-    def next_step(self, node: Node) -> object:
-        """The step a script wants after what it was sent; None when it has ended."""
-        key = (node.script, node.heard)
-        if key not in self._steps:
-            program = self._standing.pop((node.script, node.heard[:-1]), None)
-            step, program = _sent(program, node.sent[-1:]) if program and node.heard else _sent(
-                node.script(), (None, *node.sent)
-            )
-            self._steps[key] = step
-            if step is not None:
-                self._standing[key] = program
-        return self._steps[key]
+    def then(self, value: object) -> History:
+        """The history that goes on with this value."""
+        key = str(value) if isinstance(value, WcacheError) else id(value)
+        after = self._then.get(key)
+        if after is None:
+            after = self._then[key] = History(self.script, self, value)
+        return after
+
+    def _all_sent(self) -> Tuple[object, ...]:
+        values, history = [], self
+        while history:
+            values.append(history._value)
+            history = history._before
+        return tuple(reversed(values))
 
 
-def _sent(program: Program, values: Tuple[object, ...]) -> Tuple[object, Program]:
-    """The step a program wants after these values; None when it has ended."""
+def _sent(program: Program, values: Tuple[object, ...]) -> object:
     step = None
     try:
         for value in values:
             failed = isinstance(value, WcacheError)
             step = program.throw(value) if failed else program.send(value)
     except (StopIteration, WcacheError):
-        return None, program
-    return step, program
+        return None
+    return step
 
 
-# One for all worlds: a script that was sent the same wants the same, whatever the world.
-HEARD = Heard()
+@cache
+def begun(script: Script) -> History:
+    """The history of a script that was sent nothing yet."""
+    return History(script, None, None)
+
+
+def forget_histories() -> None:
+    """Free what the searches so far have learned of scripts: it is much."""
+    begun.cache_clear()
+
+
+class Moment(NamedTuple):
+    """Where a script, the drive, its untouched twin and the journal are; what may still happen."""
+
+    history: History
+    world: World
+    twin: World
+    journal: Journal
+    events: int
+    crashes: int
+
+    @property
+    def key(self) -> object:
+        history, world, twin, journal, events, crashes = self
+        return id(history), id(world), id(twin), id(journal), events, crashes
+
+
+class Node:
+    """A moment, and what led to it."""
+
+    __slots__ = ("_before", "_word", "journal", "moment", "twin", "world")
+
+    def __init__(self, moment: Moment, before: Optional[Node] = None, word: str = "") -> None:
+        self.moment = moment
+        self.world, self.twin, self.journal = moment[1:4]
+        self._before = before
+        self._word = word
+
+    @property
+    def way(self) -> Tuple[str, ...]:
+        """The words of what led here, in order."""
+        words, node = [], self
+        while node._before:
+            words.append(node._word)
+            node = node._before
+        return tuple(reversed(words))
 
 
 Watch = Callable[[Node, object], None]
@@ -313,8 +373,9 @@ def explore(
 
     `watch` is shown each moment and the step that a script is about to take in it.
     """
-    first = Node(script, (), (), begin, begin, None, events_max, CRASHES_MAX, ())
-    queue, seen = deque([first]), {first.key}
+    begin = same(begin)
+    first = Moment(begun(script), begin, begin, None, events_max, CRASHES_MAX)
+    queue, seen = deque([Node(first)]), {first.key}
     found: List[Tuple[str, ...]] = []
     ends: List[Node] = []
     while queue:
@@ -322,48 +383,43 @@ def explore(
         if node.world.unsafe and not node.twin.unsafe:
             found.append(node.way)
             continue
-        step = HEARD.next_step(node)
+        step = node.moment.history.step
         if step is None:
             ends.append(node)
         elif watch:
             watch(node, step)
-        for child in _children(node, step, recovery):
-            key = child.key
+        for moment, word in _next_moments(node.moment, step, recovery):
+            key = moment.key
             if key not in seen:
                 seen.add(key)
-                queue.append(child)
+                queue.append(Node(moment, node, word))
     return found, len(seen), ends
 
 
-def _children(node: Node, step: object, recovery: Script) -> Iterator[Node]:
+def _next_moments(
+    moment: Moment, step: object, recovery: Script
+) -> Iterator[Tuple[Moment, str]]:
+    history, world, twin, journal, events, crashes = moment
     if step is not None:
-        ways = carry_out(step, node.world, node.journal)
-        for world, journal, value in ways:
-            failed = isinstance(value, WcacheError)
-            if failed and not node.events and len(ways) > 1:
+        ways = carry_out(step, world, journal)
+        may_fail = len(ways) > 1
+        name = step if isinstance(step, str) else type(step).__name__
+        for after, written, value in ways:
+            failed = may_fail and isinstance(value, WcacheError)
+            if failed and not events:
                 continue
-            name = step if isinstance(step, str) else type(step).__name__
-            yield node._replace(
-                sent=(*node.sent, value), heard=(*node.heard, HEARD.number(value)),
-                world=world, journal=journal,
-                events=node.events - (failed and len(ways) > 1),
-                way=(*node.way, name + (" fails" * failed)),
-            )
-    if node.events:
-        yield node._replace(
-            script=recovery, sent=(), heard=(), events=node.events - 1,
-            world=appears(node.world), twin=appears(node.twin),
-            way=(*node.way, NEW_KERNEL.upper()),
-        )
-    if node.crashes and (step is not None or node.journal):
-        yield node._replace(
-            script=recovery, sent=(), heard=(), crashes=node.crashes - 1,
-            world=without_probe(node.world), way=(*node.way, "CRASH"),
-        )
-    if node.events:
-        for name, world, twin in zip(EVENTS, happening(node.world), happening(node.twin)):
-            if (world, twin) != (node.world, node.twin):
-                yield node._replace(
-                    world=world, twin=twin, events=node.events - 1,
-                    way=(*node.way, name.upper()),
-                )
+            yield Moment(
+                history.then(value), after, twin, written, events - failed, crashes
+            ), f"{name} fails" if isinstance(value, WcacheError) else name
+    if crashes and (step is not None or journal):
+        yield Moment(
+            begun(recovery), without_probe(world), twin, journal, events, crashes - 1
+        ), "CRASH"
+    if events:
+        yield Moment(
+            begun(recovery), in_new_kernel(world), in_new_kernel(twin), journal, events - 1,
+            crashes,
+        ), NEW_KERNEL.upper()
+        for word, after, after_twin in zip(WORDS, happening(world), happening(twin)):
+            if after is not world or after_twin is not twin:
+                yield Moment(history, after, after_twin, journal, events - 1, crashes), word

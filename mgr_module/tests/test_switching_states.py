@@ -20,6 +20,7 @@ from switching_world import (
     World,
     carry_out,
     explore,
+    forget_histories,
     mode_of,
 )
 from wcache.core.drive import toggle as sw
@@ -27,6 +28,12 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.prior import prior_from
 from wcache.core.errors import WcacheError
 from wcache.core.model import KernelView, Transport
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _histories():
+    yield
+    forget_histories()
 
 
 def toggled(mode, consent=False):

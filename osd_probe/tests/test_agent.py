@@ -127,6 +127,7 @@ def test_a_journal_that_cannot_be_written_leaves_the_drive_untouched(probe):
         (json.dumps([1]), "must be an object"),
         ("[" * 60_000, "nested deeper"),
     ],
+    ids=lambda value: value[:20],
 )
 def test_a_reply_that_makes_no_sense_is_named_once_and_renews_nothing(probe, reply, said):
     hold(probe)

@@ -330,14 +330,17 @@ def _format(command: Command, data: Any, form: str) -> str:
     return command.render(plain)
 
 
+_encoded = json.JSONEncoder(allow_nan=False).encode  # dumps() makes an encoder in each call
+
+
 def _json(plain: Any) -> str:
     """JSON, each row of a long list by itself: the encoder holds the GIL from end to end."""
     if isinstance(plain, dict):
-        items = (f"{json.dumps(str(key))}: {_json(value)}" for key, value in plain.items())
+        items = (f"{_encoded(str(key))}: {_json(value)}" for key, value in plain.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(plain, list) and len(plain) > ROWS_AT_ONCE:
-        return "[" + ", ".join([json.dumps(row, allow_nan=False) for row in plain]) + "]"
-    return json.dumps(plain, allow_nan=False)
+        return "[" + ", ".join([_encoded(row) for row in plain]) + "]"
+    return _encoded(plain)
 
 
 def _yaml(plain: Any) -> str:

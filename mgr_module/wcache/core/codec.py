@@ -12,10 +12,11 @@ import dataclasses
 import enum
 import json
 import math
+import re
 import sys
 import typing
 from functools import cache
-from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from .errors import MalformedError
 
@@ -82,9 +83,12 @@ def _shape(cls: type) -> Optional[Tuple[Optional[str], Tuple[str, ...]]]:
     return kind, tuple(item.name for item in dataclasses.fields(cls))
 
 
+_COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
 def dumps(value: Any) -> str:
     """Compact JSON text of a dataclass; NaN and infinities raise ValueError."""
-    return json.dumps(to_plain(value), allow_nan=False, separators=(",", ":"))
+    return _COMPACT.encode(to_plain(value))
 
 
 def parse_json(text: str, *, bytes_max: int, what: str) -> Any:
@@ -97,9 +101,11 @@ def parse_json(text: str, *, bytes_max: int, what: str) -> Any:
     if _nesting(text) > NESTING_MAX:
         raise MalformedError(f"{what} is nested deeper than {NESTING_MAX} levels")
     try:
-        return json.loads(
-            text, parse_constant=_refuse_constant, parse_int=_int, parse_float=_float
-        )
+        if _MAYBE_ENDLESS.search(text):
+            return json.loads(
+                text, parse_constant=_refuse_constant, parse_int=_int, parse_float=_float
+            )
+        return _PLAIN.decode(text)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"{what} is not JSON: {str(error)[:120]}") from None
 
@@ -111,7 +117,10 @@ def loads(cls: Type[T], text: str, *, bytes_max: int, what: str) -> T:
 
 def decode(cls: Type[T], plain: Any, where: str) -> T:
     """Decode plain data to dataclass `cls`; raises MalformedError with the path."""
-    return typing.cast(T, _decode(cls, plain, where, {}))
+    try:
+        return typing.cast(T, _object(typing.cast(type, cls))(plain))
+    except _Wrong as wrong:
+        raise MalformedError(where + wrong.path + wrong.said) from None
 
 
 def _int(digits: str) -> int:
@@ -132,15 +141,20 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
+_PLAIN = json.JSONDecoder(parse_constant=_refuse_constant)  # loads() makes one in each call
+_MAYBE_ENDLESS = re.compile(rf"[-+.eE0-9]{{{NUMBER_CHARS_MAX + 1}}}")
+_BRACKETS = re.compile(r"[\[{]+|[\]}]+")
+
+
 def _nesting(text: str) -> int:
     """An upper bound of the nesting depth: brackets in strings only make it larger."""
     depth = deepest = 0
-    for char in text:
-        if char in "[{":
-            depth += 1
+    for run in _BRACKETS.findall(text):
+        if run[0] in "[{":
+            depth += len(run)
             deepest = max(deepest, depth)
-        elif char in "]}":
-            depth -= 1
+        else:
+            depth -= len(run)
     return deepest
 
 
@@ -149,98 +163,162 @@ def _hints(cls: type) -> Dict[str, Any]:
     return typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))
 
 
-def _decode(hint: Any, plain: Any, where: str, limits: Mapping[str, Any]) -> Any:
+class _Wrong(Exception):
+    """What is wrong with a value, and the path to it from the value that is decoded."""
+
+    def __init__(self, said: str, path: str = "") -> None:
+        super().__init__(said)
+        self.said = said
+        self.path = path
+
+    def below(self, step: str) -> _Wrong:
+        return _Wrong(self.said, step + self.path)
+
+
+# A decoder takes plain data and raises _Wrong.  It is made once for each field of a class:
+# a mgr decodes thousands of values a minute, and what a type says is the same for all.
+_Decoder = Callable[[Any], Any]
+
+
+def _decoder(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
     origin = typing.get_origin(hint)
     if origin is Union:
-        return _decode_union(hint, plain, where, limits)
+        return _union(hint, limits)
     if origin is tuple:
-        return _decode_tuple(hint, plain, where, limits)
+        return _tuple(hint, limits)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _decode_enum(hint, plain, where)
+        return _enum(hint)
     if dataclasses.is_dataclass(hint):
-        return _decode_dataclass(typing.cast(type, hint), plain, where)
-    return _decode_scalar(hint, plain, where, limits)
-
-
-def _decode_union(hint: Any, plain: Any, where: str, limits: Mapping[str, Any]) -> Any:
-    members = [member for member in typing.get_args(hint) if member is not type(None)]
-    if plain is None and len(members) < len(typing.get_args(hint)):
-        return None
-    if len(members) == 1:
-        return _decode(members[0], plain, where, limits)
-    kinds = {member.KIND: member for member in members}
-    kind = plain.get("kind") if isinstance(plain, dict) else None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise MalformedError(f"{where}.kind must be one of {', '.join(sorted(kinds))}")
-    return _decode_dataclass(kinds[kind], plain, where)
-
-
-def _decode_tuple(hint: Any, plain: Any, where: str, limits: Mapping[str, Any]) -> Any:
-    if not isinstance(plain, list):
-        raise MalformedError(f"{where} must be a list")
-    items_max = limits.get("max_items", ITEMS_MAX)
-    if len(plain) > items_max:
-        raise MalformedError(f"{where} has {len(plain)} entries; at most {items_max} are taken")
-    inner = typing.get_args(hint)[0]
-    return tuple(_decode(inner, item, f"{where}[{i}]", limits) for i, item in enumerate(plain))
-
-
-def _decode_enum(hint: Type[enum.Enum], plain: Any, where: str) -> enum.Enum:
-    for member in hint:
-        if isinstance(plain, str) and member.value == plain:
-            return member
-    choices = ", ".join(str(member.value) for member in hint)
-    raise MalformedError(f"{where} must be one of: {choices}")
-
-
-def _decode_dataclass(cls: type, plain: Any, where: str) -> Any:
-    if not isinstance(plain, dict):
-        raise MalformedError(f"{where} must be an object")
-    known = {item.name: item for item in dataclasses.fields(cls)}
-    tag = {"kind"} if hasattr(cls, "KIND") else set()
-    unknown = sorted(str(key)[:40] for key in set(plain) - set(known) - tag)
-    if unknown:
-        raise MalformedError(f"{where} has an unknown field {unknown[0]!r}")
-    hints = _hints(cls)
-    values: Dict[str, Any] = {}
-    for name, item in known.items():
-        if name in plain:
-            values[name] = _decode(hints[name], plain[name], f"{where}.{name}", item.metadata)
-        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
-            raise MalformedError(f"{where}.{name} is missing")
-    try:
-        return cls(**values)
-    except ValueError as error:
-        raise MalformedError(f"{where}: {error}") from None
-
-
-def _decode_scalar(hint: Any, plain: Any, where: str, limits: Mapping[str, Any]) -> Any:
-    if hint is bool:
-        if isinstance(plain, bool):
-            return plain
-        raise MalformedError(f"{where} must be true or false")
+        return _object(typing.cast(type, hint))
     if hint is int:
-        return _decode_int(plain, where, limits)
-    if hint is float:
-        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
-            raise MalformedError(f"{where} must be a number")
-        if isinstance(plain, int) and abs(plain) > INT_MAX:
-            raise MalformedError(f"{where} is out of range")
-        if not math.isfinite(plain):
-            raise MalformedError(f"{where} must be a finite number")
-        return float(plain)
+        return _whole_number(limits)
     if hint is str:
-        return _decode_text(plain, where, limits)
-    raise TypeError(f"{where}: no decoder for {hint!r}")
+        return _text(limits)
+    if hint in (bool, float):
+        return _truth if hint is bool else _number
+    raise TypeError(f"no decoder for {hint!r}")
 
 
-def _decode_int(plain: Any, where: str, limits: Mapping[str, Any]) -> int:
-    if isinstance(plain, bool) or not isinstance(plain, int):
-        raise MalformedError(f"{where} must be a whole number")
+def _union(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
+    members = [member for member in typing.get_args(hint) if member is not type(None)]
+    optional = len(members) < len(typing.get_args(hint))
+    if len(members) == 1:
+        only = _decoder(members[0], limits)
+        return lambda plain: None if plain is None and optional else only(plain)
+    kinds = {member.KIND: _object(member) for member in members}
+
+    def decode_member(plain: Any) -> Any:
+        if plain is None and optional:
+            return None
+        kind = plain.get("kind") if isinstance(plain, dict) else None
+        if not isinstance(kind, str) or kind not in kinds:
+            raise _Wrong(f" must be one of {', '.join(sorted(kinds))}", ".kind")
+        return kinds[kind](plain)
+
+    return decode_member
+
+
+def _tuple(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
+    items_max = limits.get("max_items", ITEMS_MAX)
+    inner = _decoder(typing.get_args(hint)[0], limits)
+
+    def decode_items(plain: Any) -> Tuple[Any, ...]:
+        if not isinstance(plain, list):
+            raise _Wrong(" must be a list")
+        if len(plain) > items_max:
+            raise _Wrong(f" has {len(plain)} entries; at most {items_max} are taken")
+        items = []
+        try:
+            for item in plain:
+                items.append(inner(item))
+        except _Wrong as wrong:
+            raise wrong.below(f"[{len(items)}]") from None
+        return tuple(items)
+
+    return decode_items
+
+
+def _enum(hint: Type[enum.Enum]) -> _Decoder:
+    members = {member.value: member for member in hint}
+
+    def decode_member(plain: Any) -> enum.Enum:
+        member = members.get(plain) if isinstance(plain, str) else None
+        if member is None:
+            raise _Wrong(f" must be one of: {', '.join(map(str, members))}")
+        return member
+
+    return decode_member
+
+
+@cache
+def _parts(cls: type) -> Tuple[FrozenSet[str], Tuple[Tuple[str, _Decoder, bool], ...]]:
+    """(the fields that may be there, (name, decoder, whether it must be there) of each)."""
+    hints, fields = _hints(cls), dataclasses.fields(cls)
+    tag = ["kind"] if hasattr(cls, "KIND") else []
+    missing = dataclasses.MISSING
+    return frozenset([*(item.name for item in fields), *tag]), tuple(
+        (
+            item.name, _decoder(hints[item.name], item.metadata),
+            item.default is missing and item.default_factory is missing,
+        )
+        for item in fields
+    )
+
+
+@cache
+def _object(cls: type) -> _Decoder:
+    def decode_object(plain: Any) -> Any:
+        if not isinstance(plain, dict):
+            raise _Wrong(" must be an object")
+        allowed, parts = _parts(cls)
+        if not plain.keys() <= allowed:
+            unknown = sorted(str(key)[:40] for key in plain.keys() - allowed)
+            raise _Wrong(f" has an unknown field {unknown[0]!r}")
+        values: Dict[str, Any] = {}
+        name = ""
+        try:
+            for name, decoder, required in parts:
+                if name in plain:
+                    values[name] = decoder(plain[name])
+                elif required:
+                    raise _Wrong(" is missing")
+        except _Wrong as wrong:
+            raise wrong.below(f".{name}") from None
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise _Wrong(f": {error}") from None
+
+    return decode_object
+
+
+def _truth(plain: Any) -> bool:
+    if isinstance(plain, bool):
+        return plain
+    raise _Wrong(" must be true or false")
+
+
+def _number(plain: Any) -> float:
+    if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+        raise _Wrong(" must be a number")
+    if isinstance(plain, int) and abs(plain) > INT_MAX:
+        raise _Wrong(" is out of range")
+    if not math.isfinite(plain):
+        raise _Wrong(" must be a finite number")
+    return float(plain)
+
+
+def _whole_number(limits: Mapping[str, Any]) -> _Decoder:
     low, high = bounds_of(limits)
-    if not low <= plain <= high:
-        raise MalformedError(f"{where} must be from {low} to {high}")
-    return int(plain)
+
+    def decode_whole_number(plain: Any) -> int:
+        if isinstance(plain, bool) or not isinstance(plain, int):
+            raise _Wrong(" must be a whole number")
+        if not low <= plain <= high:
+            raise _Wrong(f" must be from {low} to {high}")
+        return int(plain)
+
+    return decode_whole_number
 
 
 def bounds_of(limits: Mapping[str, Any]) -> Tuple[int, int]:
@@ -248,12 +326,16 @@ def bounds_of(limits: Mapping[str, Any]) -> Tuple[int, int]:
     return limits.get("min", 0), limits.get("max", INT_MAX)
 
 
-def _decode_text(plain: Any, where: str, limits: Mapping[str, Any]) -> str:
-    if not isinstance(plain, str):
-        raise MalformedError(f"{where} must be text")
+def _text(limits: Mapping[str, Any]) -> _Decoder:
     chars_max = limits.get("max_chars", TEXT_CHARS_MAX)
-    if len(plain) > chars_max:
-        raise MalformedError(f"{where} is longer than {chars_max} characters")
-    if not plain.isprintable():
-        raise MalformedError(f"{where} has characters that cannot be printed")
-    return plain
+
+    def decode_text(plain: Any) -> str:
+        if not isinstance(plain, str):
+            raise _Wrong(" must be text")
+        if len(plain) > chars_max:
+            raise _Wrong(f" is longer than {chars_max} characters")
+        if not plain.isprintable():
+            raise _Wrong(" has characters that cannot be printed")
+        return plain
+
+    return decode_text
