@@ -63,7 +63,7 @@ def test_a_pool_decides_nothing_while_one_of_its_drives_may_be_ignoring_flushes(
     main(["analyze", *files])
     *_, pooled = capsys.readouterr().out.split("3 drives of ")
     assert "verdict: insufficient data" in pooled
-    assert "why: d2 raised WCACHE_FLUSH_TOO_FAST, so nothing is decided" in pooled
+    assert "why: d2 raised WCACHE_FLUSH_TOO_FAST, so there is no verdict" in pooled
 
 
 def test_a_matrix_beside_a_record_is_decided_cell_by_cell(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Files that were not measured alike are not compared; what was not measured is not printed."""
+"""Files that were measured differently are not compared; what was not measured is not printed."""
 
 import json
 import random
@@ -70,7 +70,8 @@ def refused(capsys, back, through):
 )
 def test_a_setting_that_differs_between_the_modes_is_named(tmp_path, capsys, name, value, said):
     back, through = fio(tmp_path / "on"), fio(tmp_path / "off", 2, **{name: value})
-    assert f"were not measured alike: {said}: compare runs that" in refused(capsys, back, through)
+    wanted = f"were not measured in the same way: {said}: compare runs that"
+    assert wanted in refused(capsys, back, through)
 
 
 def test_the_same_setting_in_other_words_is_no_difference(tmp_path, capsys):

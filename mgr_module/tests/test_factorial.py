@@ -141,7 +141,7 @@ def test_periods_under_the_wrong_mode_of_the_other_drive_are_refused():
         analyse(wrong, Options())
     bare = replace(record.pairs[0].write_back, crossed=None)
     pairs = (replace(record.pairs[0], write_back=bare), *record.pairs[1:])
-    with pytest.raises(MalformedError, match="nothing of the other drive"):
+    with pytest.raises(MalformedError, match="no data on the other drive"):
         analyse(replace(record, pairs=pairs), Options())
 
 

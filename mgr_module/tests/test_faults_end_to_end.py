@@ -72,7 +72,7 @@ def test_a_rollout_whose_probe_is_silent_for_ever_stops_with_the_reason():
     mgr.engine.tick()
     plan = said(mgr, "plan show", plan_id=plan_id)
     assert plan["status"] == "stopped"
-    assert "not heard" in plan["reason"]
+    assert "has not responded" in plan["reason"]
     assert plan["changes"][0]["status"] == "applying"
     assert "WCACHE_RESTORE_FAILED" in {f["code"] for f in said(mgr, "status")["findings"]}
     mgr.report_all()

@@ -73,7 +73,7 @@ def altered(whole, **changes):
     (lambda m: altered(m, index=3), "not numbered from 0"),
     (lambda m: altered(m, write_back=m.pairs[0].write_through), "wrong modes"),
     (lambda m: altered(m, write_back=replace(
-        m.pairs[0].write_back, cells=m.pairs[0].write_back.cells[:1] * 2)), "a cell twice"),
+        m.pairs[0].write_back, cells=m.pairs[0].write_back.cells[:1] * 2)), "unknown cell"),
     (lambda m: altered(m, write_back=replace(m.pairs[0].write_back, cells=(
         replace(m.pairs[0].write_back.cells[0], samples_ns=()),))), "no samples above 0"),
 ])

@@ -15,7 +15,7 @@ STEP = 1.07  # no power of it is a margin, so that rounding decides nothing
 MIRRORED = {
     Verdict.WRITE_THROUGH: Verdict.WRITE_BACK, Verdict.WRITE_BACK: Verdict.WRITE_THROUGH,
 }
-CARRIED = Finding(FindingCode.CARRYOVER, Severity.WARNING, "h1", "settle for longer")
+CARRIED = Finding(FindingCode.CARRYOVER, Severity.WARNING, "h1", "increase settle_s")
 
 
 @st.composite

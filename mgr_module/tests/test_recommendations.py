@@ -95,13 +95,13 @@ def test_a_doubt_that_keeps_a_load_from_deciding_is_named():
     for others in ([], loads((BATCH, BACK, 0.3, 0.4))):
         found, why = over_loads([doubted, *others])
         assert found is FEW
-        assert "osd_bench_depth1 (in doubt: WCACHE_FLUSH_TOO_FAST)" in why
+        assert "osd_bench_depth1 (flagged: WCACHE_FLUSH_TOO_FAST)" in why
         assert "longer" not in why
 
 
 def test_a_bench_that_contradicts_itself_is_said_beside_the_traffic_that_decided():
     _, why = over_loads(loads((TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)))
-    assert "osd_bench_batch contradicts itself, see the notes" in why
+    assert "osd_bench_batch gave contradictory results, see the notes" in why
 
 
 def test_an_undecided_load_that_would_settle_it_is_named():

@@ -75,7 +75,7 @@ def traffic_until_over(mgr, wait_s, *, same=False):
 def test_what_clients_may_wait_is_a_budget_of_its_own():
     setup = make.setup(LoadPoint.OSD_TRAFFIC, pairs_max=40)
     record = traffic_until_over(begun(setup, client_wait_max_s=50.0), {WB: 0.08, WT: 0.01})
-    assert "50 s of clients' waiting is spent" in record.ended
+    assert "50 s of client waiting is spent" in record.ended
     # 7 s longer in each period in write back
     assert len(record.pairs) == 7
     periods = [p for pair in record.pairs for p in (pair.write_back, pair.write_through)]
@@ -91,7 +91,7 @@ def test_showing_that_nothing_differs_has_a_smaller_budget_than_finding_a_differ
         for same in (False, True)
     }
     assert "budget of 60 s is spent" in ended[False].ended
-    assert "budget of 30 s for showing that nothing differs is spent" in ended[True].ended
+    assert "budget of 30 s for showing that there is no difference is spent" in ended[True].ended
     assert 50 < ended[False].seconds <= 60
     assert 20 < ended[True].seconds <= 30
 
@@ -128,7 +128,7 @@ def test_a_period_that_does_not_end_is_cut_off_where_the_budget_ends(point, peri
     assert mgr.machine.seconds_spent == pytest.approx(60.0)
     assert mgr.now_s - began_s >= 60.0
     (record,) = mgr.records.values()
-    assert record.ended == "the budget is spent within a period"
+    assert record.ended == "the budget ran out during a period"
     assert record.interrupted_periods == 1 + period % 2
     assert len(record.pairs) == period // 2
     assert isinstance(mgr.task.request, SetModeRequest)
@@ -167,7 +167,7 @@ def test_a_probe_that_answers_late_does_not_stretch_the_budget(request_of, ticks
     assert mgr.machine.experiment_index == 1
     assert mgr.measured == measured
     (record,) = mgr.records.values()
-    assert record.ended == "the budget is spent within a period"
+    assert record.ended == "the budget ran out during a period"
     mgr.finish()
     assert mgr.machine.state.status is RunStatus.DONE
 

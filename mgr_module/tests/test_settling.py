@@ -129,7 +129,7 @@ def test_a_record_whose_settling_does_not_follow_from_its_watches_is_refused():
     other = replace(record, settling=replace(chosen, settle_s=chosen.settle_s + 1))
     with pytest.raises(MalformedError, match="does not follow"):
         analyse(other, Options())
-    with pytest.raises(MalformedError, match="settled for 0 s, the record chose"):
+    with pytest.raises(MalformedError, match="settled for 0 s, but the record's settling time is"):
         analyse(replace(record, pairs=made.pairs), Options())
 
 

@@ -168,7 +168,7 @@ def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, st
         else:
             assert (result["verdict"], found) == ("insufficient data", ["WCACHE_CARRYOVER"])
             assert result["stop"]
-            assert "settle for longer" in result["why"]
+            assert "increase settle_s" in result["why"]
     assert waiting <= 3
 
 
@@ -188,7 +188,7 @@ def test_a_suspicion_makes_a_verdict_wait_while_more_watches_are_to_come():
     record = suspected_only()
     waiting = analyse(replace(record, ended=IN_PROGRESS), Options())
     assert waiting["verdict"] == "insufficient data"
-    assert "watched again after 36 pairs" in waiting["why"]
+    assert "checked again after 36 pairs" in waiting["why"]
     assert not waiting["stop"]
     assert waiting["findings"] == []
     last = replace(record, setup=replace(record.setup, pairs_max=36), ended=IN_PROGRESS)
@@ -250,7 +250,7 @@ def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
 @pytest.mark.parametrize(("change", "said"), [
     (lambda record: replace(record, pairs=record.pairs[:11]), "fewer than 12 pairs"),
     (lambda record: replace(record, setup=replace(record.setup, watch_samples=8)),
-     "has 32 samples, its setup 16"),
+     "has 32 samples, but its setup allows 16"),
 ])
 def test_late_watches_that_cannot_be_are_refused(change, said):
     with pytest.raises(MalformedError, match=said):

@@ -117,7 +117,7 @@ def test_a_proven_worse_tail_of_client_writes_makes_the_verdict_conflicting():
     record = traffic(12, ratio=3.0, tail_ratio=0.3)
     result = analyse(record, OPTIONS)
     assert result["verdict"] == "conflicting"
-    assert "the mean is better in write through, the 90th percentile is proven better" in (
+    assert "the mean is better in write through, but the 90th percentile is proven better" in (
         result["why"]
     )
     assert result["tail_ratio_high"] < 1 / result["tail_material_ratio"]

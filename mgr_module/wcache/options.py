@@ -33,30 +33,34 @@ class Options:
 # name: (description, lowest, highest); numbers outside are refused when they are set
 DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "throwaway_cluster": (
-        "This cluster's data is worth nothing: allow loop devices to drop flushes, and "
-        "simulated hosts. Never set it where data matters.", None, None),
+        "The data in this cluster is worthless: allow simulated hosts, and loop devices that drop "
+        "flushes. Never set this where data matters.", None, None),
     "poll_idle_s": ("Seconds between two calls of an idle probe (jitter is added).", 0.2, 300.0),
     "poll_busy_s": ("Seconds between two calls of a probe during an experiment.", 0.01, 5.0),
     "lease_ttl_s": (
         "A probe that hears nothing for this many seconds restores the prior cache state.",
         2.0, 600.0),
-    "settle_s": ("Least seconds from a toggle to a sample; each experiment chooses.", 0.0, 60.0),
-    "period_s": ("Seconds of one period of the OSD's own traffic.", 0.5, 300.0),
+    "settle_s": (
+        "Minimum seconds from a toggle to the first sample; each experiment may choose more.",
+        0.0, 60.0),
+    "period_s": ("Length in seconds of one period of the OSD's own traffic.", 0.5, 300.0),
     "pairs_max": ("Pairs of periods after which an experiment gives up.", 4, 80),
     "drives_per_model": ("Drives of one drive model that a campaign samples.", 1, 1000),
-    "parallel_hosts_max": ("Hosts that may measure at the same time.", 1, 1000),
-    "latency_limit_ms": ("A sample slower than this ends the experiment at once.", 1.0, 60000.0),
+    "parallel_hosts_max": ("Number of hosts that may measure at the same time.", 1, 1000),
+    "latency_limit_ms": ("A sample slower than this aborts the experiment at once.", 1.0, 60000.0),
     "experiment_seconds_max": ("Drive seconds that one experiment may take.", 5.0, 86400.0),
     "experiment_bytes_max": ("Bytes that one experiment may write.", 4096, 2**40),
     "experiment_client_wait_max_s": (
-        "Seconds that one experiment may make clients wait longer, in sum over them.",
+        "Extra seconds that one experiment may make clients wait, summed over all clients.",
         1.0, 1000000.0),
     "no_difference_share": (
-        "Share of these budgets that may go into showing that nothing differs.", 0.05, 1.0),
+        "Share of these budgets that may be spent on showing that there is no difference.",
+        0.05, 1.0),
     "traffic_commits_min": (
         "Commits a period needs before the OSD's own traffic counts as a measurement.",
         4, 1000000),
-    "canary_wait_s": ("Seconds the first changed drive is watched before the next.", 0.0, 86400.0),
+    "canary_wait_s": (
+        "Seconds to watch the first changed drive before changing the next.", 0.0, 86400.0),
     "python_path": (
         "Interpreter of the analysis child; it needs numpy and scipy. Refused unless it and its "
         "folders belong to root (or the mgr's user) and nobody else can write there.",

@@ -42,32 +42,32 @@ STEP_NOTED = 0.01
 
 ADVICE = {
     "unreplicated": (
-        "fewer than 4 runs per mode: they are taken to differ by 5% for no reason, and by as "
-        "much as two or three show; take turns between the modes and give 4 or more files of each"
+        "fewer than 4 runs per mode: a run-to-run spread of 5% is assumed, or more where 2 or 3 "
+        "runs show it; alternate between the modes and give 4 or more files of each"
     ),
-    "repeated": "a file was given twice, or a copy of it: it is one run, and was taken once",
+    "repeated": "a file was given twice, or as a copy: it counts as one run",
     "unordered": (
-        "histograms keep no order, so samples are taken to be worth a nineteenth of their "
-        "number; give fio --write_lat_log files for a narrower interval"
+        "histograms keep no order, so 19 samples count as one independent sample; give fio "
+        "--write_lat_log files for a narrower interval"
     ),
     "few samples": f"fewer than {EFFECTIVE_MIN:.0f} effective samples in a mode: measure longer",
     "coarse": (
-        "the clock's step shows in equal latencies; a latency is only known to such a step, and "
-        "the interval is wider for it: measure with a finer clock"
+        "many latencies are equal: the clock is coarse, and the interval is wider for it; measure "
+        "with a finer clock"
     ),
     "summed": (
-        "fio tells of writes and of their syncs apart; a commit is their sum, which is taken as "
-        "if the two were independent: measure with --sync=1 to have it as one"
+        "fio reports writes and syncs separately; a commit is taken as their sum, as if the two "
+        "were independent; measure with --sync=1 to get one figure"
     ),
     "averaged": (
-        "the log holds means over log_avg_msec, not latencies, so neither the median nor the "
-        "tail of single commits shows: measure without log_avg_msec"
+        "the log holds averages over log_avg_msec, so the median and the tail of single commits "
+        "are unknown; measure without log_avg_msec"
     ),
     "untold": (
-        "a file does not tell of the 90th percentile, so tails were not compared: "
-        "run fio with --output-format=json+"
+        "a file has no 90th percentile, so tails were not compared; run fio with "
+        "--output-format=json+"
     ),
-    "stalls": "single latencies beyond ten times the median: look at the maximum, not only p90",
+    "stalls": "some latencies exceed ten times the median: look at the maximum, not only at p90",
 }
 
 
@@ -225,7 +225,7 @@ def _why(
     if not widen:
         basis = "between runs"
     elif (far, near) != (stated.interval(DECIDE_ALPHA, widen), stated.interval(SAME_ALPHA, widen)):
-        basis = "with the spread of so few runs"
+        basis = "with the spread of these few runs"
     return verdict_text(verdict, far, near, options.material_ratio, basis)
 
 

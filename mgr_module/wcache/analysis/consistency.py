@@ -25,7 +25,9 @@ def check(record: Record) -> None:
     if record.settling is not None:
         chosen = settling.choose(record.watches, record.setup.settle_s)
         if record.settling != chosen:
-            raise MalformedError("the record's settling does not follow from its watches")
+            raise MalformedError(
+                "the record's settling time does not follow from its settling checks"
+            )
     periods = _periods(record)
     _check_pairs(record)
     _check_late_watches(record)
@@ -44,7 +46,7 @@ def check(record: Record) -> None:
 def _check_late_watches(record: Record) -> None:
     if record.late_watches and len(record.pairs) < RECHECK_PAIRS[0]:
         raise MalformedError(
-            f"the record has late watches, and fewer than {RECHECK_PAIRS[0]} pairs"
+            f"the record has late settling checks, but fewer than {RECHECK_PAIRS[0]} pairs"
         )
 
 
@@ -62,10 +64,12 @@ def _check_pairs(record: Record) -> None:
         raise MalformedError(f"pair {twice[0]} is in the record {indexes[twice[0]]} times")
     missing = sorted(set(range(len(record.pairs))) - set(indexes))
     if missing:
-        raise MalformedError(f"pair {missing[0]} is not in the record, and later ones are")
+        raise MalformedError(
+            f"pair {missing[0]} is missing from the record, but later pairs are there"
+        )
     most = record.setup.pairs_max
     if most and len(indexes) > most:
-        raise MalformedError(f"the record has pairs beyond the {most} of its setup")
+        raise MalformedError(f"the record has more pairs than the {most} of its setup")
 
 
 def _check_conditions(record: Record) -> None:
@@ -73,7 +77,7 @@ def _check_conditions(record: Record) -> None:
     missed = [item for item in record.missed_preconditions if item is not Precondition.NO_SCRUB]
     if missed and not (record.forced or record.setup.simulated):
         raise MalformedError(
-            f"the record misses {missed[0].value!r} and does not say that it was forced"
+            f"the record misses {missed[0].value!r} but is not marked as forced"
         )
 
 
@@ -83,13 +87,14 @@ def _check_amounts(record: Record, period: Period) -> None:
         *(item.sum_s for item in period.counters + period.later_counters),
     )
     if not all(0 <= seconds <= SECONDS_MAX for seconds in times_s):
-        raise MalformedError("a period of the record took less than no time, or years")
+        raise MalformedError("a period of the record has an impossible duration")
     most = record.setup.samples_per_period
     if period in record.watches or period in record.late_watches:
         most = max(settling.LONG_SAMPLES, settling.RECHECK_SAMPLES) * record.setup.watch_samples
     if most and len(period.samples_ns) > most:
         raise MalformedError(
-            f"a period of the record has {len(period.samples_ns)} samples, its setup {most}"
+            f"a period of the record has {len(period.samples_ns)} samples, but its setup allows "
+            f"{most}"
         )
 
 
@@ -99,11 +104,13 @@ def _check_times(record: Record, periods: List[Tuple[int, Period]]) -> None:
     chosen_s = record.setup.settle_s if record.settling is None else record.settling.settle_s
     for index, period in periods:
         if began[period.started_at_s] > 1:
-            raise MalformedError(f"a period of pair {index} began when another one did")
+            raise MalformedError(
+                f"a period of pair {index} started at the same time as another one"
+            )
         if abs(period.settle_s - chosen_s) > SETTLE_TOLERANCE_S:
             raise MalformedError(
-                f"a period of pair {index} settled for {period.settle_s:g} s, "
-                f"the record chose {chosen_s:g} s"
+                f"a period of pair {index} settled for {period.settle_s:g} s, but the record's "
+                f"settling time is {chosen_s:g} s"
             )
 
 
@@ -114,5 +121,5 @@ def _check_halves(period: Period) -> None:
         of = whole.get(part.name)
         if of is None or part.count > of.count or part.sum_s > of.sum_s + SUM_TOLERANCE_S:
             raise MalformedError(
-                f"half a period holds more of {part.name[:60]} than the whole period"
+                f"half a period counts more of {part.name[:60]} than the whole period"
             )

@@ -103,7 +103,7 @@ def decide(
         if waiting:
             return Decision(Verdict.INSUFFICIENT, waiting)
     if not seen.later and not seen.stays:
-        warnings.append("carryover is not checked: the periods allow no way to do it")
+        warnings.append("carryover was not checked: the periods hold too few samples")
     if verdict is Verdict.WRITE_BACK:
         doubt = _too_fast(record, pairs)
         if doubt:
@@ -112,15 +112,15 @@ def decide(
             )
         if _not_counted(record, pairs):
             warnings.append(
-                "the kernel did not count flushes (before Linux 5.5), so nothing shows whether "
-                "the drive obeys them"
+                "the kernel did not count flushes (it does from Linux 5.5 on), so it is unknown "
+                "whether the drive executes them"
             )
     if seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
         torn = torn_by_tail(verdict, tail, "mean" if seen.tail_slack else "median")
         if torn:
             return Decision(
-                Verdict.CONFLICTING, f"{torn}; measure the load that counts for longer"
+                Verdict.CONFLICTING, f"{torn}; measure the load that matters for longer"
             )
     return Decision(verdict, _said(verdict, record, measured, options))
 
@@ -162,9 +162,9 @@ def _fading(
             continue
         if gain_min == believed:
             why = (
-                f"carryover: {settle_s:g} s after a toggle commits may differ by "
-                f"{math.expm1(max(map(abs, left.values()))):.0%} from what they come to; "
-                "settle for longer"
+                f"carryover: {settle_s:g} s after a toggle, commit latency may still be "
+                f"{math.expm1(max(map(abs, left.values()))):.0%} off steady state; increase "
+                "settle_s"
             )
             return Decision(
                 Verdict.INSUFFICIENT, why, ((FindingCode.CARRYOVER, why),), True
@@ -172,7 +172,7 @@ def _fading(
         if more:
             return Decision(
                 Verdict.INSUFFICIENT,
-                "a toggle may leave something behind: that is watched again after "
+                "a toggle may have a longer transient; this is checked again after "
                 f"{RECHECK_PAIRS[-1]} pairs",
             )
     return None
@@ -194,9 +194,9 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
         low, high = summary.fixed_interval(moved, alpha)
         if (low > 0 or high < 0) and not holds(verdict, later.mean, margin):
             return (
-                f"carryover: without the first half of every period the ratio is "
-                f"{math.exp(later.mean):.3g}, and {verdict.value!r} does not hold; "
-                "settle for longer"
+                "carryover: without the first half of every period the ratio is "
+                f"{math.exp(later.mean):.3g}, so {verdict.value!r} does not hold; increase "
+                "settle_s"
             )
     if verdict.mode is None:
         return ""
@@ -211,8 +211,8 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
         if sure and abs(whole.mean) - FADING_FACTOR * abs(fading) < margin:
             names = " and ".join(mode.value for mode in modes)
             return (
-                f"carryover: periods in {names} go on changing by "
-                f"{math.expm1(fading):+.0%} with no toggle between them; settle for longer"
+                f"carryover: latency in {names} still changes by {math.expm1(fading):+.0%} from "
+                "one period to the next with no toggle in between; increase settle_s"
             )
     return ""
 
@@ -255,7 +255,7 @@ def _unchecked(seen: Differences, mean: float) -> str:
     if abs(mean) > math.log(LARGE_RATIO) or len(stayed) == len(CacheMode):
         return ""
     missing = " and ".join(mode.value for mode in CacheMode if mode not in stayed)
-    return f"no two periods in a row in {missing} yet to check for carryover"
+    return f"carryover is not checked yet: no two consecutive periods in {missing}"
 
 
 def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
@@ -274,8 +274,8 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
         and flush_us < min(EMPTY_CEILING_US, EMPTY_FACTOR * empty_us)
     ):
         return (
-            f"a flush in write back takes {flush_us:.3g} us, no longer than one that finds the "
-            f"cache off ({empty_us:.3g} us): it may be ignoring flushes"
+            f"a flush in write back takes {flush_us:.3g} us, no longer than one with the cache "
+            f"off ({empty_us:.3g} us): the drive may be ignoring flushes"
         )
     if flush_us is None and setup.load_point in ONE_COMMIT_EACH:
         times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
@@ -284,8 +284,8 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     if flush_us is None or flush_us >= floor_us:
         return ""
     return (
-        f"a flush in write back takes {flush_us:.3g} us, faster than a drive without "
-        "power-loss protection can write: it may be ignoring flushes"
+        f"a flush in write back takes {flush_us:.3g} us, faster than a drive without power-loss "
+        "protection can write: the drive may be ignoring flushes"
     )
 
 
@@ -318,7 +318,7 @@ def torn_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:
     if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
         return ""
     of_middle = "does not differ" if middle.mode is None else f"is better in {middle.value}"
-    return f"the {name} {of_middle}, the 90th percentile is proven better in {tail.value}"
+    return f"the {name} {of_middle}, but the 90th percentile is proven better in {tail.value}"
 
 
 def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:

@@ -74,7 +74,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     fixed = summary.fixed_interval(seen.whole, SAME_ALPHA)
     odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
     if odd:
-        warnings.append(f"odd pairs, kept: {', '.join(map(str, odd))}")
+        warnings.append(f"outlier pairs, kept: {', '.join(map(str, odd))}")
     result: Dict[str, Any] = {
         "format": RESULT_FORMAT,
         "version": RESULT_VERSION,

@@ -94,7 +94,8 @@ def weigh(
         if one_way and not all(holds(decision.verdict, mean, margin) for mean in means):
             return Decision(
                 Verdict.INSUFFICIENT,
-                f"{decision.verdict.value} over both modes of {other}, but not in each; {told}",
+                f"{decision.verdict.value} on average over both modes of {other}, but not in "
+                f"each; {told}",
             )
         return _told_too(decision, told)
     verdicts = {
@@ -108,8 +109,9 @@ def weigh(
     if Verdict.INSUFFICIENT in verdicts.values():
         return Decision(Verdict.INSUFFICIENT, f"{told}; {each}", decision.findings)
     return Decision(
-        Verdict.CONFLICTING, f"it depends on {other}: {each}; {told}; decide that drive first, "
-        "then measure this one again", decision.findings,
+        Verdict.CONFLICTING,
+        f"the result depends on {other}: {each}; {told}; decide that drive first, then measure "
+        "this one again", decision.findings,
     )
 
 

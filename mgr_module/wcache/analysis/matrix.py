@@ -72,7 +72,7 @@ def _check(matrix: Matrix) -> None:
 def _check_cells(period: MatrixPeriod) -> None:
     cells = [item.cell for item in period.cells]
     if len(set(cells)) < len(cells) or not set(cells) <= set(CELLS):
-        raise MalformedError("a period of the matrix has a cell twice, or one there is not")
+        raise MalformedError("a period of the matrix has a duplicate or unknown cell")
     if any(not item.samples_ns or min(item.samples_ns) <= 0 for item in period.cells):
         raise MalformedError("a cell of the matrix has no samples above 0")
 

@@ -76,7 +76,7 @@ def usable(record: Record, warnings: List[str]) -> List[Pair]:
                 "for its whole period"
             )
         elif not all(_means(period) if counted else period.samples_ns for period in periods):
-            warnings.append(f"pair {pair.index} not used: a period of it holds no data")
+            warnings.append(f"pair {pair.index} not used: one of its periods has no data")
         else:
             kept.append(pair)
     most = sequential.HORIZON * design_of(record.setup).pairs_per_unit
@@ -91,8 +91,8 @@ def deciding_counter(pairs: Sequence[Pair]) -> str:
     known = [name for name in DECIDING_COUNTERS if name in shared]
     if pairs and not known:
         raise MalformedError(
-            "no counter that can decide is in every period: one of "
-            + ", ".join(DECIDING_COUNTERS) + " is needed"
+            "no counter that can decide is in every period; needed is one of "
+            + ", ".join(DECIDING_COUNTERS)
         )
     return known[0] if known else DECIDING_COUNTERS[0]
 

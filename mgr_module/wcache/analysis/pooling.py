@@ -82,7 +82,7 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
             "ratio_high": None, "odd_drives": [], "tau": None, "next_low": None,
             "next_high": None, "tail_ratio": None, "tail_ratio_low": None,
             "tail_ratio_high": None,
-            "why": f"{len(names)} drives measured; pooling starts at {DRIVES_MIN}",
+            "why": f"{len(names)} drives measured; pooling needs {DRIVES_MIN}",
         }
     found = _pooled(means, variances)
     far, near = found.mean_within(DECIDE_ALPHA), found.mean_within(SAME_ALPHA)
@@ -90,7 +90,7 @@ def pool(results: Any, options: Options) -> Dict[str, Any]:
     coming = found.next_within(SAME_ALPHA)
     odd = _odd_drives(names, means, variances)
     if odd:
-        answer["warnings"].append(f"odd drives, kept in the pool: {', '.join(odd)}")
+        answer["warnings"].append(f"outlier drives, kept in the pool: {', '.join(odd)}")
     slack = tails.slack_of(results[0]["alike"])
     verdict, why = _decide(far, near, tail, slack, verdicts, options)
     verdict, instead = overruled(verdict, [_said(item) for item in results])
@@ -112,11 +112,11 @@ def _checked(results: Any) -> Sequence[Mapping[str, Any]]:
         raise MalformedError(f"records must be a list of at most {RESULTS_MAX} results")
     for index, item in enumerate(results):
         if not isinstance(item, dict) or item.get("format") != RESULT_FORMAT:
-            raise MalformedError(f"records[{index}] is no {RESULT_FORMAT}")
+            raise MalformedError(f"records[{index}] is not a {RESULT_FORMAT}")
         if item.get("version") != RESULT_VERSION:
             raise MalformedError(f"records[{index}] is of version {item.get('version')!r}")
         if item.get("forced") is not False:
-            raise MalformedError(f"records[{index}] was forced: forced results never pool")
+            raise MalformedError(f"records[{index}] was forced; forced results are never pooled")
         crossed = item.get("interaction")
         if isinstance(crossed, dict) and crossed.get("standing") == PROVEN:
             raise MalformedError(
@@ -126,7 +126,7 @@ def _checked(results: Any) -> Sequence[Mapping[str, Any]]:
             raise MalformedError(f"records[{index}] does not say what was measured")
     unlike = _differing([item["alike"] for item in results])
     if unlike:
-        raise MalformedError("these results are not alike and are not pooled: " + unlike)
+        raise MalformedError("these results cannot be pooled, since they differ: " + unlike)
     return results
 
 

@@ -126,7 +126,7 @@ def _check_alike(runs: Sequence[Run]) -> None:
         if unlike:
             fields = ", ".join(text for _, text in unlike)
             raise MalformedError(
-                f"{unlike[0][0]} and {run.name} were not measured alike: {fields}",
+                f"{unlike[0][0]} and {run.name} were not measured in the same way: {fields}",
                 "compare runs that differ in the cache mode only",
             )
 

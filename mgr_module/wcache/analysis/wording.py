@@ -15,8 +15,8 @@ def verdict_text(
     beyond = f"{material_ratio:g}x"
     if verdict is Verdict.NO_DIFFERENCE:
         return (
-            f"the 95% interval of the ratio, {span(near)}, lies within {beyond} either way "
-            f"{basis}; leave it as it is"
+            f"the 95% interval of the ratio, {span(near)}, lies within {beyond} in either "
+            f"direction {basis}; leave the mode as it is"
         )
     if verdict.mode is not None:
         times = math.exp(min(abs(far.mean), 99))
@@ -25,8 +25,8 @@ def verdict_text(
             f"{span(far)}, lies beyond {beyond} {basis}"
         )
     return (
-        f"the 99% interval of the ratio, {span(far)}, neither clears nor stays within "
-        f"{beyond} either way {basis}"
+        f"the 99% interval of the ratio, {span(far)}, lies neither beyond nor within {beyond} "
+        f"{basis}"
     )
 
 

@@ -92,7 +92,7 @@ def _hostname(a: Mapping[str, Any]) -> str:
 def _body(a: Mapping[str, Any]) -> str:
     text = a.get("inbuf")
     if not text:
-        raise MalformedError("this command wants its message as input (-i FILE)")
+        raise MalformedError("this command reads its message from a file (-i FILE)")
     return str(text)
 
 
@@ -103,7 +103,7 @@ def _history(_service: Service, views: Views, a: Dict[str, Any]) -> Any:
 COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache status", (), "r",
-        "Show probes, drives by drive model with both sides of their caches, and findings",
+        "Show probes, drives by model with device cache and kernel view, and findings",
         lambda s, v, a: v.status(), tables.status,
     ),
     Command(
@@ -115,7 +115,7 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache drive accept",
         ("name=hostname,type=CephString", "name=domain_id,type=CephString",
          "name=yes,type=CephBool,req=false"), "rw",
-        "Take a drive as it is where what was there before is lost or in dispute",
+        "Accept a drive's current cache mode where its prior mode is lost or disputed",
         lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
     ),
     Command(
@@ -137,7 +137,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",
-        "Say what a campaign would cost at most: time, bytes, OSD caches emptied",
+        "Show the most a campaign can cost: time, bytes, OSD caches emptied",
         lambda s, v, a: s.campaigns.forecast(**a), tables.forecast,
     ),
     Command(
@@ -162,7 +162,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache campaign stop", ("name=campaign_id,type=CephString",), "rw",
-        "End a campaign and restore what was there before it",
+        "Stop a campaign and restore the prior cache modes",
         lambda s, v, a: s.campaigns.stop(a["campaign_id"]),
     ),
     Command(
@@ -172,30 +172,30 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache load ls", (), "r",
-        "Show the load that measured OSDs carry over hours, by which benches are weighed",
+        "Show the hourly load of measured OSDs, by which bench results are weighted",
         lambda s, v, a: v.loads(), load_views.render,
     ),
     Command(
         "wcache plan", _PLAN, "rw",
-        "Print the ordered changes that make the recommendations true; changes nothing",
+        "Print the ordered changes that carry out the recommendations; changes nothing",
         lambda s, v, a: s.plans.plan(**a), tables.plan,
     ),
     Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),
     Command(
         "wcache plan show", ("name=plan_id,type=CephString",), "r",
-        "Show a plan, how far it has come, and what each change gained",
+        "Show a plan, its progress, and what each change gained",
         lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
     ),
     Command(
         "wcache apply",
         ("name=plan_id,type=CephString", "name=override,type=CephString,req=false"), "rw",
         "Carry out a plan: each change is read back and measured before the next; --override "
-        "names preconditions that need not hold: cluster_healthy,pgs_clean,no_recovery",
+        "lists preconditions to skip: cluster_healthy,pgs_clean,no_recovery",
         lambda s, v, a: s.plans.apply(a["plan_id"], a.get("override")),
     ),
     Command(
         "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
-        "Bring back what was there before a plan (default: the last one applied)",
+        "Restore the cache modes from before a plan (default: the last one applied)",
         lambda s, v, a: s.plans.rollback(a.get("plan_id")),
     ),
     Command(
@@ -240,7 +240,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache history", ("name=limit,type=CephInt,req=false",), "r",
-        "Show the audit log: everything that was changed, by whom, and what came of it",
+        "Show the audit log: everything that was changed, by whom, and the outcome",
         _history, tables.history,
     ),
 )

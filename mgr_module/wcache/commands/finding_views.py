@@ -75,7 +75,7 @@ class FindingViews:
         if trouble:
             found.append(Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", trouble))
         if engine.stuck:
-            said = f"stuck for {engine.unticked_s:.0f} s: no lease is renewed until it goes on"
+            said = f"stuck for {engine.unticked_s:.0f} s; no lease is renewed until it resumes"
             found.append(Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, "mgr", said))
         found += [
             Finding(FindingCode.INTERNAL_ERROR, Severity.ERROR, owner, f"ended by {reason}")
@@ -120,7 +120,7 @@ class FindingViews:
                     found.append(
                         Finding(
                             FindingCode.DRIFT, Severity.WARNING, f"{hostname} {drive.dev_name}",
-                            f"plan {plan_id} applied {mode}, it is in {drive.mode.value}",
+                            f"plan {plan_id} applied {mode}, but it is in {drive.mode.value}",
                         )
                     )
         return found

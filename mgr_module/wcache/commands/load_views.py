@@ -95,7 +95,9 @@ def render(data: Mapping[str, Any]) -> str:
         "OSD", "CLASS", "HOURS", "WRITES", "TXC/COMMIT", "KIB/WRITE", "DEFERRED/WRITE",
         "RECOVERY", "LIKE DEPTH1", "LIKE BATCH", "LIKE 4M", "COMMIT MS", "APPLY MS",
     )
-    said = f"recommendations are weighed by it from {data['hours_needed']} hours with writes on"
+    said = (
+        f"recommendations are weighted by this load after {data['hours_needed']} hours with writes"
+    )
     return f"{table(heads, rows)}\n{said}\nnext: ceph wcache recommend"
 
 

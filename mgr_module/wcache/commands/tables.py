@@ -16,7 +16,7 @@ def status(data: Mapping[str, Any]) -> str:
     """`ceph wcache status`."""
     agents = data["agents"]
     lines = [
-        f"probes:    {agents['heard']} heard of {agents['known']} known",
+        f"probes:    {agents['heard']} of {agents['known']} responding",
         f"drives:    {data['drives']}",
         f"campaign:  {data['campaign'] or 'none under way'}",
         f"rollout:   {data['rollout'] or 'none under way'}",
@@ -84,7 +84,7 @@ def agents(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent ls`."""
     refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
     if not data["agents"]:
-        none = "no probe has called yet\nnext: start wcache-probe on each OSD host"
+        none = "no probe has contacted the mgr yet\nnext: start wcache-probe on each OSD host"
         return "\n".join(refused) or none
     rows = [
         (a["hostname"], a["probe_id"], a["probe_version"], f"{a['heard_s_ago']:.0f} s ago",
@@ -119,7 +119,7 @@ def forecast(data: Mapping[str, Any]) -> str:
 def _factorials(count: int) -> str:
     if not count:
         return ""
-    return f", {count} of them with block and DB/WAL drive in all four combinations of modes"
+    return f", {count} of them that toggle block and DB/WAL drive in all four combinations"
 
 
 def campaigns(data: Mapping[str, Any]) -> str:
@@ -201,8 +201,8 @@ def recommendations(data: Mapping[str, Any]) -> str:
             )
             if load["next_low"] is not None and load["next_high"] is not None:
                 lines.append(
-                    f"    the next drive of this drive model: {load['next_low']:.2f} to "
-                    f"{load['next_high']:.2f}, with 95%"
+                    f"    expected of the next drive of this model (95%): {load['next_low']:.2f} "
+                    f"to {load['next_high']:.2f}"
                 )
         lines += [
             f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
@@ -273,15 +273,16 @@ def stale_keys(data: Mapping[str, Any]) -> List[str]:
         return []
     more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
     return [
-        f"another cache mode makes mClock's stored capacities stale ({', '.join(keys[:8])}{more}): "
-        "then run `ceph wcache mclock measure` and `ceph wcache mclock recommend`"
+        "a change of cache mode makes mClock's stored capacities stale "
+        f"({', '.join(keys[:8])}{more}); after it, run `ceph wcache mclock measure` and `ceph "
+        "wcache mclock recommend`"
     ]
 
 
 def history(data: Mapping[str, Any]) -> str:
     """`ceph wcache history`."""
     if not data["history"]:
-        return "nothing has happened yet"
+        return "the audit log is empty"
     rows = [(when(h["at_s"]), h["who"], h["what"], h["text"]) for h in data["history"]]
     return table(("TIME (UTC)", "WHO", "WHAT", "EVENT"), rows)
 

@@ -75,7 +75,7 @@ class Agents:
             raise VersionError(
                 f"the probe on {hostname} speaks protocol {hello.version}, this module "
                 f"{PROTOCOL_VERSION}",
-                "install the probe that belongs to this module",
+                "install the probe of this module's version",
             )
         known = self._agents.get(hostname)
         if known and known.probe_id != hello.probe_id and not known.silent(now_s):

@@ -29,7 +29,7 @@ from .verdict.recommend import Result
 # code: (summary for `ceph health`, what to do)
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.UNSAFE: (
-        "drives cache writes that the kernel does not flush",
+        "drives have a volatile cache that the kernel does not flush",
         "acknowledged data is lost at a power cut: on the host, turn the cache off. SCSI, SATA: "
         f"`{pin('sdX')}`, then SCSI: `sdparm --clear=WCE /dev/sdX`, SATA: `hdparm -W0 /dev/sdX`. "
         "NVMe: `nvme set-feature --feature-id=6 --value=0 /dev/nvmeX`. Then run `wcache-probe "
@@ -48,20 +48,20 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see `ceph wcache drive ls`; `ceph wcache recommend` says which mode is better",
     ),
     FindingCode.TOGGLE_INEFFECTIVE: (
-        "drives accept a change of their cache mode and do not make it",
-        "leave them as they are; a firmware update may help",
+        "cache mode change accepted but not applied",
+        "leave these drives as they are; a firmware update may help",
     ),
     FindingCode.SAVED_DIFFERS: (
         "drives will change their cache mode at the next power-on",
         "apply with `--persist`, or save the current mode by hand",
     ),
     FindingCode.RAID_POLICY: (
-        "the cache of drives is owned by a RAID controller",
+        "a RAID controller owns the cache of drives",
         "set the policy with the controller's own tool; wcache leaves it alone",
     ),
     FindingCode.UNKNOWN_LAYER: (
-        "there are layers between OSD and drive that wcache cannot follow",
-        "check by hand that every layer passes flushes on",
+        "wcache does not know a layer between OSD and drive",
+        "check by hand that every layer passes flushes to the drive",
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
         "layers on drives whose cache is off would drop flushes if a reset turned it on",
@@ -72,27 +72,27 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.SHARED_DRIVE: (
         "OSD drives are, or may be, shared with something that is not an OSD",
-        "wcache leaves them alone: move the OSD or the other user; a probe in a container "
-        "needs the host's pid namespace to see who else is there",
+        "wcache leaves them alone: move the OSD or the other user elsewhere; a probe in a "
+        "container needs the host's pid namespace to see other users",
     ),
     FindingCode.NO_VOLATILE_CACHE: (
         "drives have no volatile cache",
-        "nothing to do: there is nothing to switch",
+        "nothing to do: there is no cache to switch",
     ),
     FindingCode.FLUSH_TOO_FAST: (
-        "drives answer flushes faster than a medium can",
-        "without proven power-loss protection keep them in write through",
+        "drives answer flushes faster than any medium can write",
+        "keep them in write through, unless their power-loss protection is proven",
     ),
     FindingCode.FOREIGN_RULE: (
         "something else on the host sets write caches",
         "remove the other udev rule or tuning: it and wcache would undo each other's changes",
     ),
     FindingCode.NOT_PREPARED: (
-        "the next boot would not pin drives that wcache could toggle, or has toggled",
-        "run `wcache-probe prepare` on the host, also after new drives and new kernels",
+        "drives that wcache may toggle, or has toggled, would not be pinned at the next boot",
+        "run `wcache-probe prepare` on the host, and again after adding drives or kernels",
     ),
     FindingCode.CARRYOVER: (
-        "drives behave differently for a while after a change of mode",
+        "drives have a transient after a change of cache mode",
         "measure with longer periods: `ceph config set mgr mgr/wcache/period_s 10`",
     ),
     FindingCode.AGENT_CONFLICT: (
@@ -100,8 +100,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "stop one of the two, or give each its own host name",
     ),
     FindingCode.AGENT_SILENT: (
-        "probes are not heard",
-        "start wcache-probe on the host, check its key and its log",
+        "probes not responding",
+        "start wcache-probe on the host, or check its key and its log",
     ),
     FindingCode.AGENT_VERSION: (
         "probes speak another version of the protocol than the module, which hears none of them",
@@ -109,17 +109,17 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.LEASE_EXPIRED: (
         "a lease ran out before its experiment ended",
-        "the prior state was restored; check the probe's way to the mgr",
+        "the probe restored the prior state; check the connection from its host to the mgr",
     ),
     FindingCode.RESTORE_FAILED: (
         "a prior cache state could not be restored",
-        "run `wcache-probe restore --all` on the host and follow what it says; a drive that is "
-        "gone for good is given up with `ceph wcache drive accept`",
+        "run `wcache-probe restore --all` on the host and follow what it says; give up a drive "
+        "that is gone for good with `ceph wcache drive accept`",
     ),
     FindingCode.PRIOR_LOST: (
         "what a drive's cache was set to before a change is lost, or in dispute",
-        "nothing is begun on that cache domain: look at the drive, set it by hand where it is "
-        "wrong, then `ceph wcache drive accept HOST DOMAIN --yes`",
+        "wcache does not touch that cache domain: look at the drive, correct its mode by hand if "
+        "it is wrong, then run `ceph wcache drive accept HOST DOMAIN --yes`",
     ),
     FindingCode.NO_ANALYSIS: (
         "the analysis cannot run",
@@ -127,12 +127,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.STORE_FAILED: (
         "the module's state cannot be stored",
-        "check `ceph health` and the free space of the mons; what was under way is restored",
+        "check `ceph health` and the free space of the mons; running experiments end and restore",
     ),
     FindingCode.INTERNAL_ERROR: (
-        "wcache met an error of its own",
-        "what it was about to do is not done, and its probes restore; report the traceback in "
-        "the mgr's log; `ceph mgr fail` starts the module anew",
+        "internal error in wcache",
+        "the step was not carried out, and the probes restore; report the traceback from the "
+        "mgr's log; `ceph mgr fail` restarts the module",
     ),
     FindingCode.MCLOCK_STALE: (
         "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
@@ -140,12 +140,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.FROZEN: (
         "an admin froze wcache",
-        "nothing is measured, applied or rolled back until `ceph wcache freeze --thaw`",
+        "nothing is measured, applied or rolled back until you run `ceph wcache freeze --thaw`",
     ),
     FindingCode.CAMPAIGN_ABORTS: (
-        "campaigns abort again and again",
-        "see the reasons in `ceph wcache campaign show`, cure them, and measure again; one "
-        "campaign that ends well clears this",
+        "campaigns keep aborting",
+        "see the reasons in `ceph wcache campaign show`, fix them, and measure again; a campaign "
+        "that succeeds clears this",
     ),
 }
 
@@ -161,7 +161,7 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
     found = list(drive.findings)
     if judge(drive.state) is Safety.UNSAFE:
         layers = ", ".join(not_flushing(drive.state))
-        detail = f"volatile cache is on and {layers} does not flush"
+        detail = f"the volatile cache is on and {layers} does not flush"
         if drive.transport is Transport.LOOP and throwaway:
             held = " (an experiment holds it)" if leased else ""
             found.append(
@@ -176,14 +176,15 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
         found.append(
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.ERROR, drive.dev_name,
-                f"the cache is off, a reset may turn it on, and {layers} drops flushes",
+                f"the cache is off, but a reset may turn it on, and {layers} drops flushes",
             )
         )
     elif drive.state.device_cache is DeviceCache.WRITE_THROUGH and dropping_above(drive):
         found.append(
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.INFO, drive.dev_name,
-                f"{', '.join(dropping_above(drive))} drops flushes; the drive saves write through",
+                f"{', '.join(dropping_above(drive))} drops flushes, but the drive keeps write "
+                "through after a reset",
             )
         )
     return found
@@ -241,14 +242,15 @@ def of_agents(
             found.append(
                 Finding(
                     FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
-                    f"not heard for {now_s - agent.seen_at_s:.0f} s",
+                    f"last heard {now_s - agent.seen_at_s:.0f} s ago",
                 )
             )
         if agent.rival_probe_id and now_s - agent.rival_seen_at_s < RIVAL_S:
             found.append(
                 Finding(
                     FindingCode.AGENT_CONFLICT, Severity.WARNING, agent.hostname,
-                    f"probe {agent.rival_probe_id} was refused, {agent.probe_id} speaks for it",
+                    f"probe {agent.rival_probe_id} was refused: {agent.probe_id} speaks for this "
+                    "host",
                 )
             )
     return found

@@ -121,7 +121,7 @@ class AnalysisChild:
         answer = self._read_line(child, deadline)
         plain = json.loads(answer)
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
-            raise _ChildDiedError("an answer to something else came back")
+            raise _ChildDiedError("it answered another request")
         if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):
             raise _ChildRefusedError(one_line(str(plain.get("error") or "no reason given"), 300))
         result: Dict[str, object] = plain["result"]
@@ -156,7 +156,9 @@ class AnalysisChild:
             while left:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0 or not selector.select(left_s):
-                    raise _ChildDiedError(f"it took no record within {self._seconds_max():.0f} s")
+                    raise _ChildDiedError(
+                        f"it did not read the record within {self._seconds_max():.0f} s"
+                    )
                 try:
                     left = left[os.write(pipe, left[:65536]):]
                 except BrokenPipeError:

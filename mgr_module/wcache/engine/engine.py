@@ -326,7 +326,7 @@ class Engine:
         """A host has reported: what was read as it was before is no longer owed."""
         self.accepting.read(report)
         for run_id in self.debts.read(self.runs, report):
-            self.note("mgr", run_id, "read as it was before: the prior state is back")
+            self.note("mgr", run_id, "read back: the prior state is restored")
             self.execute(run_id, [act.SaveRun()])
 
     # ---- the audit log

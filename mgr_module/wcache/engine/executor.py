@@ -192,7 +192,7 @@ class Executor:
         except Exception as error:
             # whatever it is: the others hold leases too, and must go on
             self._log(f"{owner} failed")
-            self._break(owner, one_line(f"an error of wcache's own: {error!r}", 300))
+            self._break(owner, one_line(f"internal error: {error!r}", 300))
             return None
 
     def _break(self, owner: str, reason: str) -> None:

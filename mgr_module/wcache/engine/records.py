@@ -16,7 +16,7 @@ from ..core.record import Record
 from ..core.retention import Bounds
 from .archive import Archive
 
-RECOVERED = "its record could not be stored when it ended, and was made anew from its periods"
+RECOVERED = "its record could not be stored when it ended; it was rebuilt from its periods"
 
 
 class RecordKeeper:

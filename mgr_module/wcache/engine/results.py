@@ -42,7 +42,7 @@ def _why(answer: Mapping[str, Any]) -> str:
     why, more = str(answer.get("why", "")), answer.get("pairs_needed_more")
     if isinstance(more, bool) or not isinstance(more, int) or more < 1:
         return why
-    return f"{why}; about {more} more pairs would decide, if they are like these"
+    return f"{why}; about {more} more pairs like these would decide it"
 
 
 def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:

@@ -44,7 +44,7 @@ class RunQueue:
                 continue
             agent = self._agents.get(hostname)
             if agent is None or agent.silent(now_s):
-                yield run_id, act.Halt(f"no probe is heard on {hostname}")
+                yield run_id, act.Halt(f"the probe on {hostname} is not responding")
                 continue
             if machine.spec.throwaway and not throwaway:
                 yield run_id, act.Halt("throwaway_cluster was set when this was planned")
@@ -54,7 +54,7 @@ class RunQueue:
                 if now_s < self.trusted_from_s:
                     continue
                 words = ", ".join(item.value for item in missed)
-                yield run_id, act.Halt(f"not measured, since this does not hold: {words}")
+                yield run_id, act.Halt(f"not measured: this does not hold: {words}")
                 continue
             busy.add(hostname)
             yield run_id, act.Begin()

@@ -51,5 +51,5 @@ class Starter:
         """That the module has not started, and why."""
         if not self.error:
             return ()
-        said = f"wcache cannot start, and tries again: {self.error}"
+        said = f"wcache cannot start yet, and keeps trying: {self.error}"
         return (Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", said),)

@@ -46,7 +46,7 @@ class Watchdog:
         limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
             return None
-        return act.AgentSilent(f"the probe on {hostname} was not heard for {limit_s:.0f} s")
+        return act.AgentSilent(f"the probe on {hostname} has not responded for {limit_s:.0f} s")
 
     def stalled(
         self, owner: str, machine: Machine, now_s: float
@@ -79,5 +79,5 @@ class Watchdog:
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         broken = self._view.cluster().blocking
         words = ", ".join(item.value for item in broken)
-        halt = act.Halt(f"stopped, since this no longer holds: {words}")
+        halt = act.Halt(f"stopped: this no longer holds: {words}")
         return [(run_id, halt) for run_id in measuring] if broken else []

@@ -23,7 +23,7 @@ from .run_state import RunSpec
 from .settling_checks import check_size, due_check, settled
 from .slots import AnySlot, CheckSlot, Periods
 
-FOR_SAME = " for showing that nothing differs"
+FOR_SAME = " for showing that there is no difference"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def spent(
         (have.seconds + more.seconds, spec.seconds_max * share, "s"),
         (have.bytes_written + more.bytes_written, spec.bytes_max * share, "bytes"),
         (have.client_wait_s + more.client_wait_s, spec.client_wait_max_s * share,
-         "s of clients' waiting"),
+         "s of client waiting"),
     ):
         if needed > most:
             return f"budget of {most:.0f} {unit}{purpose} is spent"

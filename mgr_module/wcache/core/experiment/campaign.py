@@ -178,13 +178,13 @@ def select(
         chosen += spread[: options.drives_per_model]
         left = len(spread) - options.drives_per_model
         if left > 0:
-            skipped.append(f"{model}: {left} more drives of this drive model are not sampled")
+            skipped.append(f"{model}: {left} more drives of this model are not sampled")
     if not chosen:
         why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
         raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
     if len(chosen) > RUNS_MAX:
         raise MalformedError(
-            f"this would measure {len(chosen)} cache domains, {RUNS_MAX} are the most",
+            f"this would measure {len(chosen)} cache domains; the limit is {RUNS_MAX}",
             "narrow the scope, or lower --drives-per-model",
         )
     if len(skipped) > SKIPPED_MAX:

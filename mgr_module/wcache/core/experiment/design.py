@@ -94,7 +94,7 @@ class Paired:
     def check_period(self, period: Period) -> None:
         """See Design."""
         if period.crossed is not None:
-            raise MalformedError("its periods are of a factorial, the record's setup is not")
+            raise MalformedError("the record's periods are from a factorial, but its setup is not")
 
     def check_turns(self, pairs: Sequence[Pair]) -> None:
         """See Design."""
@@ -105,7 +105,7 @@ class Paired:
                 in_turn.reverse()
             for period in in_turn:
                 if period.started_at_s < last_s:
-                    raise MalformedError(f"a period of pair {pair.index} began before its turn")
+                    raise MalformedError(f"a period of pair {pair.index} started out of order")
                 last_s = period.started_at_s
 
     def check_order(self, seed: int, pairs: Sequence[Pair]) -> None:

@@ -30,7 +30,7 @@ PAIRS_PER_REPLICATE = len(CacheMode)
 PROVEN = "proven"
 # What the id of a record has behind it that tells of the other drive.
 OTHER = ".other"
-SILENT = "a period of a factorial says nothing of the other drive"
+SILENT = "a period of a factorial has no data on the other drive"
 
 
 def order(seed: int, replicate: int) -> Tuple[Cell, ...]:

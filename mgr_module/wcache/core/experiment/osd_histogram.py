@@ -51,7 +51,7 @@ def _parsed(plain: Mapping[str, Any]) -> LatencyHistogram:
     if not (isinstance(ranges, list) and isinstance(values, list)):
         raise ValueError("no lists")
     if not 2 <= len(ranges) == len(values) <= BUCKETS_MAX:
-        raise ValueError("the buckets do not fit the axis")
+        raise ValueError("the buckets do not match the axis")
     rows = [_count(sum(_count(value) for value in row)) for row in values]
     if ranges[0] != {"max": -1} or rows[0]:
         raise ValueError("latencies below 0")

@@ -71,7 +71,7 @@ class RunMachine(HeldRun):
         if self.state.status is RunStatus.RUNNING:
             self.state = accounting.with_cut_off(self.state, self.periods, now_s)
             if not self.state.witnessed:
-                return self._halt("begun by a version that kept no prior states", now_s)
+                return self._halt("started by a version that stored no prior states", now_s)
         self.state = replace(
             self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
         )
@@ -100,7 +100,7 @@ class RunMachine(HeldRun):
     def _cut_off(self, now_s: float) -> List[act.Action]:
         """The budget ends within a period: what was seen of that is not used."""
         self._void(now_s)
-        return self._finish_experiment("the budget is spent within a period", now_s)
+        return self._finish_experiment("the budget ran out during a period", now_s)
 
     def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
         if event.task_id != self._now.token:
@@ -122,7 +122,7 @@ class RunMachine(HeldRun):
             return self._released(
                 run_priors.words_of_release(self.state, domain_id, outcome)
             )
-        odd = f"the probe answered a {phase.value} task with something else"
+        odd = f"the probe gave an unexpected answer to a {phase.value} task"
         if phase is Phase.RELEASING:
             return self._released(odd)
         return self._halt(odd, now_s)
@@ -231,7 +231,7 @@ class RunMachine(HeldRun):
         sides = period_run.sides(self.spec, self._setup, self._now.slot)
         side = sides[len(self._now.after)]
         if not all_in(side.mode.value, outcome.after, side.transport):
-            return self._again("the cache mode was changed behind our back", now_s)
+            return self._again("somebody else changed the cache mode", now_s)
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)  # the answer was late
         self._now.after += (outcome,)
@@ -258,7 +258,7 @@ class RunMachine(HeldRun):
             return self._halt(f"{why}, {ATTEMPTS_MAX} times in one period", now_s)
         # saved first: a mgr that takes over must know what the voided period has cost
         return [
-            act.SaveRun(), act.Note(f"period is measured again: {why}"),
+            act.SaveRun(), act.Note(f"repeating the period: {why}"),
             *self._next_period(now_s),
         ]
 
@@ -278,7 +278,7 @@ class RunMachine(HeldRun):
             # a probe that restarted restores by itself; only its answer proves that it could
             if self._releases < ATTEMPTS_MAX:
                 return self._release()
-            return self._end_owing(f"{event.detail}, {ATTEMPTS_MAX} times while it restored")
+            return self._end_owing(f"{event.detail}, {ATTEMPTS_MAX} times while restoring")
         if self._now.phase in (Phase.DECIDING, Phase.IDLE):
             return []
         if self._now.phase is Phase.LOOKING:

@@ -162,7 +162,7 @@ class HeldRun:
             self.state, status=status, reason=reason, restored=restored, owed=owed
         )
         self._now = PeriodUnderWay(Slot(0, False))
-        word = "the prior state is back" if restored else "restoring is not confirmed yet"
+        word = "the prior state is back" if restored else "the prior state is not confirmed yet"
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
         return [act.SaveRun(), act.Note(text, None if restored else "error")]
 

@@ -89,7 +89,7 @@ def words_of_failure(state: RunState, domain_id: str, outcome: FailureOutcome) -
 def differs_from_prior(prior: Prior, read: Mapping[str, DriveState]) -> str:
     """How a reading differs from a prior state; an unknown one is never equal to anything."""
     if not prior.known:
-        return "what was there before is not known"
+        return "the prior state is not known"
     return not_back(prior.drives, read)
 
 
@@ -101,7 +101,7 @@ def with_dispute(
     wrong = entry_differs(told, prior) if told and prior.known else ""
     if not wrong:
         return state
-    return replace(state, dispute=one_line(f"the journal said another prior state: {wrong}"))
+    return replace(state, dispute=one_line(f"the journal has another prior state: {wrong}"))
 
 
 def _with(state: RunState, prior: Prior) -> RunState:

@@ -46,15 +46,15 @@ def over_loads(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile] = No
             verdict, why = _of_traffic(traffic, benches, profile)
             torn = [load for load in benches if load.verdict is Verdict.CONFLICTING]
             if torn:
-                why = f"{why} ({_names(torn)} contradicts itself, see the notes)"
+                why = f"{why} ({_names(torn)} gave contradictory results, see the notes)"
             return verdict, why
     return _of_benches(benches, profile)
 
 
 def _contradicting(loads: Sequence[LoadVerdict]) -> Found:
     return Verdict.CONFLICTING, (
-        f"the measurements contradict each other at {_names(loads)}: measure more drives, or "
-        "settle what the notes say"
+        f"contradictory results at {_names(loads)}: measure more drives, or resolve what the "
+        "notes say"
     )
 
 
@@ -65,19 +65,19 @@ def _of_traffic(
     own = traffic.verdict
     heavy = [load for load in benches if load.verdict.mode and _loss(load) >= VETO_RATIO]
     if own is Verdict.NO_DIFFERENCE:
-        said = "the OSD's own traffic shows no material difference; leave it as it is"
+        said = "the OSD's own traffic shows no material difference; leave the mode as it is"
         parts = [
             f"{_names([load])} is at least {_loss(load):.1f}x slower in {_worse(load)}"
             for load in heavy
         ]
-        return own, f"{said} (but {'; '.join(parts)}: a load it may yet get)" if parts else said
+        return own, f"{said} (but {'; '.join(parts)}, should it get that load)" if parts else said
     against = [x for x in heavy if x.verdict is not own and may_veto(x.load_point, profile)]
     if against:
         return Verdict.CONFLICTING, (
-            f"the OSD's own traffic is better in {own.value}, but {_names(against)} lose "
-            f"{VETO_RATIO:.0f}x or more there"
+            f"the OSD's own traffic is faster in {own.value}, but {_names(against)} would be "
+            f"{VETO_RATIO:.0f}x slower or worse in it"
         )
-    return own, f"the OSD's own traffic is better in {own.value}"
+    return own, f"the OSD's own traffic is faster in {own.value}"
 
 
 def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
@@ -86,14 +86,14 @@ def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
     if verdict in (Verdict.INSUFFICIENT, Verdict.CONFLICTING):
         return verdict, why
     if verdict.mode is not None and _allows(traffic, verdict) and not _may_lose(traffic, verdict):
-        return verdict, f"{why}; the OSD's own traffic ({_span(traffic)}) allows it"
+        return verdict, f"{why}; the OSD's own traffic ({_span(traffic)}) does not contradict it"
     if verdict.mode is not None and not _allows(traffic, verdict):
-        open_to = f"leaves no material gain for {verdict.value}"
+        open_to = f"rules out a material gain in {verdict.value}"
     else:
-        open_to = "may yet differ"
+        open_to = "may still differ"
     return Verdict.INSUFFICIENT, (
-        f"the benches say {verdict.value} ({why}), but the OSD's own traffic, which counts, is "
-        f"undecided ({_span(traffic)}) and {open_to}; measure traffic for longer"
+        f"the benches say {verdict.value} ({why}), but the OSD's own traffic, which takes "
+        f"precedence, is undecided ({_span(traffic)}) and {open_to}; measure traffic for longer"
     )
 
 
@@ -120,11 +120,11 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
             return verdict, said
         parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in losing)
         return Verdict.INSUFFICIENT, (
-            f"{said}, but {parts} is undecided and may lose by it: "
-            f"{_cure(losing)}, or measure under the OSD's own traffic"
+            f"{said}, but {parts} is undecided and may get slower: {_cure(losing)}, or measure "
+            "under the OSD's own traffic"
         )
     if loads and all(load.verdict is Verdict.NO_DIFFERENCE for load in loads):
-        return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave it as it is"
+        return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave the mode as it is"
     doubted = [load for load in loads if load.doubts]
     if doubted:
         parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in doubted)
@@ -175,7 +175,7 @@ def _worse(load: LoadVerdict) -> str:
 
 def _span(load: LoadVerdict) -> str:
     if load.doubts:
-        return f"in doubt: {', '.join(code.value for code in load.doubts)}"
+        return f"flagged: {', '.join(code.value for code in load.doubts)}"
     found = _proven(load)
     return "no interval yet" if found is None else found.span
 
@@ -183,7 +183,7 @@ def _span(load: LoadVerdict) -> str:
 def _cure(loads: Sequence[LoadVerdict]) -> str:
     """What would decide undecided loads, in words."""
     doubted = any(load.doubts for load in loads)
-    return "settle what the findings say" if doubted else "measure it for longer"
+    return "resolve the findings" if doubted else "measure it for longer"
 
 
 def _names(loads: Sequence[LoadVerdict]) -> str:

@@ -70,6 +70,6 @@ def _logs(
 def why_not(selected: int, among: int) -> str:
     """Why a recommendation that stood alone does not stand here, with what would settle it."""
     return (
-        f"{selected} of {among} drive models seem to differ, and that few may be chance: at the "
-        "level this asks for, it is not proven here; measure more drives of this drive model"
+        f"not significant after correcting for multiple comparisons ({selected} of {among} drive "
+        "models seem to differ); measure more drives of this model"
     )

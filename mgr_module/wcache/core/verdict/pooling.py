@@ -114,10 +114,10 @@ def join(
     if not reason and len(drives) >= POOL_DRIVES_MIN:
         few = len(ids) < POOL_DRIVES_MIN
         reason = pool.refused if pool is not None else ""
-        reason = reason or ("too few pairs on some" if few else "the pool is being computed")
+        reason = reason or ("too few pairs on some" if few else "its result is not computed yet")
     notes: Tuple[str, ...] = ()
     if reason:
-        notes = (f"{load_point.value}: drives are joined by agreement, not pooled: {reason}",)
+        notes = (f"{load_point.value}: judged by consensus of the drives, not pooled: {reason}",)
     return _unless_doubted(_by_agreement(load_point, drives, notes), drives)
 
 
@@ -137,7 +137,7 @@ def unlike(drives: Sequence[DriveVerdict]) -> str:
         "role": [term.role.value for term in terms],
         "Ceph release": [term.ceph_release for term in terms],
         "rotational": [str(term.rotational) for term in terms],
-        "what lies apart from the block drive": [term.apart or "nothing" for term in terms],
+        "roles on other drives than block": [term.apart or "nothing" for term in terms],
     }
     parts = [
         f"{name} ({', '.join(sorted(set(found)))})"
@@ -150,7 +150,7 @@ def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) 
     notes: Tuple[str, ...] = ()
     if pool.odd_drives:
         odd = ", ".join(pool.odd_drives)
-        notes = (f"{load_point.value}: odd drives, kept in the pool: {odd}",)
+        notes = (f"{load_point.value}: outlier drives, kept in the pool: {odd}",)
     return LoadVerdict(
         load_point, pool.verdict, len(drives), pool.ratio, pool.low, pool.high,
         f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
@@ -184,7 +184,7 @@ def overruled(
     doubted: Dict[str, Set[str]] = {}
     for name, verdict, doubts in drives:
         if verdict is Verdict.CONFLICTING:
-            return verdict, f"{name} contradicts itself; look at that drive"
+            return verdict, f"{name} gave contradictory results; look at that drive"
         codes = {code.value for code in doubts if code in DOUBTS}
         if codes:
             doubted.setdefault(name, set()).update(codes)
@@ -192,7 +192,7 @@ def overruled(
         return joined, ""
     names = ", ".join(list(doubted)[:NAMED_MAX])
     raised = ", ".join(sorted(set().union(*doubted.values())))
-    return Verdict.INSUFFICIENT, f"{names} raised {raised}, so nothing is decided"
+    return Verdict.INSUFFICIENT, f"{names} raised {raised}, so there is no verdict"
 
 
 def _by_agreement(
@@ -237,14 +237,14 @@ def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
     against += [drive for drive in rest if not _allows(drive, mode)]
     if against:
         return Verdict.CONFLICTING, (
-            f"{_named(alike)} better in {mode.value}, {_named(against)} not: look at those "
-            f"drives, and measure {POOL_DRIVES_MIN} or more that are alike"
+            f"{_named(alike)} better in {mode.value}, but {_named(against)} not; look at those "
+            f"drives, and measure {POOL_DRIVES_MIN} or more of the same kind"
         )
     apart = [drive for drive in rest if not any(_overlap(drive, other) for other in alike)]
     if apart:
         return Verdict.INSUFFICIENT, (
-            f"{_named(alike)} better in {mode.value}, {_named(apart)} undecided and proven to "
-            "be unlike: measure what is undecided for longer"
+            f"{_named(alike)} better in {mode.value}, {_named(apart)} undecided and proven "
+            "different; measure the undecided ones for longer"
         )
     return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
 

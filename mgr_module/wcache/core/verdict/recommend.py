@@ -218,8 +218,8 @@ def _recommend(
     warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
-        warnings.append(f"{drives} drive(s) of this drive model measured; 3 or more are better")
-    warnings.append("a short experiment is about bursts; watch latency after applying")
+        warnings.append(f"{drives} drive(s) of this model measured; 3 or more are better")
+    warnings.append("a short experiment shows bursts only; watch latency after applying")
     return Recommendation(
         first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
         tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
@@ -267,9 +267,9 @@ def _unless_it_ignores_flushes(
     return replace(
         found, verdict=Verdict.INSUFFICIENT, mode=None,
         why=f"{found.why}, but {first.hostname} {first.drive_id} raised "
-        f"{FindingCode.FLUSH_TOO_FAST.value} at {first.load_point.value}{more}: it may be ignoring "
-        "flushes, so write back is not recommended; with power-loss protection that you trust, "
-        "decide by hand",
+            f"{FindingCode.FLUSH_TOO_FAST.value} at {first.load_point.value}{more}: the drive may "
+            "be ignoring flushes, so write back is not recommended; if you trust its power-loss "
+            "protection, decide by hand",
     )
 
 
@@ -295,11 +295,11 @@ def _unless_one_host(
     open_ = sorted(measured - says)
     host = (new or open_)[0]
     more = "" if new else ", which is undecided, with more pairs"
-    word = f"only {', '.join(sorted(says))} has" if says else "no host by itself has"
+    word = f"only {', '.join(sorted(says))} has" if says else "no single host has"
     return replace(
         found, verdict=Verdict.INSUFFICIENT, mode=None,
-        why=f"{found.why}, but {word} decided that, and {_named(hosts)} have this drive model: "
-        f"measure on {host}{more}: `ceph wcache campaign start --scope=host:{host}`",
+        why=f"{found.why}, but {word} decided that, while {_named(hosts)} have this drive model; "
+            f"measure on {host}{more}: `ceph wcache campaign start --scope=host:{host}`",
     )
 
 

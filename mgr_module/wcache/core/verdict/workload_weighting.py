@@ -80,7 +80,7 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
     """
     loads = variants(profile)
     if not loads:
-        return Verdict.INSUFFICIENT, "the load profile holds too few writes to weigh by"
+        return Verdict.INSUFFICIENT, "the load profile has too few writes to weight by"
     overall = loads["overall"]
     missing = _missing(measured, loads)
     if missing:
@@ -90,7 +90,7 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
     if heavy:
         names = ", ".join(point.value for point in heavy)
         return Verdict.INSUFFICIENT, (
-            f"what was measured at {names} is in doubt, see the findings; measure it again"
+            f"the measurement of {names} is flagged, see the findings; measure it again"
         )
     measured = {p: found for p, found in measured.items() if p not in doubted}
     # no more measuring of these loads could undo it, so it is said however the sum stands
@@ -100,14 +100,14 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
     verdict, span = _summed(measured, overall)
     said = _described(overall)
     if verdict is Verdict.INSUFFICIENT:
-        return verdict, f"weighed by the load ({said}) the ratio is {span}; measure for longer"
+        return verdict, f"weighted by the load ({said}), the ratio is {span}; measure for longer"
     veto = _veto(measured, loads, verdict)
     if veto:
         return Verdict.CONFLICTING, veto
     otherwise = _otherwise(measured, loads, verdict)
     if otherwise:
         return Verdict.CONFLICTING, otherwise
-    return verdict, f"weighed by the load ({said}) the ratio is {span}"
+    return verdict, f"weighted by the load ({said}), the ratio is {span}"
 
 
 def may_veto(point: LoadPoint, profile: Optional[LoadProfile]) -> bool:
@@ -133,7 +133,7 @@ def _missing(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) 
     share, name, point = max(found, key=lambda item: (item[1] == "overall", item[0]))
     where = "" if name == "overall" else f" in the variant {name!r}"
     return (
-        f"{share:.0%} of the writes{where} are like {point.value}, which was not measured; "
+        f"{share:.0%} of the writes{where} resemble {point.value}, which was not measured; "
         "measure it"
     )
 
@@ -178,7 +178,7 @@ def _torn(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> 
     if not all(sides):
         return ""
     said = ", but ".join("; ".join(side.values()) for side in sides)
-    return f"{said}: only measuring under the OSD's own traffic settles that"
+    return f"{said}; only a measurement under the OSD's own traffic can settle this"
 
 
 def _veto(
@@ -191,8 +191,7 @@ def _veto(
         return ""
     whole = "shows no material difference" if verdict.mode is None else f"prefers {verdict.value}"
     return (
-        f"the load on the whole {whole}, but {'; '.join(losers)}; measure under the OSD's own "
-        "traffic"
+        f"the load as a whole {whole}, but {'; '.join(losers)}; measure under the OSD's own traffic"
     )
 
 
@@ -207,7 +206,7 @@ def _otherwise(
             by_mode.setdefault(mode, f"in the variant {name!r} ({_described(shares)})")
     if len(by_mode) < 2:
         return ""
-    whole = f"weighed by the load ({_described(loads['overall'])}) {verdict.value} is the verdict"
+    whole = f"weighted by the load ({_described(loads['overall'])}), the verdict is {verdict.value}"
     said = " and ".join(f"{mode.value} is better {where}" for mode, where in by_mode.items())
     return f"{whole}, but {said}; measure under the OSD's own traffic at that time"
 
