@@ -8,8 +8,8 @@ COMPILED = PYTHONDONTWRITEBYTECODE= \
 # How many examples hypothesis tries: a quarter, or "all".
 EXAMPLES ?= quarter
 
-.PHONY: bench bench-decision bench-fleet check demo lab powercuts test test-all test-cluster \
-    test-lab test-lab-all test-mutations test-release-16 test-release-18 test-release-20 test-releases \
+.PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all test-cluster \
+    test-lab test-lab-all test-mutations test-packages test-packages-short test-release-16 test-release-18 test-release-20 test-releases \
     test-statistics wheels zipapps
 
 check:
@@ -78,7 +78,19 @@ bench-fleet:
 	    -m bench.fleet
 
 zipapps:
-	@/usr/bin/python3 qa/zipapps.py out
+	@/usr/bin/python3 packaging/zipapps.py out
+
+# Packages for Debian's or an EL's package manager (packaging/README.md): out/*.deb, out/*.rpm.
+debs rpms:
+	@/usr/bin/python3 packaging/build_packages.py $(@:s=) out
+
+# What apt does with them on fresh hosts of each Debian that has a Ceph of ours; test-packages
+# also follows the guide there, with a real cluster.
+test-packages:
+	@"$$(qa/venv.sh)/bin/python" -m pytest -s -m packages qa/packages_lab/tests
+
+test-packages-short:
+	@"$$(qa/venv.sh)/bin/python" -m pytest -m "packages and not long" qa/packages_lab/tests
 
 # The same commit gives the same wheel: its times are those of the commit.
 wheels:
@@ -117,8 +129,8 @@ done; printf '== all done in %d s\n' $$(($$(date +%s) - began))
 endef
 
 test:
-	$(call stages,check test-mutations test-statistics test-releases test-lab)
+	$(call stages,check test-packages-short test-mutations test-statistics test-releases test-lab)
 
 # The same in its long forms: every test on every release, and the whole drive lab.
 test-all:
-	$(call stages,check test-mutations test-statistics test-releases test-lab-all,EACH=cluster CLUSTER_TESTS=cluster)
+	$(call stages,check test-packages test-mutations test-statistics test-releases test-lab-all,EACH=cluster CLUSTER_TESTS=cluster)

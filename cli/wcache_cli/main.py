@@ -34,8 +34,8 @@ COMMANDS: Tuple[Command, ...] = (
 )
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run one command; returns its exit code."""
+def make_parser() -> argparse.ArgumentParser:
+    """All there is to say; the manual page is made of it."""
     parser = argparse.ArgumentParser(
         prog="wcache", description="Write caches of Ceph OSD drives: follow, report, analyse."
     )
@@ -45,7 +45,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         verb = verbs.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(verb)
         verb.set_defaults(run=command.run, error_code=command.ERROR_CODE)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run one command; returns its exit code."""
+    options = make_parser().parse_args(arguments)
     try:
         code = int(options.run(options))
         sys.stdout.flush()

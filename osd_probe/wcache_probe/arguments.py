@@ -16,12 +16,21 @@ RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 COMMANDS = (
     "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
-    "accept",
+    "accept", "removable",
 )
 
 
 def parse(words: List[str]) -> argparse.Namespace:
     """The options; `wcache-probe --sim FILE ...` means `run`."""
+    if words and words[0] not in (*COMMANDS, "-h", "--help", "--version"):
+        words = ["run", *words]
+    options = make_parser().parse_args(words)
+    options.osd_data = options.osd_data or [] if hasattr(options, "osd_data") else []
+    return options
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All there is to say; the manual page is made of it."""
     parser = argparse.ArgumentParser(
         prog="wcache-probe",
         description="Reads and toggles the write caches of this host's OSD drives, under leases "
@@ -86,6 +95,9 @@ def parse(words: List[str]) -> argparse.Namespace:
     unprepare = verbs.add_parser("unprepare", help="take back what `prepare` did")
     _folders(unprepare)
     unprepare.set_defaults(host_root="/", osd_data=())
+    _folders(verbs.add_parser(
+        "removable", help="for packages: fails while an applied change stands on this host"
+    ))
     matrix = verbs.add_parser(
         "matrix", help="measure the write+sync matrix of scratch space, in both cache modes"
     )
@@ -100,11 +112,7 @@ def parse(words: List[str]) -> argparse.Namespace:
     name.add_argument("--wwid-hex", dest="wwid", type=lambda word: bytes.fromhex(word).decode())
     appear.add_argument("--run-dir", default=RUN_DIR, type=os.path.abspath)
     appear.add_argument("device", help="kernel name of the disk")
-    if words and words[0] not in (*COMMANDS, "-h", "--help", "--version"):
-        words = ["run", *words]
-    options = parser.parse_args(words)
-    options.osd_data = options.osd_data or [] if hasattr(options, "osd_data") else []
-    return options
+    return parser
 
 
 def _restore_one(parser: argparse.ArgumentParser) -> None:

@@ -66,20 +66,7 @@ def main(
 
             command = prepare if options.command == "prepare" else unprepare
             return command(options, preparer_of(options))
-        from .commands import views
-
-        if options.command == "accept":
-            from .commands.accept import accept
-
-            return accept(options)
-        if options.command == "look":
-            return views.look(_make_host(options, None), options.hostname, options.format)
-        if not os.path.isdir(options.state_dir):
-            raise NotFoundError(
-                f"there is no folder {options.state_dir}",
-                "no probe ran here, or it was given another --state-dir",
-            )
-        return views.status(StateFolder(options.state_dir, options.run_dir), options.format)
+        return _look_and_say(options)
     except WcacheError as error:
         print(f"wcache-probe: {error.line()}", file=sys.stderr)
         return 2
@@ -89,6 +76,29 @@ def main(
         # the reader has gone; Python would complain about it once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _look_and_say(options: argparse.Namespace) -> int:
+    """What changes no drive."""
+    if options.command == "accept":
+        from .commands.accept import accept
+
+        return accept(options)
+    if options.command == "removable":
+        from .commands.removable import removable
+        from .linux.persistence.rule_folder import RuleFolder
+
+        return removable(options, RuleFolder())
+    from .commands import views
+
+    if options.command == "look":
+        return views.look(_make_host(options, None), options.hostname, options.format)
+    if not os.path.isdir(options.state_dir):
+        raise NotFoundError(
+            f"there is no folder {options.state_dir}",
+            "no probe ran here, or it was given another --state-dir",
+        )
+    return views.status(StateFolder(options.state_dir, options.run_dir), options.format)
 
 
 def _say(text: str) -> None:

@@ -102,8 +102,7 @@ def ensure_release(number: int, *, native_allowed: bool = True) -> Root:
     if os.geteuid() != 0:
         raise HarnessError("a cluster needs root (loop devices, chroot): run this with sudo")
     if native_allowed and _own_codename() == release.suite:
-        with cache_lock("apt"):
-            _apt_install(CEPH_PACKAGES)
+        install_packages(CEPH_PACKAGES)
         return Root(number, None)
     return Root(number, _ensure_chroot(release))
 
@@ -152,6 +151,12 @@ def _missing_packages(packages: Sequence[str]) -> List[str]:
     return [each for each in packages if each not in present]
 
 
+def install_packages(packages: Sequence[str]) -> None:
+    """Install what is missing of these on this machine; raises HarnessError."""
+    with cache_lock("apt"):
+        _apt_install(packages)
+
+
 def _apt_install(packages: Sequence[str]) -> None:
     missing = _missing_packages(packages)
     if not missing:
@@ -163,7 +168,7 @@ def _apt_install(packages: Sequence[str]) -> None:
             "apt-get", "install", "-y", "-qq", "--no-install-recommends",
             "-o", "DPkg::Lock::Timeout=300", *missing,
         ],
-        "installing Ceph's packages",
+        "installing packages",
     )  # fmt: skip
 
 
@@ -199,34 +204,36 @@ def _recipe(release: Release) -> List[str]:
     return recipe
 
 
-def chroot_folder(release: Release) -> Path:
-    """Where a release's root is, or will be, in the cache."""
-    key = hashlib.sha256("\0".join(_recipe(release)).encode()).hexdigest()[:12]
-    return cache_folder() / f"root-{release.number}-{key}"
-
-
 def _ensure_chroot(release: Release) -> Path:
-    root = chroot_folder(release)
+    return ensure_root(f"root-{release.number}", _recipe(release))
+
+
+def ensure_root(name: str, recipe: Sequence[str]) -> Path:
+    """A root in the cache, built by a recipe where it is not there yet.
+
+    `recipe` is mmdebstrap's command line, suite last, without the folder and the mirror.
+    """
+    key = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:12]
+    root = cache_folder() / f"{name}-{key}"
     if root.is_dir():
         return root
-    with cache_lock(f"root-{release.number}"):
+    with cache_lock(name):
         if not root.is_dir():
-            _build_chroot(release, root)
+            _build_root(name, recipe, root)
     return root
 
 
-def _build_chroot(release: Release, root: Path) -> None:
+def _build_root(name: str, recipe: Sequence[str], root: Path) -> None:
     """Build in a folder beside the real one, then rename: a root is whole or not there."""
-    with cache_lock("apt"):
-        _apt_install(["mmdebstrap", "debian-archive-keyring"])
-    for leftover in root.parent.glob(f"tmp-root-{release.number}-*"):
+    install_packages(["mmdebstrap", "debian-archive-keyring"])
+    for leftover in root.parent.glob(f"tmp-{name}-*"):
         shutil.rmtree(leftover)
-    print(f"building the root for Ceph {release.number}", file=sys.stderr, flush=True)
+    print(f"building {root}", file=sys.stderr, flush=True)
     began_s = time.monotonic()
-    building = Path(tempfile.mkdtemp(prefix=f"tmp-root-{release.number}-", dir=root.parent))
+    building = Path(tempfile.mkdtemp(prefix=f"tmp-{name}-", dir=root.parent))
     try:
         building.chmod(0o755)
-        _run([*_recipe(release), str(building), *_debian_mirror()], f"root for {release.suite}")
+        _run([*recipe, str(building), *_debian_mirror()], f"root for {recipe[-1]}")
         os.rename(building, root)
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -19,6 +19,7 @@ from .cluster import Cluster
 from .errors import HarnessError
 from .processes import wait_until
 from .releases import cache_lock, ensure_release, find_release
+from .roots import Root
 
 GIB = 1 << 30
 BLOCK_BYTES = 4 * GIB
@@ -68,6 +69,8 @@ class ClusterPlan:
     packaged_modules: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     native_allowed: bool = True
+    # Where the release is installed already, beside the cached roots.
+    root: Optional[Root] = None
 
 
 def start_cluster(plan: ClusterPlan) -> Cluster:
@@ -76,7 +79,7 @@ def start_cluster(plan: ClusterPlan) -> Cluster:
     The cluster stops with this process unless `leave_running` is called.  When anything
     fails, or on Ctrl-C, what was started is removed before the exception goes on.
     """
-    root = ensure_release(plan.release, native_allowed=plan.native_allowed)
+    root = plan.root or ensure_release(plan.release, native_allowed=plan.native_allowed)
     names = [chr(ord("x") + index) for index in range(plan.standby_mgrs + 1)]
     cluster = Cluster.create(plan.folder, root, names)
     try:

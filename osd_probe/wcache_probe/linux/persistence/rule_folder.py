@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Optional
+from typing import Optional, Tuple
 
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
@@ -80,6 +80,17 @@ class RuleFolder:
             move_aside(path, ASIDE)
         else:
             remove(path)
+
+    def standing(self) -> Tuple[str, ...]:
+        """Every file here that keeps a drive in a mode, ours or changed by hand."""
+        try:
+            names = sorted(os.listdir(self._folder))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StorageError(f"cannot read {self._folder} ({error.strerror})") from None
+        paths = (os.path.join(self._folder, n) for n in names if n.endswith(".rules"))
+        return tuple(path for path in paths if acts(read_text(path) or ""))
 
     def _text(self, wwid: str) -> str:
         try:

@@ -12,7 +12,7 @@ import os
 import sys
 import zipfile
 from pathlib import Path
-from typing import Iterator
+from typing import Dict, Iterator
 
 PROJECT = Path(__file__).resolve().parents[1]
 # name: (function, what is taken of the tree: where its packages are, and which of them)
@@ -36,8 +36,8 @@ KEPT = (".py", ".j2")
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
 
 
-def build(name: str, folder: Path) -> Path:
-    """Build one of APPS in a folder; returns the file."""
+def contents(name: str) -> Dict[str, bytes]:
+    """What one of APPS consists of: a folder or archive with these files can be run."""
     main, parts = APPS[name]
     module, _, function = main.partition(":")
     # unlike zipapp's own, this one passes the exit code on
@@ -45,12 +45,18 @@ def build(name: str, folder: Path) -> Path:
     files = {"__main__.py": starter.encode()}
     for root, part in parts:
         source = PROJECT / root / part
-        for path in [source] if source.is_file() else _files(source):
+        for path in [source] if source.is_file() else files_of(source):
             files[path.relative_to(PROJECT / root).as_posix()] = path.read_bytes()
+    return files
+
+
+def build(name: str, folder: Path) -> Path:
+    """Build one of APPS in a folder; returns the file."""
+    files = contents(name)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / name
     with open(target, "wb") as file:
-        file.write(b"#!/usr/bin/env python3\n")
+        file.write(b"#!/usr/bin/python3\n")
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for inside in sorted(files):
                 entry = zipfile.ZipInfo(inside, FIXED_TIME)
@@ -61,7 +67,7 @@ def build(name: str, folder: Path) -> Path:
     return target
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def files_of(folder: Path) -> Iterator[Path]:
     """The files of a package; links are followed: templates are one."""
     for place, folders, names in os.walk(folder, followlinks=True):
         if "__pycache__" in folders:

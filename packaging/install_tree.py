@@ -1,0 +1,58 @@
+"""Put all that is installed below a folder, as it lies on a host: what deb and rpm are made of.
+
+    /usr/bin/python3 packaging/install_tree.py DESTDIR [--unit-dir /usr/lib/systemd/system]
+
+The programs are the zipapps: one file each, which is also what a container is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import zipapps
+
+PROJECT = zipapps.PROJECT
+MODULE = "usr/share/ceph/mgr/wcache"
+UNIT_DIR = "/usr/lib/systemd/system"
+
+
+def install(dest: Path, unit_dir: str = UNIT_DIR) -> None:
+    """Fill a folder; the same tree gives the same bytes."""
+    for name in zipapps.APPS:
+        zipapps.build(name, dest / "usr/bin")
+    source = PROJECT / "mgr_module" / "wcache"
+    for path in sorted(zipapps.files_of(source)):
+        _put(dest / MODULE / path.relative_to(source), path.read_bytes())
+    unit = PROJECT / "templates" / "wcache-probe.service"
+    _put(dest / unit_dir.lstrip("/") / unit.name, unit.read_bytes())
+    _install_help(dest)
+
+
+def _install_help(dest: Path) -> None:
+    """Manual pages and completions, from what the programs say of themselves."""
+    sys.path[:0] = [str(PROJECT / part) for part in ("cli", "osd_probe", "mgr_module")]
+    import manual
+    import shtab
+
+    for page in manual.pages():
+        section = page.name.rpartition(".")[2]
+        _put(dest / f"usr/share/man/man{section}" / page.name, page.text.encode())
+    for parser in manual.parsers():
+        text = shtab.complete(parser, shell="bash")  # noqa: S604
+        _put(dest / "usr/share/bash-completion/completions" / parser.prog, text.encode())
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.chmod(0o644)
+
+
+if __name__ == "__main__":
+    _words = argparse.ArgumentParser(description="Install all of wcache below a folder.")
+    _words.add_argument("destdir", type=Path)
+    _words.add_argument("--unit-dir", default=UNIT_DIR, help="default: %(default)s")
+    _options = _words.parse_args()
+    install(_options.destdir, _options.unit_dir)

@@ -1,0 +1,138 @@
+"""Manual pages, made of what the programs and the module say of themselves.
+
+The same tree gives the same bytes on every machine: no default of this host is in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from dataclasses import dataclass
+from typing import Iterator, List, Tuple
+
+from wcache.commands.commands import COMMANDS
+from wcache.core import VERSION
+from wcache_cli.main import make_parser as cli_parser
+from wcache_probe.arguments import make_parser as probe_parser
+
+_SEE = {
+    "wcache-probe": r"\fBwcache\fR(1), \fBceph-wcache\fR(8), \fBceph\fR(8)",
+    "wcache": r"\fBceph-wcache\fR(8), \fBwcache-probe\fR(8)",
+    "ceph-wcache": r"\fBceph\fR(8), \fBwcache\fR(1), \fBwcache-probe\fR(8)",
+}
+_PROBE_FILES = (
+    ("/var/lib/wcache", "the journal: what drives were set to before, while something is changed"),
+    ("/etc/udev/rules.d/59-wcache-pin.rules", "the boot rule that `prepare` writes"),
+    ("/etc/udev/rules.d/85-wcache-*.rules", "a drive's persisted mode; `rollback` removes it"),
+    ("/etc/wcache/prepare", "where it is there, installing the package runs `prepare`"),
+    ("/etc/wcache/leave", "where it is there, removing the package leaves applied changes"),
+)
+_PROBE_EXIT = (
+    ("0", "done"), ("1", "something is not as it should be"), ("2", "it could not even start"),
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A file of roff."""
+
+    name: str
+    text: str
+
+
+def parsers() -> Tuple[argparse.ArgumentParser, ...]:
+    """Of both programs, with nothing of this machine in them."""
+    os.environ.pop("CEPH_CONF", None)
+    made = (probe_parser(), cli_parser())
+    for parser in made:
+        for _, verb in _verbs(parser):
+            for action in verb._actions:
+                if action.default == socket.gethostname():
+                    action.default = "the name of this host"
+    return made
+
+
+def pages() -> Iterator[Page]:
+    """All manual pages."""
+    probe, cli = parsers()
+    yield Page("wcache-probe.8", _of_program(
+        probe, 8, "reads and toggles the write caches of an OSD host's drives",
+        [_table("FILES", _PROBE_FILES), _table("EXIT STATUS", _PROBE_EXIT)],
+    ))
+    yield Page("wcache.1", _of_program(
+        cli, 1, "follows, reports and analyses write-cache experiments of Ceph OSDs", [],
+    ))
+    yield Page("ceph-wcache.8", _of_module())
+
+
+def _of_program(
+    parser: argparse.ArgumentParser, section: int, what: str, more: List[str]
+) -> str:
+    lines = [_head(parser.prog, section, what), ".SH SYNOPSIS"]
+    lines += [rf"\fB{_roff(parser.prog)}\fR \fICOMMAND\fR [\fIOPTION\fR...]", ".SH DESCRIPTION"]
+    lines += [_text(parser.description or ""), ".SH COMMANDS"]
+    for name, verb in _verbs(parser):
+        lines += [f'.SS "{parser.prog} {name}"', _text(_help_of(parser, name))]
+        for action in verb._actions:
+            if "--help" in action.option_strings:
+                continue
+            lines += [".TP", _words_of(action)]
+            lines.append(_text((action.help or "") % {**vars(action), "prog": verb.prog}) or r"\&")
+    return "\n".join([*lines, *more, ".SH SEE ALSO", _SEE[parser.prog], ""])
+
+
+def _of_module() -> str:
+    what = "the write-cache mode of Ceph OSD drives: measure, recommend, apply, roll back"
+    lines = [_head("ceph-wcache", 8, what), ".SH SYNOPSIS", r"\fBceph wcache\fR \fICOMMAND\fR"]
+    lines += [".SH DESCRIPTION", _text(
+        "Commands of the ceph-mgr module wcache. All take --format plain|json|yaml. "
+        "The guide is in /usr/share/doc/ceph-mgr-wcache."
+    ), ".SH COMMANDS"]
+    for command in COMMANDS:
+        lines += [".TP", rf"\fBceph {_roff(command.prefix)}\fR", _text(command.help)]
+    return "\n".join([*lines, ".SH SEE ALSO", _SEE["ceph-wcache"], ""])
+
+
+def _verbs(
+    parser: argparse.ArgumentParser,
+) -> Iterator[Tuple[str, argparse.ArgumentParser]]:
+    """The commands that are for people: those with a word of help."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            shown = {choice.dest for choice in action._choices_actions}
+            yield from ((n, verb) for n, verb in action.choices.items() if n in shown)
+
+
+def _help_of(parser: argparse.ArgumentParser, name: str) -> str:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return next(c.help or "" for c in action._choices_actions if c.dest == name)
+    return ""
+
+
+def _words_of(action: argparse.Action) -> str:
+    value = str(action.metavar or (action.dest if not action.option_strings else "")).strip()
+    if action.option_strings and action.nargs != 0 and not value:
+        value = "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    names = ", ".join(rf"\fB{_roff(name)}\fR" for name in action.option_strings)
+    return f"{names} \\fI{_roff(value)}\\fR" if value and names else names or rf"\fI{value}\fR"
+
+
+def _head(name: str, section: int, what: str) -> str:
+    title = f'.TH {name.upper()} {section} "" "wcache {VERSION}" "wcache"'
+    return f"{title}\n.SH NAME\n{_roff(name)} \\- {_roff(what)}"
+
+
+def _table(title: str, rows: Tuple[Tuple[str, str], ...]) -> str:
+    body = "\n".join(f".TP\n\\fB{_roff(name)}\\fR\n{_text(what)}" for name, what in rows)
+    return f".SH {title}\n{body}"
+
+
+def _roff(text: str) -> str:
+    return text.replace("\\", r"\e").replace("-", r"\-")
+
+
+def _text(text: str) -> str:
+    plain = " ".join(text.split()).replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{plain}" if plain[:1] in (".", "'") else plain

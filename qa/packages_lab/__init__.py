@@ -1,0 +1,1 @@
+"""Hosts to install packages on: fresh roots of each Debian that has a Ceph of ours."""
