@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from module_world import a_mgr, ok, start
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
 from wcache.commands.commands import COMMANDS
 
 FOLDER = Path(__file__).parent / "goldens"
@@ -66,6 +68,34 @@ def chapters():
         told(mgr, "campaign start", scope="osd.99"), told(mgr, "recommend", device_class="zzz"),
     ))
     yield "8-help", "".join(f"{c.prefix}  [{c.perm}]  {c.help}\n" for c in COMMANDS)
+    yield "9-mclock", mclock()
+
+
+def mclock():
+    """mClock's capacities from forecast to rollback."""
+    mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)))
+    mgr.report_all()
+    mgr.config.kept[("osd.0", "osd_mclock_max_capacity_iops_hdd")] = "120.500000"
+    mgr.step()
+    parts = [
+        told(mgr, "mclock forecast", calls=3), told(mgr, "mclock measure", calls=3),
+        told(mgr, "mclock apply"), told(mgr, "mclock rollback"),
+        told(mgr, "mclock rollback", change_id="k9"),
+    ]
+    ok(mgr.command("mclock measure", calls=3, accept_cost=True))
+    mgr.step()
+    parts += [told(mgr, "mclock show"), told(mgr, "mclock stop")]
+    mgr.step()
+    ok(mgr.command("mclock measure", calls=3, accept_cost=True))
+    mgr.settle()
+    parts += [told(mgr, "mclock show"), told(mgr, "mclock recommend")]
+    parts.append(masked(mgr.command("mclock apply", format="json")[1]) + "\n")
+    mgr.settle()
+    parts += [told(mgr, "mclock show"), told(mgr, "mclock recommend"), told(mgr, "mclock apply")]
+    parts.append(mgr.command("mclock rollback", format="json")[1] + "\n")
+    mgr.settle()
+    parts += [told(mgr, "mclock show"), told(mgr, "mclock rollback"), told(mgr, "history")]
+    return "".join(parts)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +105,7 @@ def said_now():
 
 NAMES = (
     "1-nothing-measured", "2-measuring", "3-measured", "4-planned", "5-applied",
-    "6-rolled-back", "7-refused", "8-help",
+    "6-rolled-back", "7-refused", "8-help", "9-mclock",
 )
 
 
