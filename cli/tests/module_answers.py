@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from wcache.core import codec
-from wcache.core.change.rollout_state import Change, Rollout
+from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from wcache.core.change.rollout_state import Rollout
 from wcache.core.errors import NotFoundError
 from wcache.core.model import (
     CacheMode,

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
-from wcache.core.change.rollout_state import ChangeStatus
+from wcache.core.change.change_status import ChangeStatus
 
 
 def refused(mgr, prefix, number, **arguments):

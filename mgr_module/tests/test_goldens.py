@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
-from module_world import a_mgr, ok, start
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
+from module_world import a_mgr, ok, start
 from wcache.commands.commands import COMMANDS
 
 FOLDER = Path(__file__).parent / "goldens"

@@ -7,7 +7,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
-from wcache.core.change.rollout_state import ChangeStatus
+from wcache.core.change.change_status import ChangeStatus
 
 
 def test_the_main_job_from_forecast_to_rollback():

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.knobs.mclock.advice import ConfigChange, Facts, advise
+from wcache.core.config_database import Config, ConfigEdit, Entry
+from wcache.core.knobs.mclock.advice import Facts, advise
 from wcache.core.knobs.mclock.capacity import (
     CALLS_MIN,
     Measurement,
@@ -16,7 +17,7 @@ from wcache.core.knobs.mclock.capacity import (
     stacks,
     t95,
 )
-from wcache.core.knobs.mclock.config import Config, Entry, Known
+from wcache.core.knobs.mclock.config import Known
 from wcache.core.knobs.mclock.stale import stale
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
 
@@ -358,4 +359,4 @@ def test_ten_thousand_stale_keys_are_one_finding():
 
 
 def test_a_change_is_told_as_its_command():
-    assert ConfigChange("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"
+    assert ConfigEdit("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"

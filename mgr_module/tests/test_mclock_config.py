@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.knobs.mclock.config import Config, Entry, Known, parse_dump, see
+from wcache.core.config_database import Config, Entry, parse_dump
+from wcache.core.knobs.mclock.config import NAMES, Known, see
 
 HDD = "osd_mclock_max_capacity_iops_hdd"
 
@@ -13,8 +14,8 @@ def test_a_dump_is_read_row_by_row_and_odd_rows_are_left_out():
     good = {"section": "osd", "name": HDD, "value": "310.000000", "mask": "class:hdd"}
     odd = [{**good, "value": 3}, {**good, "section": "x" * 500}, {"name": HDD}, 7, None]
     others = [{"section": "osd", "name": "osd_memory_target", "value": "1", "mask": ""}]
-    assert parse_dump([good, *odd, *others]) == (Entry("osd/class:hdd", HDD, "310.000000"),)
-    assert parse_dump({"section": "osd"}) == ()
+    assert parse_dump([good, *odd, *others], NAMES) == (Entry("osd/class:hdd", HDD, "310.000000"),)
+    assert parse_dump({"section": "osd"}, NAMES) == ()
 
 
 @pytest.mark.parametrize(("sections", "taken"), [

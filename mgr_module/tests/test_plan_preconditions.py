@@ -8,9 +8,10 @@ from mgr_fakes import builders as make
 from module_world import WB, WT, all_modes, fine, measured, ok, said
 from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
-from wcache.core.change.plan import make_changes
+from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED
-from wcache.core.change.rollout_state import ChangeStatus
+from wcache.core.knobs.cache_mode.plan import make_changes
+from wcache.core.knobs.knob import Asked
 from wcache.core.protocol import FailureOutcome, ReportRequest
 from wcache.core.record import Precondition
 from wcache.core.verdict.recommend import recommend
@@ -245,11 +246,10 @@ def test_two_probes_names_of_one_crush_host_stay_together():
 
 
 def plan_of(reports, cluster):
-    changes, _ = make_changes(
-        recommend([result(), result(hostname="h2", record_id="r2")]), reports, cluster,
-        plan_id="p1", nonce="n", device_class=None, throwaway=False, consent_turn_on=False,
-    )
-    return changes
+    recommended = recommend([result(), result(hostname="h2", record_id="r2")])
+    return make_changes(
+        Asked("p1", "n"), recommended, reports, cluster, throwaway=False
+    ).changes
 
 
 def order(reports, cluster):

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.change.plan import CHANGES_MAX, make_changes
 from wcache.core.findings import of_drive
+from wcache.core.knobs.cache_mode.plan import make_changes
+from wcache.core.knobs.knob import CHANGES_MAX, Asked
 from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.across_loads import over_loads
 from wcache.core.verdict.pooling import LoadVerdict
@@ -166,10 +167,11 @@ def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_erro
     drives = (make.drive("sd0", 0, mode=WT), reports[0].drives[1], wrong, reports[0].drives[3])
     down = replace(cluster.osds[1], up=False)
     osds = make.cluster([o if o.osd_id != 1 else down for o in cluster.osds.values()])
-    changes, left = make_changes(
-        recommend([result()]), [replace(reports[0], drives=drives)], osds, plan_id="p1", nonce="n",
-        device_class=None, throwaway=False, consent_turn_on=False,
+    wanted = make_changes(
+        Asked("p1", "n"), recommend([result()]), [replace(reports[0], drives=drives)], osds,
+        throwaway=False,
     )
+    changes, left = wanted.changes, wanted.left_alone
     assert [c.dev_names for c in changes] == [("sd3",)]
     assert any("osd.1 is not up" in line for line in left)
     assert any("WCACHE_UNSAFE" in line for line in left)
@@ -177,9 +179,9 @@ def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_erro
 
 def test_a_plan_is_no_longer_than_can_be_stored_after_each_step():
     reports, cluster = make.fleet(CHANGES_MAX // 10 + 1, 10)
-    changes, left = make_changes(
-        recommend([result()]), reports, cluster, plan_id="p1", nonce="n", device_class=None,
-        throwaway=False, consent_turn_on=False,
+    wanted = make_changes(
+        Asked("p1", "n"), recommend([result()]), reports, cluster, throwaway=False
     )
+    changes, left = wanted.changes, wanted.left_alone
     assert len(changes) == CHANGES_MAX
     assert left[-1].startswith("10 more")

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from wcache.core import codec
 from wcache.core import events as act
+from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout import RolloutMachine
-from wcache.core.change.rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
+from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.drive.prior import PriorDoubt
 from wcache.core.model import CacheMode, LoadPoint, Transport
 from wcache.core.protocol import (

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple
 from mgr_module import MgrModule
 
 from .ceph import compat as ceph_compat
-from .ceph.capacity import CephCapacity, CephConfig
+from .ceph.capacity import CephCapacity
+from .ceph.config import CephConfig
 from .ceph.health import health_checks
 from .ceph.loads import CephLoads
 from .ceph.progress import CephProgress
@@ -19,6 +20,8 @@ from .ceph.view import CephView
 from .commands import commands
 from .commands.views import Views
 from .core.cluster import OsdNow, osds_now
+from .core.knobs.knob import option_names
+from .core.knobs.registry import KNOBS
 from .core.verdict.recommend import Result
 from .engine.analysis_child import AnalysisChild
 from .engine.archive import Archive
@@ -27,6 +30,7 @@ from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
 from .options import Options, module_options, read_options
 from .services.mclock import MclockService
+from .services.planners import planners
 from .services.service import Service
 
 # Health and the loads of a quiet cluster are looked at this often, in seconds.
@@ -69,6 +73,7 @@ class Module(MgrModule):
         )
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
+            database=CephConfig(self, option_names(KNOBS)),
             options=lambda: self._options, profiles=self._load_watch.profiles,
             wake=self._wake.set, log=self.log.exception,
         )
@@ -77,17 +82,19 @@ class Module(MgrModule):
             bench_seconds=ceph_compat.bench_seconds,
         )
         self._mclock = MclockService(
-            engine=self._engine, archive=archive, bench=capacity, database=CephConfig(self),
+            engine=self._engine, archive=archive, bench=capacity,
             # what the mgr sees is the compiled default, unless it is set for all daemons
             compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
         )
-        self._service = Service(self._engine, self._mclock)
+        self._service = Service(
+            self._engine, self._mclock, planners(self._engine, self._mclock.facts)
+        )
         self._views = Views(self._engine, self._mclock, self._load_watch.by_osd)
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
             self._store.start, self._load_watch.load, self._engine.load, self._mclock.load,
-            self._views.warm, self._load_watch.start, self._mclock.settings.start,
+            self._views.warm, self._load_watch.start, self._engine.config.start,
         ))
 
     def _results(self) -> List[Result]:
@@ -174,7 +181,7 @@ class Module(MgrModule):
         self._wake.set()
         self._engine.cancel_loads()
         self._mclock.work.close()
-        self._mclock.settings.close()
+        self._engine.config.close()
         self._load_watch.close()
         self._analysis.close()
         self._store.close()

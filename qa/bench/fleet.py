@@ -64,8 +64,8 @@ def measure(hosts: int) -> Figures:
         (f"osd.{osd_id}", option(rotational=True)): f"{300 + osd_id % 97}.000000"
         for osd_id in mgr.view.state.osds
     })
-    mgr.mclock.settings.read_soon()
-    took["reading of mClock's keys"] = [_us(mgr.mclock.settings.turn)]
+    mgr.engine.config.read_soon()
+    took["reading of mClock's keys"] = [_us(mgr.engine.config.turn)]
     for _ in range(LS_CALLS):
         _change(mgr, "host0000")
         took["mclock findings"].append(_us(mgr.mclock.tick))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional, Tuple
 
-from wcache.ceph.command import CommandFailed
-from wcache.core.knobs.mclock.advice import ConfigChange
-from wcache.core.knobs.mclock.config import Entry
+from wcache.core.config_database import ConfigEdit, Entry
+from wcache.core.errors import NotReadyError, RefusedError
 from wcache.core.knobs.mclock.job import Bench, BenchSamples
 
 Done = Callable[[Optional[BenchSamples], str], None]
@@ -66,15 +65,17 @@ class FakeConfig:
     def read(self) -> Tuple[Entry, ...]:
         """Everything, or no quorum."""
         if self.down:
-            raise CommandFailed("the mons gave no answer to `config dump` within 30 s")
+            raise NotReadyError("the mons gave no answer to `config dump` within 30 s")
         return tuple(Entry(who, name, value) for (who, name), value in self.kept.items())
 
-    def write(self, change: ConfigChange) -> None:
+    def write(self, edit: ConfigEdit) -> None:
         """Set or remove one."""
-        if self.down or self.fails(change.who):
-            raise CommandFailed(f"the mons refused `config set` of {change.who}")
-        self.writes.append(change.command)
-        if change.value is None:
-            self.kept.pop((change.who, change.name), None)
+        if self.down:
+            raise NotReadyError("the mons gave no answer to `config set` within 30 s")
+        if self.fails(edit.who):
+            raise RefusedError(f"the mons refused `config set` of {edit.who}")
+        self.writes.append(edit.command)
+        if edit.value is None:
+            self.kept.pop(edit.key, None)
         else:
-            self.kept[(change.who, change.name)] = f"{float(change.value):.6f}"
+            self.kept[edit.key] = f"{float(edit.value):.6f}"

@@ -9,6 +9,7 @@ from wcache.commands import commands
 from wcache.commands.views import Views
 from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.events import LoadRequest, LoadSamples
+from wcache.core.knobs.knob import Planner
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.ports import Store
@@ -19,6 +20,7 @@ from wcache.engine.archive import Archive
 from wcache.engine.engine import Engine
 from wcache.options import Options
 from wcache.services.mclock import MclockService
+from wcache.services.planners import planners
 from wcache.services.service import Service
 
 from .builders import cluster, osd
@@ -159,6 +161,7 @@ class FakeMgr:
         self.config = FakeConfig()
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
+        self.more_planners: Callable[[Engine], Dict[str, Planner]] = lambda engine: {}
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self.restart()
         self.probes = {
@@ -175,15 +178,19 @@ class FakeMgr:
         archive = Archive(self.store)
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
-            analysis=self.analysis, options=lambda: self.options, clock=lambda: self.now_s,
-            bounds=self.bounds, profiles=lambda: self.profiles, log=self.exceptions.append,
+            analysis=self.analysis, database=self.config, options=lambda: self.options,
+            clock=lambda: self.now_s, bounds=self.bounds, profiles=lambda: self.profiles,
+            log=self.exceptions.append,
         )
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(
-            engine=self.engine, archive=archive, bench=self.bench, database=self.config,
+            engine=self.engine, archive=archive, bench=self.bench,
             compiled_queue=lambda: self.compiled_queue,
         )
-        self.service = Service(self.engine, self.mclock)
+        self.service = Service(
+            self.engine, self.mclock,
+            {**planners(self.engine, self.mclock.facts), **self.more_planners(self.engine)},
+        )
         self.views = Views(self.engine, self.mclock)
         self.engine.load()
         self.mclock.load()
@@ -216,13 +223,13 @@ class FakeMgr:
         self.bench.run()
         self.engine.tick()
         self.mclock.tick()
-        self.mclock.settings.turn()
+        while self.engine.config.turn():
+            self.engine.tick()
 
     def settle(self, steps: int = 3000) -> None:
         """Go on until nothing is under way."""
         for _ in range(steps):
-            waiting = any(not r.over for r in self.mclock.settings.rollouts.values())
-            if not self.engine.active and not waiting:
+            if not self.engine.active:
                 return
             self.step()
         raise AssertionError("still under way")

@@ -1,4 +1,4 @@
-"""Benches OSDs by their own recipe, and reads and writes their settings in the config database."""
+"""Benches OSDs by the recipe by which they bench themselves for mClock."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
-from ..core.knobs.mclock.advice import ConfigChange
 from ..core.knobs.mclock.capacity import COUNT_BYTES, OBJECT_BYTES, OBJECTS, SCHEDULER, WRITE_BYTES
-from ..core.knobs.mclock.config import QUEUE, Entry, parse_dump
+from ..core.knobs.mclock.config import QUEUE
 from ..core.knobs.mclock.job import Bench, BenchSamples
-from .command import CommandFailed, SendsCommands, ask_mon, ask_osd, parse
+from .command import CommandFailed, SendsCommands, ask_osd, parse
 
 # 3,000 writes on a drive that makes 25 in a second, and 400 MiB before them.
 CALL_TIMEOUT_S = 150.0
@@ -26,16 +25,6 @@ class CapacityBench(Protocol):
 
     def cancel(self, token: str) -> None:
         """Stop after the call under way; one that is over is fine."""
-
-
-class ConfigDatabase(Protocol):
-    """Port: the mons' config database.  Both methods raise CommandFailed."""
-
-    def read(self) -> Tuple[Entry, ...]:
-        """What it says to mClock now."""
-
-    def write(self, change: ConfigChange) -> None:
-        """Set or remove one value."""
 
 
 class CephCapacity:
@@ -124,23 +113,3 @@ class CephCapacity:
 
     def _ask(self, osd_id: int, command: Mapping[str, Any]) -> str:
         return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=CALL_TIMEOUT_S)
-
-
-class CephConfig:
-    """The `ConfigDatabase` port over a mgr module."""
-
-    def __init__(self, mgr: SendsCommands) -> None:
-        self._mgr = mgr
-
-    def read(self) -> Tuple[Entry, ...]:
-        """`ceph config dump`."""
-        return parse_dump(parse(ask_mon(self._mgr, {"prefix": "config dump"}), "config dump"))
-
-    def write(self, change: ConfigChange) -> None:
-        """`ceph config set` or `rm`."""
-        if change.value is None:
-            ask_mon(self._mgr, {"prefix": "config rm", "who": change.who, "name": change.name})
-            return
-        ask_mon(self._mgr, {
-            "prefix": "config set", "who": change.who, "name": change.name, "value": change.value,
-        })

@@ -24,6 +24,10 @@ class CommandFailed(Exception):
     """A command that went wrong; its text is the one line for the admin."""
 
 
+class NoAnswer(CommandFailed):
+    """Nobody has answered in time: whether it was done is not known."""
+
+
 class _Reply:
     """A completion with a time-out, which CommandResult lacks."""
 
@@ -72,7 +76,7 @@ def ask_mon(
     reply, name = _Reply(), command["prefix"]
     mgr.send_command(reply, "mon", "", json.dumps({**command, "format": "json"}), "")
     if not reply.wait(timeout_s):
-        raise CommandFailed(f"the mons gave no answer to `{name}` within {timeout_s:.0f} s")
+        raise NoAnswer(f"the mons gave no answer to `{name}` within {timeout_s:.0f} s")
     if reply.code != 0:
         raise CommandFailed(f"the mons refused `{name}`: {reply.error} (error {reply.code})")
     return reply.out

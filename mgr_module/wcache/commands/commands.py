@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
 from ..core.errors import MalformedError, NotReadyError, WcacheError
+from ..core.knobs.registry import KNOBS
 from ..services.service import Service
 from . import load_views, mclock_tables, tables
 from .views import Views
@@ -40,6 +41,7 @@ _PLAN = (
     _CLASS,
     "name=consent_turn_on,type=CephBool,req=false",
     "name=persist,type=CephBool,req=false",
+    f"name=knob,type=CephChoices,strings={'|'.join(knob.name for knob in KNOBS)},req=false",
 )
 
 _CAPACITY = (
@@ -188,14 +190,18 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache apply",
-        ("name=plan_id,type=CephString", "name=override,type=CephString,req=false"), "rw",
+        ("name=plan_id,type=CephString", "name=override,type=CephString,req=false",
+         "name=trial,type=CephBool,req=false"), "rw",
         "Carry out a plan: each change is read back and measured before the next; --override "
-        "lists preconditions to skip: cluster_healthy,pgs_clean,no_recovery",
-        lambda s, v, a: s.plans.apply(a["plan_id"], a.get("override")),
+        "lists preconditions to skip: cluster_healthy,pgs_clean,no_recovery; --trial makes the "
+        "first change only, measures it and takes it back",
+        lambda s, v, a: s.plans.apply(
+            a["plan_id"], a.get("override"), bool(a.get("trial"))
+        ),
     ),
     Command(
         "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
-        "Restore the cache modes from before a plan (default: the last one applied)",
+        "Restore what was there before a plan (default: the last one applied)",
         lambda s, v, a: s.plans.rollback(a.get("plan_id")),
     ),
     Command(
@@ -226,12 +232,12 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache mclock apply", (_CLASS,), "rw",
         "Make the changes that `mclock recommend` shows in the config database",
-        lambda s, v, a: s.mclock.apply(a.get("device_class")), mclock_tables.applied,
+        lambda s, v, a: s.mclock_plans.apply(a.get("device_class")), mclock_tables.applied,
     ),
     Command(
         "wcache mclock rollback", ("name=change_id,type=CephString,req=false",), "rw",
         "Bring back the capacities from before an apply (default: the last one)",
-        lambda s, v, a: s.mclock.rollback(a.get("change_id")),
+        lambda s, v, a: s.mclock_plans.rollback(a.get("change_id")),
     ),
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false",), "rw",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Set, Tuple
 
-from ..core.change.rollout_state import ChangeStatus
+from ..core.change.change_status import ChangeStatus
 from ..core.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
@@ -97,14 +97,14 @@ class FindingViews:
             (change.hostname, change.domain_id)
             for machine in self._engine.rollouts.values()
             if not machine.over
-            for change in machine.rollout.changes
+            for change in machine.rollout.drive_changes
         }
 
     def _drift(self, leased: Leased) -> List[Finding]:
         engine = self._engine
         applied: Dict[Tuple[str, str], Tuple[float, str, str]] = {}
         for plan_id, machine in engine.rollouts.items():
-            for change in machine.rollout.changes:
+            for change in machine.rollout.drive_changes:
                 if change.status is ChangeStatus.APPLIED and machine.over:
                     key = (change.hostname, change.domain_id)
                     entry = (machine.rollout.created_at_s, plan_id, change.mode.value)
@@ -135,4 +135,16 @@ class FindingViews:
             )
             for item in disputes_of(engine)
         ]
-        return found
+        return [*found, *self._unset()]
+
+    def _unset(self) -> List[Finding]:
+        """Changes of the config database of which nobody knows whether they stand."""
+        return [
+            Finding(
+                FindingCode.CONFIG_UNPROVEN, Severity.ERROR, change.name,
+                f"{plan_id}: {change.detail or 'not proven'}",
+            )
+            for plan_id, machine in self._engine.rollouts.items() if machine.over
+            for change in machine.rollout.config_changes
+            if change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
+        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..core import codec
-from ..core.change.rollout_state import ChangeStatus
+from ..core.change.change_status import ChangeStatus
 from ..core.drive.manual import commands
 from ..core.errors import NotFoundError
 from ..core.model import DriveReport
@@ -13,6 +13,7 @@ from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
 from ..services.guards import require_class
 from ..services.mclock_facts import MclockFacts
+from ..services.plans import plain_changes
 from .output_format import FORMAT_VERSION
 
 
@@ -90,7 +91,8 @@ class PlanViews:
         if machine is None:
             raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
         plain: Dict[str, Any] = codec.to_plain(machine.rollout)
+        plain["changes"] = plain_changes(machine.rollout.changes)
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio
-        plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.changes)
+        plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.drive_changes)
         return {"format_version": FORMAT_VERSION, **plain}

@@ -10,6 +10,8 @@ from ..core.text import amount, cell, duration, latency, ratio, table, when
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
+# Commands by hand that are listed of one change.
+MANUAL_MAX = 20
 
 
 def status(data: Mapping[str, Any]) -> str:
@@ -244,18 +246,23 @@ def plan(data: Mapping[str, Any]) -> str:
     left = [f"left alone: {line}" for line in data.get("left_alone", [])]
     if not data["changes"]:
         return "\n".join(["nothing to change", *left])
+    drives = [c for c in data["changes"] if c.get("kind") != "config"]
     rows = [
         (c["action_id"], c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
          f"osd.{c['osd_id']}", c["expected"], c["mode"], c["status"], latency(c["before_us"]),
          latency(c["after_us"]), c.get("ratio"), c["detail"])
-        for c in data["changes"]
+        for c in drives
     ]
     heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE",
              "AFTER", "RATIO", "DETAIL")
-    lines = [table(heads, rows), ""]
+    tables = [table(heads, rows)] if drives else []
+    lines = [*tables, *_config_changes(data["changes"]), ""]
     planned = data.get("status", "planned") == "planned"
     for c in data["changes"] if planned else ():
-        lines += [f"{c['action_id']} by hand on {c['hostname']}: {line}" for line in c["manual"]]
+        where = f" on {c['hostname']}" if c.get("hostname") else ""
+        lines += [f"{c['action_id']} by hand{where}: {line}" for line in c["manual"][:MANUAL_MAX]]
+        if len(c["manual"]) > MANUAL_MAX:
+            lines.append(f"and {len(c['manual']) - MANUAL_MAX} more commands: see --format json")
     lines += left
     lines += [f"note: {line}" for line in stale_keys(data)]
     if planned:
@@ -264,6 +271,24 @@ def plan(data: Mapping[str, Any]) -> str:
         reason = f" ({data['reason']})" if data.get("reason") else ""
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
     return "\n".join(lines)
+
+
+def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
+    """The changes of the config database among those of a plan."""
+    rows = []
+    for c in changes:
+        if c.get("kind") != "config":
+            continue
+        first, more = c["edits"][0], len(c["edits"]) - 1
+        rows.append((
+            c["action_id"], c["knob"], c["failure_domain"],
+            f"{first['who']} {first['name']}" + (f" and {more} more" if more else ""),
+            first["prior"], first["value"], c["status"], latency(c["before_us"]),
+            latency(c["after_us"]), c.get("ratio"), c["detail"],
+        ))
+    heads = ("CHANGE", "KNOB", "OF", "SETTING", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
+             "DETAIL")
+    return [table(heads, rows)] if rows else []
 
 
 def stale_keys(data: Mapping[str, Any]) -> List[str]:

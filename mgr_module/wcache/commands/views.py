@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..core import codec
-from ..core.change.rollout_state import ChangeStatus
+from ..core.change.change_status import ChangeStatus
 from ..core.drive.safety import judge
 from ..core.errors import MalformedError, NotFoundError
 from ..core.findings import ADVICE, words_of_version

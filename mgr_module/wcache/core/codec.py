@@ -205,14 +205,15 @@ def _union(hint: Any, limits: Mapping[str, Any]) -> _Decoder:
     if len(members) == 1:
         only = _decoder(members[0], limits)
         return lambda plain: None if plain is None and optional else only(plain)
-    kinds = {member.KIND: _object(member) for member in members}
+    # a member without a KIND is what older versions stored before there were others
+    kinds = {getattr(member, "KIND", ""): _object(member) for member in members}
 
     def decode_member(plain: Any) -> Any:
         if plain is None and optional:
             return None
-        kind = plain.get("kind") if isinstance(plain, dict) else None
+        kind = plain.get("kind", "") if isinstance(plain, dict) else None
         if not isinstance(kind, str) or kind not in kinds:
-            raise _Wrong(f" must be one of {', '.join(sorted(kinds))}", ".kind")
+            raise _Wrong(f" must be one of {', '.join(sorted(filter(None, kinds)))}", ".kind")
         return kinds[kind](plain)
 
     return decode_member

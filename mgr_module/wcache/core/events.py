@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
+from .config_database import ConfigRequest, ConfigState
 from .model import LoadPoint, Role
 from .protocol import Outcome, Request
 from .record import CounterDelta, LatencyHistogram, Period, Precondition, Record
@@ -127,9 +128,17 @@ class ClusterSeen:
     missed: Tuple[Precondition, ...]
 
 
+@dataclass(frozen=True)
+class ConfigAnswered:
+    """The config database was read, after what was to be written was written or refused."""
+
+    token: str
+    state: ConfigState
+
+
 Event = Union[
     Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    ClusterSeen,
+    ClusterSeen, ConfigAnswered,
 ]
 
 # ---- actions
@@ -141,6 +150,14 @@ class GiveTask:
 
     task_id: str
     request: Request
+
+
+@dataclass(frozen=True)
+class AskConfig:
+    """Read values in the config database and write others; answered with ConfigAnswered."""
+
+    token: str
+    request: ConfigRequest
 
 
 @dataclass(frozen=True)
@@ -195,5 +212,6 @@ class Note:
 
 
 Action = Union[
-    GiveTask, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, LookAtCluster, Note
+    GiveTask, AskConfig, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, LookAtCluster,
+    Note,
 ]

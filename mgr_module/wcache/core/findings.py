@@ -111,6 +111,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "a lease ran out before its experiment ended",
         "the probe restored the prior state; check the connection from its host to the mgr",
     ),
+    FindingCode.CONFIG_UNPROVEN: (
+        "a setting was changed, and it is not known whether it stands or is back",
+        "see `ceph wcache plan show` for the commands and `ceph config dump` for what stands; then "
+        "run `ceph wcache rollback` with that plan",
+    ),
     FindingCode.RESTORE_FAILED: (
         "a prior cache state could not be restored",
         "run `wcache-probe restore --all` on the host and follow what it says; give up a drive "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
+from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
 from .errors import StorageError
 from .model import (
@@ -147,6 +148,20 @@ class Store(Protocol):
 
     def trouble(self) -> str:
         """One line on what the mons do not store now, or ""."""
+
+
+class ConfigDatabase(Protocol):
+    """Module side: the mons' config database, as far as knobs go by it.
+
+    Raises NotReadyError where the mons give no answer (a write may be made all the same),
+    RefusedError where they refuse.
+    """
+
+    def read(self) -> Tuple[Entry, ...]:
+        """What it says now."""
+
+    def write(self, edit: ConfigEdit) -> None:
+        """Set or remove one value."""
 
 
 class Reports(Protocol):

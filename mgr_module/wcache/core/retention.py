@@ -118,7 +118,7 @@ def _plans(plans: Mapping[str, Rollout], plans_max: int) -> List[str]:
     gone: List[str] = []
     idle = carried_out = 0
     for plan in newest_first:
-        mine = {(change.hostname, change.domain_id) for change in plan.touched}
+        mine = {key for change in plan.touched for key in change.touches}
         if plan.status in _OPEN_PLANS:
             pass
         elif not mine:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional
 
+from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_state import ChangeStatus
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.disputes import Key
 from ..core.experiment.run import RunMachine
@@ -108,7 +108,7 @@ def settle(
         key = (item.hostname, item.domain_id)
         changes = tuple(
             replace(c, status=ChangeStatus.ACCEPTED)
-            if (c.hostname, c.domain_id) == key and c.status in _OWING else c
+            if c.touches == {key} and c.status in _OWING else c
             for c in plan.rollout.changes
         )
         if changes != plan.rollout.changes:

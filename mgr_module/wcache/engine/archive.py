@@ -24,7 +24,7 @@ from ..core.experiment.slots import AnySlot, Periods, slot_at
 from ..core.knobs.mclock.capacity import Measurement
 from ..core.knobs.mclock.config import Known, Knowns
 from ..core.knobs.mclock.job import Job
-from ..core.knobs.mclock.rollout import ConfigRollout
+from ..core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
 from ..core.model import HostReport
 from ..core.ports import Done, Store, Write
 from ..core.record import RECORD_BYTES_MAX, Period, Record
@@ -282,22 +282,11 @@ class Archive:
         """Store when the values of mClock were first seen."""
         self._put_later("mclock/known", Knowns(known))
 
-    def config_rollouts(self) -> Dict[str, ConfigRollout]:
-        """Changes of mClock's values by id, oldest first."""
-        found = self._load(ConfigRollout, "mclock-change")
-        return dict(sorted(found.items(), key=lambda item: item[1].created_at_s))
-
-    def put_config_rollout(self, rollout: ConfigRollout, done: Done) -> None:
-        """Store changes of mClock's values and what stood there before."""
-        self._put(f"mclock-change/{rollout.change_id}", rollout, done)
-
-    def drop_config_rollout(self, change_id: str) -> None:
-        """Remove changes that are too old to be rolled back."""
-        self._drop(f"mclock-change/{change_id}")
-
     def rollouts(self) -> Dict[str, Rollout]:
-        """All plans by id."""
-        return self._load(Rollout, "rollout")
+        """All plans by id; changes of mClock's values of an older version are among them."""
+        old = self._load(ConfigRollout, "mclock-change")
+        found = {change_id: as_plan(item) for change_id, item in old.items()}
+        return {**found, **self._load(Rollout, "rollout")}
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""
@@ -306,6 +295,7 @@ class Archive:
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
         self._drop(f"rollout/{plan_id}")
+        self._drop(f"mclock-change/{plan_id}")
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""

@@ -26,6 +26,7 @@ from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
 from ..core.experiment.slots import Periods
 from ..core.model import HostReport
+from ..core.ports import ConfigDatabase
 from ..core.protocol import Lease, Notice, Task
 from ..core.retention import Bounds
 from ..core.verdict.homes import homes
@@ -36,6 +37,7 @@ from .accepting import Accepting
 from .analyses import Analyses, Analysis
 from .archive import Archive, HistoryEntry
 from .audit_log import AuditLog
+from .config_watch import ConfigWatch
 from .debts import Debts
 from .executor import Executor
 from .hosts import Hosts
@@ -58,6 +60,7 @@ class Engine:
         archive: Archive,
         view: ClusterView,
         loads: LoadRunner,
+        database: ConfigDatabase,
         analysis: Analysis,
         options: Callable[[], Options],
         profiles: Callable[[], OsdProfiles] = dict,
@@ -88,13 +91,17 @@ class Engine:
         self.accepting = Accepting(archive, self.keeper)
         self.analyses = Analyses(analysis=analysis, archive=archive, lock=self.lock, wake=wake)
         self.measuring = Measuring(loads, self.post_event)
+        self.config = ConfigWatch(
+            database=database, clock=self.clock, post_event=self.post_event,
+            note=lambda owner, text: self.note("mgr", owner, text),
+        )
         self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
         self._watchdog = Watchdog(agents=self.hosts.agents, view=view, options=options)
         self._executor = Executor(
             archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
-            analyses=self.analyses, measuring=self.measuring, watchdog=self._watchdog,
-            view=view, clock=self.clock, note=self.note, log=log, post_event=self.post_event,
-            epoch=lambda: self.epoch,
+            analyses=self.analyses, measuring=self.measuring, config=self.config,
+            watchdog=self._watchdog, view=view, clock=self.clock, note=self.note, log=log,
+            post_event=self.post_event, epoch=lambda: self.epoch,
         )
         self.runs = self._executor.runs
         self.rollouts = self._executor.rollouts
@@ -169,8 +176,9 @@ class Engine:
             for plan_id, rollout in list(self.rollouts.items()):
                 if rollout.over:
                     continue
-                if rollout.current is not None:
-                    self._watch(plan_id, rollout, rollout.current.hostname, now_s)
+                current = rollout.current
+                if current is not None:
+                    self._watch(plan_id, rollout, current.hostname, now_s)
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)
@@ -185,7 +193,8 @@ class Engine:
             return self._next_wake_s(now_s)
 
     def _watch(self, owner: str, machine: Machine, hostname: str, now_s: float) -> None:
-        silent = self._watchdog.silent(hostname, now_s)
+        # no probe has a part in a change of the config database
+        silent = self._watchdog.silent(hostname, now_s) if hostname else None
         if silent is not None:
             self.hosts.tasks.pop(hostname, None)
             self.feed(owner, silent)
@@ -214,8 +223,8 @@ class Engine:
             self.keeper.prune(self.campaigns, self.runs, self.analyses.results, self.rollouts)
 
     def _next_wake_s(self, now_s: float) -> Optional[float]:
-        due = [m.wake_at_s for m in self.runs.values() if m.wake_at_s is not None]
-        due += [m.wake_at_s for m in self.rollouts.values() if m.wake_at_s is not None]
+        machines: List[Machine] = [*self.runs.values(), *self.rollouts.values()]
+        due = [m.wake_at_s for m in machines if m.wake_at_s is not None]
         return max(0.001, min(due) - now_s) if due else None
 
     def feed(self, owner: str, event: act.Event) -> None:

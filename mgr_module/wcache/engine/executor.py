@@ -11,6 +11,7 @@ from typing import Callable, Dict, List, Optional, Set, TypeVar
 
 from ..core import events as act
 from ..core.change.abandoned import abandoned_rollout, abandoned_run
+from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
@@ -21,6 +22,7 @@ from ..core.protocol import RollbackRequest, Task
 from ..core.record import Precondition
 from .analyses import Analyses
 from .archive import Archive
+from .config_watch import ConfigWatch
 from .hosts import Hosts, Pending
 from .measuring import Measuring
 from .persistence import Machine, StateKeeper
@@ -36,7 +38,7 @@ class Executor:
 
     def __init__(
         self, *, archive: Archive, hosts: Hosts, keeper: StateKeeper, gate: StoreGate,
-        analyses: Analyses, measuring: Measuring, watchdog: Watchdog,
+        analyses: Analyses, measuring: Measuring, config: ConfigWatch, watchdog: Watchdog,
         view: ClusterView, clock: Callable[[], float], note: Tell, log: Callable[[str], None],
         post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
     ) -> None:
@@ -46,6 +48,7 @@ class Executor:
         self._gate = gate
         self._analyses = analyses
         self._measuring = measuring
+        self._config = config
         self._watchdog = watchdog
         self._view = view
         self._clock = clock
@@ -108,7 +111,7 @@ class Executor:
     def _unsaved(self, owner: str, error: StorageError) -> None:
         """Nothing new is begun that cannot be stored; what is under way is restored."""
         step = self._gate.take(owner)
-        if isinstance(step, act.GiveTask) and isinstance(step.request, RollbackRequest):
+        if step is not None and _goes_back(step):
             self._do(owner, step)  # brings a prior state back: given all the same
             return
         machine = self.machine(owner)
@@ -130,6 +133,10 @@ class Executor:
             hostname = self._host_of(owner)
             if hostname:
                 self._hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
+        elif isinstance(action, act.AskConfig):
+            self._gate.take(owner)
+            self._measuring.cancel(owner)
+            self._config.ask(owner, action)
         elif isinstance(action, act.MeasureLoad):
             self._gate.take(owner)
             self._measuring.start(owner, action)
@@ -162,7 +169,9 @@ class Executor:
         """Whether no lease may still hold the drive that a rollout changes next."""
         rollout = self.rollouts.get(owner)
         change = rollout.current if rollout is not None else None
-        return change is None or self._hosts.holds_no_lease(change.hostname, change.domain_id)
+        if not isinstance(change, CacheModeChange):
+            return True
+        return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
     def save(self, owner: str) -> None:
         """Store where a machine stands."""
@@ -179,6 +188,7 @@ class Executor:
         self._gate.take(owner)
         self._hosts.drop_tasks(owner)
         self._measuring.cancel(owner)
+        self._config.cancel(owner)
         self._watchdog.forget(owner)
         for hostname in _hostnames(machine):
             self._hosts.reported_at_s.pop(hostname, None)
@@ -218,4 +228,11 @@ def _hostnames(machine: Machine) -> Set[str]:
     """The hosts whose drives a machine may have touched."""
     if isinstance(machine, RunMachine):
         return {machine.spec.hostname}
-    return {change.hostname for change in machine.rollout.changes}
+    return {change.hostname for change in machine.rollout.drive_changes}
+
+
+def _goes_back(step: act.Action) -> bool:
+    """Whether a step brings back what was there before."""
+    if isinstance(step, act.AskConfig):
+        return step.request.others_stay
+    return isinstance(step, act.GiveTask) and isinstance(step.request, RollbackRequest)

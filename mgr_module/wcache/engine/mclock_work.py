@@ -184,6 +184,6 @@ def moving_domains(engine: Engine) -> List[Tuple[str, str]]:
         held += [
             (change.hostname, change.domain_id)
             for machine in engine.rollouts.values() if not machine.over
-            for change in machine.rollout.changes
+            for change in machine.rollout.drive_changes
         ]
     return held

@@ -1,4 +1,4 @@
-"""The use cases behind `ceph wcache mclock ...`: measure capacities, recommend, set, take back.
+"""The use cases behind `ceph wcache mclock ...`: measure capacities, show, recommend.
 
 Each takes plain arguments, returns plain data, and raises a WcacheError with one line.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..ceph.capacity import CapacityBench, ConfigDatabase
+from ..ceph.capacity import CapacityBench
 from ..commands.output_format import FORMAT_VERSION
 from ..core import codec
+from ..core.change.rollout_state import Rollout
 from ..core.claims import believed
-from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.experiment.campaign import parse_scope
-from ..core.knobs.mclock.advice import Advice, advise, named
+from ..core.knobs.knob import knobs_of
+from ..core.knobs.mclock.advice import advise, named
 from ..core.knobs.mclock.capacity import (
     ASSUMED_CALL_S,
     CALL_BYTES,
@@ -24,13 +26,14 @@ from ..core.knobs.mclock.capacity import (
     of_one,
     option,
 )
+from ..core.knobs.mclock.config import by_mclock, scheduler
 from ..core.knobs.mclock.job import TARGETS_MAX, Job, Target
-from ..core.knobs.mclock.rollout import ConfigRollout, ConfigStatus
+from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.select import choose
 from ..core.knobs.mclock.stale import stale
 from ..engine.archive import Archive
 from ..engine.engine import Engine
-from ..engine.mclock_settings import MclockSettings
+from ..engine.mclock_known import MclockKnown
 from ..engine.mclock_work import MclockWork
 from .guards import require_class, require_store
 from .mclock_facts import MclockFacts
@@ -45,19 +48,19 @@ class MclockService:
 
     def __init__(
         self, *, engine: Engine, archive: Archive, bench: CapacityBench,
-        database: ConfigDatabase, compiled_queue: Callable[[], str],
+        compiled_queue: Callable[[], str],
     ) -> None:
         self._engine = engine
         self.work = MclockWork(engine=engine, archive=archive, bench=bench)
-        self.settings = MclockSettings(engine=engine, archive=archive, database=database)
+        self._known = MclockKnown(engine, archive)
         self.facts = MclockFacts(
-            engine=engine, work=self.work, settings_=self.settings, compiled_queue=compiled_queue
+            engine=engine, work=self.work, known=self._known, compiled_queue=compiled_queue
         )
 
     def load(self) -> None:
         """Take up the stored state."""
         self.work.load()
-        self.settings.load()
+        self._known.load()
 
     def tick(self) -> None:
         """What is due, from the serve loop: the job, and what findings follow."""
@@ -191,10 +194,11 @@ class MclockService:
                 "format_version": FORMAT_VERSION, "job": job, "measured": rows,
                 "changes": [
                     {
-                        "change_id": r.change_id, "created_at_s": r.created_at_s,
-                        "status": r.status.value, "reason": r.reason, "changes": len(r.changes),
+                        "change_id": r.plan_id, "created_at_s": r.created_at_s,
+                        "status": r.status.value, "reason": r.reason,
+                        "changes": sum(len(change.edits) for change in r.config_changes),
                     }
-                    for r in self.settings.rollouts.values()
+                    for r in self._plans()
                 ],
                 **self._reading(now_s),
             }
@@ -211,10 +215,10 @@ class MclockService:
                 rows.append(plain)
         found = stale(facts)
         others = sorted({
-            facts.config.scheduler(osd, facts.compiled_queue) for osd in facts.osds.values()
-            if not facts.config.mclock(osd, facts.compiled_queue)
+            scheduler(facts.config, osd, facts.compiled_queue) for osd in facts.osds.values()
+            if not by_mclock(facts.config, osd, facts.compiled_queue)
         })
-        self.settings.read_soon()
+        self._engine.config.read_soon()
         return {
             "format_version": FORMAT_VERSION, "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
@@ -222,76 +226,19 @@ class MclockService:
         }
 
     def _reading(self, now_s: float) -> Dict[str, Any]:
-        at_s = self.settings.read_at_s
+        at_s = self._engine.config.read_at_s
         return {
             "read_s_ago": None if at_s is None else round(now_s - at_s, 1),
-            "read_error": self.settings.error,
+            "read_error": self._engine.config.error,
         }
 
-    # ---- set
-
-    def apply(self, device_class: Optional[str] = None) -> Dict[str, Any]:
-        """`mclock apply`: make the recommended changes in the config database."""
-        engine = self._engine
-        require_class(engine, device_class)
-        if self.settings.read_at_s is None:
-            raise NotReadyError(
-                "the config database was not read yet", self.settings.error or "try again"
-            )
-        chosen = [
-            advice for advice in advise(self.facts.gather())
-            if device_class in (None, "", advice.device_class)
+    def _plans(self) -> List[Rollout]:
+        """The plans that change mClock's capacities, oldest first."""
+        found = [
+            machine.rollout for machine in self._engine.rollouts.values()
+            if MCLOCK.name in knobs_of(machine.rollout)
         ]
-        changes = tuple(change for advice in chosen for change in advice.changes)
-        with engine.lock:
-            if engine.frozen:
-                raise RefusedError("the cluster is frozen", "`ceph wcache freeze --thaw`")
-            require_store(engine)
-            self._require_nothing_open()
-            if not changes:
-                return {"change_id": "", "changed": False, "changes": [],
-                        "why": _why_nothing(chosen)}
-            number = max((int(i[1:]) for i in self.settings.rollouts), default=0) + 1
-            rollout = ConfigRollout(f"k{number}", engine.clock(), changes)
-            engine.note("admin", rollout.change_id, f"mclock apply: {len(changes)} change(s)")
-            self.settings.apply(rollout)
-        return {
-            "change_id": rollout.change_id, "changed": True, "why": "",
-            "changes": [change.command for change in changes],
-        }
-
-    def rollback(self, change_id: Optional[str] = None) -> Dict[str, Any]:
-        """`mclock rollback`: bring back the values before an apply (default: the last one)."""
-        engine = self._engine
-        with engine.lock:
-            if engine.frozen:
-                raise RefusedError("the cluster is frozen", "`ceph wcache freeze --thaw`")
-            rollouts = self.settings.rollouts
-            if change_id is None:
-                done = [r.change_id for r in rollouts.values() if r.in_place or not r.over]
-                if not done:
-                    raise NotFoundError("nothing is applied", "see `ceph wcache mclock show`")
-                change_id = done[-1]
-            rollout = rollouts.get(change_id)
-            if rollout is None:
-                raise NotFoundError(
-                    f"there is no change {change_id[:40]!r}", "see `ceph wcache mclock show`"
-                )
-            if rollout.status is ConfigStatus.RUNNING:
-                self._require_nothing_open()
-            if not rollout.in_place:
-                return {"change_id": change_id, "changed": False, "status": rollout.status.value}
-            self._require_nothing_open()
-            engine.note("admin", change_id, "mclock rollback")
-            self.settings.roll_back(change_id)
-        return {
-            "change_id": change_id, "changed": True, "status": ConfigStatus.ROLLING_BACK.value
-        }
-
-    def _require_nothing_open(self) -> None:
-        for change_id, rollout in self.settings.rollouts.items():
-            if not rollout.over:
-                raise ConflictError(f"{change_id} is {rollout.status.value}", "wait for it")
+        return sorted(found, key=lambda rollout: rollout.created_at_s)
 
 
 def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:
@@ -301,13 +248,6 @@ def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:
         "iops": round(capacity.iops, 1), "iops_low": round(capacity.low, 1),
         "iops_high": round(capacity.high, 1),
     }
-
-
-def _why_nothing(chosen: List[Advice]) -> str:
-    if not chosen:
-        return "nothing is measured; see `ceph wcache mclock forecast`"
-    blocked = [line for advice in chosen for line in advice.warnings]
-    return blocked[0] if blocked else "every value is as it is recommended"
 
 
 def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, List, Set, Tuple
 
-from ..core.change.rollout_state import Change, ChangeStatus
+from ..core.change.cache_mode_change import CacheModeChange
+from ..core.change.change_status import ChangeStatus
 from ..core.knobs.mclock.advice import Facts
 from ..core.knobs.mclock.capacity import option, settings, stacks
 from ..core.knobs.mclock.stale import stale
 from ..core.model import Finding
 from ..engine.engine import Engine
-from ..engine.mclock_settings import MclockSettings
+from ..engine.mclock_known import MclockKnown
 from ..engine.mclock_work import MclockWork, moving_domains
 
 # Findings are worked out anew when something they follow from has changed, and at least
@@ -24,12 +25,13 @@ class MclockFacts:
     """Reads what the engine, the job and the settings hold; changes nothing."""
 
     def __init__(
-        self, *, engine: Engine, work: MclockWork, settings_: MclockSettings,
+        self, *, engine: Engine, work: MclockWork, known: MclockKnown,
         compiled_queue: Callable[[], str],
     ) -> None:
         self._engine = engine
         self._work = work
-        self._settings = settings_
+        self._known = known
+        self._watch = engine.config
         self._compiled_queue = compiled_queue
         self._findings: Tuple[Finding, ...] = ()
         self._findings_of: Tuple[object, ...] = ()
@@ -41,13 +43,13 @@ class MclockFacts:
         with self._engine.lock:
             reports = tuple(self._engine.hosts.reports.values())
         # reports are immutable and kept while nothing in them changes
-        of = (self._settings.config, self._work.kept, reports, tuple(moving_domains(self._engine)))
+        of = (self._watch.config, self._work.kept, reports, tuple(moving_domains(self._engine)))
         if of != self._findings_of or now_s >= self._findings_due_s:
             self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
-            self._findings = stale(self.gather()) if self._settings.config.entries else ()
-        read_at_s = self._settings.read_at_s
+            self._findings = stale(self.gather()) if self._watch.config.entries else ()
+        read_at_s = self._watch.read_at_s
         if self._findings and read_at_s is not None and now_s - read_at_s > STALE_READ_S:
-            self._settings.read_soon()  # a cure by hand is to be seen soon
+            self._watch.read_soon()  # a cure by hand is to be seen soon
 
     def findings(self) -> Tuple[Finding, ...]:
         """Stored values that do not fit the mode of the drives, as last worked out."""
@@ -67,7 +69,7 @@ class MclockFacts:
             }
         return Facts(
             osds, settings(reports, moving_domains(engine)), stacks(reports),
-            self._settings.config, measured, self._settings.known, wanted, self._compiled_queue(),
+            self._watch.config, measured, self._known.known, wanted, self._compiled_queue(),
         )
 
     def stale_keys(self, changing: Iterable[int], changed: Iterable[int] = ()) -> List[str]:
@@ -76,7 +78,7 @@ class MclockFacts:
         Of OSDs whose drives are still to be changed that is every one, of others those that
         are older than a change.
         """
-        if not self._settings.config.entries:
+        if not self._watch.config.entries:
             return []
         changing = set(changing)
         now = settings(list(self._engine.hosts.reports.values()))
@@ -85,14 +87,14 @@ class MclockFacts:
             for rotational in (True, False):
                 who, name = f"osd.{osd_id}", option(rotational)
                 entry, known = (
-                    self._settings.config.at(who, name), self._settings.known.get((who, name))
+                    self._watch.config.at(who, name), self._known.known.get((who, name))
                 )
                 older = known is not None and known.setting and known.setting != now.get(osd_id)
                 if entry is not None and (osd_id in changing or older):
                     found.append(f"{who} {name}")
         return found
 
-    def stale_keys_of(self, changes: Iterable[Change]) -> List[str]:
+    def stale_keys_of(self, changes: Iterable[CacheModeChange]) -> List[str]:
         """The same for the OSDs on the cache domains of a plan."""
         changing: Set[int] = set()
         changed: Set[int] = set()

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Dict, Optional, Tuple
+from dataclasses import replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.change import preconditions as holding
-from ..core.change.plan import make_changes
+from ..core.change.cache_mode_steps import require_room
+from ..core.change.config_change import ConfigChange
 from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_priors import require_room
-from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.claims import believed
-from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError, StorageError
+from ..core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
+from ..core.config_database import same, values_of
+from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.events import SaveRun
+from ..core.knobs.cache_mode.knob import CACHE_MODE
+from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
 from ..engine.archive import next_number, readable
 from ..engine.engine import Engine
 from .guards import (
-    disputed_domains,
     require_class,
     require_idle,
     require_settled,
@@ -34,37 +36,35 @@ NONCE_BYTES = 8
 class PlanService:
     """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine, facts: MclockFacts) -> None:
+    def __init__(
+        self, engine: Engine, facts: MclockFacts, planners: Mapping[str, Planner]
+    ) -> None:
         self._engine = engine
         self._facts = facts
+        self._planners = planners
 
     def plan(
         self,
         device_class: Optional[str] = None,
         consent_turn_on: bool = False,
         persist: bool = False,
+        knob: str = CACHE_MODE.name,
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed."""
         engine, options = self._engine, self._engine.options()
+        planner = self._planners.get(knob)
+        if planner is None:
+            raise NotFoundError(
+                f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
+            )
         with engine.lock:
             cluster = engine.view.cluster()
             require_class(engine, device_class)
-            recommendations = engine.recommendations()
-            if not any(r.device_class == (device_class or r.device_class) for r in recommendations):
-                of_class = f" in device class {device_class}" if device_class else ""
-                scope = f" --scope=class:{device_class}" if device_class else ""
-                raise NotReadyError(
-                    f"nothing was measured yet{of_class}, so there is nothing to plan by",
-                    f"measure with `ceph wcache campaign start{scope}`",
-                )
             stored = engine.archive.names("rollout")
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
-            changes, left = make_changes(
-                recommendations, believed(engine.hosts.reports.values(), cluster), cluster,
-                plan_id=plan_id, nonce=secrets.token_hex(NONCE_BYTES),
-                device_class=device_class, throwaway=options.throwaway_cluster,
-                consent_turn_on=consent_turn_on, disputed=disputed_domains(engine),
-            )
+            asked = Asked(plan_id, secrets.token_hex(NONCE_BYTES), device_class, consent_turn_on)
+            wanted = planner.plan(asked)
+            changes, left = wanted.changes, wanted.left_alone
             if not changes:
                 return {"plan_id": "", "changes": [], "left_alone": list(left)}
             rollout = Rollout(
@@ -72,20 +72,23 @@ class PlanService:
                 consent_persist=persist, throwaway=options.throwaway_cluster,
                 settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
                 latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-                cluster_fsid=cluster.fsid,
+                cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION,
             )
             require_room(rollout)
             readable(f"plan {plan_id}", rollout)
             engine.add_rollout(rollout)
             engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
-            return {"plan_id": plan_id, "changes": codec.to_plain(changes),
+            return {"plan_id": plan_id, "changes": plain_changes(changes),
                     "left_alone": list(left),
-                    "stale_keys": self._facts.stale_keys_of(changes)}
+                    "stale_keys": self._facts.stale_keys_of(rollout.drive_changes)}
 
-    def apply(self, plan_id: str, override: Optional[str] = None) -> Dict[str, Any]:
+    def apply(
+        self, plan_id: str, override: Optional[str] = None, trial: bool = False
+    ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
+        A `trial` makes the first change, measures what it gains, and takes it back.
         """
         engine = self._engine
         need_not = holding.parse_override(override or "")
@@ -109,14 +112,25 @@ class PlanService:
                     "make a new plan with `ceph wcache plan`",
                 )
             require_settled(
-                engine, ((c.hostname, c.domain_id) for c in machine.rollout.changes)
+                engine, ((c.hostname, c.domain_id) for c in machine.rollout.drive_changes)
             )
             self._require_fit(machine.rollout, need_not)
-            engine.note("admin", plan_id, "apply")
+            if trial:
+                self._try_only(machine)
+            engine.note("admin", plan_id, "apply, as a trial" if trial else "apply")
             self._override(machine, need_not)
             engine.begin(plan_id)
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+
+    @staticmethod
+    def _try_only(machine: RolloutMachine) -> None:
+        if machine.rollout.changes[0].load_point is None:
+            raise RefusedError(
+                f"nothing measures what {machine.rollout.changes[0].name} would gain",
+                "apply it without --trial: what is set is read back, and can be rolled back",
+            )
+        machine.rollout = replace(machine.rollout, trial=True)
 
     def _require_fit(self, rollout: Rollout, need_not: Tuple[Precondition, ...]) -> None:
         """Nothing is begun where a precondition is missed; later the machine holds instead."""
@@ -153,8 +167,9 @@ class PlanService:
                 f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
                 "and a plan is applied once", again,
             )
+        self._require_set(rollout, again)
         hosts = self._engine.hosts
-        for change in rollout.changes if rollout.status is RolloutStatus.DONE else ():
+        for change in rollout.drive_changes if rollout.status is RolloutStatus.DONE else ():
             report = hosts.reports.get(change.hostname)
             if report is None or change.hostname not in hosts.reported_at_s:
                 continue
@@ -172,6 +187,19 @@ class PlanService:
                         f"is in {now} since", again,
                     )
 
+    def _require_set(self, rollout: Rollout, again: str) -> None:
+        """What a plan has set in the config database stands there still, as last read."""
+        config = self._engine.config
+        if config.read_at_s is None or rollout.status is not RolloutStatus.DONE:
+            return
+        for change in rollout.config_changes:
+            for edit, value in zip(change.edits, values_of(change.edits, config.config)):
+                if not same(value, edit.value):
+                    raise ConflictError(
+                        f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
+                        f"{value or 'not set'} since", again,
+                    )
+
     def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
         """`rollback`: bring back what was there before a plan (default: the last one applied).
 
@@ -184,7 +212,7 @@ class PlanService:
                 done = [p for p, m in engine.rollouts.items() if m.rollout.touched or not m.over]
                 if not done:
                     raise NotFoundError("nothing is applied", "see `ceph wcache history`")
-                plan_id = max(done, key=_plan_order)
+                plan_id = max(done, key=plan_order)
             machine = engine.rollouts.get(plan_id)
             if machine is None:
                 damaged = engine.archive.unreadable.get(f"rollout/{plan_id}")
@@ -207,10 +235,10 @@ class PlanService:
 
     def _require_latest(self, rollout: Rollout) -> None:
         """A later plan on the same drive keeps the state that this one left: it goes first."""
-        mine = {(change.hostname, change.domain_id) for change in rollout.touched}
+        mine = {key for change in rollout.touched for key in change.touches}
         for plan_id, machine in self._engine.rollouts.items():
-            later = _plan_order(plan_id) > _plan_order(rollout.plan_id)
-            theirs = {(change.hostname, change.domain_id) for change in machine.rollout.touched}
+            later = plan_order(plan_id) > plan_order(rollout.plan_id)
+            theirs = {key for change in machine.rollout.touched for key in change.touches}
             if later and mine & theirs:
                 raise ConflictError(
                     f"plan {plan_id} changed drives of {rollout.plan_id} after it",
@@ -218,7 +246,18 @@ class PlanService:
                 )
 
 
-def _plan_order(plan_id: str) -> Tuple[int, str]:
+def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:
+    """Changes as plain data, each with its commands by hand."""
+    rows = []
+    for change in changes:
+        row: Dict[str, Any] = codec.to_plain(change)
+        if isinstance(change, ConfigChange):
+            row["manual"] = [edit.command for edit in change.edits]
+        rows.append(row)
+    return rows
+
+
+def plan_order(plan_id: str) -> Tuple[int, str]:
     """Sort key: plans are numbered in the order they were made."""
-    number = plan_id[1:]
+    number = plan_id[1:] if plan_id.startswith("p") else ""  # others are of older versions
     return (int(number) if number.isdecimal() else 0, plan_id)

@@ -6,15 +6,17 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
 from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
+from ..core.knobs.knob import Planner
 from ..engine.engine import Engine
 from ..engine.persistence import FROZEN
 from .accept import AcceptService
 from .campaigns import CampaignService
 from .mclock import MclockService
+from .mclock_plans import MclockPlans
 from .plans import PlanService
 from .probes import ProbeService
 
@@ -22,13 +24,16 @@ from .probes import ProbeService
 class Service:
     """All use cases by what they are about; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine, mclock: MclockService) -> None:
+    def __init__(
+        self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner]
+    ) -> None:
         self._engine = engine
         self.probes = ProbeService(engine)
         self.accepts = AcceptService(engine)
         self.campaigns = CampaignService(engine)
-        self.plans = PlanService(engine, mclock.facts)
+        self.plans = PlanService(engine, mclock.facts, planners)
         self.mclock = mclock
+        self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
 
     def freeze(self, thaw: bool = False) -> Dict[str, Any]:
         """`freeze`: nothing is toggled any more, what is under way is restored."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ..codec import one_line
 from ..experiment.run_state import RunState, RunStatus
-from .rollout_state import Change, ChangeStatus, Rollout, RolloutStatus
+from .change_status import ChangeStatus
+from .rollout_state import Change, Rollout, RolloutStatus
 
 
 def abandoned_run(state: RunState, reason: str) -> RunState:

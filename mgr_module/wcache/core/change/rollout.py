@@ -1,9 +1,10 @@
 """A rollout: planned changes made one after the other, each proven before the next.
 
-Sans-I/O.  For each change: measure the OSD, see that the preconditions hold (`holding`),
-look at the drive and store what is there, change it (the probe reads it back), measure
-again.  A change that made things worse is rolled back at once, and the rollout stops there;
-the first change is the canary and is watched longer.  A rollback goes backwards.
+Sans-I/O, and the same for every knob; what a kind of change asks for is in `steps`.  For each
+change: measure an OSD, see that the preconditions hold (`holding`), read what is there and
+store it, change it (it is read back), measure again.  A change that made things worse is
+rolled back at once, and the rollout stops there; the first change is the canary and is
+watched longer.  A rollback goes backwards.
 """
 
 from __future__ import annotations
@@ -14,21 +15,13 @@ from typing import List, Optional
 
 from .. import events as act
 from ..codec import one_line
-from ..drive.prior import PriorDoubt
-from ..experiment.period import all_in
-from ..model import Role
-from ..protocol import (
-    FailureOutcome,
-    LookRequest,
-    MeasureRequest,
-    Request,
-    SamplesOutcome,
-    StateOutcome,
-)
+from ..config_database import ConfigRequest
+from ..protocol import FailureOutcome, SamplesOutcome
 from . import preconditions as holding
+from . import steps
+from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus, Made
 from .regression_check import error_of, is_worse, latency_of
-from .rollout_priors import apply_request, as_it_was, judged_back, rollback_request, seen
-from .rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
+from .rollout_state import Change, Rollout, RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.
 DOUBTS_MAX = 2
@@ -88,8 +81,10 @@ class RolloutMachine:
             return self._check() if self._phase is _Phase.HELD else self._measure(_Phase.AFTER)
         if isinstance(event, act.ClusterSeen):
             return self._cluster_seen(event, now_s)
-        if isinstance(event, act.TaskAnswered):
-            return self._answered(event, now_s)
+        if isinstance(event, act.TaskAnswered) and event.task_id == self._token:
+            return self._answered(event.outcome, now_s)
+        if isinstance(event, act.ConfigAnswered) and event.token == self._token:
+            return self._answered(event.state, now_s)
         if isinstance(event, act.LoadMeasured) and event.token == self._token:
             return self._measured(event.samples, now_s)
         if isinstance(event, act.LoadFailed) and event.token == self._token:
@@ -110,8 +105,10 @@ class RolloutMachine:
         self._set(RolloutStatus.RUNNING)
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
-            if not change.prior.known:
+            if not change.prior_known:
                 return self._take_back("begun by a version that kept no prior states")
+            if self.rollout.trial:
+                return self._take_back("the mgr was restarted during the trial")
             self._resumed = True
             return self._apply(change)  # idempotent by its action id
         return self._next()
@@ -127,17 +124,13 @@ class RolloutMachine:
     def _measure(self, phase: _Phase) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
+        request = steps.measure(self.rollout, change)
+        if request is None:  # what is read back is proof enough
+            return self._check() if phase is _Phase.BEFORE else self._applied("as read back")
         self._phase = phase
-        if change.simulated:
-            request = MeasureRequest(
-                change.domain_id, change.osd_id, change.load_point, self.rollout.count
-            )
-            return [self._task(request)]
-        load = act.LoadRequest(
-            change.osd_id, change.load_point, Role.BLOCK, self.rollout.count,
-            self.rollout.period_s, self.rollout.latency_limit_ms,
-        )
-        return [act.MeasureLoad(self._new_token(), load)]
+        if isinstance(request, act.LoadRequest):
+            return [act.MeasureLoad(self._new_token(), request)]
+        return [self._ask(request)]
 
     def _measured(self, samples: act.LoadSamples, now_s: float) -> List[act.Action]:
         change = self.current
@@ -189,28 +182,23 @@ class RolloutMachine:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._phase = _Phase.LOOKING
-        return [act.SaveRun(), self._task(LookRequest(change.domain_id))]
+        return [act.SaveRun(), self._ask(steps.look(self.rollout, change))]
 
     def _looked(self, outcome: object) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        prior, why = seen(self.rollout, change, outcome)
+        change, why = steps.looked(self.rollout, change, outcome)
         if why:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
-        if change.prior.known:
-            prior = change.prior  # a request went out with it: what is there now may be ours
-        self._change(status=ChangeStatus.APPLYING, prior=prior)
-        return [act.SaveRun(), *self._apply(replace(change, prior=prior))]
+        self._keep(replace(change, status=ChangeStatus.APPLYING))
+        return [act.SaveRun(), *self._apply(change)]
 
     def _apply(self, change: Change) -> List[act.Action]:
         self._phase = _Phase.CHANGING
-        return [self._task(apply_request(self.rollout, change))]
+        return [self._ask(steps.apply(self.rollout, change))]
 
-    def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
-        if event.task_id != self._token:
-            return []
-        outcome = event.outcome
+    def _answered(self, outcome: object, now_s: float) -> List[act.Action]:
         measuring = self._phase in (_Phase.BEFORE, _Phase.AFTER)
         if measuring and isinstance(outcome, SamplesOutcome):
             samples = act.LoadSamples(
@@ -232,28 +220,24 @@ class RolloutMachine:
     def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        if isinstance(outcome, FailureOutcome):
-            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
-            if outcome.doubt is PriorDoubt.OTHER_STATE:
-                # somebody else's change, or ours and the journal is lost: an admin decides
-                return self._leave(said)
-            if self._resumed or not as_it_was(change, outcome):
-                loud = act.Note(
-                    f"{change.hostname} {', '.join(change.dev_names)} MAY NOT BE AS IT WAS: "
-                    f"{one_line(said)}", "error",
-                )
-                return [loud, *self._take_back(f"failed and is not restored: {said}")]
-            self._change(status=ChangeStatus.FAILED, detail=one_line(said))
-            return self._stop(said)
-        if not isinstance(outcome, StateOutcome):
-            return self._take_back("the probe gave an odd answer to a change")
-        if not all_in(change.mode.value, outcome.after, change.transport):
-            return self._take_back(f"the drive did not read back as {change.mode.value}")
+        made, why = steps.made(change, outcome, self._resumed)
+        if made is Made.OTHERS:
+            return self._leave(why)
+        if made is Made.NOT:
+            self._change(status=ChangeStatus.FAILED, detail=one_line(why))
+            return self._stop(why)
+        if made is Made.UNSURE:
+            loud = act.Note(f"{change.name} MAY NOT BE AS IT WAS: {one_line(why)}", "error")
+            return [loud, *self._take_back(f"failed and is not restored: {why}")]
+        if made is Made.WRONG:
+            return self._take_back(why)
         # after a restart of the mgr "unchanged" may well be what we did before it
-        if not outcome.changed and not self._resumed:
+        if made is Made.ALREADY and not self._resumed:
             self._change(status=ChangeStatus.UNCHANGED, detail="it was so already")
-            return self._next()
+            return self._stop("nothing to try") if self.rollout.trial else self._next()
         self._resumed = False
+        if steps.measure(self.rollout, change) is None:
+            return self._measure(_Phase.AFTER)
         first = self.rollout.current_index == 0
         self._phase = _Phase.WAITING
         self._wait_until_s = now_s + (
@@ -277,13 +261,16 @@ class RolloutMachine:
             return self._take_back(
                 f"latency went from {before_us:.0f} to {latency_us:.0f} us"
             )
+        return self._applied(f"{before_us or 0:.0f} to {latency_us:.0f} us")
+
+    def _applied(self, proof: str) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # noqa: S101
         self._doubts = 0
+        if self.rollout.trial:
+            return self._take_back(f"tried: {proof}")
         self._change(status=ChangeStatus.APPLIED)
-        done = act.Note(
-            f"{change.hostname} {', '.join(change.dev_names)}: {change.expected.value} to "
-            f"{change.mode.value}, {change.before_us or 0:.0f} to {latency_us:.0f} us"
-        )
-        return [done, *self._next()]
+        return [act.Note(f"{change.name}: {change.words}, {proof}"), *self._next()]
 
     def _take_back(self, why: str) -> List[act.Action]:
         self._doubts = 0
@@ -312,7 +299,8 @@ class RolloutMachine:
         if change is None:
             return []
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
-            return self._not_back(detail)
+            unanswered, _ = steps.went_back(self.rollout, change, None)
+            return self._not_back(unanswered, detail)
         if change.status is ChangeStatus.APPLYING:
             return self._leave(detail)
         self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
@@ -330,8 +318,8 @@ class RolloutMachine:
         self._set(RolloutStatus.STOPPED, reason=why)
         self._phase = _Phase.IDLE
         said = (
-            f"{change.hostname} {', '.join(change.dev_names)} is left unproven; look at the "
-            f"drive, then, with the probe there: ceph wcache rollback {self.rollout.plan_id}"
+            f"{change.name} is left unproven; {change.look_first}: "
+            f"ceph wcache rollback {self.rollout.plan_id}"
         )
         return [act.SaveRun(), act.Note(f"stopped: {why}", "warning"), act.Note(said, "error")]
 
@@ -355,32 +343,38 @@ class RolloutMachine:
             self._phase = _Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
         self._phase = _Phase.BACK
-        request = rollback_request(self.rollout, change)
-        return [act.SaveRun(), self._task(request)]
+        return [act.SaveRun(), self._ask(steps.back(self.rollout, change))]
 
     def _went_back(self, outcome: object) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        why, doubt, prior = judged_back(self.rollout, change, outcome)
+        change, why = steps.went_back(self.rollout, change, outcome)
         if why:
-            return self._not_back(why, doubt)
-        self._change(status=ChangeStatus.ROLLED_BACK, prior=prior, doubt=doubt)
+            return self._not_back(change, why)
+        if change.detail.startswith(LEFT_ALONE):
+            said = one_line(f"{self.rollout.reason}; {change.detail}")
+            self._set(RolloutStatus.ROLLING_BACK, reason=said)
+        self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
         return self._next_back()
 
-    def _not_back(self, why: str, doubt: PriorDoubt = PriorDoubt.NONE) -> List[act.Action]:
+    def _not_back(self, change: Change, why: str) -> List[act.Action]:
         """This one is not back; the others are still tried, and it can be tried again."""
         said = one_line(f"rollback failed: {why}")
-        self._change(status=ChangeStatus.ROLLBACK_FAILED, detail=said, doubt=doubt)
+        self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said))
         return [act.Note(said, "error"), *self._next_back()]
 
     # ---- small things
 
     def _change(self, **values: object) -> None:
+        change = self.current
+        if change is not None:
+            self._keep(replace(change, **values))  # type: ignore[arg-type]
+
+    def _keep(self, change: Change) -> None:
         index = self.rollout.current_index
-        if index is None:
-            return
+        assert index is not None  # callers looked  # noqa: S101
         changes = list(self.rollout.changes)
-        changes[index] = replace(changes[index], **values)  # type: ignore[arg-type]
+        changes[index] = change
         self.rollout = replace(self.rollout, changes=tuple(changes))
 
     def _set(self, status: RolloutStatus, **values: object) -> None:
@@ -394,5 +388,7 @@ class RolloutMachine:
         self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
         return self._token
 
-    def _task(self, request: Request) -> act.GiveTask:
+    def _ask(self, request: steps.Ask) -> act.Action:
+        if isinstance(request, ConfigRequest):
+            return act.AskConfig(self._new_token(), request)
         return act.GiveTask(self._new_token(), request)

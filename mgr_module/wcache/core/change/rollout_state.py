@@ -4,72 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Optional, Tuple
+from typing import Optional, Tuple, Union
 
-from ..drive.prior import UNKNOWN, Prior, PriorDoubt
-from ..model import CacheMode, LoadPoint, Transport
 from ..record import Precondition
+from .cache_mode_change import CacheModeChange
+from .change_status import TOUCHED, ChangeStatus
+from .config_change import ConfigChange
 
-
-class ChangeStatus(str, Enum):
-    """Where one planned change stands."""
-
-    PLANNED = "planned"
-    APPLYING = "applying"  # from here on the drive may have been touched
-    APPLIED = "applied"
-    UNCHANGED = "unchanged"
-    FAILED = "failed"
-    ROLLING_BACK = "rolling back"
-    ROLLED_BACK = "rolled back"
-    ACCEPTED = "accepted as it is"  # an admin gave up what was there before it
-    ROLLBACK_FAILED = "rollback failed"  # the drive is not known to be as it was before
-
-
-# The drive may be in another mode than before the plan: what a rollback is for.
-TOUCHED = (
-    ChangeStatus.APPLYING, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
-    ChangeStatus.ROLLBACK_FAILED,
-)
-
-
-@dataclass(frozen=True)
-class Change:
-    """One cache domain to be put into another mode.
-
-    `failure_domain` names the CRUSH buckets that the plan goes by, the widest first.
-    """
-
-    action_id: str
-    hostname: str
-    domain_id: str
-    dev_names: Tuple[str, ...]
-    osd_id: int
-    device_class: str
-    transport: Transport
-    expected: CacheMode
-    mode: CacheMode
-    why: str
-    manual: Tuple[str, ...]
-    load_point: LoadPoint
-    simulated: bool = False
-    status: ChangeStatus = ChangeStatus.PLANNED
-    detail: str = ""
-    before_us: Optional[float] = None
-    before_error: float = 0.0  # standard error of its logarithm
-    after_us: Optional[float] = None
-    seconds: float = 0.0
-    bytes_written: int = 0
-    failure_domain: str = ""
-    # what was there, stored before the request goes out; unknown where an older version made it
-    prior: Prior = UNKNOWN
-    doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
-
-    @property
-    def ratio(self) -> Optional[float]:
-        """Latency before over latency after: above 1, the change helped."""
-        if not self.before_us or not self.after_us:
-            return None
-        return self.before_us / self.after_us
+# What a plan is made of: the cache mode of drives, and values in the config database.
+Change = Union[CacheModeChange, ConfigChange]
+# 1 knew changes of the cache mode alone.
+ROLLOUT_VERSION = 2
 
 
 class RolloutStatus(str, Enum):
@@ -89,7 +34,7 @@ class Rollout:
 
     `overridden` are the preconditions that an admin said need not hold, `forced` those of
     them that did not when a change was made.  `missed` are those that it waits for now, since
-    `held_since_s`.
+    `held_since_s`.  A `trial` makes the first change, measures it, and takes it back.
     """
 
     plan_id: str
@@ -110,6 +55,22 @@ class Rollout:
     missed: Tuple[Precondition, ...] = ()
     held_since_s: float = 0.0
     cluster_fsid: str = ""
+    version: int = 1
+    trial: bool = False
+
+    def __post_init__(self) -> None:
+        if self.version > ROLLOUT_VERSION:
+            raise ValueError(f"plan version {self.version}, {ROLLOUT_VERSION} is known")
+
+    @property
+    def drive_changes(self) -> Tuple[CacheModeChange, ...]:
+        """The changes of drives' cache modes."""
+        return tuple(item for item in self.changes if isinstance(item, CacheModeChange))
+
+    @property
+    def config_changes(self) -> Tuple[ConfigChange, ...]:
+        """The changes of the config database."""
+        return tuple(item for item in self.changes if isinstance(item, ConfigChange))
 
     @property
     def touched(self) -> Tuple[Change, ...]:

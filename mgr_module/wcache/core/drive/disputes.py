@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ..change.rollout_state import TOUCHED, Change, ChangeStatus, Rollout, RolloutStatus
+from ..change.cache_mode_change import CacheModeChange
+from ..change.change_status import TOUCHED, ChangeStatus
+from ..change.rollout_state import Rollout, RolloutStatus
 from ..experiment.run_priors import prior_of, touched
 from ..experiment.run_state import RunState, RunStatus
 from ..model import HostReport, JournalNote
@@ -59,11 +61,11 @@ def disputes(
     found = [item for state in states for item in _of_run(state)]
     owed = {item.key for item in found}
     found += [item for plan in plans for item in _of_plan(plan)]
-    known: Dict[str, Change] = {}
+    known: Dict[str, CacheModeChange] = {}
     moving: Set[str] = set()
     standing: Set[Key] = set()
     for plan in plans:
-        for change in plan.changes:
+        for change in plan.drive_changes:
             known[change.action_id] = change
             if plan.status in _OPEN:
                 moving.add(change.hostname)
@@ -127,14 +129,14 @@ def _of_plan(plan: Rollout) -> List[Dispute]:
             f"{plan.plan_id}: {change.detail or 'not proven'}",
             change.doubt in (PriorDoubt.DISPUTED, PriorDoubt.LOST), action_id=change.action_id,
         )
-        for change in plan.changes
+        for change in plan.drive_changes
         if plan.status not in _OPEN
         and change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
     ]
 
 
 def _of_action(
-    note: JournalNote, change: Optional[Change], key: Key, standing: Set[Key]
+    note: JournalNote, change: Optional[CacheModeChange], key: Key, standing: Set[Key]
 ) -> str:
     """Why an entry of an applied change does not agree with what the mgr knows of it."""
     if change is None or (change.hostname, change.domain_id) != key:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ...cluster import OsdInfo
+from ...config_database import EDITS_MAX, Config, ConfigEdit, Entry
 from ...model import CacheMode
 from .capacity import (
     DEFAULT_IOPS,
@@ -25,28 +26,10 @@ from .capacity import (
     option,
 )
 from .certainty import ONE_CLASS, uncertain
-from .config import FORCED_BENCH, Config, Entry, Known
+from .config import FORCED_BENCH, Known, by_mclock
 from .precedence import Outranking, outranking
 
-CHANGES_MAX = 4096
 NAMED_MAX = 8
-
-
-@dataclass(frozen=True)
-class ConfigChange:
-    """One value to set (None: to remove), and what stands there now (None: nothing)."""
-
-    who: str
-    name: str
-    value: Optional[str]
-    prior: Optional[str]
-
-    @property
-    def command(self) -> str:
-        """The command by hand."""
-        if self.value is None:
-            return f"ceph config rm {self.who} {self.name}"
-        return f"ceph config set {self.who} {self.name} {self.value}"
 
 
 @dataclass(frozen=True)
@@ -67,8 +50,8 @@ class Advice:
     option: str
     iops: Optional[int]
     models: Tuple[ModelCapacity, ...]
-    shadowing: Tuple[str, ...] = field(metadata={"max_items": CHANGES_MAX})
-    changes: Tuple[ConfigChange, ...] = field(metadata={"max_items": CHANGES_MAX})
+    shadowing: Tuple[str, ...] = field(metadata={"max_items": EDITS_MAX})
+    changes: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})
     warnings: Tuple[str, ...]
 
 
@@ -122,7 +105,7 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
     found = tuple(capacities)
     value: Optional[int] = None
     shadowing: Tuple[str, ...] = ()
-    changes: List[ConfigChange] = []
+    changes: List[ConfigEdit] = []
     blocked = _blocked(facts, members, current, found)
     if found:
         by_class = _class_value(found, rotational)
@@ -144,11 +127,11 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
             changes = _changes(
                 facts.config, name, device_class, by_class, own, mine, facts.stacks, kept
             )
-    if len(changes) > CHANGES_MAX:
-        del changes[CHANGES_MAX:]
-        blocked.append(f"these are the first {CHANGES_MAX} changes; look again after them")
+    if len(changes) > EDITS_MAX:
+        del changes[EDITS_MAX:]
+        blocked.append(f"these are the first {EDITS_MAX} changes; look again after them")
     return Advice(
-        device_class, name, value, found, shadowing[:CHANGES_MAX], tuple(changes),
+        device_class, name, value, found, shadowing[:EDITS_MAX], tuple(changes),
         (*blocked, *warnings),
     )
 
@@ -205,7 +188,7 @@ def _not_default(iops: float, rotational: bool) -> int:
 def _changes(
     config: Config, name: str, device_class: str, value: int, own: Mapping[str, int],
     mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
-) -> List[ConfigChange]:
+) -> List[ConfigEdit]:
     changes = [_set(config, f"osd/class:{device_class}", name, value)]
     for osd in mine:
         who = f"osd.{osd.osd_id}"
@@ -214,19 +197,19 @@ def _changes(
             changes.append(_set(config, who, name, wanted))
         elif config.at(who, name) is not None and osd.osd_id not in kept:
             entry = config.at(who, name)
-            changes.append(ConfigChange(who, name, None, entry.value if entry else None))
+            changes.append(ConfigEdit(who, name, None, entry.value if entry else None))
     return [change for change in changes if change is not None and _moves(change)]
 
 
-def _set(config: Config, who: str, name: str, value: int) -> ConfigChange:
+def _set(config: Config, who: str, name: str, value: int) -> ConfigEdit:
     entry = config.at(who, name)
-    return ConfigChange(who, name, str(value), entry.value if entry else None)
+    return ConfigEdit(who, name, str(value), entry.value if entry else None)
 
 
-def _moves(change: ConfigChange) -> bool:
+def _moves(change: ConfigEdit) -> bool:
     if change.value is None or change.prior is None:
         return True
-    prior = Entry(change.who, change.name, change.prior).iops
+    prior = Entry(change.who, change.name, change.prior).number
     return prior is None or round(prior) != int(change.value)
 
 
@@ -239,7 +222,7 @@ def _blocked(
 ) -> List[str]:
     """Reasons to change nothing, however good the numbers are."""
     lines = []
-    idle = [osd for osd in members if not facts.config.mclock(osd, facts.compiled_queue)]
+    idle = [osd for osd in members if not by_mclock(facts.config, osd, facts.compiled_queue)]
     idle += [osd for osd in members if _runs_another(osd, current)]
     if idle:
         lines.append(

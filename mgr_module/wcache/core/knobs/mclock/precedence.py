@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Dict, FrozenSet, Sequence, Tuple
 
 from ...cluster import OsdInfo
-from .config import Config, Entry, Mask, mask_of
+from ...config_database import Config, Entry, Mask, mask_of
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from ...cluster import ClusterState, OsdInfo
 from ...experiment.campaign import Scope
 from ...model import HostReport, Role
 from .advice import Facts
+from .config import by_mclock, scheduler
 from .job import Target
 
 
@@ -66,8 +67,8 @@ def _why_not(osd: OsdInfo, facts: Facts, forced: bool) -> str:
         return "no probe has reported its drive"
     if not facts.settings.get(osd.osd_id):
         return "the cache mode of its drives is not known"
-    queue = facts.config.scheduler(osd, facts.compiled_queue)
-    if not facts.config.mclock(osd, facts.compiled_queue) and not forced:
+    queue = scheduler(facts.config, osd, facts.compiled_queue)
+    if not by_mclock(facts.config, osd, facts.compiled_queue) and not forced:
         return f"it schedules by {queue}, not by mClock, so it uses no such capacity"
     return ""
 

@@ -6,11 +6,12 @@ from collections import defaultdict
 from typing import Dict, Iterable, List, Tuple, Union
 
 from ...cluster import OsdInfo
+from ...config_database import Entry
 from ...material import MATERIAL_RATIO
 from ...model import Finding, FindingCode, Severity
 from .advice import Facts, named
 from .capacity import Capacity, Measurement, of_model, of_one
-from .config import Entry, covered
+from .config import by_mclock, covered
 
 # An OSD's id, or a stack of drive models in a setting.
 Key = Union[int, Tuple[str, str]]
@@ -26,7 +27,7 @@ def stale(facts: Facts) -> Tuple[Finding, ...]:
     spread = _spreads(facts.current())
     groups: Dict[Tuple[str, str, str], List[str]] = defaultdict(list)
     for entry in facts.config.entries:
-        if entry.iops is None:
+        if entry.number is None:
             continue
         for osd in covered(entry, facts.osds):
             if not _takes(facts, osd, entry):
@@ -48,7 +49,7 @@ def stale(facts: Facts) -> Tuple[Finding, ...]:
 def _takes(facts: Facts, osd: OsdInfo, entry: Entry) -> bool:
     return (
         facts.config.of_osd(osd, entry.name) is entry
-        and facts.config.mclock(osd, facts.compiled_queue)
+        and by_mclock(facts.config, osd, facts.compiled_queue)
     )
 
 
@@ -86,10 +87,10 @@ def _outside(facts: Facts, entry: Entry, osd: OsdInfo, spreads: Spreads) -> str:
     if entry.who == f"osd.{osd.osd_id}":
         keys.reverse()
     for key in keys:
-        if key in spreads and entry.iops is not None:
+        if key in spreads and entry.number is not None:
             capacity, where = spreads[key]
-            off = max(entry.iops / capacity.iops, capacity.iops / entry.iops)
-            inside = capacity.next_low <= entry.iops <= capacity.next_high
+            off = max(entry.number / capacity.iops, capacity.iops / entry.number)
+            inside = capacity.next_low <= entry.number <= capacity.next_high
             if inside or off <= MATERIAL_RATIO:
                 return ""
             return (

@@ -5,50 +5,43 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..cluster import ClusterState, failure_domains
-from ..drive.manual import commands
-from ..drive.safety import may_toggle
-from ..model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
-from ..verdict.recommend import Recommendation
-from .rollout_state import Change
+from ...change.cache_mode_change import CacheModeChange
+from ...cluster import ClusterState, failure_domains
+from ...drive.manual import commands
+from ...drive.safety import may_toggle
+from ...model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
+from ...verdict.recommend import Recommendation
+from ..knob import CHANGES_MAX, Asked, Wanted
 
-# A plan is stored whole after each step, so it is kept small.
-CHANGES_MAX = 500
 # What proves a change: the OSD's own traffic where that decided, else one write at a time.
 _PROOF_ORDER = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH)
 
 
 def make_changes(
+    asked: Asked,
     recommendations: Sequence[Recommendation],
     reports: Iterable[HostReport],
     cluster: ClusterState,
     *,
-    plan_id: str,
-    nonce: str,
-    device_class: Optional[str],
     throwaway: bool,
-    consent_turn_on: bool,
     disputed: Mapping[Tuple[str, str], str] = {},
-) -> Tuple[Tuple[Change, ...], Tuple[str, ...]]:
+) -> Wanted:
     """Changes in the order they will be made, one failure domain after the other.
 
     Whatever one of them does, the copies in the others are as they were.  The first change
-    is the canary.  The second value says, a line each, what is left alone.
-    `nonce` is random and makes the ids of actions unique for ever: a journal may still have
-    an entry of a plan that had the same number.  `disputed`: by host and cache domain, why
-    nothing is begun there.
+    is the canary.  `disputed`: by host and cache domain, why nothing is begun there.
     """
     wanted = {
         (r.device_class, r.drive_model, r.simulated): r
         for r in recommendations
-        if device_class in (None, r.device_class)
+        if asked.device_class in (None, r.device_class)
     }
     left = [
         f"{r.device_class} {r.drive_model}: {r.verdict.value}, {r.why}"
         for r in wanted.values()
         if r.mode is None
     ]
-    changes: List[Change] = []
+    changes: List[CacheModeChange] = []
     more = 0
     for where, report, drives in _in_order(reports, cluster):
         first = drives[0]
@@ -60,7 +53,7 @@ def make_changes(
         if all(drive.mode is mode for drive in drives):
             continue
         reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
-            drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
+            drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
             experiment=False,
         )
         reason = reason or _error_finding(drives)
@@ -72,8 +65,8 @@ def make_changes(
             more += 1
             continue
         changes.append(
-            Change(
-                f"{plan_id}.{len(changes)}.{nonce}", report.hostname, first.domain_id,
+            CacheModeChange(
+                asked.action_id(len(changes)), report.hostname, first.domain_id,
                 tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
                 recommendation.device_class, first.transport, first.mode, mode,
                 recommendation.why,
@@ -83,7 +76,7 @@ def make_changes(
         )
     if more:
         left.append(f"{more} more cache domains: plan again when this plan is done")
-    return tuple(changes), tuple(left)
+    return Wanted(tuple(changes), tuple(left))
 
 
 def _in_order(

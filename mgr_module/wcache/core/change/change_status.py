@@ -1,0 +1,47 @@
+"""Where one planned change stands, of whatever knob."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Optional
+
+
+class ChangeStatus(str, Enum):
+    """Where one planned change stands."""
+
+    PLANNED = "planned"
+    APPLYING = "applying"  # from here on the drive or the setting may have been touched
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    ROLLING_BACK = "rolling back"
+    ROLLED_BACK = "rolled back"
+    ACCEPTED = "accepted as it is"  # an admin gave up what was there before it
+    ROLLBACK_FAILED = "rollback failed"  # it is not known to be as it was before
+
+
+# It may be otherwise than before the plan: what a rollback is for.
+TOUCHED = (
+    ChangeStatus.APPLYING, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
+    ChangeStatus.ROLLBACK_FAILED,
+)
+
+
+# What the detail of a change says that is back but for what others have changed since.
+LEFT_ALONE = "left alone, since changed by others"
+
+
+class Made(Enum):
+    """What is known of a change after it was asked for."""
+
+    YES = "made"
+    ALREADY = "there before"
+    NOT = "not made"  # what was there before was read back
+    UNSURE = "unsure"  # it may have been made
+    WRONG = "wrong"  # something was made, and not what was asked for
+    OTHERS = "of others"  # it is not as it was known: an admin decides
+
+
+def gain(before_us: Optional[float], after_us: Optional[float]) -> Optional[float]:
+    """Latency before over latency after: above 1, the change helped."""
+    return before_us / after_us if before_us and after_us else None

@@ -1,0 +1,83 @@
+"""A change of the config database: what a plan says and keeps of it.
+
+What was there before is part of it from the start.  It is read again before anything is
+written, and the change is not made where it has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, FrozenSet, Optional, Tuple
+
+from ..config_database import EDITS_MAX, ConfigEdit
+from ..model import LoadPoint
+from .change_status import ChangeStatus, gain
+
+
+@dataclass(frozen=True)
+class ConfigChange:
+    """Values to be set or removed together, and taken back together, last first.
+
+    `failure_domain` is what they concern at most.  With a `load_point` the change is proven
+    by measuring `osd_id` before and after; without one the values that were read back prove it.
+    """
+
+    KIND: ClassVar[str] = "config"
+
+    action_id: str
+    knob: str
+    edits: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})
+    device_class: str
+    why: str
+    failure_domain: str = ""
+    osd_id: int = 0
+    load_point: Optional[LoadPoint] = None
+    status: ChangeStatus = ChangeStatus.PLANNED
+    detail: str = ""
+    before_us: Optional[float] = None
+    before_error: float = 0.0  # standard error of its logarithm
+    after_us: Optional[float] = None
+    seconds: float = 0.0
+    bytes_written: int = 0
+
+    @property
+    def simulated(self) -> bool:
+        """A config database is always the real one."""
+        return False
+
+    @property
+    def hostname(self) -> str:
+        """No probe has a part in it."""
+        return ""
+
+    @property
+    def ratio(self) -> Optional[float]:
+        """Latency before over latency after: above 1, the change helped."""
+        return gain(self.before_us, self.after_us)
+
+    @property
+    def name(self) -> str:
+        """What is changed, for people."""
+        return f"{self.knob} of {self.failure_domain}"
+
+    @property
+    def words(self) -> str:
+        """From what to what, for people."""
+        first = self.edits[0]
+        more = f" and {len(self.edits) - 1} more" if len(self.edits) > 1 else ""
+        return f"{first.who} {first.name} {first.prior or '-'} to {first.value or '-'}{more}"
+
+    @property
+    def look_first(self) -> str:
+        """What an admin does before a rollback where nobody knows whether it was made."""
+        return "look at `ceph config dump`, then"
+
+    @property
+    def touches(self) -> FrozenSet[Tuple[str, str]]:
+        """What it changes: two plans that share one must be rolled back in order."""
+        return frozenset(edit.key for edit in self.edits)
+
+    @property
+    def prior_known(self) -> bool:
+        """Whether what was there before is stored with it."""
+        return True

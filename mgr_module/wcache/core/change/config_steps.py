@@ -1,0 +1,119 @@
+"""A change of the config database, step by step: what is asked, and what the values read mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional, Tuple
+
+from ..config_database import (
+    EDITS_MAX,
+    ConfigEdit,
+    ConfigRequest,
+    ConfigState,
+    is_of_others,
+    same,
+)
+from ..events import LoadRequest
+from ..model import Role
+from .change_status import LEFT_ALONE, ChangeStatus, Made
+from .config_change import ConfigChange
+from .rollout_state import Rollout
+
+NAMED_MAX = 8
+
+
+def measure(rollout: Rollout, change: ConfigChange) -> Optional[LoadRequest]:
+    """What measures an OSD before and after the change; None where reading it back proves it."""
+    if change.load_point is None:
+        return None
+    return LoadRequest(
+        change.osd_id, change.load_point, Role.BLOCK, rollout.count, rollout.period_s,
+        rollout.latency_limit_ms,
+    )
+
+
+def look(rollout: Rollout, change: ConfigChange) -> ConfigRequest:
+    """What reads the values before the change, and those of all changes that come later.
+
+    A plan is made from what was there: where that has moved, none of the rest is made.
+    """
+    later = [
+        edit for item in rollout.config_changes
+        if item.status is ChangeStatus.PLANNED and item != change for edit in item.edits
+    ]
+    return ConfigRequest((*change.edits, *later)[:EDITS_MAX], write=False)
+
+
+def looked(
+    rollout: Rollout, change: ConfigChange, outcome: object
+) -> Tuple[ConfigChange, str]:
+    """The change with what is there before it, or why it is not made."""
+    request = look(rollout, change)
+    if not isinstance(outcome, ConfigState) or len(outcome.values) != len(request.edits):
+        return change, "the config database gave an odd answer"
+    if outcome.error:
+        return change, outcome.error
+    now = list(zip(request.edits, outcome.values))
+    moved = [edit.who for edit, value in now if is_of_others(edit, value)]
+    if moved:
+        return change, f"{_named(moved)} was changed since; make a new plan"
+    # what is there already is not ours to take back
+    edits = tuple(
+        replace(edit, prior=edit.value) if same(value, edit.value) else edit
+        for edit, value in now[: len(change.edits)]
+    )
+    return replace(change, edits=edits), ""
+
+
+def apply(change: ConfigChange) -> ConfigRequest:
+    """What makes a change."""
+    return ConfigRequest(change.edits)
+
+
+def made(change: ConfigChange, outcome: object) -> Tuple[Made, str]:
+    """What the values read after `apply` mean, and why."""
+    if not isinstance(outcome, ConfigState) or len(outcome.values) != len(change.edits):
+        return Made.UNSURE, "the config database gave an odd answer"
+    now = list(zip(change.edits, outcome.values))
+    missing = [edit.who for edit, value in now if not same(value, edit.value)]
+    if not missing:
+        return (Made.YES if outcome.written else Made.ALREADY), ""
+    others = [edit.who for edit, value in now if is_of_others(edit, value)]
+    why = outcome.error or (
+        f"{_named(others)} was changed since" if others
+        else f"{_named(missing)} did not take its change"
+    )
+    ours = any(
+        same(value, edit.value) and not same(edit.prior, edit.value) for edit, value in now
+    )
+    return (Made.WRONG if ours else Made.NOT), why
+
+
+def back(change: ConfigChange) -> ConfigRequest:
+    """What takes a change back, last first; what others have changed since is left alone."""
+    return ConfigRequest(
+        tuple(edit.inverse for edit in reversed(change.edits)), others_stay=True
+    )
+
+
+def went_back(change: ConfigChange, outcome: object) -> Tuple[ConfigChange, str]:
+    """The change with what its way back has told, and why it is not back."""
+    inverse: Tuple[ConfigEdit, ...] = back(change).edits
+    if not isinstance(outcome, ConfigState) or len(outcome.values) != len(inverse):
+        return change, "the config database gave an odd answer"
+    now = list(zip(inverse, outcome.values))
+    others = [edit.who for edit, value in now if is_of_others(edit, value)]
+    ours = [
+        edit.who for edit, value in now
+        if edit.who not in others and not same(value, edit.value)
+    ]
+    if ours:
+        return change, outcome.error or f"{_named(ours)} did not take its prior value"
+    if not others:
+        return change, ""
+    return replace(change, detail=f"{LEFT_ALONE}: {_named(others)}"), ""
+
+
+def _named(names: List[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more

@@ -1,0 +1,69 @@
+"""What a rollout asks for at each step of a change, and what the answers mean, for every kind.
+
+A kind of change has these six functions; `rollout.py` knows no more of it.
+"""
+
+from __future__ import annotations
+
+from typing import Tuple, Union
+
+from ..config_database import ConfigRequest
+from ..events import LoadRequest
+from ..protocol import Request
+from . import cache_mode_steps, config_steps
+from .cache_mode_change import CacheModeChange
+from .change_status import Made
+from .rollout_state import Change, Rollout
+
+# To a probe, or to the config database.
+Ask = Union[Request, ConfigRequest]
+
+
+def measure(rollout: Rollout, change: Change) -> Union[Request, LoadRequest, None]:
+    """What measures an OSD before and after; None where what is read back is proof enough."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.measure(rollout, change)
+    return config_steps.measure(rollout, change)
+
+
+def look(rollout: Rollout, change: Change) -> Ask:
+    """What reads what is there before the change."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.look(change)
+    return config_steps.look(rollout, change)
+
+
+def looked(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change, str]:
+    """The change with what is there before it, or why it must not be made."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.looked(rollout, change, outcome)
+    return config_steps.looked(rollout, change, outcome)
+
+
+def apply(rollout: Rollout, change: Change) -> Ask:
+    """What makes the change; asked twice, it does no more than once."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.apply(rollout, change)
+    return config_steps.apply(change)
+
+
+def made(change: Change, outcome: object, again: bool) -> Tuple[Made, str]:
+    """What the answer to `apply` means, and why; `again`: it may have been asked for before."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.made(change, outcome, again)
+    return config_steps.made(change, outcome)
+
+
+def back(rollout: Rollout, change: Change) -> Ask:
+    """What takes the change back."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.back(rollout, change)
+    return config_steps.back(change)
+
+
+def went_back(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change, str]:
+    """The change with what its way back has told, and why it is not back ("" where it is)."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.went_back(rollout, change, outcome)
+    return config_steps.went_back(change, outcome)
+

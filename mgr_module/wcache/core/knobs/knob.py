@@ -1,0 +1,70 @@
+"""What a knob is to the rest: its name, the options it goes by, and who plans its changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterable, Optional, Protocol, Tuple
+
+from ..change.rollout_state import Change, Rollout
+
+# A plan is stored whole after each step, so it is kept small.
+CHANGES_MAX = 500
+
+
+@dataclass(frozen=True)
+class Knob:
+    """Something that wcache observes, tries, recommends and changes.
+
+    `options` are those of the config database that it reads or sets; the cache mode has none.
+    """
+
+    name: str
+    title: str
+    options: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for.
+
+    `nonce` is random and makes the ids of actions unique for ever: a journal may still have
+    an entry of a plan that had the same number.
+    """
+
+    plan_id: str
+    nonce: str
+    device_class: Optional[str] = None
+    consent_turn_on: bool = False
+
+    def action_id(self, index: int) -> str:
+        """The id of a change by its place in the plan."""
+        return f"{self.plan_id}.{index}.{self.nonce}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Changes in the order they will be made, the canary first; what is left alone, a line each."""
+
+    changes: Tuple[Change, ...]
+    left_alone: Tuple[str, ...] = ()
+
+
+class Planner(Protocol):
+    """Plans the changes of one knob from what is known now; changes nothing."""
+
+    def plan(self, asked: Asked) -> Wanted:
+        """The changes that make the recommendations true.
+
+        Raises NotReadyError where nothing is known to plan by.
+        """
+
+
+def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:
+    """All options of the config database that some knob goes by."""
+    return tuple(dict.fromkeys(name for knob in knobs for name in knob.options))
+
+
+def knobs_of(rollout: Rollout) -> Tuple[str, ...]:
+    """The names of the knobs that a plan changes."""
+    found: Dict[str, None] = {"cache_mode": None} if rollout.drive_changes else {}
+    return tuple(dict.fromkeys((*found, *(change.knob for change in rollout.config_changes))))

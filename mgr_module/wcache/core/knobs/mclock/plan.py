@@ -1,0 +1,47 @@
+"""From advice to changes: the class's value first, then the OSDs' own keys, host by host.
+
+The order matters: no OSD falls back to the compiled default in between.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Tuple
+
+from ...change.config_change import ConfigChange
+from ...cluster import ClusterState, failure_domains
+from ...config_database import ConfigEdit
+from ..knob import CHANGES_MAX, Asked, Wanted
+from .advice import Advice
+from .knob import MCLOCK
+
+
+def make_changes(asked: Asked, advices: Sequence[Advice], cluster: ClusterState) -> Wanted:
+    """The changes that make the advice of each device class true."""
+    found: List[ConfigChange] = []
+    left: List[str] = []
+    for advice in advices:
+        left += [f"class {advice.device_class}: {line}" for line in advice.warnings]
+        for where, edits in _grouped(advice, cluster):
+            found.append(
+                ConfigChange(
+                    asked.action_id(len(found)), MCLOCK.name, edits, advice.device_class,
+                    "measured by the OSDs' own recipe", where,
+                )
+            )
+    if len(found) > CHANGES_MAX:
+        more = len(found) - CHANGES_MAX
+        left.append(f"{more} more hosts: plan again when this plan is done")
+    return Wanted(tuple(found[:CHANGES_MAX]), tuple(left))
+
+
+def _grouped(
+    advice: Advice, cluster: ClusterState
+) -> List[Tuple[str, Tuple[ConfigEdit, ...]]]:
+    """Edits that are made together, by where they matter; those of whole classes come first."""
+    groups: Dict[str, List[ConfigEdit]] = {}
+    for edit in advice.changes:
+        own = edit.who[len("osd."):] if edit.who.startswith("osd.") else ""
+        osd = cluster.osds.get(int(own)) if own.isdecimal() else None
+        where = ", ".join(failure_domains(osd, cluster)) if osd else f"class {advice.device_class}"
+        groups.setdefault(where, []).append(edit)
+    return [(where, tuple(edits)) for where, edits in groups.items()]

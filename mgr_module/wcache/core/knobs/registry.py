@@ -1,0 +1,8 @@
+"""All knobs there are: a new one is a folder beside this file, and a line here."""
+
+from __future__ import annotations
+
+from .cache_mode.knob import CACHE_MODE
+from .mclock.knob import MCLOCK
+
+KNOBS = (CACHE_MODE, MCLOCK)

@@ -1,0 +1,187 @@
+"""Reads the mons' config database again and again, and makes the edits that rollouts ask for.
+
+The mons may be slow to answer, so all of it is done in a thread of its own and nothing
+waits for it: `config` is what the last reading found.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Optional
+
+from ..core import events as act
+from ..core.codec import one_line
+from ..core.config_database import Config, ConfigEdit, ConfigState, left_to_write, values_of
+from ..core.errors import NotReadyError, WcacheError
+from ..core.ports import ConfigDatabase
+
+EVERY_S = 600.0
+# A reading that fails (mons without a quorum) is made again after this long.
+RETRY_S = 30.0
+# Edits told one by one in the audit log, which holds a thousand lines.
+TOLD_MAX = 20
+
+
+@dataclass
+class _Asked:
+    """What a rollout asks for, and how far it is."""
+
+    action: act.AskConfig
+    due_at_s: float = float("-inf")
+    written: int = 0
+    error: str = ""
+    tried: bool = False  # what is to be written was written, or refused: read once more
+    cancelled: bool = False
+
+
+class ConfigWatch:
+    """The config database as last read, and one request for each rollout at most.
+
+    `post_event(owner, event)` takes the answers, from this thread; `note(owner, text)` a line
+    for the audit log.
+    """
+
+    def __init__(
+        self, *, database: ConfigDatabase, clock: Callable[[], float],
+        post_event: Callable[[str, act.Event], None], note: Callable[[str, str], None],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._post_event = post_event
+        self._note = note
+        self._lock = threading.Lock()  # of `_asked` alone
+        self._asked: Dict[str, _Asked] = {}
+        self._wake = threading.Event()
+        self._stop = False
+        self._due_at_s = float("-inf")
+        self._thread: Optional[threading.Thread] = None
+        self.config = Config(())
+        self.read_at_s: Optional[float] = None
+        self.error = ""
+        self.on_read: List[Callable[[Config], None]] = []  # called by the thread
+
+    def start(self) -> None:
+        """Begin to read, at once and every EVERY_S."""
+        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-config")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a command under way is not waited for longer than a moment."""
+        self._stop = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2.0)
+
+    def read_soon(self) -> None:
+        """Read again at once: something has changed, or somebody looks."""
+        self._due_at_s = float("-inf")
+        self._wake.set()
+
+    # ---- asked by rollouts
+
+    def ask(self, owner: str, action: act.AskConfig) -> None:
+        """Do this for a rollout; it replaces what it asked for before."""
+        with self._lock:
+            self._forget(owner)
+            self._asked[owner] = _Asked(action)
+        self._wake.set()
+
+    def cancel(self, owner: str) -> None:
+        """Nobody waits for it any more: nothing else is written for it."""
+        with self._lock:
+            self._forget(owner)
+
+    def _forget(self, owner: str) -> None:
+        before = self._asked.pop(owner, None)
+        if before is not None:
+            before.cancelled = True
+
+    # ---- the thread
+
+    def turn(self) -> bool:
+        """Do what is due; whether anything was answered."""
+        with self._lock:
+            due = [
+                (owner, asked) for owner, asked in self._asked.items()
+                if asked.due_at_s <= self._clock()
+            ]
+        answered = [self._carry_out(owner, asked) for owner, asked in due]
+        if not due and self._clock() >= self._due_at_s:
+            self._read()
+        return any(answered)
+
+    def _carry_out(self, owner: str, asked: _Asked) -> bool:
+        """Read, write what is to be written, read back; whether it is answered."""
+        if not self._read():
+            asked.due_at_s = self._due_at_s  # looked at again in a while
+            return False
+        request = asked.action.request
+        left = [] if asked.tried else left_to_write(request, self.config)
+        if left:
+            asked.tried = True
+            self._write(owner, asked, left)
+            if asked.due_at_s > self._clock():
+                return False
+            if not self._read():
+                asked.due_at_s = self._due_at_s
+                return False
+        if self._stop or asked.cancelled:
+            return False  # the next mgr goes on
+        with self._lock:
+            self._forget(owner)
+        state = ConfigState(values_of(request.edits, self.config), asked.written, asked.error)
+        self._post_event(owner, act.ConfigAnswered(asked.action.token, state))
+        return True
+
+    def _write(self, owner: str, asked: _Asked, left: List[ConfigEdit]) -> None:
+        for index, edit in enumerate(left):
+            if self._stop or asked.cancelled:
+                return
+            try:
+                self._database.write(edit)
+            except NotReadyError as error:
+                # the mons may do it yet: it is read later
+                asked.error = one_line(error.line())
+                asked.due_at_s = self._clock() + RETRY_S
+                return
+            except WcacheError as error:
+                asked.error = one_line(error.line())
+                return
+            asked.written += 1
+            if index < TOLD_MAX:
+                was = "" if edit.prior is None else f" (was {edit.prior})"
+                self._note(owner, edit.command + was)
+            elif index == len(left) - 1:
+                self._note(owner, f"and {len(left) - TOLD_MAX} more such changes")
+
+    def _read(self) -> bool:
+        try:
+            config = Config(self._database.read())
+        except WcacheError as error:
+            self._failed(error.line())
+            return False
+        self.error = ""
+        self.config, self.read_at_s = config, self._clock()
+        self._due_at_s = self._clock() + EVERY_S
+        for listener in self.on_read:
+            listener(config)
+        return True
+
+    def _failed(self, error: str) -> None:
+        self.error = one_line(error)
+        self._due_at_s = self._clock() + RETRY_S
+
+    def _next_at_s(self) -> float:
+        with self._lock:
+            return min([self._due_at_s, *(asked.due_at_s for asked in self._asked.values())])
+
+    def _work(self) -> None:
+        while not self._stop:
+            try:
+                self.turn()
+            except Exception as error:
+                # the thread must live on: without it nothing is ever set or rolled back
+                self._failed(f"looking at the config database failed: {error!r}")
+            self._wake.wait(max(1.0, min(EVERY_S, self._next_at_s() - self._clock())))
+            self._wake.clear()

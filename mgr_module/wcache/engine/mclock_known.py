@@ -1,0 +1,40 @@
+"""Keeps in which setting of the caches each of mClock's stored values was first seen."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from ..core.config_database import Config
+from ..core.knobs.mclock.capacity import settings
+from ..core.knobs.mclock.config import Known, see
+from .archive import Archive
+from .engine import Engine
+from .mclock_work import moving_domains
+
+
+class MclockKnown:
+    """Told of each reading of the config database, from its thread."""
+
+    def __init__(self, engine: Engine, archive: Archive) -> None:
+        self._engine = engine
+        self._archive = archive
+        self.known: Dict[Tuple[str, str], Known] = {}
+        engine.config.on_read.append(self.see)
+
+    def load(self) -> None:
+        """Take up what was stored."""
+        with self._engine.lock:
+            self.known = {(k.who, k.name): k for k in self._archive.mclock_known()}
+
+    def see(self, config: Config) -> None:
+        """Compare a reading with what was seen before."""
+        engine = self._engine
+        osds = engine.view.cluster().osds
+        with engine.lock:
+            reports, moving = list(engine.hosts.reports.values()), moving_domains(engine)
+        known = see(self.known, config, osds, settings(reports, moving))
+        if known != self.known:
+            with engine.lock:
+                self.known = known
+                self._archive.put_mclock_known(tuple(known.values()))
+        engine.wake()

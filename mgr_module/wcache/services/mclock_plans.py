@@ -1,0 +1,84 @@
+"""`ceph wcache mclock apply` and `rollback`: plans of this one knob, made and carried out."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from ..core.change.rollout_state import RolloutStatus
+from ..core.errors import NotFoundError, NotReadyError
+from ..core.knobs.knob import knobs_of
+from ..core.knobs.mclock.advice import Advice, advise
+from ..core.knobs.mclock.knob import MCLOCK
+from ..engine.engine import Engine
+from .guards import require_class, require_idle, require_store, require_thawed
+from .mclock_facts import MclockFacts
+from .plans import PlanService, plan_order
+
+
+class MclockPlans:
+    """Makes a plan of what `mclock recommend` shows, and carries it out or takes it back."""
+
+    def __init__(self, engine: Engine, facts: MclockFacts, plans: PlanService) -> None:
+        self._engine = engine
+        self._facts = facts
+        self._plans = plans
+
+    def apply(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`mclock apply`: make the recommended changes in the config database."""
+        engine = self._engine
+        require_class(engine, device_class)
+        if engine.config.read_at_s is None:
+            raise NotReadyError(
+                "the config database was not read yet", engine.config.error or "try again"
+            )
+        chosen = [
+            advice for advice in advise(self._facts.gather())
+            if device_class in (None, "", advice.device_class)
+        ]
+        with engine.lock:
+            require_thawed(engine)
+            require_store(engine)
+            if not any(advice.changes for advice in chosen):
+                return {"change_id": "", "changed": False, "changes": [],
+                        "why": _why_nothing(chosen)}
+            require_idle(engine)
+            plan_id = str(self._plans.plan(device_class or None, knob=MCLOCK.name)["plan_id"])
+            self._plans.apply(plan_id)
+            changes = engine.rollouts[plan_id].rollout.config_changes
+        return {
+            "change_id": plan_id, "changed": True, "why": "",
+            "changes": [edit.command for change in changes for edit in change.edits],
+        }
+
+    def rollback(self, change_id: Optional[str] = None) -> Dict[str, Any]:
+        """`mclock rollback`: bring back the values before an apply (default: the last one)."""
+        engine = self._engine
+        with engine.lock:
+            require_thawed(engine)
+            mine = {
+                plan_id: machine.rollout for plan_id, machine in engine.rollouts.items()
+                if MCLOCK.name in knobs_of(machine.rollout)
+            }
+            if change_id is None:
+                done = [
+                    plan_id for plan_id, rollout in mine.items()
+                    if rollout.touched or rollout.status is RolloutStatus.RUNNING
+                ]
+                if not done:
+                    raise NotFoundError("nothing is applied", "see `ceph wcache mclock show`")
+                change_id = max(done, key=plan_order)
+            if change_id not in mine:
+                raise NotFoundError(
+                    f"there is no change {change_id[:40]!r}", "see `ceph wcache mclock show`"
+                )
+            answer = self._plans.rollback(change_id)
+        return {
+            "change_id": change_id, "changed": answer["changed"], "status": answer["status"]
+        }
+
+
+def _why_nothing(chosen: List[Advice]) -> str:
+    if not chosen:
+        return "nothing is measured; see `ceph wcache mclock forecast`"
+    blocked = [line for advice in chosen for line in advice.warnings]
+    return blocked[0] if blocked else "every value is as it is recommended"
