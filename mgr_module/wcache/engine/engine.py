@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core import events as act
@@ -44,6 +43,7 @@ from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
 from .persistence import ACCEPTED, FROZEN, Machine, StateKeeper
 from .run_queue import RunQueue
+from .steady_clock import steady_clock
 from .store_gate import StoreGate
 from .watchdog import Watchdog
 
@@ -74,7 +74,7 @@ class Engine:
         self.view = view
         self.options = options
         self._profiles = profiles
-        self.clock = clock or _steady_clock()
+        self.clock = clock or steady_clock()
         self.wake = wake
         self.hosts = Hosts()
         self.debts = Debts(self.hosts)
@@ -399,9 +399,3 @@ class Engine:
         self.hear_store()
         self.prune()
         return machine
-
-
-def _steady_clock() -> Callable[[], float]:
-    """Wall-clock time that never steps: a set clock must not end or prolong a period."""
-    offset_s = time.time() - time.monotonic()
-    return lambda: offset_s + time.monotonic()
