@@ -11,7 +11,8 @@ from ceph_ci.runner import run_unit, run_workunit
 from harness import Cluster, ClusterPlan, start_cluster
 from probes import MODULE
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long]
+# a cluster of its own, and a dozen restarts of its mgrs: in `make test` on 20 alone
+pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
 MGRS = ("x", "y")
 
 
@@ -52,6 +53,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", BREAKS)
 def test_a_module_broken_by_hand_fails(release: int, tmp_path: Path, what: str) -> None:
     module = tmp_path / "wcache"

@@ -159,6 +159,7 @@ def test_an_osd_stopped_during_its_bench_ends_the_run_and_restores(
     assert shown["run_list"][0]["restored"] is True
 
 
+@pytest.mark.one_release
 def test_a_bench_that_hangs_ends_with_the_budget(wcache, probe, own_cluster: Cluster, views):
     wcache.option("experiment_seconds_max", BUDGET_S)
     device = device_of(own_cluster)

@@ -85,6 +85,7 @@ def test_an_osd_comes_back(steady: ClusterAccess, kill: bool) -> None:
     assert steady.osd_pid(0) != pid
 
 
+@pytest.mark.one_release
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 def test_another_mgr_instance_is_active_after_a_restart(steady: ClusterAccess, kill: bool) -> None:
     gid, pid = steady.active_gid(), steady.mgr_pid()
@@ -100,6 +101,7 @@ def test_another_mgr_instance_is_active_after_a_failover(steady: ClusterAccess) 
     assert steady.active_gid() not in (0, gid)
 
 
+@pytest.mark.one_release
 def test_a_module_of_ours_can_be_added_and_enabled(steady: ClusterAccess) -> None:
     module = steady.folder / "tiny"
     module.mkdir()

@@ -105,6 +105,7 @@ def test_a_rollback_of_a_plan_under_way_stops_it_and_goes_back(
     assert "make a new one with `ceph wcache plan`" in again
 
 
+@pytest.mark.one_release
 def test_a_plan_waits_while_pgs_are_not_clean_and_goes_on_when_told_to(
     wcache: Wcache, plan: Plan, steady: ClusterAccess, unclean: Any
 ):

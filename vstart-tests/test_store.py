@@ -99,7 +99,7 @@ def test_what_is_done_is_on_the_mons_though_the_mgr_is_killed_at_that_moment(
     wcache: Wcache, probe: Probe, own_cluster: Cluster, slow_periods: None
 ):
     device = device_of(own_cluster)
-    for _ in range(3):
+    for _ in range(2):
         campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4)
         wcache.wait_period_in("write through", device)
         name = own_cluster.active_mgr()
@@ -117,6 +117,7 @@ def test_what_is_done_is_on_the_mons_though_the_mgr_is_killed_at_that_moment(
     assert "resumed after a restart of the mgr" in wcache.history_text()
 
 
+@pytest.mark.one_release
 def test_mons_that_are_silent_for_less_than_a_lease_delay_and_lose_nothing(
     wcache: Wcache, probe: Probe, own_cluster: Cluster, slow_periods: None
 ):
@@ -145,6 +146,7 @@ def test_mons_that_are_silent_for_less_than_a_lease_delay_and_lose_nothing(
     own_cluster.wait_healthy(60)
 
 
+@pytest.mark.one_release
 def test_mons_that_are_silent_for_longer_than_a_lease_end_it_and_the_drive_is_back_meanwhile(
     wcache: Wcache, probe: Probe, own_cluster: Cluster, slow_periods: None
 ):

@@ -119,7 +119,7 @@ def _own_codename() -> str:
     return ""
 
 
-def _run(argv: Sequence[str], what: str) -> None:
+def run(argv: Sequence[str], what: str) -> None:
     """Run an installer; on failure raise HarnessError with the end of what it said."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     try:
@@ -162,8 +162,8 @@ def _apt_install(packages: Sequence[str]) -> None:
     if not missing:
         return
     print("installing " + " ".join(missing), file=sys.stderr, flush=True)
-    _run(["apt-get", "update", "-qq"], "refreshing the package lists")
-    _run(
+    run(["apt-get", "update", "-qq"], "refreshing the package lists")
+    run(
         [
             "apt-get", "install", "-y", "-qq", "--no-install-recommends",
             "-o", "DPkg::Lock::Timeout=300", *missing,
@@ -233,7 +233,7 @@ def _build_root(name: str, recipe: Sequence[str], root: Path) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"tmp-{name}-", dir=root.parent))
     try:
         building.chmod(0o755)
-        _run([*recipe, str(building), *_debian_mirror()], f"root for {recipe[-1]}")
+        run([*recipe, str(building), *_debian_mirror()], f"root for {recipe[-1]}")
         os.rename(building, root)
     finally:
         shutil.rmtree(building, ignore_errors=True)
