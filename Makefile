@@ -8,9 +8,10 @@ COMPILED = PYTHONDONTWRITEBYTECODE= \
 # How many examples hypothesis tries: a quarter, or "all".
 EXAMPLES ?= quarter
 
-.PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all test-cluster \
-    test-lab test-lab-all test-mutations test-packages test-packages-short test-release-16 test-release-18 test-release-20 test-releases \
-    test-statistics wheels zipapps
+.PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all \
+    test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
+    test-release-16 test-release-18 test-release-20 test-releases test-simulations \
+    test-statistics test-timers wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -101,9 +102,13 @@ wheels:
 # Promises of the statistics that need thousands of experiments; what times real devices
 # comes after them, by itself.
 TIMED = qa/statistics/test_timer.py qa/statistics/test_matrix_on_loop.py
-test-statistics:
+test-statistics: test-simulations test-timers
+
+test-simulations:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest -n 2 --dist worksteal qa/statistics \
 	    $(addprefix --ignore=,$(TIMED))
+
+test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
 # Takes the protections of acknowledged data away one by one (qa/mutations/mutations.toml),
@@ -118,19 +123,17 @@ bench-decision:
 	    $(if $(DRIVES),--drives "$(DRIVES)") $(if $(TRIALS),--trials "$(TRIALS)") \
 	    $(if $(SEED),--seed "$(SEED)") $(if $(FORMAT),--format "$(FORMAT)")
 
-# Each stage says when it begins and what it took.
-define stages
-@began=$$(date +%s); for stage in $(1); do \
-    from=$$(date +%s); \
-    printf '== %s: begins after %d s\n' "$$stage" $$((from - began)); \
-    $(MAKE) --no-print-directory "$$stage" EXAMPLES=all $(2) || exit 1; \
-    printf '== %s: done in %d s\n' "$$stage" $$(($$(date +%s) - from)); \
-done; printf '== all done in %d s\n' $$(($$(date +%s) - began))
-endef
+# Stages, and what they are beside each other: see qa/stages.py.  The lab's guest keeps little
+# more than one processor busy, so what only computes takes the rest of them meanwhile, at a low
+# priority.  What times real devices or clusters is by itself.
+STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py EXAMPLES=all
 
 test:
-	$(call stages,check test-packages-short test-mutations test-statistics test-releases test-lab)
+	@$(STAGES) "test-lab | check test-mutations test-simulations" test-packages-short \
+	    test-timers test-releases
 
-# The same in its long forms: every test on every release, and the whole drive lab.
+# The same in its long forms: every test on every release, and the whole drive lab.  Its long
+# campaigns need a machine of their own, so each stage is by itself.
 test-all:
-	$(call stages,check test-packages test-mutations test-statistics test-releases test-lab-all,EACH=cluster CLUSTER_TESTS=cluster)
+	@$(STAGES) EACH=cluster CLUSTER_TESTS=cluster \
+	    check test-packages test-mutations test-statistics test-releases test-lab-all

@@ -27,7 +27,7 @@ LIST = Path(__file__).with_name("mutations.toml")
 COPIED = (
     "cli", "doc", "mgr_module", "osd_probe", "qa", "templates", "vstart-tests", "pyproject.toml",
 )
-SECONDS_MAX = 300.0
+SECONDS_MAX = 900.0  # a machine that is busy with the drive lab too takes its time
 TESTS_PASSED, TESTS_FAILED = 0, 1  # pytest's exit codes; others say that nothing was tested
 
 

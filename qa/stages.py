@@ -1,0 +1,127 @@
+"""Run make targets as stages, and say when each begins and what it took.
+
+python3 qa/stages.py [NAME=VALUE ...] GROUP ...
+
+Groups run one after another.  A group is targets in a row ("check test-mutations"), or two
+rows beside each other ("test-lab | check test-mutations").  The second row has a low priority:
+it takes the time that the first one leaves, so the first one runs nearly as it would alone.
+Output of a group of two rows is shown when a stage has ended, so that no two are mixed.  The
+first stage that fails ends the others and the run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
+from typing import IO, List, Optional, Sequence
+
+LOW = 10  # nice; a tenth of the time where the first row wants all of it
+END_S = 60.0  # for a stage to clean up after itself
+POLL_S = 0.2
+
+
+class Stages:
+    """A run of stages; `variables` are given to each make."""
+
+    def __init__(self, make: Sequence[str], variables: Sequence[str] = ()) -> None:
+        self._make = [*make, *variables]
+        self._began_s = time.monotonic()
+        self._stop = Event()
+        self._printing = Lock()
+
+    def run(self, groups: Sequence[str]) -> bool:
+        """Whether every stage of all groups ended well."""
+        for group in groups:
+            rows = [row.split() for row in group.split("|")]
+            with ThreadPoolExecutor(len(rows)) as pool:
+                done = [
+                    pool.submit(self._row, row, bool(number), len(rows) > 1)
+                    for number, row in enumerate(rows)
+                ]
+                try:
+                    good = [one.result() for one in done]
+                except BaseException:
+                    self._stop.set()
+                    raise
+            if not all(good):
+                return False
+        self._say(f"== all done in {self._seconds()} s")
+        return True
+
+    def _row(self, stages: Sequence[str], low: bool, apart: bool) -> bool:
+        for stage in stages:
+            if self._stop.is_set():
+                return False
+            self._say(f"== {stage}: begins after {self._seconds()} s")
+            from_s = time.monotonic()
+            with tempfile.TemporaryFile() as output:
+                code = self._stage(stage, low, output if apart else None)
+                took = f"in {time.monotonic() - from_s:.0f} s"
+                if code is None:
+                    self._say(f"== {stage}: stopped {took}", output)
+                    return False
+                if code:
+                    self._stop.set()
+                    self._say(f"== {stage}: FAILED {took}", output)
+                    return False
+                self._say(f"== {stage}: done {took}", output)
+        return True
+
+    def _stage(self, stage: str, low: bool, output: Optional[IO[bytes]]) -> Optional[int]:
+        """Its exit code; None where it was stopped because another one failed."""
+        nice = ["nice", "-n", str(LOW)] if low else []
+        process = subprocess.Popen(
+            [*nice, *self._make, stage], stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT if output else None, start_new_session=True,
+        )
+        try:
+            while process.poll() is None and not self._stop.is_set():
+                time.sleep(POLL_S)
+            return process.poll()
+        finally:
+            _end(process)
+
+    def _say(self, line: str, output: Optional[IO[bytes]] = None) -> None:
+        with self._printing:
+            if output:
+                output.seek(0)
+                sys.stdout.flush()
+                sys.stdout.buffer.write(output.read())
+            print(line, flush=True)
+
+    def _seconds(self) -> int:
+        return round(time.monotonic() - self._began_s)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a stage to end, with all that it started; kill what has not after a while."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.wait(timeout=END_S)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def _terminated(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(words: List[str]) -> int:
+    """Exit code 0 where every stage ended well."""
+    signal.signal(signal.SIGTERM, _terminated)
+    variables = [word for word in words if "=" in word]
+    groups = [word for word in words if "=" not in word]
+    make = [os.environ.get("MAKE", "make"), "--no-print-directory"]
+    return 0 if Stages(make, variables).run(groups) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""`make test`: stages in order, two rows beside each other, and an end to all at a failure."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STAGES = Path(__file__).resolve().parents[1] / "stages.py"
+MAKEFILE = """
+say-%:
+\t@echo "$* says $(WORD)"; sleep 0.2; echo "$* is done"
+nice:
+\t@echo "priority $$(nice)"
+fail:
+\t@until [ -e long.pid ]; do sleep 0.05; done; echo broken; exit 3
+long:
+\t@trap 'echo cleaned > cleaned; exit 1' TERM; echo $$$$ > long.pid; sleep 60 & wait
+"""
+
+
+@pytest.fixture
+def stages(tmp_path):
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, str(STAGES), *words], cwd=tmp_path, capture_output=True, text=True,
+            timeout=50, check=False, env={"PATH": os.environ["PATH"]},
+        )
+
+    return run
+
+
+def lines(done):
+    return [line for line in done.stdout.splitlines() if not line.startswith("==")]
+
+
+def test_groups_run_in_order_and_each_stage_says_what_it_took(stages):
+    done = stages("WORD=hello", "say-a say-b", "say-c")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines(done) == [
+        f"{name} {what}" for name in "abc" for what in ("says hello", "is done")
+    ]
+    for name in "abc":
+        assert f"== say-{name}: done in" in done.stdout
+    assert "== all done in" in done.stdout
+
+
+def test_rows_run_beside_each_other_and_their_output_is_not_mixed(stages):
+    done = stages("WORD=x", "say-a say-b | say-c say-d")
+    assert done.returncode == 0
+    said = lines(done)
+    assert sorted(said) == sorted(
+        f"{name} {what}" for name in "abcd" for what in ("says x", "is done")
+    )
+    for name in "abcd":
+        at = said.index(f"{name} says x")
+        assert said[at + 1] == f"{name} is done"
+    before, _, _ = done.stdout.partition(": done in")
+    assert "say-a: begins" in before
+    assert "say-c: begins" in before
+
+
+def test_only_the_second_row_has_a_low_priority(stages):
+    own = os.nice(0)
+    assert f"priority {own}" in lines(stages("nice | say-a"))
+    assert f"priority {min(19, own + 10)}" in lines(stages("say-a | nice"))
+
+
+@pytest.mark.parametrize("group", ["long | fail", "fail | long"])
+def test_a_stage_that_fails_ends_the_other_which_cleans_up_and_nothing_follows(
+    stages, tmp_path, group
+):
+    done = stages(group, "say-a")
+    assert done.returncode == 1
+    assert "broken" in done.stdout
+    assert "== fail: FAILED" in done.stdout
+    assert "== long: stopped" in done.stdout
+    assert "say-a" not in done.stdout
+    assert (tmp_path / "cleaned").exists()
+    pid = int((tmp_path / "long.pid").read_text())
+    assert not Path(f"/proc/{pid}").exists()
