@@ -101,9 +101,9 @@ def test_the_modules_of_the_debian_package_are_in_that_folder(source: Path) -> N
 
 def test_the_module_is_installed_checked_and_documented(changed: Path) -> None:
     cmake = (changed / "src/pybind/mgr/CMakeLists.txt").read_text()
-    modules = re.search(r"set\(mgr_modules\n(.*?)\)", cmake, re.S)
-    assert modules is not None
-    assert "wcache" in modules[1].split()
+    listed = cmake.partition("set(mgr_modules\n")[2].partition("\n\n")[0]
+    assert listed.endswith("  volumes\n  wcache)")
+    assert "install(DIRECTORY ${mgr_modules}\n" in cmake
     tox = (changed / "src/pybind/mgr/tox.ini").read_text()
     assert "-m volumes \\\n           -m wcache\n" in tox
     assert "    smb \\\n    wcache\n" in tox

@@ -66,4 +66,3 @@ def went_back(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change
     if isinstance(change, CacheModeChange):
         return cache_mode_steps.went_back(rollout, change, outcome)
     return config_steps.went_back(change, outcome)
-

@@ -87,5 +87,3 @@ class RunState:
     def settled(self) -> bool:
         """Whether nothing is owed any more: restored, or taken as it is by an admin."""
         return self.restored or set(self.owed or self.spec.domain_ids) <= set(self.accepted)
-
-
