@@ -173,7 +173,8 @@ def side(runs: Sequence[Run]) -> Side:
         parts.append(values)
     every = np.concatenate(parts)
     every.sort()
-    return Side(runs, packed(every), logs(every))
+    latencies_us = packed(every)
+    return Side(runs, latencies_us, logs(latencies_us))
 
 
 def table(found_side: Side) -> Dict[str, Any]:
