@@ -83,6 +83,8 @@ class World:
         if self.layer is not None:
             layers = (Layer("dm-0", LayerKind.LVM, view_of(self.layer)),)
         page = CachePage(True, None, mode_of(self.wakes_on) if self.savable else None)
+        if not self.savable and self.rule is not None:
+            page = replace(page, saved=mode_of(self.rule), by_rule=True)
         cache = DeviceCache(mode_of(self.on).value)
         state = DriveState(cache, view_of(self.view), pinned, page, layers)
         return READINGS.setdefault(state, state)
@@ -248,7 +250,7 @@ def save(step: sw.SaveCache, world: World) -> Iterator[World]:
     """Where the page is savable, SP=1 turns the current value too, then it is set back."""
     wanted = step.mode or step.saved
     if not world.savable:
-        yield changed(world, rule=None if step.mode is None else step.mode is BACK)
+        yield changed(world, rule=None if wanted is None else wanted is BACK)
     elif wanted is None:
         yield world
     else:

@@ -106,6 +106,31 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
 
 
+def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_where_they_do_not():
+    mgr = measured()
+    ok(mgr.command("plan", persist=True))
+    ok(mgr.command("apply", plan_id="p1"))
+    until(mgr, ChangeStatus.APPLIED)
+    mgr.probes["h1"].keeps = False
+    mgr.settle()
+    plan = said(mgr, "plan show", plan_id="p1")
+    assert plan["status"] == "stopped"
+    assert [c["status"] for c in plan["changes"]] == ["applied", "rolled back", "planned"]
+    assert "write through did not read back as what the drive keeps" in plan["reason"]
+    mgr = measured()
+    ok(mgr.command("plan", persist=True))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    changes = said(mgr, "plan show", plan_id="p1")["changes"]
+    assert {change["kept"] for change in changes} == {"write through"}
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    assert {drive["state"]["page"]["saved"] for drive in said(mgr, "drive ls")["drives"]} == {None}
+    changes = said(mgr, "plan show", plan_id="p1")["changes"]
+    assert {change["kept"] for change in changes} == {None}
+
+
 def test_a_plan_that_was_taken_back_or_stopped_is_not_applied_again():
     mgr = applying()
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)

@@ -209,7 +209,10 @@ def test_a_drive_that_takes_commands_and_does_not_obey_is_no_danger(script, tran
 def prior_of(journal):
     """The mode, the saved mode and whether a rule of ours was there, as an entry has them."""
     (drive,) = journal.drives
-    return drive.mode, drive.state.page.saved, None
+    page = drive.state.page
+    if page.by_rule:
+        return drive.mode, None, page.saved is BACK
+    return drive.mode, page.saved, None
 
 
 def truth_of(world):
@@ -321,6 +324,26 @@ def test_a_change_that_a_drive_took_and_did_not_make_is_never_called_made(transp
     world, journal, error = went_through(changed, begin, {})
     assert "did not make it" in str(error)
     assert (world.on, journal) == (True, None)
+
+
+@EVERY
+@pytest.mark.parametrize("savable", [True, False], ids=["page", "rule"])
+def test_a_mode_that_is_to_last_and_does_not_read_back_so_is_taken_back(transport, savable):
+    def changed():
+        change = applied(THROUGH, True)
+        step = next(change, None)
+        while step is not None:
+            forgets = isinstance(step, sw.SaveCache) and step.mode is not None
+            value = None if forgets else (yield step)
+            try:
+                step = change.send(value)
+            except StopIteration:
+                return
+
+    begin = World(transport, True, True, savable, True, boot_rule=True)
+    world, journal, error = went_through(changed, begin, {})
+    assert "was told to keep write through over a power cycle" in str(error)
+    assert (truth_of(world), journal) == (truth_of(begin), None)
 
 
 def off_and_restored():

@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence
 
 import pytest
 from sim_drives import BACK, OBEYS, THROUGH, MemoryJournal, Probe, StopNever, hold, lease
-from wcache.core.drive.toggle import WriteJournal
+from wcache.core.drive.steps import WriteJournal
 from wcache.core.errors import NotFoundError, NotReadyError
 from wcache.core.protocol import SetModeRequest
 from wcache_probe.restoring.restorer import RestoreHere, Results

@@ -15,10 +15,11 @@ from contextlib import contextmanager, nullcontext
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from wcache.core.drive import journal as entries
+from wcache.core.drive import steps
 from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
-from wcache.core.drive.toggle import Program, Step, Switched
+from wcache.core.drive.steps import Program, Step, Switched
 from wcache.core.errors import NotFoundError, StorageError, WcacheError
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
@@ -180,19 +181,19 @@ class Switcher:
             self._after_step(number, step)
 
     def _do(self, step: Step) -> Optional[DriveState]:
-        if not isinstance(step, switching.ReadState):
+        if not isinstance(step, steps.ReadState):
             self.touches += 1
-        if isinstance(step, switching.WriteJournal):
+        if isinstance(step, steps.WriteJournal):
             self._journal.write(step.entry.key, entries.encode(step.entry))
-        elif isinstance(step, switching.RemoveJournal):
+        elif isinstance(step, steps.RemoveJournal):
             self._journal.remove(step.entry.key)
-        elif isinstance(step, switching.ReadState):
+        elif isinstance(step, steps.ReadState):
             return self._host.state(step.drive)
-        elif isinstance(step, switching.Pin):
+        elif isinstance(step, steps.Pin):
             self._host.pin(step.drive)
-        elif isinstance(step, switching.Flush):
+        elif isinstance(step, steps.Flush):
             self._host.flush(step.drive)
-        elif isinstance(step, switching.SetCache):
+        elif isinstance(step, steps.SetCache):
             self._host.set_cache(step.drive, step.mode)
         else:
             self._host.save_cache(step.drive, step.mode, step.saved)

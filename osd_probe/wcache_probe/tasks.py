@@ -19,7 +19,7 @@ from wcache.core.drive.prior import (
     require_expected,
     states_by_id,
 )
-from wcache.core.drive.toggle import Switched
+from wcache.core.drive.steps import Switched
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.model import (
     DriveReport,

@@ -71,6 +71,7 @@ class FakeProbe:
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
         self.prior_is_optional = False  # where version 1 stored no prior states
         self.stuck: Set[str] = set()  # domains whose drives do not go back
+        self.keeps = True  # drives keep what they are told to keep over a power cycle
         self.actions: Dict[str, Tuple[str, CacheMode]] = {}
         self.error = ""
         self.last_post = ""
@@ -144,6 +145,11 @@ class FakeProbe:
             (before.state,), (state,), counters, before.mode is not mode, (before.drive_id,)
         )
 
+    def _keep(self, domain_id: str, saved: Optional[CacheMode]) -> None:
+        drive = self.drives[domain_id]
+        page = replace(drive.state.page, saved=saved)
+        self.drives[domain_id] = replace(drive, state=replace(drive.state, page=page))
+
     def report(self) -> HostReport:
         """What the probe sees now."""
         return HostReport(
@@ -189,6 +195,8 @@ class FakeProbe:
             return self.switch(request.domain_id, self.leased.pop(request.domain_id, back))
         if isinstance(request, ApplyRequest):
             self.actions.setdefault(request.action_id, (request.domain_id, mode))
+            if request.consent_persist and self.keeps:
+                self._keep(request.domain_id, request.mode)
             return self.switch(request.domain_id, request.mode)
         if isinstance(request, RollbackRequest):
             back = request.prior.drives[0].mode if request.prior.known else mode
@@ -196,6 +204,8 @@ class FakeProbe:
             (was,) = prior_of((replace(self.drives[prior[0]], state=replace(
                 self.drives[prior[0]].state, device_cache=DeviceCache(prior[1].value)
             )),))
+            if request.prior.known:
+                self._keep(prior[0], request.prior.drives[0].state.page.saved)
             return replace(self.switch(*prior), prior=(was,))
         assert isinstance(request, (TimerRequest, MeasureRequest))
         return SamplesOutcome((self.latency_ns[mode],) * request.count, 0.1, 0)

@@ -249,12 +249,12 @@ def plan(data: Mapping[str, Any]) -> str:
     drives = [c for c in data["changes"] if c.get("kind") != "config"]
     rows = [
         (c["action_id"], c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
-         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["status"], latency(c["before_us"]),
-         latency(c["after_us"]), c.get("ratio"), c["detail"])
+         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["kept"] or "", c["status"],
+         latency(c["before_us"]), latency(c["after_us"]), c.get("ratio"), c["detail"])
         for c in drives
     ]
-    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "STATUS", "BEFORE",
-             "AFTER", "RATIO", "DETAIL")
+    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "KEPT", "STATUS",
+             "BEFORE", "AFTER", "RATIO", "DETAIL")
     tables = [table(heads, rows)] if drives else []
     lines = [*tables, *_config_changes(data["changes"]), ""]
     planned = data.get("status", "planned") == "planned"

@@ -41,6 +41,8 @@ class CacheModeChange:
     # what was there, stored before the request goes out; unknown where an older version made it
     prior: Prior = UNKNOWN
     doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
+    # what its drives keep over a power cycle, as read after a change that was to last
+    kept: Optional[CacheMode] = None
 
     @property
     def ratio(self) -> Optional[float]:

@@ -76,8 +76,21 @@ def apply(rollout: Rollout, change: CacheModeChange) -> ApplyRequest:
     )
 
 
-def made(change: CacheModeChange, outcome: object, again: bool) -> Tuple[Made, str]:
-    """What the answer to `apply` means, and why; `again`: it may have been asked for before."""
+def made(
+    rollout: Rollout, change: CacheModeChange, outcome: object, again: bool
+) -> Tuple[CacheModeChange, Made, str]:
+    """The change with what was read of it, what the answer to `apply` means, and why.
+
+    `again`: it may have been asked for before.
+    """
+    verdict, why = _made(rollout, change, outcome, again)
+    lasts = rollout.consent_persist and verdict in (Made.YES, Made.ALREADY)
+    return replace(change, kept=change.mode) if lasts else change, verdict, why
+
+
+def _made(
+    rollout: Rollout, change: CacheModeChange, outcome: object, again: bool
+) -> Tuple[Made, str]:
     if isinstance(outcome, FailureOutcome):
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
         if outcome.doubt is PriorDoubt.OTHER_STATE:
@@ -88,6 +101,11 @@ def made(change: CacheModeChange, outcome: object, again: bool) -> Tuple[Made, s
         return Made.WRONG, "the probe gave an odd answer to a change"
     if not all_in(change.mode.value, outcome.after, change.transport):
         return Made.WRONG, f"the drive did not read back as {change.mode.value}"
+    kept = [state.page.saved for state in outcome.after]
+    if rollout.consent_persist and any(mode is not change.mode for mode in kept):
+        return Made.WRONG, (
+            f"{change.mode.value} did not read back as what the drive keeps over a power cycle"
+        )
     return (Made.YES if outcome.changed else Made.ALREADY), ""
 
 
@@ -135,4 +153,4 @@ def went_back(
     if differs:
         lost = PriorDoubt.NONE if prior.known else PriorDoubt.LOST
         return replace(change, doubt=lost), differs
-    return replace(change, prior=prior, doubt=PriorDoubt.NONE), ""
+    return replace(change, prior=prior, doubt=PriorDoubt.NONE, kept=None), ""

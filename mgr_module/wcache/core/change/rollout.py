@@ -220,7 +220,8 @@ class RolloutMachine:
     def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        made, why = steps.made(change, outcome, self._resumed)
+        change, made, why = steps.made(self.rollout, change, outcome, self._resumed)
+        self._keep(change)
         if made is Made.OTHERS:
             return self._leave(why)
         if made is Made.NOT:

@@ -47,11 +47,16 @@ def apply(rollout: Rollout, change: Change) -> Ask:
     return config_steps.apply(change)
 
 
-def made(change: Change, outcome: object, again: bool) -> Tuple[Made, str]:
-    """What the answer to `apply` means, and why; `again`: it may have been asked for before."""
+def made(
+    rollout: Rollout, change: Change, outcome: object, again: bool
+) -> Tuple[Change, Made, str]:
+    """The change with what was read of it, what the answer to `apply` means, and why.
+
+    `again`: it may have been asked for before.
+    """
     if isinstance(change, CacheModeChange):
-        return cache_mode_steps.made(change, outcome, again)
-    return config_steps.made(change, outcome)
+        return cache_mode_steps.made(rollout, change, outcome, again)
+    return (change, *config_steps.made(change, outcome))
 
 
 def back(rollout: Rollout, change: Change) -> Ask:

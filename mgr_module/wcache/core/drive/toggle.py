@@ -15,79 +15,26 @@ is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Callable, Dict, Generator, List, Optional, Sequence, Tuple, Union
+from dataclasses import replace
+from typing import Callable, Dict, Generator, List, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
 from .safety import may_toggle, not_flushing, not_known, pinnable, require_ours
-
-
-@dataclass(frozen=True)
-class WriteJournal:
-    """Put the entry on stable storage."""
-
-    entry: JournalEntry
-
-
-@dataclass(frozen=True)
-class RemoveJournal:
-    """Take the entry away."""
-
-    entry: JournalEntry
-
-
-@dataclass(frozen=True)
-class ReadState:
-    """Read both sides of a drive and all layers; the program is sent a DriveState."""
-
-    drive: DriveReport
-
-
-@dataclass(frozen=True)
-class Pin:
-    """Hold the kernel view at write back."""
-
-    drive: DriveReport
-
-
-@dataclass(frozen=True)
-class Flush:
-    """Flush the drive by an explicit command."""
-
-    drive: DriveReport
-
-
-@dataclass(frozen=True)
-class SetCache:
-    """Switch the device cache, current value only."""
-
-    drive: DriveReport
-    mode: CacheMode
-
-
-@dataclass(frozen=True)
-class SaveCache:
-    """Make `mode` persistent; None takes our own persistence away and restores `saved`."""
-
-    drive: DriveReport
-    mode: Optional[CacheMode]
-    saved: Optional[CacheMode] = None
-
-
-Step = Union[WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache]
-Program = Generator[Step, Optional[DriveState], "Switched"]
-
-
-@dataclass(frozen=True)
-class Switched:
-    """What a program did: states before and after, read from the drives, in their order."""
-
-    before: Tuple[DriveState, ...]
-    after: Tuple[DriveState, ...]
-    changed: bool
+from .steps import (
+    Flush,
+    Pin,
+    Program,
+    ReadState,
+    RemoveJournal,
+    SaveCache,
+    SetCache,
+    Step,
+    Switched,
+    WriteJournal,
+)
 
 
 def lease_set(
@@ -264,14 +211,33 @@ def apply(
         yield WriteJournal(entry)
     try:
         done = yield from _switch(found, lambda drive: mode)
-        for drive in found if persist else ():
-            yield SaveCache(drive, mode)
-        return done
+        return (yield from _persist(found, mode, done)) if persist else done
     except WcacheError as error:
         yield from restore(entry, found)
         raise RefusedError(
             f"{error.message}; the prior state is back", error.advice
         ) from None
+
+
+def _persist(drives: Tuple[DriveReport, ...], mode: CacheMode, done: Switched) -> Program:
+    """Have drives that are in a mode keep it over a power cycle, and prove that they do."""
+    after: List[DriveState] = []
+    for drive in drives:
+        yield SaveCache(drive, mode)
+    for drive in drives:
+        state = yield from _read(drive)
+        if state.page.saved is not mode:
+            kept = state.page.saved.value if state.page.saved else "nothing that can be read"
+            raise RefusedError(
+                f"{drive.dev_name} was told to keep {mode.value} over a power cycle, "
+                f"and it keeps {kept}", "plan again without --persist",
+            )
+        if replace(drive, state=state).mode is not mode:
+            raise RefusedError(f"{drive.dev_name} left {mode.value} while that was made to last")
+        after.append(state)
+    saved = [state.page.saved for state in done.before]
+    changed = done.changed or any(item is not mode for item in saved)
+    return Switched(done.before, tuple(after), changed)
 
 
 def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, Tuple
 
 from wcache.core.drive import toggle as switching
-from wcache.core.drive.toggle import Program, Switched
+from wcache.core.drive.steps import Program, Switched
 from wcache.core.model import CacheMode, DriveReport
 
 from .rule_folder import RuleFolder

@@ -1,0 +1,74 @@
+"""The single steps that programs of `toggle.py` are made of; plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generator, Optional, Tuple, Union
+
+from ..model import CacheMode, DriveReport, DriveState
+from .journal import JournalEntry
+
+
+@dataclass(frozen=True)
+class WriteJournal:
+    """Put the entry on stable storage."""
+
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
+class RemoveJournal:
+    """Take the entry away."""
+
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
+class ReadState:
+    """Read both sides of a drive and all layers; the program is sent a DriveState."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Hold the kernel view at write back."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class Flush:
+    """Flush the drive by an explicit command."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class SetCache:
+    """Switch the device cache, current value only."""
+
+    drive: DriveReport
+    mode: CacheMode
+
+
+@dataclass(frozen=True)
+class SaveCache:
+    """Make `mode` persistent; None takes our own persistence away and restores `saved`."""
+
+    drive: DriveReport
+    mode: Optional[CacheMode]
+    saved: Optional[CacheMode] = None
+
+
+Step = Union[WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache]
+Program = Generator[Step, Optional[DriveState], "Switched"]
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What a program did: states before and after, read from the drives, in their order."""
+
+    before: Tuple[DriveState, ...]
+    after: Tuple[DriveState, ...]
+    changed: bool
