@@ -133,6 +133,67 @@ def test_no_cache_comes_on_in_a_drive_that_is_reached_over_two_paths_now(shelf):
     assert not shelf.is_on("sda")
 
 
+@pytest.fixture
+def pins(shelf):
+    """The disks that were pinned."""
+    found, pin = [], shelf.host.pin
+
+    def pinned(drive):
+        found.append(drive.dev_name)
+        pin(drive)
+
+    shelf.host.pin = pinned
+    return found
+
+
+@pytest.mark.parametrize("how", ["at the start", "at a restore"])
+def test_every_path_is_pinned_before_anything_is_refused(shelf, pins, how):
+    drive = shelf.lease("sda")
+    del pins[:]
+    shelf.models["sdb"] = shelf.models["sda"]
+    shelf.sysfs("sdb")
+    pin_as(shelf, drive, how)
+    assert sorted(pins) == ["sda", "sdb"]
+
+
+@pytest.mark.parametrize("how", ["at the start", "at a restore"])
+def test_a_lun_that_came_later_is_pinned_before_anything_is_refused(shelf, pins, how):
+    drive = shelf.lease("sda")
+    del pins[:]
+    shelf.fake.scsi_disk("sdz", "65:0", hctl="0:0:0:1", view="write through")
+    shelf.models["sdz"] = ModelScsi()
+    shelf.models["sdz"].naa = bytes.fromhex("5000c500000009fe")
+    pin_as(shelf, drive, how)
+    assert sorted(pins) == ["sda", "sdz"]
+
+
+def test_a_path_that_does_not_answer_keeps_no_other_one_from_being_pinned(shelf, pins):
+    drive = shelf.lease("sda")
+    del pins[:]
+    shelf.models["sdb"] = shelf.models["sda"]
+    shelf.sysfs("sdb")
+    command = shelf.command
+
+    def dead_on_sda(device, cdb, **more):
+        if device.name == "sda":
+            raise StorageError("sda does not answer")
+        return command(device, cdb, **more)
+
+    shelf.command = dead_on_sda
+    pin_as(shelf, drive, "at the start")
+    assert pins == ["sdb"]
+
+
+def pin_as(shelf, drive, how):
+    switcher = shelf.switcher()
+    entry = switcher.entry(EntryKind.LEASE, drive.domain_id)
+    if how == "at the start":
+        switcher.hold_key(entry.key)
+        return
+    with pytest.raises(RefusedError):
+        switcher.restore(entry)
+
+
 def test_all_drives_of_a_domain_come_back(fake_host):
     model = ModelNvme()
     for name, number in (("nvme0n1", "259:0"), ("nvme0n2", "259:1")):

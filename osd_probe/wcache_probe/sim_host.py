@@ -126,6 +126,10 @@ class SimulatedHost:
             raise NotFoundError(f"there is no cache domain {domain_id!r} on this host")
         return (self._report(drive),)
 
+    def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """The same as `prior`: a simulated drive has one path."""
+        return self.prior(entry)
+
     def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """The drives of a journal entry."""
         self._follow()

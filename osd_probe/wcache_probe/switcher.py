@@ -110,6 +110,7 @@ class Switcher:
         No drive but those of the entry is asked for anything.
         """
         with self.alone(entry.domain_id):
+            self._hold(entry)  # what follows may refuse, and the pin protects all the same
             return self._run(switching.restore(entry, self._host.prior(entry), known))
 
     def restore_key(self, key: str) -> None:
@@ -130,11 +131,14 @@ class Switcher:
         )
 
     def hold_key(self, key: str) -> None:
-        """Pin the drives of the entry of a key."""
+        """Pin the drives of the entry of a key, over all paths, with what shares their switch."""
         entry = self.entry_at(key)
         if entry is not None:
             with self.alone(entry.domain_id):
-                self._run(switching.hold(self._host.prior(entry)))
+                self._hold(entry)
+
+    def _hold(self, entry: JournalEntry) -> None:
+        self._run(switching.hold(self._host.here(entry)))
 
     def run(self, domain_id: str, program: Program) -> Switched:
         """Carry out a program on a domain to its end; raises the WcacheError it ends with.

@@ -40,6 +40,13 @@ class DriveHost(Protocol):
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""
 
+    def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """What has to be pinned for a journal entry, before anything else is looked at.
+
+        Every path to each of its drives, and whatever shares their switch by now; one that
+        cannot be read is left out.
+        """
+
     def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """The drives of a journal entry that are here, freshly read; no other one is asked.
 

@@ -9,11 +9,13 @@ up nobody but itself.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry, PriorDrive
-from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.drive.safety import pinnable
+from wcache.core.errors import NotFoundError, RefusedError, WcacheError
 from wcache.core.model import CacheMode, DriveReport, KernelView, LayerKind, Transport
 
 from .block import sysfs
@@ -37,16 +39,36 @@ class DrivesAlone:
         self._switches = switches
         self._rules = rules
 
+    def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """Every path to each drive of the entry, and every disk that shares their switch now."""
+        disks = self._disks()
+        found: Dict[str, DriveReport] = {}
+        for prior in entry.drives:
+            for disk in _candidates(prior, disks):
+                try:
+                    report, siblings = self._read(disk, prior.drive_id)
+                except WcacheError:
+                    continue
+                found[disk.name] = report
+                for other in siblings if pinnable(report.transport) else ():
+                    with suppress(WcacheError):
+                        if other.name not in found:
+                            found[other.name] = self._read(other)[0]
+        return tuple(found.values())
+
+    def _disks(self) -> Tuple[BlockDevice, ...]:
+        return tuple(
+            disk for disk in sysfs.all_disks(self._files)
+            if disk.kind in (LayerKind.DISK, LayerKind.LOOP)
+        )
+
     def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """Those of the entry's drives that are here now, read; the others are left out.
 
         RefusedError where one is reached over several paths: what is pinned on one is not
         pinned on the others.
         """
-        disks = tuple(
-            disk for disk in sysfs.all_disks(self._files)
-            if disk.kind in (LayerKind.DISK, LayerKind.LOOP)
-        )
+        disks = self._disks()
         found: List[DriveReport] = []
         for prior in entry.drives:
             here = [

@@ -114,6 +114,10 @@ class LinuxDriveHost:
             )
         return found
 
+    def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
+        """Every path to what a journal entry names, with what shares its switch."""
+        return self._alone().here(entry)
+
     def prior(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """The drives of a journal entry that are here, by what they alone answer."""
         return self._alone().prior(entry)
