@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -142,16 +143,36 @@ def test_a_clean_stop_restores_and_exits_with_0(probe, mgr):
     assert "the probe was stopped" in json.dumps(mgr.posts())
 
 
-def test_an_applied_change_survives_a_stop_and_a_restore_of_leases(probe, mgr):
+@pytest.mark.parametrize("runs", [True, False])
+def test_an_applied_change_survives_a_restore_of_leases_which_names_what_takes_it_back(
+    probe, mgr, runs
+):
     probe.start()
     mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
     assert mgr.answer_to("t1")["changed"] is True
-    assert probe.stop() == 0
-    assert probe.restore_all().stdout == "nothing to restore\n"
+    if not runs:
+        assert probe.stop() == 0
+    done = probe.restore_all()
+    assert "nothing to restore\n" in done.stdout
     assert mode_of(probe) is THROUGH
-    one = probe.command(*probe.words("restore"), "--action", "a1")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("applied, and not taken back: sim-sd0; was in write back: `")
+    one = probe.command(*shlex.split(last.split("`")[1])[1:])
     assert one.returncode == 0, one.stderr
     assert mode_of(probe) is BACK
+    assert "applied" not in probe.restore_all().stdout
+
+
+def test_an_applied_change_is_not_taken_back_under_a_lease(probe, mgr):
+    probe.start()
+    mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
+    assert mgr.answer_to("t1")["changed"] is True
+    mgr.say(SetModeRequest(OBEYS, BACK, consent_turn_on=True), "t2", LEASE)
+    assert mgr.answer_to("t2")["changed"] is True
+    one = probe.command(*probe.words("restore"), "--action", "a1")
+    assert one.returncode == 1
+    assert "lease L1 holds" in one.stderr
+    assert "restore --all` first" in one.stderr
 
 
 def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mgr):

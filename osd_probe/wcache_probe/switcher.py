@@ -20,7 +20,7 @@ from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
 from wcache.core.drive.steps import Program, Step, Switched
-from wcache.core.errors import NotFoundError, StorageError, WcacheError
+from wcache.core.errors import ConflictError, NotFoundError, StorageError, WcacheError
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
 
@@ -123,12 +123,23 @@ class Switcher:
             with self.alone(entry.domain_id):
                 now = self.entry_at(key)
                 if now is not None and now.owner_id == entry.owner_id:
+                    self._refuse_leased(now)
                     self.restore(now)
                     return
         raise NotFoundError(
             f"{printable(key)} is no longer in the journal as it was, so nothing was read here",
             "somebody else restored it or gave it up: see `wcache-probe status`",
         )
+
+    def _refuse_leased(self, entry: JournalEntry) -> None:
+        """Raise ConflictError where a lease began after a change: it goes back first."""
+        if entry.kind is EntryKind.ACTION:
+            lease = self.entry(EntryKind.LEASE, entry.domain_id)
+            if lease is not None:
+                raise ConflictError(
+                    f"lease {lease.owner_id} holds {entry.domain_id}",
+                    "run `wcache-probe restore --all` first",
+                )
 
     def hold_key(self, key: str) -> None:
         """Pin the drives of the entry of a key, over all paths, with what shares their switch."""

@@ -118,8 +118,9 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.RESTORE_FAILED: (
         "a prior cache state could not be restored",
-        "run `wcache-probe restore --all` on the host and follow what it says; give up a drive "
-        "that is gone for good with `ceph wcache drive accept`",
+        "run `wcache-probe restore --all` on the host and follow what it says: it restores what "
+        "experiments held, and names `wcache-probe restore --action ID` for each applied change; "
+        "give up a drive that is gone for good with `ceph wcache drive accept`",
     ),
     FindingCode.PRIOR_LOST: (
         "what a drive's cache was set to before a change is lost, or in dispute",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
 
-from ..arguments import RESTORE_ONE
+from ..arguments import RESTORE_ONE, RUN_DIR, STATE_DIR
 from ..journal.journal_file import JournalFolder, StateFolder
 from ..mgr_link import printable
 from ..restoring.owed import Restoring
@@ -72,18 +74,23 @@ def hold_all(
 def restore(options: argparse.Namespace, start: Start) -> int:
     """`restore --all` and `restore --action`: 0 where everything asked for is back."""
     state = StateFolder(options.state_dir, options.run_dir)
-    if not options.action and not options.stop:
-        lines = _ask_running_probe(state)
-        if lines is not None:
-            return _print(lines, _damaged_leases(state))
+    if options.stop:
+        _lock(state)
+    elif options.action:
+        # a change that was applied is nothing the probe holds: it reads the journal each time
+        with suppress(ConflictError):
+            state.lock()
     else:
-        _lock(state, stop=options.stop)
+        told = _ask_running_probe(state)
+        if told is not None:
+            return _print(told, _damaged_leases(state), _applied(state, options))
     chosen, damaged = _chosen(state, options.action)
     restorer = RestoreApart(start, child_words(options), patience_s=PATIENCE_S)
     results = restorer.restore(list(chosen))
     if state.locked:
         state.journal.sync_marks()
-    return _print([line_of(chosen[key], error) for key, error in results.items()], damaged)
+    lines = [line_of(chosen[key], error) for key, error in results.items()]
+    return _print(lines, damaged, () if options.action else _applied(state, options))
 
 
 def _ask_running_probe(
@@ -151,13 +158,38 @@ def _leases_of(damaged: Dict[str, str]) -> Dict[str, str]:
     return {k: line for k, line in damaged.items() if k.startswith(EntryKind.LEASE.value)}
 
 
-def _print(lines: Sequence[Line], damaged: Dict[str, str]) -> int:
+def _applied(state: StateFolder, options: argparse.Namespace) -> Tuple[str, ...]:
+    """A line for each change that stands, with what takes it back; the newest goes first."""
+    entries = [e for e in read_journal(state.journal)[0].values() if e.kind is EntryKind.ACTION]
+    entries.sort(key=lambda entry: -entry.written_at_s)
+    words = ["wcache-probe", "restore", *_places(options), "--action"]
+    return tuple(
+        printable(f"applied, and not taken back: {_drives(entry)}; was in {_modes(entry)}: ")
+        + f"`{shlex.join([*words, entry.owner_id])}`"
+        for entry in entries
+    )
+
+
+def _places(options: argparse.Namespace) -> List[str]:
+    """The options that say where journal and drives are, where they are not the usual ones."""
+    words = []
+    for name, value, usual in (
+        ("--state-dir", options.state_dir, STATE_DIR), ("--run-dir", options.run_dir, RUN_DIR),
+        ("--host-root", options.host_root, "/"), ("--sim", options.sim, None),
+    ):
+        words += [name, value] if value != usual else []
+    return [*words, "--hostname", options.hostname] if options.sim else words
+
+
+def _print(lines: Sequence[Line], damaged: Dict[str, str], applied: Sequence[str] = ()) -> int:
     for line in lines:
         print(line.text, file=sys.stdout if line.restored else sys.stderr)
     for text in damaged.values():
         print(f"not restored: {text}", file=sys.stderr)
     if not lines and not damaged:
         print("nothing to restore")
+    for text in applied:
+        print(text)
     return 0 if all(line.restored for line in lines) and not damaged else 1
 
 
@@ -167,6 +199,14 @@ def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Line:
     if error is None:
         return Line(True, printable(f"restored {names} (domain {entry.domain_id})"))
     return Line(False, printable(f"not restored: {names}: {error.line()}"))
+
+
+def _drives(entry: JournalEntry) -> str:
+    return ", ".join(drive.dev_name for drive in entry.drives)
+
+
+def _modes(entry: JournalEntry) -> str:
+    return ", ".join(dict.fromkeys(drive.mode.value for drive in entry.drives))
 
 
 class AskedToRestore:
@@ -207,15 +247,15 @@ class AskedToRestore:
             self._say(error.line())
 
 
-def _lock(state: StateFolder, *, stop: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Lock the folder, after stopping the probe that holds it where that was asked for."""
+def _lock(state: StateFolder, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Lock the folder, after stopping the probe that holds it."""
     try:
         state.lock()
         return
     except ConflictError as error:
         pid = state.holder()
-        if not stop or not pid:
-            raise ConflictError(error.message, "stop it and try again, or add --stop") from None
+        if not pid:
+            raise ConflictError(error.message, "stop it and try again") from None
     print(f"stopping the probe with pid {pid}", flush=True)
     try:
         os.kill(pid, signal.SIGTERM)
