@@ -13,7 +13,13 @@ from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
 from wcache.core.drive.prior import PriorDoubt, prior_from
 from wcache.core.model import JournalNote, KeptPrior
-from wcache.core.protocol import AcceptRequest, FailureOutcome, Notice, RollbackRequest
+from wcache.core.protocol import (
+    AcceptRequest,
+    FailureOutcome,
+    Notice,
+    ReleaseRequest,
+    RollbackRequest,
+)
 
 STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
 
@@ -26,7 +32,7 @@ def errors(mgr):
     return [f for f in said(mgr, "status")["findings"] if f["severity"] == "error"]
 
 
-def held_and_lost(mgr):
+def held_and_lost(mgr, probe_id="probe-made-anew"):
     """A run's probe is gone with its journal, and the drive is left in the other mode."""
     campaign_id = start(mgr)
     probe = mgr.probes["h1"]
@@ -38,6 +44,8 @@ def held_and_lost(mgr):
     mgr.now_s += 95.0
     mgr.engine.tick()
     probe.leased.clear()
+    probe.probe_id = probe_id
+    probe.turn(0)
     assert WT in probe.modes().values()
     return campaign_id, probe
 
@@ -51,6 +59,98 @@ def test_a_drive_whose_journal_is_gone_is_restored_from_what_the_mgr_stored():
         mgr.step()
     assert all_modes(mgr) == {WB}
     assert "WCACHE_RESTORE_FAILED" not in codes(mgr)
+
+
+def restored_unheard(mgr):
+    """A probe restores by itself, its word is lost, and an admin switches the drive off by hand."""
+    _, probe = held_and_lost(mgr, "probe-h1")
+    return probe, next(name for name, mode in probe.modes().items() if mode is WT)
+
+
+def asked_to_release(probe):
+    """What the probe is asked to release from now on."""
+    seen, do = [], probe.do
+
+    def watched(task):
+        if isinstance(task.request, ReleaseRequest):
+            seen.append(task.request.domain_id)
+        return do(task)
+
+    probe.do = watched
+    return seen
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_cache_that_an_admin_switched_off_after_a_restore_nobody_heard_of_stays_off(restarted):
+    mgr = a_mgr()
+    probe, domain_id = restored_unheard(mgr)
+    asked = asked_to_release(probe)
+    if restarted:
+        mgr.restart()
+    for _ in range(90):
+        mgr.step(1.0)
+    assert asked == []
+    assert probe.modes()[domain_id] is WT
+    (finding,) = [f for f in errors(mgr) if f["code"] == "WCACHE_PRIOR_LOST"]
+    assert "has restored" in finding["detail"]
+    ok(mgr.command("drive accept", hostname="h1", domain_id=domain_id, yes=True))
+    mgr.report_all()
+    assert errors(mgr) == []
+
+
+def test_a_cache_that_an_admin_switched_off_after_the_probe_said_it_was_back_stays_off():
+    mgr = a_mgr()
+    _, probe = held_and_lost(mgr)  # the probe that spoke is replaced too, with its journal
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    lease_id = next(m.spec.lease_id for m in mgr.engine.runs.values()
+                    if m.spec.domain_id == domain_id)
+    asked = asked_to_release(probe)
+    probe.post("", None, notices=(Notice("n", "it is back", domain_id, True, lease_id),))
+    for _ in range(90):
+        mgr.step(1.0)
+    assert asked == []
+    assert probe.modes()[domain_id] is WT
+
+
+def test_a_drive_whose_saved_mode_was_changed_is_not_as_wcache_left_it_and_not_touched():
+    mgr = a_mgr()
+    _, probe = held_and_lost(mgr)
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe._keep(domain_id, WT)
+    asked = asked_to_release(probe)
+    for _ in range(90):
+        mgr.step(1.0)
+    assert asked == []
+    assert "WCACHE_PRIOR_LOST" in codes(mgr)
+
+
+def test_what_was_read_after_a_restore_that_was_asked_for_settles_it_at_once():
+    """An admin who changes the drive before the next report is not overruled a minute later."""
+    mgr = a_mgr()
+    _, probe = held_and_lost(mgr)
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    asked = asked_to_release(probe)
+    mgr.restart()
+    for _ in range(20):
+        if asked:
+            break
+        mgr.step()
+    probe.switch(domain_id, WT)
+    for _ in range(90):
+        mgr.step(1.0)
+    assert len(asked) == 1
+    assert probe.modes()[domain_id] is WT
+    assert errors(mgr) == []
+
+
+def test_one_report_that_was_made_while_a_restore_ended_is_no_dispute():
+    mgr = a_mgr()
+    probe, domain_id = restored_unheard(mgr)
+    probe.turn(1)
+    probe.switch(domain_id, WB)
+    for _ in range(20):
+        mgr.step()
+    assert errors(mgr) == []
 
 
 def test_a_probes_word_that_a_state_is_back_settles_nothing():

@@ -110,8 +110,12 @@ class Switcher:
         No drive but those of the entry is asked for anything.
         """
         with self.alone(entry.domain_id):
-            self._hold(entry)  # what follows may refuse, and the pin protects all the same
-            return self._run(switching.restore(entry, self._host.prior(entry), known))
+            return self._run(self._way_back(entry, known))
+
+    def _way_back(self, entry: JournalEntry, known: Optional[Prior]) -> Program:
+        # first: what follows may refuse, and the pins protect all the same
+        yield from switching.hold(self._host.here(entry))
+        return (yield from switching.restore(entry, self._host.prior(entry), known))
 
     def restore_key(self, key: str) -> None:
         """Restore the entry of a key; NotFoundError where it has gone, or is another one's now.
@@ -146,10 +150,7 @@ class Switcher:
         entry = self.entry_at(key)
         if entry is not None:
             with self.alone(entry.domain_id):
-                self._hold(entry)
-
-    def _hold(self, entry: JournalEntry) -> None:
-        self._run(switching.hold(self._host.here(entry)))
+                self._run(switching.hold(self._host.here(entry)))
 
     def run(self, domain_id: str, program: Program) -> Switched:
         """Carry out a program on a domain to its end; raises the WcacheError it ends with.

@@ -1,28 +1,47 @@
 """Prior states that are owed: read back, restored where only the mgr knows them, or settled.
 
 A run that ended with nobody to answer owes the domains it touched.  They are settled by a
-report that shows them as they were; where it shows something else, and the probe's journal
-has nothing to restore them by, the probe is asked to do it from what the mgr has stored.
+reading that shows them as they were.  Where a probe's journal is lost (another probe speaks
+for the host now), and the drive is in the mode that wcache left it in, the probe is asked
+to restore it from what the mgr has stored.
+
+A probe drops an entry only when it has read the prior state.  So a journal of the same probe
+without an entry says that the drive was restored; where it is in another state, somebody
+changed it since, and it is not changed again: an admin accepts it.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+from dataclasses import replace
+from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.drive.disputes import Dispute, Key, disputes
 from ..core.drive.journal import EntryKind
-from ..core.drive.prior import not_back
+from ..core.drive.prior import not_back, states_by_id
 from ..core.events import Begin, Event, Halt
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_priors import prior_of, release_request, touched, with_dispute, with_told
-from ..core.model import HostReport
-from ..core.protocol import Notice, Request
+from ..core.experiment.run_priors import (
+    differs_from_prior,
+    prior_of,
+    release_request,
+    touched,
+    with_changed_since,
+    with_dispute,
+    with_told,
+    with_told_back,
+)
+from ..core.model import DriveState, HostReport, mode_of
+from ..core.protocol import Notice, ReleaseRequest, Request, StateOutcome
 from .hosts import Hosts
 
 # How often a probe is asked to restore what its journal has lost.
 RESTORE_EVERY_S = 60.0
+
+Learned = Tuple[str, str]
+"""A run whose state changed, and a line for the log; empty where there is nothing to say."""
+_BACK = "read back: the prior state is restored"
 
 
 class Debts:
@@ -31,46 +50,89 @@ class Debts:
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._asked_at_s: Dict[Key, float] = {}
+        self._doubted: Set[Tuple[str, str]] = set()  # run and domain
 
-    def told(self, runs: Mapping[str, RunMachine], hostname: str, notice: Notice) -> List[str]:
-        """A probe has restored a lease by itself: ids of runs whose state changed.
+    def told(
+        self, runs: Mapping[str, RunMachine], hostname: str, notice: Notice
+    ) -> List[Learned]:
+        """A probe has restored a lease by itself.
 
         Its word alone settles nothing: the host is looked at again.
         """
         self._hosts.reported_at_s.pop(hostname, None)
-        changed = []
+        changed: List[Learned] = []
         for run_id, machine in runs.items():
             domain_id = notice.domain_id
             mine = machine.spec.hostname == hostname and domain_id in machine.spec.domain_ids
-            if mine and notice.lease_id == machine.spec.lease_id and notice.prior:
-                state = with_dispute(
-                    with_told(machine.state, domain_id, notice.prior), domain_id, notice.prior
-                )
+            if mine and notice.lease_id == machine.spec.lease_id:
+                state = with_told_back(machine.state, domain_id)
+                if notice.prior:
+                    state = with_told(state, domain_id, notice.prior)
+                    state = with_dispute(state, domain_id, notice.prior)
                 if state != machine.state:
                     machine.state = state
-                    changed.append(run_id)
+                    changed.append((run_id, ""))
         return changed
 
-    def read(self, runs: Mapping[str, RunMachine], report: HostReport) -> List[str]:
-        """A host has reported: ids of runs of which a domain is now known to be as it was."""
-        confirmed = []
+    def released(
+        self, runs: Mapping[str, RunMachine], hostname: str, request: ReleaseRequest,
+        outcome: StateOutcome,
+    ) -> List[Learned]:
+        """A probe did what `restore` asked for, and read the drives afterwards."""
+        read = states_by_id(outcome.drive_ids, outcome.after)
+        changed: List[Learned] = []
+        for run_id, machine in runs.items():
+            if machine.spec.lease_id == request.lease_id:
+                for domain_id in _owed(machine, hostname):
+                    prior = prior_of(machine.state, domain_id)
+                    mine = domain_id == request.domain_id and not machine.state.dispute
+                    if mine and not differs_from_prior(prior, read):
+                        machine.confirm(domain_id)
+                        changed.append((run_id, _BACK))
+        return changed
+
+    def read(self, runs: Mapping[str, RunMachine], report: HostReport) -> List[Learned]:
+        """A host has reported: domains that are as they were, and those somebody changed."""
+        read = {drive.drive_id: drive.state for drive in report.drives}
+        changed: List[Learned] = []
         for run_id, machine in runs.items():
             for domain_id in _owed(machine, report.hostname):
-                if not self._differs(machine, domain_id, report):
+                prior = prior_of(machine.state, domain_id)
+                if not prior.known or machine.state.dispute or _has_entry(report, domain_id):
+                    continue  # nobody knows, or the probe itself is not done with it
+                differs, doubt = not_back(prior.drives, read), (run_id, domain_id)
+                if not differs:
                     machine.confirm(domain_id)
-                    confirmed.append(run_id)
-        return confirmed
+                    changed.append((run_id, _BACK))
+                elif any(item.drive_id not in read for item in prior.drives):
+                    continue  # it is gone, and may come back as it was
+                elif not self._may_restore(machine, domain_id, read):
+                    if doubt in self._doubted:
+                        state = with_changed_since(machine.state, domain_id, differs)
+                        machine.state = state
+                        changed.append((run_id, state.dispute))
+                    else:
+                        # a restore may have ended between the look and the end of the report
+                        self._hosts.reported_at_s.pop(report.hostname, None)
+                    self._doubted ^= {doubt}
+        return changed
 
-    @staticmethod
-    def _differs(machine: RunMachine, domain_id: str, report: HostReport) -> bool:
-        prior = prior_of(machine.state, domain_id)
-        kept = f"{EntryKind.LEASE.value}/{domain_id}"
-        if not prior.known or machine.state.dispute:
-            return True
-        if any(note.key == kept for note in report.journal):
-            return True  # the probe itself is not done with it
-        read = {drive.drive_id: drive.state for drive in report.drives}
-        return bool(not_back(prior.drives, read))
+    def _may_restore(
+        self, machine: RunMachine, domain_id: str, read: Mapping[str, DriveState]
+    ) -> bool:
+        """Whether a domain without a journal entry is as wcache left it, as far as is known."""
+        state = machine.state
+        agent = self._hosts.agents.get(state.spec.hostname)
+        lost = agent is not None and state.probe_id not in ("", agent.probe_id)
+        prior = prior_of(state, domain_id).drives
+        if any(item.drive_id not in read for item in prior):
+            return False
+        as_left = all(
+            mode_of(item.transport, read[item.drive_id]) is not None
+            and read[item.drive_id].page.saved is item.state.page.saved
+            for item in prior
+        )
+        return lost and as_left and domain_id not in state.told_back
 
     def restore(
         self, runs: Mapping[str, RunMachine], hostname: str, now_s: float
@@ -80,13 +142,16 @@ class Debts:
         if report is None or hostname not in self._hosts.reported_at_s:
             return None
         here = {drive.domain_id for drive in report.drives}
+        read = {drive.drive_id: drive.state for drive in report.drives}
         for machine in runs.values():
             for domain_id in _owed(machine, hostname):
                 asked_at_s = self._asked_at_s.get((hostname, domain_id), float("-inf"))
                 known = prior_of(machine.state, domain_id).known and not machine.state.dispute
+                known = known and (
+                    _has_entry(report, domain_id) or self._may_restore(machine, domain_id, read)
+                )
                 if known and domain_id in here and now_s - asked_at_s >= RESTORE_EVERY_S:
                     self._asked_at_s[(hostname, domain_id)] = now_s
-                    # its answer proves nothing that the next report does not
                     self._hosts.reported_at_s.pop(hostname, None)
                     return release_request(machine.state, domain_id)
         return None
@@ -112,6 +177,10 @@ class Debts:
             why = [reasons.get((spec.hostname, name), "") for name in spec.domain_ids]
             if isinstance(event, Begin) and any(why):
                 found[index] = (run_id, Halt(f"not measured: {'; '.join(filter(None, why))}"))
+            agent = self._hosts.agents.get(spec.hostname)
+            if agent is not None:
+                machine = runs[run_id]
+                machine.state = replace(machine.state, probe_id=agent.probe_id)
         return found
 
     def disputes(
@@ -123,6 +192,11 @@ class Debts:
             (m.state for m in runs.values()), (m.rollout for m in rollouts.values()),
             self._hosts.reports, cluster_fsid, self._hosts.reported_at_s,
         )
+
+
+def _has_entry(report: HostReport, domain_id: str) -> bool:
+    key = f"{EntryKind.LEASE.value}/{domain_id}"
+    return any(note.key == key for note in report.journal)
 
 
 def _owed(machine: RunMachine, hostname: str) -> Iterable[str]:

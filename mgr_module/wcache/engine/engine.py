@@ -24,9 +24,8 @@ from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
 from ..core.experiment.slots import Periods
-from ..core.model import HostReport
 from ..core.ports import ConfigDatabase
-from ..core.protocol import Lease, Notice, Task
+from ..core.protocol import Lease, Task
 from ..core.retention import Bounds
 from ..core.verdict.homes import homes
 from ..core.verdict.load_profile import join
@@ -37,7 +36,7 @@ from .analyses import Analyses, Analysis
 from .archive import Archive, HistoryEntry
 from .audit_log import AuditLog
 from .config_watch import ConfigWatch
-from .debts import Debts
+from .debts import Debts, Learned
 from .executor import Executor
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
@@ -326,16 +325,11 @@ class Engine:
             for m in self.rollouts.values()
         )
 
-    def note_restored(self, hostname: str, notice: Notice) -> None:
-        """A probe says that it has restored something by itself: it is looked at again."""
-        for run_id in self.debts.told(self.runs, hostname, notice):
-            self.execute(run_id, [act.SaveRun()])
-
-    def note_read(self, report: HostReport) -> None:
-        """A host has reported: what was read as it was before is no longer owed."""
-        self.accepting.read(report)
-        for run_id in self.debts.read(self.runs, report):
-            self.note("mgr", run_id, "read back: the prior state is restored")
+    def settle(self, learned: Sequence[Learned]) -> None:
+        """Store what became known of the prior states that runs owe."""
+        for run_id, said in learned:
+            if said:
+                self.note("mgr", run_id, said)
             self.execute(run_id, [act.SaveRun()])
 
     # ---- the audit log

@@ -24,8 +24,10 @@ from ..core.protocol import (
     Outcome,
     PollReply,
     Post,
+    ReleaseRequest,
     ReportOutcome,
     Request,
+    StateOutcome,
 )
 from ..engine.engine import Engine
 from .admission import Admission, check_drives
@@ -72,7 +74,7 @@ class ProbeService:
                     continue
                 self._note(hostname, notice.domain_id or hostname, notice.text)
                 if notice.restored:
-                    engine.note_restored(hostname, notice)
+                    engine.settle(engine.debts.told(engine.runs, hostname, notice))
             self._take_outcome(hostname, post)
             return self._reply(hostname)
 
@@ -176,6 +178,8 @@ class ProbeService:
         if isinstance(request, AcceptRequest) and isinstance(post.outcome, FailureOutcome):
             said = f"what was accepted is not dropped yet: {post.outcome.message}"
             self._note(hostname, request.domain_id, said)
+        if isinstance(request, ReleaseRequest) and isinstance(post.outcome, StateOutcome):
+            engine.settle(engine.debts.released(engine.runs, hostname, request, post.outcome))
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
             engine.feed(pending.owner, TaskAnswered(post.task_id, outcome))
@@ -201,7 +205,8 @@ class ProbeService:
         engine.hosts.reported_at_s[hostname] = engine.clock()
         engine.hosts.journal_known.add(hostname)
         engine.hosts.agents.note_version(hostname, report.probe_version)
-        engine.note_read(report)
+        engine.accepting.read(report)
+        engine.settle(engine.debts.read(engine.runs, report))
         if engine.hosts.reports.get(hostname) != report:
             engine.hosts.reports[hostname] = report
             engine.archive.put_report(report)

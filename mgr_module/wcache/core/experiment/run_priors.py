@@ -104,6 +104,21 @@ def with_dispute(
     return replace(state, dispute=one_line(f"the journal has another prior state: {wrong}"))
 
 
+def with_told_back(state: RunState, domain_id: str) -> RunState:
+    """The state of a run whose probe said that a domain is back."""
+    if domain_id in state.told_back:
+        return state
+    return replace(state, told_back=(*state.told_back, domain_id))
+
+
+def with_changed_since(state: RunState, domain_id: str, how: str) -> RunState:
+    """The state with a dispute: no journal entry is left, and a domain is not as it was."""
+    return replace(state, dispute=one_line(
+        f"its probe has restored {domain_id} after {state.spec.run_id} or given it up, "
+        f"and it is not as it was before: {how}"
+    ))
+
+
 def _with(state: RunState, prior: Prior) -> RunState:
     return replace(without(state, prior.domain_id), priors=(
         *without(state, prior.domain_id).priors, prior,

@@ -82,6 +82,9 @@ class RunState:
     accepted: Tuple[str, ...] = ()  # domains that an admin takes as they are, not restored
     # what a probe said that contradicts `priors`, or why one is lost; in words
     dispute: str = ""
+    # whose journal has the entries of this run; unknown where an older version began it
+    probe_id: str = ""
+    told_back: Tuple[str, ...] = ()  # domains that its probe said it had restored
 
     @property
     def settled(self) -> bool:
