@@ -8,6 +8,8 @@ from wcache.core.config_database import ConfigEdit, Entry
 from wcache.core.errors import NotReadyError, RefusedError
 from wcache.core.knobs.mclock.job import Bench, BenchSamples
 
+from .store import MgrGone
+
 Done = Callable[[Optional[BenchSamples], str], None]
 
 
@@ -53,7 +55,8 @@ class FakeBench:
 class FakeConfig:
     """The `ConfigDatabase` port as a dict; it prints numbers as the mons do.
 
-    `fails(who)` says which writes are refused.
+    `fails(who)` says which writes are refused; `lost_after` counts down the writes after
+    which the mgr is gone.
     """
 
     def __init__(self) -> None:
@@ -61,6 +64,7 @@ class FakeConfig:
         self.writes: List[str] = []
         self.down = False
         self.fails: Callable[[str], bool] = lambda who: False
+        self.lost_after: Optional[int] = None
 
     def read(self) -> Tuple[Entry, ...]:
         """Everything, or no quorum."""
@@ -74,6 +78,10 @@ class FakeConfig:
             raise NotReadyError("the mons gave no answer to `config set` within 30 s")
         if self.fails(edit.who):
             raise RefusedError(f"the mons refused `config set` of {edit.who}")
+        if self.lost_after is not None:
+            if self.lost_after == 0:
+                raise MgrGone
+            self.lost_after -= 1
         self.writes.append(edit.command)
         if edit.value is None:
             self.kept.pop(edit.key, None)
