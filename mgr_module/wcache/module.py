@@ -75,7 +75,7 @@ class Module(MgrModule):
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(self, option_names(KNOBS)),
             options=lambda: self._options, profiles=self._load_watch.profiles,
-            wake=self._wake.set, log=self.log.exception,
+            wake=self._wake.set, log=self.log,
         )
         capacity = CephCapacity(
             self, is_up=lambda osd_id: _is_up(view, osd_id),
@@ -113,6 +113,7 @@ class Module(MgrModule):
 
     def handle_command(self, inbuf: str, cmd: Dict[str, Any]) -> Tuple[int, str, str]:
         """Answer one `ceph wcache` command; never slow, never an exception."""
+        self.log.debug("command: %s", cmd.get("prefix"))
         if not self._starter.ready:
             return commands.not_ready(self._starter.error)
         return commands.answer(
@@ -164,6 +165,7 @@ class Module(MgrModule):
         """Try to start; returns the seconds until the next try, or the first tick."""
         before = self._starter.error
         if self._starter.go_on():
+            self.log.info("started: %s", self._engine.contents())
             return 0.0
         if self._starter.error != before:
             self.log.error("cannot start: %s", self._starter.error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -137,6 +138,20 @@ class FakeAnalysis:
         return period.counters[0].sum_s / period.counters[0].count
 
 
+class _Kept(logging.Handler):
+    """The mgr's log: (level, message) of each line, tracebacks by their message apart."""
+
+    def __init__(self, mgr: FakeMgr) -> None:
+        super().__init__()
+        self._mgr = mgr
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        self._mgr.log_lines.append((record.levelname, record.getMessage()))
+        if record.exc_info:
+            self._mgr.exceptions.append(record.getMessage())
+
+
 class FakeMgr:
     """A mgr with the module in it.  `restart()` is a failover: only the store stays."""
 
@@ -158,6 +173,9 @@ class FakeMgr:
         self.bounds = bounds
         self.make_analysis = make_analysis
         self.exceptions: List[str] = []
+        self.log_lines: List[Tuple[str, str]] = []
+        self.log = logging.Logger("wcache", logging.DEBUG)
+        self.log.addHandler(_Kept(self))
         self.config = FakeConfig()
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
@@ -180,7 +198,7 @@ class FakeMgr:
             archive=archive, view=self.view, loads=self.loads,
             analysis=self.analysis, database=self.config, options=lambda: self.options,
             clock=lambda: self.now_s, bounds=self.bounds, profiles=lambda: self.profiles,
-            log=self.exceptions.append,
+            log=self.log,
         )
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(

@@ -9,6 +9,7 @@ A lease is renewed by progress: probes hear of it only while whole ticks are mad
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
@@ -48,6 +49,8 @@ from .watchdog import Watchdog
 
 # A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
 CLUSTER_GRACE_S = 60.0
+# Of lines in the mgr's log, by the severity of what is noted; others are info.
+LOG_LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Engine:
@@ -65,7 +68,7 @@ class Engine:
         profiles: Callable[[], OsdProfiles] = dict,
         wake: Callable[[], None] = lambda: None,
         clock: Optional[Callable[[], float]] = None,
-        log: Callable[[str], None] = lambda line: None,
+        log: logging.Logger = logging.getLogger("wcache"),  # noqa: B008  always the same
         bounds: Bounds = Bounds(),  # noqa: B008  frozen
     ) -> None:
         self.lock = threading.RLock()
@@ -73,6 +76,7 @@ class Engine:
         self.view = view
         self.options = options
         self._profiles = profiles
+        self.log = log
         self.clock = clock or steady_clock()
         self.wake = wake
         self.hosts = Hosts()
@@ -189,6 +193,7 @@ class Engine:
             if self.keeper.prune_due:
                 self.prune()
             self.ticked_at_s = self.clock()
+            self.log.debug("tick: %.3f s", self.ticked_at_s - now_s)
             return self._next_wake_s(now_s)
 
     def _watch(self, owner: str, machine: Machine, hostname: str, now_s: float) -> None:
@@ -250,6 +255,15 @@ class Engine:
     def machine(self, owner: str) -> Optional[Machine]:
         """The run or rollout of that id."""
         return self._executor.machine(owner)
+
+    def contents(self) -> str:
+        """What there is and what of it is under way, in words."""
+        runs = sum(not m.over for m in self.runs.values())
+        plans = sum(not m.over for m in self.rollouts.values())
+        return (
+            f"{len(self.campaigns)} campaigns, {runs} runs and {plans} plans under way"
+            + (", frozen" if self.frozen else "")
+        )
 
     @property
     def active(self) -> bool:
@@ -334,11 +348,13 @@ class Engine:
 
     # ---- the audit log
 
-    def note(self, who: str, what: str, text: str) -> None:
-        """Add a line to the audit log, printable and bounded."""
+    def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
+        """Add a line to the audit log and to the mgr's, printable and bounded."""
         entry = HistoryEntry(
             self.clock(), one_line(who, 200), one_line(what, 200), one_line(text, 900)
         )
+        level = LOG_LEVELS.get(severity or "", logging.INFO)
+        self.log.log(level, "%s: %s: %s", entry.who, entry.what, entry.text)
         with self.lock:
             self.audit.add(entry)
 
@@ -365,7 +381,7 @@ class Engine:
                 if number:  # the first keeps the campaign's number from being used again
                     self.archive.drop_run(state.spec.run_id)
             self.archive.drop_campaign(campaign_id)
-            self.note("mgr", campaign_id, f"not started: {error.message}")
+            self.note("mgr", campaign_id, f"not started: {error.message}", "warning")
 
         self.archive.put_campaign(
             campaign, states, self.gate.expect(campaign_id, stored, failed)

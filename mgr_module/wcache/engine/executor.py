@@ -7,7 +7,8 @@ go on: its lease is not named any more, so its probe restores.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Set, TypeVar
+import logging
+from typing import Callable, Dict, List, Optional, Protocol, Set, TypeVar
 
 from ..core import events as act
 from ..core.change.abandoned import abandoned_rollout, abandoned_run
@@ -30,7 +31,13 @@ from .store_gate import StoreGate
 from .watchdog import Watchdog
 
 T = TypeVar("T")
-Tell = Callable[[str, str, str], None]
+
+
+class Tell(Protocol):
+    """Adds a line to the audit log."""
+
+    def __call__(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
+        """`severity` is of core.events.Note."""
 
 
 class Executor:
@@ -39,7 +46,7 @@ class Executor:
     def __init__(
         self, *, archive: Archive, hosts: Hosts, keeper: StateKeeper, gate: StoreGate,
         analyses: Analyses, measuring: Measuring, config: ConfigWatch, watchdog: Watchdog,
-        view: ClusterView, clock: Callable[[], float], note: Tell, log: Callable[[str], None],
+        view: ClusterView, clock: Callable[[], float], note: Tell, log: logging.Logger,
         post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
     ) -> None:
         self._archive = archive
@@ -90,7 +97,7 @@ class Executor:
             if answer.error is None:
                 self.guarded(answer.owner, answer.then)
             else:
-                self._keeper.failed(answer.error)
+                self._refused(answer.owner, answer.error)
                 if answer.failed is not None:
                     answer.failed(answer.error)
                 if self.machine(answer.owner) is not None:
@@ -105,8 +112,12 @@ class Executor:
         for owner in self._gate.overdue(self._clock(), limit_s):
             said = f"the mons have not answered for {limit_s:.0f} s"
             error = StorageError(said, "check `ceph health` and the mons' disks")
-            self._keeper.failed(error)
+            self._refused(owner, error)
             self._unsaved(owner, error)
+
+    def _refused(self, owner: str, error: StorageError) -> None:
+        self._log.warning("%s: not stored: %s", owner, one_line(error.line(), 300))
+        self._keeper.failed(error)
 
     def _unsaved(self, owner: str, error: StorageError) -> None:
         """Nothing new is begun that cannot be stored; what is under way is restored."""
@@ -132,6 +143,8 @@ class Executor:
             self._measuring.cancel(owner)
             hostname = self._host_of(owner)
             if hostname:
+                name = type(action.request).__name__
+                self._log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
                 self._hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
         elif isinstance(action, act.AskConfig):
             self._gate.take(owner)
@@ -139,6 +152,8 @@ class Executor:
             self._config.ask(owner, action)
         elif isinstance(action, act.MeasureLoad):
             self._gate.take(owner)
+            load = action.request
+            self._log.debug("%s: measures osd.%d %s", owner, load.osd_id, load.load_point.value)
             self._measuring.start(owner, action)
         elif isinstance(action, act.AskAnalysis):
             self._analyses.look(action, lambda decided: self._post_event(owner, decided))
@@ -157,7 +172,7 @@ class Executor:
                 missed += (Precondition.JOURNAL_SETTLED,)
             self._post_event(owner, act.ClusterSeen(missed))
         else:
-            self._note("mgr", owner, action.text)
+            self._note("mgr", owner, action.text, action.severity)
 
     def _host_of(self, owner: str) -> str:
         if owner in self.runs:
@@ -201,7 +216,7 @@ class Executor:
             return what()
         except Exception as error:
             # whatever it is: the others hold leases too, and must go on
-            self._log(f"{owner} failed")
+            self._log.exception("%s failed", owner)
             self._break(owner, one_line(f"internal error: {error!r}", 300))
             return None
 
@@ -219,7 +234,7 @@ class Executor:
         elif rollout is not None:
             left = abandoned_rollout(rollout.rollout, reason)
             ended = self.rollouts[owner] = RolloutMachine(left, self._epoch())
-        self._note("mgr", owner, f"ended by {reason}")
+        self._note("mgr", owner, f"ended by {reason}", "error")
         if ended is not None:
             self._do(owner, act.SaveRun())
 

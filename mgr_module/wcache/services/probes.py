@@ -10,7 +10,13 @@ from typing import Any, Callable, Dict, Type, TypeVar
 
 from ..core import codec
 from ..core.agents import Agent
-from ..core.errors import ConflictError, NotFoundError, RefusedError, VersionError
+from ..core.errors import (
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    VersionError,
+    WcacheError,
+)
 from ..core.events import AgentSilent, Event, LeaseLost, TaskAnswered
 from ..core.model import HostReport
 from ..core.protocol import (
@@ -33,6 +39,7 @@ from ..engine.engine import Engine
 from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
+REFUSAL_CHARS_MAX = 300  # in the log of the mgr
 VERSION_MAX = 1_000_000
 T = TypeVar("T")
 
@@ -46,14 +53,34 @@ class ProbeService:
 
     def poll(self, hostname: str, text: str) -> PollReply:
         """`wcache agent poll`: who asks, and what it should do next."""
+        return self._logged(hostname, "poll", lambda: self._poll(hostname, text))
+
+    def post(self, hostname: str, text: str) -> PollReply:
+        """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
+        return self._logged(hostname, "post", lambda: self._post(hostname, text))
+
+    def _logged(self, hostname: str, what: str, call: Callable[[], PollReply]) -> PollReply:
+        """The reply; why a call is refused is in the mgr's log, unless there were too many."""
+        log = self._engine.log
+        log.debug("%s of %s", what, hostname)
+        try:
+            return call()
+        except WcacheError as error:
+            with self._engine.lock:
+                lines = self._admission.line(hostname)
+            if lines:
+                said = codec.one_line(error.line(), REFUSAL_CHARS_MAX)
+                log.warning("refused a %s of %s: %s", what, hostname, said)
+            raise
+
+    def _poll(self, hostname: str, text: str) -> PollReply:
         self._admit(hostname, text)
         hello = self._message(hostname, Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
         with self._engine.lock:
             self._hear(hostname, hello)
             return self._reply(hostname)
 
-    def post(self, hostname: str, text: str) -> PollReply:
-        """`wcache agent post`: take an outcome once; a repeated one changes nothing."""
+    def _post(self, hostname: str, text: str) -> PollReply:
         self._admit(hostname, text)
         post = self._message(
             hostname, Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives

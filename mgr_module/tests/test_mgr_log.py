@@ -1,0 +1,69 @@
+"""What an admin finds in the mgr's log, and what nobody can flood it with."""
+
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.store import MemoryStore
+from module_world import measured, said
+from wcache.core.protocol import ApplyRequest, FailureOutcome
+from wcache.services.admission import LINES_BURST
+
+
+def a_mgr(**options):
+    mgr = FakeMgr(("h1", (make.drive("sda", 0),)), **options)
+    mgr.report_all()
+    return mgr
+
+
+def lines(mgr, level):
+    return [text for name, text in mgr.log_lines if name == level]
+
+
+def test_a_campaign_leaves_its_beginning_and_each_runs_end_at_info():
+    mgr = a_mgr()
+    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    mgr.settle()
+    found = lines(mgr, "INFO")
+    assert any(line.startswith("admin: c1: campaign started") for line in found)
+    assert "mgr: c1.0: started on h1 domain-sda" in found
+    assert any(line.startswith("mgr: c1.0: done") for line in found)
+    assert lines(mgr, "WARNING") == lines(mgr, "ERROR") == []
+
+
+def test_each_task_for_a_probe_and_each_call_of_it_is_at_debug():
+    mgr = a_mgr()
+    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    mgr.settle()
+    found = lines(mgr, "DEBUG")
+    assert any("SetModeRequest" in line for line in found)
+    assert "poll of h1" in found
+    assert "c1.0: measures osd.0 osd_bench_depth1" in found
+
+
+def test_a_change_that_fails_is_a_warning():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    failure = FailureOutcome("the drive refused", restored=True)
+    mgr.probes["h1"].fails = lambda task: (
+        failure if isinstance(task.request, ApplyRequest) else None
+    )
+    mgr.command("apply", plan_id=plan_id)
+    mgr.settle()
+    assert f"mgr: {plan_id}: stopped: the drive refused" in lines(mgr, "WARNING")
+
+
+def test_refused_calls_are_a_warning_and_stop_filling_the_log():
+    mgr = a_mgr()
+    for _ in range(int(LINES_BURST) * 3):
+        mgr.send("wcache agent post", "h1", '{"version": "\x1b[2J' + "x" * 3000 + '"}')
+    found = lines(mgr, "WARNING")
+    assert 0 < len(found) <= LINES_BURST
+    assert all(line.startswith("refused a post of h1: ") for line in found)
+    assert all(len(line) < 400 and line.isprintable() for line in found)
+
+
+def test_what_the_store_refuses_is_a_warning():
+    mgr = a_mgr(store=MemoryStore())
+    mgr.store.fails = lambda key: key.startswith("campaign/")
+    mgr.command("campaign start", loads="depth1", accept_cost=True)
+    mgr.settle()
+    assert any("not stored" in line for line in lines(mgr, "WARNING"))
