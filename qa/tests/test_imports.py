@@ -114,3 +114,67 @@ def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
     ]
     assert users
     assert [user for user in users if not user.startswith(tuple(homes))] == []
+
+
+# No folder of the module imports one that comes after it.  The words of core come first.
+ORDER = (
+    "words", "drive", "experiment", "verdict", "change", "knobs", "fleet", "analysis", "ceph",
+    "engine", "services", "commands", "module",
+)
+# What stands elsewhere than the folder says.  Journal entries and prior states are words that
+# probe and mgr exchange; what looks at all drives, runs and plans at once comes after them all.
+PLACES = {
+    "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
+    "wcache.core.drive.disputes": "fleet", "wcache.core.findings": "fleet",
+    "wcache.core.retention": "fleet", "wcache.options": "words", "wcache.module": "module",
+}
+
+
+def room(module):
+    """The folder that a module of the mgr module belongs to in ORDER; None for other modules."""
+    for place, name in PLACES.items():
+        if under(module, place):
+            return name
+    parts = module.split(".")
+    if parts[0] != "wcache" or len(parts) < 2:
+        return None
+    if parts[1] != "core":
+        return parts[1] if parts[1] in ORDER else None
+    return parts[2] if len(parts) > 2 and parts[2] in ORDER else "words"
+
+
+def later_rooms(found):
+    """Imports of a later folder, of (module name, what it imports)."""
+    return [
+        f"{name} ({room(name)}) imports {module} ({room(module)})"
+        for name, modules_ in found
+        for module in sorted(modules_)
+        if room(name) and room(module) and ORDER.index(room(module)) > ORDER.index(room(name))
+    ]
+
+
+def test_no_folder_of_the_module_imports_a_later_one():
+    assert later_rooms((name, found) for name, _, found in imports()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("wcache.core.model", "wcache.core.drive.toggle"),
+        ("wcache.core.experiment.run", "wcache.core.change.rollout"),
+        ("wcache.core.verdict.recommend", "wcache.core.findings"),
+        ("wcache.ceph.loads", "wcache.engine.engine"),
+        ("wcache.services.plans", "wcache.commands.views"),
+    ],
+)
+def test_an_import_of_a_later_folder_is_found(name, module):
+    assert len(later_rooms([(name, {module})])) == 1
+    assert later_rooms([(module, {name})]) == []
+
+
+def test_every_folder_of_the_module_has_its_place():
+    root = PACKAGES["wcache"]
+    folders = {path.parent for path in root.rglob("*.py")} - {root, root / "core"}
+    tops = {folder.relative_to(root).parts for folder in folders}
+    names = {parts[1] if parts[0] == "core" else parts[0] for parts in tops}
+    assert names <= set(ORDER)

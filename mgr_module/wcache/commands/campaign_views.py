@@ -8,8 +8,8 @@ from ..core import codec
 from ..core.errors import NotFoundError
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
-from .output_format import FORMAT_VERSION
 
 
 class CampaignViews:

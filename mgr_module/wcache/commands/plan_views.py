@@ -9,12 +9,12 @@ from ..core.change.change_status import ChangeStatus
 from ..core.drive.manual import commands
 from ..core.errors import NotFoundError
 from ..core.model import DriveReport
+from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
 from ..services.guards import require_class
 from ..services.mclock_facts import MclockFacts
 from ..services.plans import plain_changes
-from .output_format import FORMAT_VERSION
 
 
 class PlanViews:

@@ -15,13 +15,13 @@ from ..core.drive.safety import judge
 from ..core.errors import MalformedError, NotFoundError
 from ..core.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
+from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
 from ..services.mclock import MclockService
 from .campaign_views import CampaignViews
 from .finding_views import FindingViews
 from .host_views import ModelKey
 from .load_views import ProfilesByOsd, load_ls
-from .output_format import FORMAT_VERSION
 from .plan_views import PlanViews
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..ceph.capacity import CapacityBench
-from ..commands.output_format import FORMAT_VERSION
 from ..core import codec
 from ..core.change.rollout_state import Rollout
 from ..core.claims import believed
@@ -31,6 +30,7 @@ from ..core.knobs.mclock.job import TARGETS_MAX, Job, Target
 from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.select import choose
 from ..core.knobs.mclock.stale import stale
+from ..core.output_format import FORMAT_VERSION
 from ..engine.archive import Archive
 from ..engine.engine import Engine
 from ..engine.mclock_known import MclockKnown
