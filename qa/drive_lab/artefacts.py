@@ -165,6 +165,18 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def compiled_folder(project: Path) -> Path:
+    """Where guests keep what Python compiled of a project, for the next guest.
+
+    Compiling all of the probe takes a guest without KVM half a minute.  Python replaces a file
+    whole, so that guests may share it.
+    """
+    key = hashlib.sha256(str(project).encode()).hexdigest()[:12]
+    folder = cache_root() / f"lab-compiled-{key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def cached(name: str, recipe: Sequence[str], build: Callable[[Path], None]) -> Path:
     """Return the folder that ``build`` filled for this recipe, building it at most once."""
     key = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:12]

@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Mapping, Sequence
 
 from .agent import GuestProcess
 from .lab import Lab
@@ -24,7 +24,7 @@ from .processes import LabError
 
 SERVER = "/wcache/qa/drive_lab/guest/probe_forks.py"
 PACKAGES = "/wcache/osd_probe:/wcache/mgr_module:/wcache/osd_probe/tests"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
 POLL_S = 0.01
 
 
@@ -56,11 +56,7 @@ class ForkedProbe:
 
     def kill(self, signal: str = "KILL") -> int:
         """Send it a signal and wait for its end; returns its exit code."""
-        pid = self._stem.with_suffix(".pid")
-        while not pid.exists():
-            self._forks.check()
-            time.sleep(POLL_S)
-        self._forks.lab.guest.run(["kill", f"-{signal}", pid.read_text()]).checked()
+        self._forks.request({"kill": int(self._stem.name), "signal": signal})
         return self.wait()
 
     def output(self) -> str:
@@ -88,7 +84,7 @@ class ProbeForks:
         self._numbers = itertools.count(1)
         self._server = self.lab.guest.spawn(
             ["python3", SERVER, f"/share/{name}"],
-            env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={"PYTHONPATH": PACKAGES},
         )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (self._folder / "ready").exists():
@@ -124,10 +120,13 @@ class ProbeForks:
         ``mgr`` is a folder on the shared one where a mgr of the tests lives.
         """
         inside = f"/share/{mgr.relative_to(self.lab.share)}" if mgr else ""
+        request = {"words": list(words), "crash_after": crash_after, "mgr": inside}
+        return ForkedProbe(self, self.request(request))
+
+    def request(self, words: Mapping[str, Any]) -> Path:
+        """Tell the server; what comes of it are files of this name."""
         stem = self._folder / str(next(self._numbers))
         part = stem.with_suffix(".new")
-        part.write_text(
-            json.dumps({"words": list(words), "crash_after": crash_after, "mgr": inside})
-        )
+        part.write_text(json.dumps(words))
         os.rename(part, stem.with_suffix(".request"))
-        return ForkedProbe(self, stem)
+        return stem

@@ -240,6 +240,7 @@ class Lab:
             drives=self.drives,
             folder=self.folder,
             project=PROJECT,
+            compiled=artefacts.compiled_folder(PROJECT),
             cache_on=cache_on,
         )
         for stale in ("qmp.sock", "agent.sock"):

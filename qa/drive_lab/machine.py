@@ -190,9 +190,12 @@ def qemu_argv(
     drives: Sequence[LabDrive],
     folder: Path,
     project: Path,
+    compiled: Path,
     cache_on: Mapping[str, bool],
 ) -> list[str]:
     """Command line of the guest; ``folder`` holds its sockets, disk and shared folder.
+
+    ``compiled`` keeps what the guest's Python has compiled of the project.
 
     ``cache_on`` is the position of each drive's cache switch, by the drive's name.
     """
@@ -213,6 +216,7 @@ def qemu_argv(
     ]  # fmt: skip
     for tag, path, mode in (
         ("project", project, ",readonly=on"),
+        ("compiled", compiled, ""),
         (loaded.folder_tag, loaded.folder, loaded.folder_mode),
         ("share", folder / "share", ""),
     ):

@@ -2,14 +2,17 @@
 
 Python takes seconds to start here.  Each probe is still a process of its own, that can be
 killed, with its own mgr in a folder (`osd_probe/tests/fake_mgr.py`) and a hook that kills it
-with SIGKILL after a step of a change.  A request is a file ``N.request``; what the probe
-prints goes to ``N.log``, its pid to ``N.pid``, how it ended to ``N.end``.
+with SIGKILL after a step of a change.  A request is a file ``N.request``: a probe to start, or
+a signal to one that was.  What the probe prints goes to ``N.log``, how it ended to ``N.end``.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import time
@@ -17,9 +20,9 @@ import traceback
 from pathlib import Path
 from typing import IO, Any, Callable, Sequence
 
-# loaded here, or every fork would load them again
+import wcache.core
+import wcache_probe
 from fake_mgr import FolderMgr
-from wcache_probe.commands import views  # noqa: F401
 from wcache_probe.main import main
 
 POLL_S = 0.02
@@ -29,15 +32,19 @@ def serve(folder: Path) -> None:
     """Do requests in the order of their numbers, for ever."""
     number = 1
     running: dict[int, int] = {}
+    load_all()
     put(folder / "ready", str(os.getpid()))
     while True:
-        request = folder / f"{number}.request"
-        if request.exists():
-            pid = os.fork()
-            if pid == 0:
-                run(json.loads(request.read_text()), folder / f"{number}.log")
-            put(folder / f"{number}.pid", str(pid))
-            running[pid] = number
+        path = folder / f"{number}.request"
+        if path.exists():
+            request = json.loads(path.read_text())
+            if "kill" in request:
+                kill(running, request["kill"], request["signal"])
+            else:
+                pid = os.fork()
+                if pid == 0:
+                    run(request, folder / f"{number}.log")
+                running[pid] = number
             number += 1
             continue
         while running:
@@ -47,6 +54,22 @@ def serve(folder: Path) -> None:
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             put(folder / f"{running.pop(pid)}.end", str(code))
         time.sleep(POLL_S)
+
+
+def load_all() -> None:
+    """Load what a probe may import when it needs it: each fork would compile it again."""
+    for package in (wcache.core, wcache_probe):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    gc.freeze()  # or the first collection of each fork would copy all of that
+
+
+def kill(running: dict[int, int], wanted: int, name: str) -> None:
+    """Send a signal to the probe of a request, unless it has ended."""
+    for pid, number in running.items():
+        if number == wanted:
+            os.kill(pid, signal.Signals[f"SIG{name}"])
 
 
 def run(request: dict[str, Any], log: Path) -> None:

@@ -99,7 +99,7 @@ class Run:
             return None
         judged = result.judgement
         say(
-            f"{what} of {self._rounds[-1]}: {plan.where}, {judged.acknowledged} acknowledged, "
+            f"{what} of {self._rounds[-1]}: {plan.drive}, {judged.acknowledged} acknowledged, "
             f"{len(judged.lost)} lost, {result.seconds:.1f} s: "
             f"{', '.join(event.verb.value for event in plan.events) or 'nothing flushes'}"
         )

@@ -1,19 +1,16 @@
 """In the guest: writes to a volume as an OSD would, and tells what fdatasync acknowledged.
 
 To the probe it is the OSD: its name is ceph-osd, and it has the ``fsid`` of the OSD's data
-folder and the volume open.  An order is a file ``N.order`` on the shared folder; what is
-acknowledged is appended to ``N.acks``, ``N.stop`` ends it, ``N.end`` says how it ended.  The
-shared folder is not cached (9p), so a record that was written is in the host's file.
+folder and the volume open.  Of order N, what is acknowledged is appended to ``N.acks``,
+``N.stop`` ends it, ``N.end`` says how it ended.  The shared folder is not cached (9p), so a
+record that was written is in the host's file.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import mmap
 import os
 import random
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,24 +25,7 @@ from drive_lab.powercuts.blocks import (
 )
 
 # each look goes to the host, and costs a guest without KVM a millisecond
-POLL_S = 0.1
 LOOK_S = 0.1
-
-
-def serve(folder: Path) -> None:
-    """Do orders in the order of their numbers, each in a process of its own, for ever."""
-    number = 1
-    (folder / "ready").write_text(str(os.getpid()))
-    while True:
-        order = folder / f"{number}.order"
-        if order.exists():
-            if os.fork() == 0:
-                run(folder, number, json.loads(order.read_text()))
-            number += 1
-            continue
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
-        time.sleep(POLL_S)
 
 
 def run(folder: Path, number: int, order: dict[str, Any]) -> None:
@@ -94,6 +74,3 @@ def write(folder: Path, number: int, order: dict[str, Any]) -> None:
         for fd in (volume, acks, fsid):
             os.close(fd)
 
-
-if __name__ == "__main__":
-    serve(Path(sys.argv[1]))

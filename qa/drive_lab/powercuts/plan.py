@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from enum import Enum
-from typing import Optional, Sequence
+from typing import Sequence
 
 from wcache.core.model import CacheMode, Transport
 
@@ -17,12 +17,12 @@ from ..osds import Stack
 
 TRANSPORTS = (Transport.SCSI, Transport.SATA, Transport.NVME)
 STACKS = (Stack.RAW, Stack.LVM, Stack.LVM_CRYPT)
-GROUP = 9  # rounds with the same stacks
-CONTROL_EVERY = 12  # rounds
+PATHS = tuple((transport, stack) for transport in TRANSPORTS for stack in STACKS)
+CONTROL_EVERY = 20  # rounds
 EVENT_COUNTS = (1, 1, 2, 2, 3, 4)
-# a boot takes as long as four rounds
-REBOOT_SHARE = 0.03
-MACHINE_SHARE = 0.015
+# a boot takes as long as ten rounds
+REBOOT_SHARE = 0.02
+MACHINE_SHARE = 0.005
 # journal, read, pin, read, flush, set, flush, read; an NVMe drive has no pin to set
 STEPS = {Transport.SCSI: 8, Transport.SATA: 8, Transport.NVME: 6}
 RESTORE_STEPS = {Transport.SCSI: 7, Transport.SATA: 7, Transport.NVME: 5}
@@ -60,12 +60,13 @@ class Event:
 
     verb: Verb
     gap_s: float
-    mode: Optional[CacheMode] = None
+    mode: CacheMode = CacheMode.WRITE_BACK  # of a lease or an apply
     step: int = 0  # after which the probe is killed
 
     def words(self) -> str:
         """Such as ``+0.12 lease write through``."""
-        more = f" {self.mode.value}" if self.mode else ""
+        switches = self.verb in (Verb.LEASE, Verb.LEASE_KILLED, Verb.APPLY)
+        more = f" {self.mode.value}" if switches else ""
         return f"+{self.gap_s:.2f} {self.verb.value}{more}{f' step {self.step}' * bool(self.step)}"
 
 
@@ -80,7 +81,8 @@ class RoundPlan:
     events: Sequence[Event]
     cut: Cut
     cut_during: bool  # the last event, or after it
-    cut_delay_s: float
+    cut_at: float  # as a part of how long the last event takes
+    cut_after_s: float
     direct: bool  # O_DIRECT, or through the page cache
     batch_max: int  # writes that one fdatasync acknowledges
     pause_s: float  # of the writer
@@ -88,23 +90,23 @@ class RoundPlan:
 
     @property
     def drive(self) -> str:
-        """The drive's name in the lab."""
-        return self.transport.value
-
-    @property
-    def where(self) -> str:
-        """Such as ``scsi lvm``."""
-        return f"{self.drive} {self.stack.value}"
+        """The drive's name in the lab, such as ``scsi-lvm``."""
+        return path_name(self.transport, self.stack)
 
     def words(self) -> str:
         """The plan in a line."""
         how = "direct" if self.direct else "buffered"
-        when = "during" if self.cut_during else "after"
+        at = f"{self.cut_at * 100:.0f} % into"
+        when = at if self.cut_during else f"{self.cut_after_s:.2f} s after"
         events = ", ".join(event.words() for event in self.events) or "nothing"
         return (
-            f"{self.where}, {self.prior.value}, {how}: {events}; "
-            f"{self.cut.value} cut {self.cut_delay_s:.2f} s {when} that"
+            f"{self.drive}, {self.prior.value}, {how}: {events}; {self.cut.value} cut {when} that"
         )
+
+
+def path_name(transport: Transport, stack: Stack) -> str:
+    """Such as ``scsi-lvm``."""
+    return f"{transport.value}-{stack.value}"
 
 
 def round_plan(seed: int, number: int) -> RoundPlan:
@@ -123,7 +125,8 @@ def round_plan(seed: int, number: int) -> RoundPlan:
         events=events,
         cut=cut,
         cut_during=during,
-        cut_delay_s=chance.uniform(0.0, 0.9) if during else chance.uniform(0.02, 0.25),
+        cut_at=chance.uniform(0.0, 1.1),
+        cut_after_s=chance.uniform(0.02, 0.25),
         direct=chance.random() < 0.5,
         batch_max=chance.choice((1, 1, 2, 4)),
         pause_s=chance.choice((0.004, 0.015)),
@@ -133,9 +136,7 @@ def round_plan(seed: int, number: int) -> RoundPlan:
 def control_plan(seed: int, number: int) -> RoundPlan:
     """The positive control that follows round ``number``: the kernel is told not to flush."""
     chance = random.Random(f"control {seed} {number}")
-    # the volume that is there: another one would take a moment to make
-    transport = chance.choice(TRANSPORTS)
-    stack = _stack(seed, number, transport)
+    transport, stack = chance.choice(PATHS)
     return RoundPlan(
         number=number,
         transport=transport,
@@ -144,7 +145,8 @@ def control_plan(seed: int, number: int) -> RoundPlan:
         events=(),
         cut=Cut.DRIVE,
         cut_during=False,
-        cut_delay_s=chance.uniform(0.3, 0.8),
+        cut_at=1.0,
+        cut_after_s=chance.uniform(0.3, 0.8),
         direct=chance.random() < 0.5,
         batch_max=1,
         pause_s=0.001,
@@ -158,19 +160,9 @@ def has_control(number: int, last: int) -> bool:
 
 
 def _path(seed: int, number: int) -> tuple[Transport, Stack]:
-    """Each transport three times in each nine rounds, in an order of chance."""
-    group, place = divmod(number - 1, GROUP)
-    order = random.Random(f"order {seed} {group}").sample(TRANSPORTS * 3, GROUP)
-    return order[place], _stack(seed, number, order[place])
-
-
-def _stack(seed: int, number: int, transport: Transport) -> Stack:
-    """What is on a transport's drive: it stays for nine rounds, since making it takes time.
-
-    In each nine rounds every stack is on one of the transports, in each 27 on all of them.
-    """
-    turn = seed + (number - 1) // GROUP
-    return STACKS[(turn + TRANSPORTS.index(transport)) % len(STACKS)]
+    """Each drive once in each nine rounds, in an order of chance."""
+    turn, place = divmod(number - 1, len(PATHS))
+    return random.Random(f"order {seed} {turn}").sample(PATHS, len(PATHS))[place]
 
 
 class _Events:
@@ -197,7 +189,7 @@ class _Events:
     def _next(self) -> Event:
         weights = self._weights()
         verb = self._chance.choices(list(weights), list(weights.values()))[0]
-        mode = None
+        mode = CacheMode.WRITE_BACK
         step = 0
         if verb in (Verb.LEASE, Verb.LEASE_KILLED):
             mode = self._chance.choice(self._modes)
@@ -234,7 +226,9 @@ class _Events:
         if verb in (Verb.LEASE, Verb.LEASE_KILLED, Verb.APPLY):
             self._journalled = True
             self._applied = verb is Verb.APPLY
-        if verb in (Verb.RELEASE, Verb.LEASE_ENDED, Verb.ROLLBACK, Verb.RESTORE, Verb.RESTART):
+        ends = verb in (Verb.RELEASE, Verb.LEASE_ENDED, Verb.RESTORE, Verb.RESTART)
+        # what is applied stays until it is rolled back
+        if verb is Verb.ROLLBACK or (ends and not self._applied):
             self._journalled = self._applied = False
         self._probe_up = verb in (
             Verb.LEASE, Verb.RELEASE, Verb.LEASE_ENDED, Verb.APPLY, Verb.ROLLBACK, Verb.RESTART,

@@ -6,38 +6,68 @@ from pathlib import Path
 from typing import Any
 
 # what the tests of the lab do to a probe; that of each drive has a journal of its own
+from fake_mgr import FSID as CLUSTER
 from lab_bench import Bench
-from probe_bench import ProbeOf
+from probe_bench import ALL_OSDS, ProbeOf, fsid_of
+from wcache.core import codec
+from wcache.core.drive.prior import Prior, prior_from
 from wcache.core.model import CacheMode
+from wcache.core.protocol import DrivesOutcome, LookRequest
+from wcache_probe.linux.persistence.boot_rule import FILE_NAME
 
 from ..disk import Disk
 from ..forked_probe import ProbeForks
 from ..lab import Lab
 from ..machine import MachineSpec
 from ..processes import LabError
-from .plan import RoundPlan
+from .hand import Hand, Order, Writing
+from .plan import PATHS, RoundPlan, Verb, path_name
 from .volumes import Volume
-from .writer import Order, Writer, Writing
 
 DRIVE_FILE = Path(__file__).resolve().parent / "drives.toml"
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+PREPARE_TIMEOUT_S = 120.0
+TRIES = 5
+# of an event that was not seen yet
+FIRST_S = 2.0
+
+
+class CachedBench(Bench):  # type: ignore[misc]  # of the tests, which are not typed
+    """What tests do to a lab, with drives that are looked for once after each boot."""
+
+    def __init__(self, lab: Lab, hand: Hand) -> None:
+        super().__init__(lab)
+        self._hand = hand
+        self._disks: dict[str, Disk] = {}
+
+    def disk(self, name: str) -> Disk:
+        if not self._disks:
+            found: dict[str, list[str]] = self._hand.ask("find")
+            for fitted in self.lab.drives:
+                ours = {fitted.placed.wwn[2:], fitted.placed.serial}
+                (disk,) = [disk for disk, words in found.items() if ours & set(words)]
+                self._disks[fitted.name] = Disk(self.lab.guest, f"/dev/{disk}")
+        return self._disks[name]
+
+    def forget(self) -> None:
+        """After a boot: drives may have other names."""
+        self._disks = {}
 
 
 class Rig:
-    """A lab whose drives all have a volume; a context manager.
-
-    What is known of the guest is forgotten at each boot.
-    """
+    """A lab whose drives all have a volume; a context manager."""
 
     def __init__(self, release: int) -> None:
         self.lab = Lab(DRIVE_FILE, release=release, machine=MachineSpec(memory_mib=1536))
-        self.bench = Bench(self.lab)
+        self.hand = Hand(self.lab)
+        self.bench = CachedBench(self.lab, self.hand)
         self.forks = ProbeForks(self.lab)
-        self.writer = Writer(self.lab)
         self._probes: dict[str, Any] = {}
-        self._volumes: dict[str, Volume] = {}
-        self._disks: dict[str, Disk] = {}
+        self._volumes = {
+            path_name(*path): Volume(self.lab, path_name(*path), path[1]) for path in PATHS
+        }
         self.boots = 0
+        self._took_s: dict[Verb, float] = {}
 
     def __enter__(self) -> Rig:
         self.lab.__enter__()
@@ -46,28 +76,61 @@ class Rig:
     def __exit__(self, *ended: Any) -> None:
         self.lab.close()
 
+    # ---- time
+
+    def took(self, verb: Verb, seconds: float) -> None:
+        """An event has taken so long."""
+        self._took_s[verb] = (self._took_s.get(verb, seconds) + seconds) / 2
+
+    def usual_s(self, verb: Verb) -> float:
+        """How long it takes on this machine, by the last few."""
+        return self._took_s.get(verb, FIRST_S)
+
     # ---- the machine
 
     def booted(self) -> None:
         """Start what a boot ends."""
         self.boots += 1
-        self._disks.clear()
+        self.bench.forget()
         for probe in self._probes.values():
             probe.running = None
-        self.writer.start()
+        self.hand.start()
         self.forks.start()
-        self.writer.wait_ready()
+        self.hand.wait_ready()
 
     def prepare(self) -> None:
         """Have the host prepared: a boot rule pins the drives of OSDs as they appear.
 
         One rule names all of them, so each has an OSD before it is written.
         """
-        names = [fitted.name for fitted in self.lab.drives]
-        for name in names:
-            self.probe(name).make_osd(self.disk(name).path)
-        for name in names:
-            self.probe(name).prepare()
+        probes = [self.probe(name) for name in self._volumes]
+        script = "".join(
+            f"mkdir -p {probe.data}/osd.0; cd {probe.data}/osd.0; echo 0 > whoami; "
+            f"echo {fsid_of(probe.name)} > ceph_fsid; ln -sfn {self.disk(probe.name).path} block\n"
+            for probe in probes
+        )
+        self.lab.guest.sh(script).checked()
+        first, *others = probes
+        pinnable = sum(not self.disk(probe.name).is_nvme for probe in probes)
+        for _ in range(TRIES):
+            done = self.forks.fork(
+                ["prepare", *first.folders, "--image-elsewhere", "--osd-data", ALL_OSDS]
+            )
+            if done.wait(PREPARE_TIMEOUT_S) != 0:
+                raise LabError(f"the host cannot be prepared: {done.output()}")
+            rule = self.lab.guest.sh(f"cat /etc/udev/rules.d/{FILE_NAME} || :").checked()
+            # in a slow guest udev or LVM may hold a drive while `prepare` looks
+            if rule.count("temporary write back") == pinnable:
+                break
+        else:
+            raise LabError(f"the boot rule does not name every drive: {done.output()}")
+        # each drive has a probe of its own here, and it is one host
+        copies = "".join(
+            f"mkdir -m 700 -p {probe.folders[1]}; "
+            f"cp {first.folders[1]}/prepared.json {probe.folders[1]}/\n"
+            for probe in others
+        )
+        self.lab.guest.sh(f"{copies}sync").checked()
 
     def warm_reboot(self) -> None:
         """Reset the guest: drives keep power, data and mode."""
@@ -86,13 +149,11 @@ class Rig:
 
     def disk(self, name: str) -> Disk:
         """A drive in the guest, as it is named since the last boot."""
-        if name not in self._disks:
-            self._disks[name] = self.lab.drive(name).disk()
-        return self._disks[name]
+        return self.bench.disk(name)
 
     def volume(self, plan: RoundPlan) -> Volume:
         """The volume of a round's drive."""
-        return self._volumes.setdefault(plan.drive, Volume(self.lab, plan.drive))
+        return self._volumes[plan.drive]
 
     def probe(self, name: str) -> Any:
         """The probe of a drive."""
@@ -106,56 +167,58 @@ class Rig:
 
     def begin(self, plan: RoundPlan) -> None:
         """The round's drive in its prior mode and safe, with no override and no journal."""
-        probe, disk, volume = self.probe(plan.drive), self.disk(plan.drive), self.volume(plan)
-        probe.end()
-        volume.become(plan.stack, disk)
-        folder = f"{probe.data}/osd.0"
-        script = [
-            volume.open_script(),
-            "udevadm settle --timeout=20",
-            _set_mode(disk, BACK),
-            # a volume that was made while the kernel did not flush never does
-            f"if {_walk(disk)} | grep -q 'write through'; then",
-            volume.close_script(),
-            volume.open_script(),
-            ":; fi",
-            f"rm -rf {probe.folders[1]}/journal {probe.folders[3]} {probe.data}",
-            f"mkdir -p {folder}",
-            f"echo {plan.drive} > {folder}/fsid",
-            "udevadm settle --timeout=20",
-        ]
-        if plan.prior is THROUGH:
-            script += [_set_mode(disk, THROUGH), "udevadm settle --timeout=20"]
-        script.append(_walk(disk))
-        views = self.lab.guest.sh("\n".join(script)).checked().split("\n")[:-1]
-        probe.make_osd(volume.path(disk))
-        layers = views[1:]
+        self.probe(plan.drive).end()
+        volume, disk = self.volume(plan), self.disk(plan.drive)
+        volume.ensure(disk)
+        on = plan.prior is BACK
         want = "write back" if disk.is_nvme else plan.prior.value
-        if views[0] != want or set(layers) - {"write back"} or self.on(plan.drive) is not (
-            plan.prior is BACK
-        ):
-            raise LabError(f"{plan.drive} did not come into {plan.prior.value}: {views}")
+        views: list[str] = []
+        for _ in range(TRIES):
+            views = self._bring(plan, on)
+            if views[0] == want and set(views[1:]) <= {"write back"} and self.on(plan.drive) is on:
+                return
+            # a volume that was made while the kernel did not flush never does
+            script = f"udevadm settle --timeout=20\n{volume.close_script()}{volume.open_script()}"
+            self.lab.guest.sh(script).checked()
+        raise LabError(f"{plan.drive} did not come into {plan.prior.value}: {views}")
+
+    def _bring(self, plan: RoundPlan, on: bool) -> list[str]:
+        """See ``begin`` of ``guest_hand.py``."""
+        probe, disk = self.probe(plan.drive), self.disk(plan.drive)
+        folder = f"{probe.data}/osd.0"
+        views: list[str] = self.hand.ask(
+            "begin", disk=disk.name, on=on, link=f"{folder}/block",
+            device=self.volume(plan).path(disk),
+            remove=[f"{probe.folders[1]}/journal", probe.folders[3], probe.data],
+            files={
+                f"{folder}/whoami": "0\n", f"{folder}/ceph_fsid": f"{fsid_of(plan.drive)}\n",
+                f"{folder}/fsid": f"{plan.drive}\n",
+            },
+        )  # fmt: skip
+        return views
 
     def lower(self, name: str) -> None:
         """Tell the kernel by hand that a drive whose cache is on needs no flush."""
-        disk = self.disk(name)
-        if disk.is_nvme:
-            script = f"echo 'write through' > {disk.queue_file}"
-        else:
-            script = f"echo 'temporary write through' > {disk.cache_type_file}"
-        self.lab.guest.sh(script).checked()
-        if disk.kernel_view() != "write through" or not self.on(name):
+        views = self.hand.ask("lower", disk=self.disk(name).name)
+        if views[0] != "write through" or not self.on(name):
             raise LabError(f"{name}: the kernel view is not lowered, there is no control")
 
     def flushes(self, name: str) -> bool:
         """Whether the kernel flushes a drive and everything on it."""
-        disk = self.disk(name)
-        views = self.lab.guest.sh(_walk(disk)).checked().split("\n")[:-1]
-        return set(views) == {"write back"}
+        return set(self.hand.ask("views", disk=self.disk(name).name)) == {"write back"}
+
+    def look(self, name: str) -> Prior:
+        """What the mgr stores before a first touch: the probe that runs is asked to look."""
+        probe = self.probe(name)
+        outcome = probe.ask(LookRequest(probe.domain_id), lease=False)
+        if outcome is None or outcome["kind"] != DrivesOutcome.KIND:
+            raise LabError(f"{name} could not be looked at: {outcome}")
+        found = codec.decode(DrivesOutcome, outcome, "outcome")
+        return prior_from(CLUSTER, probe.domain_id, found.drives)
 
     def write(self, plan: RoundPlan, tag: int, first: int) -> Writing:
         """Start the round's writer; it numbers its writes from ``first``."""
-        return self.writer.write(
+        return self.hand.write(
             Order(
                 path=self.volume(plan).path(self.disk(plan.drive)),
                 fsid=f"{self.probe(plan.drive).data}/osd.0/fsid",
@@ -175,7 +238,6 @@ class Rig:
         if script:
             # udev looks at what was just closed, and holds it open for that
             self.lab.guest.sh(f"udevadm settle --timeout=20\n{script}").checked()
-        self.probe(plan.drive).make_osd(volume.path(self.disk(plan.drive)))
 
     def open(self, plan: RoundPlan) -> None:
         """Activate the volume after a boot."""
@@ -184,26 +246,3 @@ class Rig:
         if script:
             self.lab.guest.sh(script).checked()
         self.probe(plan.drive).make_osd(volume.path(self.disk(plan.drive)))
-
-
-def _set_mode(disk: Disk, mode: CacheMode) -> str:
-    """Shell that sets drive and kernel, with no override."""
-    if disk.is_nvme:
-        return (
-            f"nvme set-feature {disk.controller} --feature-id=6 --value={int(mode is BACK)} "
-            f">/dev/null; echo 'write back' > {disk.queue_file}"
-        )
-    # dash takes no pattern in a redirection
-    return (
-        f"for file in /sys/block/{disk.name}/device/scsi_disk/*/cache_type; do "
-        f"echo '{mode.value}' > $file; done"
-    )
-
-
-def _walk(disk: Disk) -> str:
-    """Shell that prints the kernel view of the disk, then of each layer above it."""
-    return (
-        f"{{ cat {disk.queue_file}; for a in /sys/block/{disk.name}/holders/*; do "
-        '[ ! -e "$a" ] || { cat "$a/queue/write_cache"; for b in "$a"/holders/*; do '
-        '[ ! -e "$b" ] || cat "$b/queue/write_cache"; done; }; done; }'
-    )

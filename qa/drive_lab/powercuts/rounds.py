@@ -8,17 +8,26 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from wcache.core.protocol import ReleaseRequest, RollbackRequest
+from probe_bench import POLL_S
+from wcache.core.drive.prior import UNKNOWN, Prior
+from wcache.core.protocol import (
+    ApplyRequest,
+    ReleaseRequest,
+    Request,
+    RollbackRequest,
+    SetModeRequest,
+)
 
 from ..lab import DriveHandle
 from ..processes import LabError
+from .hand import Writing
 from .plan import Cut, Event, RoundPlan, Verb
 from .referee import Judgement, judge
 from .rig import BACK, Rig
-from .writer import Writing
 
 CUT_TIMEOUT_S = 120.0
-SIGKILL = -9
+# in what `restore` says of its child; see `restorer.verdict`
+KILLED = "ended with code -9"
 
 
 @dataclass
@@ -30,6 +39,7 @@ class RoundResult:
     volatile: int  # blocks the drive held when its power went
     seconds: float
     events: Counter[Verb]
+    killed: int  # programs that died by SIGKILL in the middle of a change
     switched: int  # how often the drive changed its mode
     refused: Counter[str]
     log: list[str] = field(default_factory=list)
@@ -45,28 +55,42 @@ class DriveCut(threading.Thread):
         super().__init__(daemon=True)
         self._drive = drive
         self._armed = threading.Event()
+        self._wanted = True
+        self._cutting = threading.Lock()
         self._delay_s = 0.0
         self.writings: list[Writing] = []
         self.acks: list[tuple[int, int]] = []
         self.volatile = 0
-        self.error: Optional[Exception] = None
+        self.error = "it was not cut"
 
     def arm(self, delay_s: float) -> None:
-        self._delay_s = delay_s
+        """Start the clock, where it does not run."""
+        if not self._armed.is_set():
+            self._delay_s = delay_s
+            self._armed.set()
+
+    def forget(self) -> None:
+        """Cut nothing from here on: the next round may have the drive."""
+        with self._cutting:
+            self._wanted = False
         self._armed.set()
 
     def run(self) -> None:
-        try:
-            if self._armed.wait(CUT_TIMEOUT_S):
-                time.sleep(self._delay_s)
-                self.now()
-        except Exception as error:
-            self.error = error
+        self._armed.wait()
+        time.sleep(self._delay_s)
+        with self._cutting:
+            if not self._wanted:
+                return
+            try:
+                self.hear()
+                self.volatile = self._drive.power_off()
+                self.error = ""
+            except Exception as error:
+                self.error = f"{type(error).__name__}: {error}"
 
-    def now(self) -> None:
-        """Hear what was told so far, then cut."""
+    def hear(self) -> None:
+        """Take what was told so far."""
         self.acks = [ack for writing in self.writings for ack in writing.told()]
-        self.volatile = self._drive.power_off()
 
 
 class Round:
@@ -83,6 +107,8 @@ class Round:
         self._events: Counter[Verb] = Counter()
         self._refused: Counter[str] = Counter()
         self._switched = 0
+        self._killed = 0
+        self._prior: Prior = UNKNOWN  # what the mgr has stored of the drive
         self._began = 0.0
         self.log: list[str] = []
 
@@ -97,13 +123,20 @@ class Round:
         self._write()
         self._say("the writer writes")
         self._cut.start()
-        for event in plan.events[:-1]:
-            self._do(event)
-        self._last(plan.events[-1] if plan.events else None)
+        try:
+            for event in plan.events[:-1]:
+                self._do(event)
+            self._last(plan.events[-1] if plan.events else None)
+        except BaseException:
+            self._cut.forget()
+            raise
         region = self._read()
+        if not self._cut.acks:
+            raise LabError("nothing was acknowledged before the cut")
         return RoundResult(
             plan, judge(self._tag, self._cut.acks, region), self._cut.volatile,
-            time.monotonic() - self._began, self._events, self._switched, self._refused, self.log,
+            time.monotonic() - self._began, self._events, self._killed, self._switched,
+            self._refused, self.log,
         )  # fmt: skip
 
     # ---- the cut
@@ -113,18 +146,19 @@ class Round:
         if plan.cut is Cut.MACHINE:
             if event is not None:
                 self._do(event)
-            time.sleep(plan.cut_delay_s)
-            self._cut.acks = [ack for writing in self._cut.writings for ack in writing.told()]
+            time.sleep(plan.cut_after_s)
+            self._cut.hear()
             self._cut.volatile = self._rig.lab.power_cut()[plan.drive]
+            self._cut.forget()
             self._say("machine cut")
             return
-        if plan.cut_during:
-            self._cut.arm(plan.cut_delay_s)
+        if plan.cut_during and event is not None:
+            self._cut.arm(event.gap_s + plan.cut_at * self._rig.usual_s(event.verb))
         if event is not None:
             self._do(event)
-        self._cut.arm(plan.cut_delay_s)
+        self._cut.arm(plan.cut_after_s)
         self._cut.join(CUT_TIMEOUT_S)
-        if self._cut.error is not None or self._cut.is_alive():
+        if self._cut.error or self._cut.is_alive():
             raise LabError(f"the power of {plan.drive} could not be cut: {self._cut.error}")
         self._say("drive cut")
 
@@ -137,7 +171,7 @@ class Round:
             ended = self._cut.writings[-1].stop()
             if ended != "stopped":
                 raise LabError(f"the writer on {plan.drive}: {ended}")
-        region = rig.volume(plan).read(rig.disk(plan.drive))
+        region = rig.volume(plan).read(rig.disk(plan.drive), rig.hand)
         self._handle.power_on()
         self._probe.end()
         self._say("read")
@@ -155,7 +189,9 @@ class Round:
         time.sleep(event.gap_s)
         before = self._rig.on(self._plan.drive)
         self._say(f"begins {event.verb.value}")
+        began = time.monotonic()
         said = self._perform(event)
+        self._rig.took(event.verb, time.monotonic() - began)
         self._say(f"{event.verb.value}: {said}")
         self._events[event.verb] += 1
         after = self._rig.on(self._plan.drive)
@@ -164,29 +200,56 @@ class Round:
     def _perform(self, event: Event) -> str:
         probe, plan = self._probe, self._plan
         verb = event.verb
+        request: Request
         if verb is Verb.LEASE:
             self._up()
-            return self._outcome(probe.ask_mode(event.mode))
+            return self._lease(event)
         if verb is Verb.LEASE_KILLED:
             probe.end()
-            return self._outcome(probe.set_mode(event.mode, crash_after=event.step))
+            probe.start(crash_after=event.step)
+            return self._lease(event)
         if verb is Verb.RELEASE:
             self._up()
-            return self._outcome(probe.ask(ReleaseRequest(probe.domain_id)))
+            request = ReleaseRequest(
+                probe.domain_id, f"lease-{probe.name}", prior=self._prior
+            )
+            return self._way_back(probe.ask(request))
         if verb is Verb.LEASE_ENDED:
             self._up()
-            probe.mgr.say(next_poll_s=0.1)
+            probe.mgr.say(next_poll_s=POLL_S)
+            self._prior = UNKNOWN
             return "said"
         if verb is Verb.APPLY:
-            probe.end()
-            return self._outcome(
-                probe.apply(self._action, plan.prior, event.mode, consent=True)
+            self._up()
+            request = ApplyRequest(
+                probe.domain_id, self._action, plan.prior, event.mode, consent_turn_on=True,
+                prior=self._witnessed(),
             )
+            return self._outcome(probe.ask(request, lease=False))
         if verb is Verb.ROLLBACK:
             self._up()
-            request = RollbackRequest(probe.domain_id, self._action)
-            return self._outcome(probe.ask(request, lease=False))
+            request = RollbackRequest(probe.domain_id, self._action, prior=self._prior)
+            return self._way_back(probe.ask(request, lease=False))
         return self._perform_without_mgr(event)
+
+    def _lease(self, event: Event) -> str:
+        probe = self._probe
+        request = SetModeRequest(
+            probe.domain_id, event.mode, consent_turn_on=True, prior=self._witnessed()
+        )
+        return self._outcome(probe.ask(request))
+
+    def _witnessed(self) -> Prior:
+        """What the mgr has stored before the first touch."""
+        if not self._prior.known:
+            self._prior = self._rig.look(self._plan.drive)
+        return self._prior
+
+    def _way_back(self, outcome: Any) -> str:
+        said = self._outcome(outcome)
+        if said == "state":
+            self._prior = UNKNOWN
+        return said
 
     def _perform_without_mgr(self, event: Event) -> str:
         probe, rig, plan = self._probe, self._rig, self._plan
@@ -195,13 +258,12 @@ class Round:
             probe.end()
         elif verb is Verb.RESTART:
             probe.end()
-            return f"exit {probe.restart()[0]}"
+            code, _ = probe.restart()
+            self._lease_is_over()
+            return f"exit {code}"
         elif verb in (Verb.RESTORE, Verb.RESTORE_KILLED):
             probe.end()
-            code, said = probe.restore_all(crash_after=event.step)
-            if code not in (0, SIGKILL):
-                self._refused[said.strip().splitlines()[-1] if said.strip() else str(code)] += 1
-            return f"exit {code}"
+            return self._restored(*probe.restore_all(crash_after=event.step))
         elif verb is Verb.RESET:
             probe.reset("device")
         elif verb is Verb.WAKE:
@@ -216,6 +278,22 @@ class Round:
             self._write()
             probe.start()
         return "done"
+
+    def _restored(self, code: int, said: str) -> str:
+        """What became of `restore --all`, in whose child the steps are taken."""
+        if KILLED in said:
+            self._killed += 1
+            return "killed"
+        if code == 0:
+            self._lease_is_over()
+        else:
+            self._refused[said.strip().splitlines()[-1] if said.strip() else str(code)] += 1
+        return f"exit {code}"
+
+    def _lease_is_over(self) -> None:
+        """The mgr forgets the prior state, unless it is that of an applied change."""
+        if self._events[Verb.APPLY] == self._events[Verb.ROLLBACK]:
+            self._prior = UNKNOWN
 
     def _wake(self) -> str:
         """A drive that wcache turned off comes on again: all that is on it must flush now.
@@ -245,7 +323,8 @@ class Round:
 
     def _outcome(self, outcome: Any) -> str:
         if outcome is None:
-            return "died"
+            self._killed += 1
+            return "killed"
         if outcome["kind"] == "failure":
             self._refused[outcome["message"]] += 1
             return f"failure: {outcome['message']}"

@@ -11,6 +11,8 @@ from .plan import STACKS, TRANSPORTS, Cut, RoundPlan, Verb
 from .rounds import RoundResult
 
 REFUSALS_SHOWN = 8
+# so many are never all refused before their first step
+KILLS_MIN = 5
 
 
 @dataclass
@@ -42,11 +44,15 @@ class Tally:
         for control in self.controls:
             if not control.judgement.lost:
                 found.append(
-                    f"the control after round {control.plan.number} on {control.plan.where} lost "
+                    f"the control after round {control.plan.number} on {control.plan.drive} lost "
                     f"nothing of {control.judgement.acknowledged}: the referee sees nothing"
                 )
         if not self.controls:
             found.append("no control was played")
+        meant = sum(r.events[Verb.LEASE_KILLED] + r.events[Verb.RESTORE_KILLED]
+                    for r in self.results)  # fmt: skip
+        if meant >= KILLS_MIN and not any(result.killed for result in self.results):
+            found.append(f"{meant} programs were to be killed in a change, and none was")
         if self.results and not any(result.switched for result in self.results):
             found.append("no drive was ever switched")
         return found
@@ -85,6 +91,7 @@ class Tally:
             counts.update(result.events)
             refused.update(result.refused)
         rows = [[verb.value, str(counts[verb])] for verb in Verb]
+        rows.append(["killed in a change", str(sum(r.killed for r in self.results))])
         rows += [[f"cut of the {cut.value}", str(sum(r.plan.cut is cut for r in self.results))]
                  for cut in Cut]
         text = table(("EVENT", "TIMES"), rows)

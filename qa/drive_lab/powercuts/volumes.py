@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..disk import Disk
 from ..lab import Lab
 from ..osds import Stack
 from .blocks import BASE_BYTES, BLOCK_BYTES, REGION_BYTES
+from .hand import Hand
 
 SECTOR_BYTES = 512
 KEY = "/root/powercuts.key"
@@ -24,9 +24,8 @@ class Volume:
 
     lab: Lab
     name: str  # of the drive
-    stack: Stack = Stack.RAW
-    start_bytes: int = 0  # of the volume on the drive
-    whole: bool = True
+    stack: Stack
+    start_bytes: int = -1  # of the volume on the drive; less than 0 until it is made
 
     @property
     def group(self) -> str:
@@ -40,39 +39,30 @@ class Volume:
             return f"/dev/{self.group}/osd"
         return f"/dev/mapper/crypt-{self.name}"
 
-    def become(self, stack: Stack, disk: Disk) -> None:
-        """Make another one in its place, all of it on the medium."""
-        if stack is self.stack and self.whole:
-            return
-        self.whole = False  # should what follows fail, it is all made anew
-        # what is not there needs no removal
-        self.lab.guest.sh(
-            f"udevadm settle --timeout=20\n"
-            f"cryptsetup close crypt-{self.name} 2>/dev/null || :\n"
-            f"vgremove -qq -f {self.group} 2>/dev/null || :\n"
-            f"wipefs -qaf {disk.path}\n{_sync(disk.path)}"
-        ).checked()
-        self.stack, self.start_bytes = stack, 0
-        if stack is not Stack.RAW:
-            self._make(disk)
-        self.whole = True
+    def ensure(self, disk: Disk) -> None:
+        """Make it where that was not done, all of it on the medium."""
+        if self.start_bytes < 0:
+            self.start_bytes = 0 if self.stack is Stack.RAW else self._make(disk)
 
-    def _make(self, disk: Disk) -> None:
+    def _make(self, disk: Disk) -> int:
         lv = f"/dev/{self.group}/osd"
         script = (
+            # should an attempt before this one have failed
+            f"[ ! -e {lv} ] || vgremove -qq -f {self.group}\n"
             f"vgcreate -qq -y {self.group} {disk.path}\n"
             f"lvcreate -qq -y -Wn -l 100%FREE -n osd {self.group}\n"
         )
         if self.stack is Stack.LVM_CRYPT:
+            # on the medium: after a cut of the machine it is needed again
             script += (
-                f"[ -e {KEY} ] || head -c 64 /dev/urandom > {KEY}\n"
+                f"[ -s {KEY} ] || {{ head -c 64 /dev/urandom > {KEY}; sync {KEY}; }}\n"
                 f"{FORMAT} {lv}\n{self.open_script()}"
             )
-        script += f"{_sync(lv)}dmsetup table {lv}"
+        script += f"{_sync(lv)}sync /etc/lvm\ndmsetup table {lv}"
         table = self.lab.guest.sh(script, timeout_s=180).checked().splitlines()[-1].split()
         # start, length, "linear", device, offset: kernel, admin-guide/device-mapper/linear.rst
         assert table[2] == "linear", table
-        self.start_bytes = int(table[4]) * SECTOR_BYTES
+        return int(table[4]) * SECTOR_BYTES
 
     def open_script(self) -> str:
         """Shell that activates it where that has not been done."""
@@ -95,19 +85,14 @@ class Volume:
             script = f"cryptsetup close crypt-{self.name}\n"
         return script + f"vgchange -qq -an {self.group}\n"
 
-    def read(self, disk: Disk) -> bytes:
+    def read(self, disk: Disk, hand: Hand) -> bytes:
         """The region as it is on the medium: from the backing file, or through dm-crypt."""
         if self.stack is not Stack.LVM_CRYPT:
             with self.lab.drive(self.name).backing.open("rb") as backing:
                 backing.seek(self.start_bytes + BASE_BYTES)
                 return backing.read(REGION_BYTES)
-        copy = Path("region")
-        # O_DIRECT, or the page cache would tell what was written and not what is there
-        self.lab.guest.sh(
-            f"dd if={self.path(disk)} of=/share/{copy} bs={REGION_BYTES} count=1 "
-            f"skip={BASE_BYTES // REGION_BYTES} iflag=direct status=none"
-        ).checked()
-        return (self.lab.share / copy).read_bytes()
+        hand.ask("read", device=self.path(disk), to="/share/region")
+        return (self.lab.share / "region").read_bytes()
 
 
 def _sync(path: str) -> str:

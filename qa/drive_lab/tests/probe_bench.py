@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+import uuid
 
 from fake_mgr import FolderMgr
 from wcache.core.model import CacheMode
@@ -22,6 +23,11 @@ TTL_S = 600.0
 PREPARES_MAX = 5
 TIMEOUT_S = 90.0
 POLL_S = 0.1  # a guest without KVM has no time for more
+
+
+def fsid_of(name):
+    """The cluster of the osd.0 on a drive: two of one cluster would be one OSD to a probe."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
 
 class ProbeOf:
@@ -67,7 +73,8 @@ class ProbeOf:
         folder = f"{self.data}/osd.0"
         device = device or self.bench.disk(self.name).path
         self.bench.sh(
-            f"mkdir -p {folder}; echo 0 > {folder}/whoami; echo {FSID} > {folder}/ceph_fsid; "
+            f"mkdir -p {folder}; echo 0 > {folder}/whoami; "
+            f"echo {fsid_of(self.name)} > {folder}/ceph_fsid; "
             f"ln -sfn {device} {folder}/block"
         ).checked()
 

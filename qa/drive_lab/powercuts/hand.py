@@ -1,4 +1,4 @@
-"""The host's end of the writer in the guest: starts it, stops it, hears what it tells."""
+"""The host's end of the hand in the guest, and of the writers that it starts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Mapping
 
 from ..agent import GuestProcess
 from ..lab import Lab
 from ..processes import LabError
 from .blocks import ACK_BYTES, decode_acks
 
-SERVER = "/wcache/qa/drive_lab/powercuts/guest_writer.py"
-START_TIMEOUT_S = 60.0
+SERVER = "/wcache/qa/drive_lab/powercuts/guest_hand.py"
+START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 60.0
 POLL_S = 0.01
 
 
@@ -82,8 +84,8 @@ class Writing:
             return None
 
 
-class Writer:
-    """Starts one writer after the other; after each boot of the guest, ``start`` it anew."""
+class Hand:
+    """Does what a round needs done in the guest; after each boot, ``start`` it anew."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -92,13 +94,13 @@ class Writer:
 
     def start(self) -> None:
         """Start the server; ``wait_ready`` before the first order."""
-        name = f"writer-{next(self._generations)}"
+        name = f"hand-{next(self._generations)}"
         self._folder = self._lab.share / name
         self._folder.mkdir()
         self._numbers = itertools.count(1)
         self._server = self._lab.guest.spawn(
             ["python3", SERVER, f"/share/{name}"],
-            env={"PYTHONPATH": "/wcache/qa", "PYTHONDONTWRITEBYTECODE": "1"},
+            env={"PYTHONPATH": "/wcache/qa"},
         )
 
     def wait_ready(self) -> None:
@@ -108,15 +110,31 @@ class Writer:
         while not (self._folder / "ready").exists():
             ended = self._server.poll()
             if ended is not None or time.monotonic() > deadline:
-                raise LabError(f"the writer did not start: {ended.stderr if ended else ''}")
+                raise LabError(f"the hand did not start: {ended.stderr if ended else ''}")
             time.sleep(POLL_S)
 
     def write(self, order: Order) -> Writing:
-        """Have it write, and wait until something is acknowledged."""
-        stem = self._folder / str(next(self._numbers))
-        part = stem.with_suffix(".new")
-        part.write_text(json.dumps(order.__dict__))
-        os.rename(part, stem.with_suffix(".order"))
-        writing = Writing(stem)
+        """Have a writer write, and wait until something is acknowledged."""
+        writing = Writing(self._order("write", order.__dict__))
         writing.wait_first()
         return writing
+
+    def ask(self, what: str, **words: Any) -> Any:
+        """Have something done in the guest; what it gives, or LabError."""
+        end = self._order(what, words).with_suffix(".end")
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while not end.exists():
+            if time.monotonic() > deadline:
+                raise LabError(f"no answer to {what} {words}")
+            time.sleep(POLL_S)
+        answer = json.loads(end.read_text())
+        if "error" in answer:
+            raise LabError(f"in the guest, {what} {words}: {answer['error']}")
+        return answer["gives"]
+
+    def _order(self, what: str, words: Mapping[str, Any]) -> Path:
+        stem = self._folder / str(next(self._numbers))
+        part = stem.with_suffix(".new")
+        part.write_text(json.dumps({"do": what, **words}))
+        os.rename(part, stem.with_suffix(".order"))
+        return stem
