@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, List, Optional
+import time
+from typing import TYPE_CHECKING, Callable, List, Optional
 
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError, WcacheError
 from wcache.core.model import DeviceCache, DriveReport
@@ -21,6 +22,9 @@ from ..switcher import read_journal
 
 if TYPE_CHECKING:
     import argparse
+
+LOOKS_MAX = 5
+LOOK_EVERY_S = 1.0
 
 
 def preparer_of(options: argparse.Namespace) -> Preparer:
@@ -44,9 +48,10 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     """Name the drives of OSDs, and those of the journal, in the boot rule."""
     preparer.check(image_elsewhere=options.image_elsewhere)
     state = StateFolder(options.state_dir, options.run_dir)
+    host = linux_host(options)
+    wait_for_others(host)  # before any lock: a lease may have to end meanwhile
     with HostLock(options.run_dir).all_held():
         entries, _ = read_journal(state.journal)
-        host = linux_host(options)
         drives = host.look()
         journalled: List[DriveReport] = []
         for entry in entries.values():
@@ -65,6 +70,23 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
         rule = preparer.write_rule(chosen)
     # an image takes its time, and a lease may have to end meanwhile
     return preparer.see_to_images(rule)
+
+
+def wait_for_others(
+    host: LinuxDriveHost, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Give programs that open a drive for a moment the time to close it.
+
+    udev and LVM look into each drive that has just changed; who stays longer is a user, and
+    its drive is left out.
+    """
+    for number in range(LOOKS_MAX):
+        held = [drive.dev_name for drive in host.look() if drive.foreign_uses]
+        if not held:
+            return
+        if not number:
+            say(f"{', '.join(held)}: used by something that is not an OSD; waiting a moment")
+        sleep(LOOK_EVERY_S)
 
 
 def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> List[str]:

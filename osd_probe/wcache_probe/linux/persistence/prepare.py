@@ -53,7 +53,8 @@ def choose(
         if not boots_with_rule(drive.transport):
             continue
         if drive.domain_id in shared and drive.drive_id not in held:
-            left_out.append(f"{drive.dev_name}: used by something that is not an OSD")
+            who = f" ({drive.foreign_uses[0]})" if drive.foreign_uses else ""
+            left_out.append(f"{drive.dev_name}: used by something that is not an OSD{who}")
             continue
         try:
             name = pattern(drive.wwid)
