@@ -1,9 +1,11 @@
 """A command does what it says, or fails with a line that says what to do."""
 
 import errno
+from dataclasses import replace
 
 import pytest
-from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
+from mgr_fakes import builders as make
+from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
 from wcache.core.change.change_status import ChangeStatus
 
 
@@ -153,6 +155,24 @@ def test_a_plan_with_nothing_measured_says_so_and_how_to_measure(arguments):
     error = refused(a_mgr(), "plan", errno.EAGAIN, **arguments)
     assert "nothing was measured yet" in error
     assert "`ceph wcache campaign start" in error
+
+
+def test_a_plan_names_a_drive_that_loses_writes_with_the_commands_that_cure_it():
+    mgr = applying()
+    mgr.settle()
+    drives = mgr.probes["h1"].drives
+    unsafe = make.unsafe_drive().state
+    drives["domain-sda"] = replace(drives["domain-sda"], state=unsafe)
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 1_000_000, WT: 4_000_000}
+    start(mgr, scope="host:h2")
+    mgr.settle()
+    mgr.report_all()
+    (line,) = [line for line in said(mgr, "plan")["left_alone"] if "sda" in line]
+    assert line.startswith("h1 sda: loses acknowledged writes at a power cut; turn the cache off")
+    assert "sdparm --clear=WCE /dev/sda" in line
+    (finding,) = [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_UNSAFE"]
+    assert "sdparm --clear=WCE /dev/sda" in finding["detail"]
 
 
 def test_a_plan_where_all_is_as_it_should_be_is_no_error():

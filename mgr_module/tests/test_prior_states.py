@@ -207,6 +207,8 @@ def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_dr
     assert "WCACHE_PRIOR_LOST" in codes(mgr)
     done = said(mgr, "drive accept", hostname="h1", domain_id="domain-sda", yes=True)
     assert done["journal_entries"] == ["action/p1.0"]
+    assert done["stored"] is True
+    assert done["next"].endswith("once the probe has dropped its entries")
     mgr.report_all()
     mgr.report_all()
     assert "WCACHE_PRIOR_LOST" not in codes(mgr)
@@ -424,7 +426,9 @@ def test_a_probe_hears_of_an_acceptance_only_once_the_mons_have_it():
     mgr = a_mgr()
     probe, domain_id = left_over(mgr)
     mgr.store.slow = True
-    accept(mgr, domain_id)
+    done = said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
+    assert done["stored"] is False
+    assert "once the mons have stored it and the probe has dropped its entries" in done["next"]
     mgr.report_all()
     assert probe.leased == {domain_id: WB}
     mgr.store.answer()

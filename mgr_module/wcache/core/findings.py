@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .agents import Agent, OtherVersion
-from .drive.manual import pin
+from .drive.manual import pin, turn_off
 from .drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from .experiment.campaign import Campaign
 from .experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
@@ -176,7 +176,10 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
                 )
             )
         else:
-            found.append(Finding(FindingCode.UNSAFE, Severity.ERROR, drive.dev_name, detail))
+            cure = turn_off("", [drive])
+            found.append(
+                Finding(FindingCode.UNSAFE, Severity.ERROR, drive.dev_name, f"{detail}: {cure}")
+            )
     elif judge(drive.state) is Safety.AFTER_RESET:
         layers = ", ".join(lost_after_reset(drive.state))
         found.append(

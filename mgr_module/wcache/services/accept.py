@@ -14,6 +14,7 @@ from ..core.drive.disputes import Dispute
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..engine.accepting import settle
 from ..engine.engine import Engine
+from ..engine.persistence import ACCEPTED
 from .guards import disputes_of
 
 
@@ -64,12 +65,14 @@ class AcceptService:
             # is left of it
             engine.hosts.drop_tasks_of(hostname)
             engine.hosts.reported_at_s.pop(hostname, None)
+            owners = (ACCEPTED, *item.owners) if keys else item.owners
+            stored = all(map(engine.keeper.is_stored, owners))
         engine.wake()
         return {
             "hostname": hostname, "domain_id": domain_id, "changed": True,
             "given_up": [item.why for item in found], "journal_entries": list(keys),
-            "next": "`ceph wcache status` is silent of it once the probe has dropped its entries"
-            if keys else "",
+            "stored": stored,
+            "next": _next(stored, bool(keys)),
         }
 
     def _keys(self, hostname: str, domain_id: str, found: List[Dispute]) -> Tuple[str, ...]:
@@ -101,3 +104,10 @@ class AcceptService:
             if actions & {change.action_id for change in machine.rollout.changes}
         }
         return tuple(sorted(plans | {item.run_id for item in found if item.run_id}))
+
+
+def _next(stored: bool, entries: bool) -> str:
+    """What has still to happen before `status` is silent of it."""
+    left = [] if stored else ["the mons have stored it"]
+    left += ["the probe has dropped its entries"] if entries else []
+    return f"`ceph wcache status` is silent of it once {' and '.join(left)}" if left else ""

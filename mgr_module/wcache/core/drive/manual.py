@@ -6,7 +6,7 @@ Shown beside every recommendation and planned change, so that nothing here is ma
 from __future__ import annotations
 
 import shlex
-from typing import Tuple
+from typing import Sequence, Tuple
 
 from ..model import CacheMode, DriveReport, Transport
 
@@ -30,6 +30,13 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     if drive.transport is Transport.LOOP:
         return (f'echo "{mode.value}" > /sys/block/{dev}/queue/write_cache',)
     return ()
+
+
+def turn_off(hostname: str, drives: Sequence[DriveReport]) -> str:
+    """What to do about drives that lose acknowledged writes, in words with the exact commands."""
+    lines = [line for drive in drives for line in commands(drive, CacheMode.WRITE_THROUGH)]
+    where = f"on {hostname}" if hostname else "on its host"
+    return f"turn the cache off {where}: `{'; '.join(lines)}`" if lines else "turn the cache off"
 
 
 def pin(dev: str) -> str:

@@ -7,9 +7,17 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...change.cache_mode_change import CacheModeChange
 from ...cluster import ClusterState, failure_domains
-from ...drive.manual import commands
-from ...drive.safety import may_toggle
-from ...model import DriveModel, DriveReport, HostReport, LoadPoint, Severity
+from ...drive.manual import commands, turn_off
+from ...drive.safety import Safety, judge, may_toggle
+from ...model import (
+    CacheMode,
+    DriveModel,
+    DriveReport,
+    HostReport,
+    LoadPoint,
+    Severity,
+    Transport,
+)
 from ...verdict.recommend import Recommendation
 from ..knob import CHANGES_MAX, Asked, Wanted
 
@@ -46,10 +54,18 @@ def make_changes(
     for where, report, drives in _in_order(reports, cluster):
         first = drives[0]
         recommendation = _wanted_for(first, report, cluster, wanted)
-        if recommendation is None or recommendation.mode is None:
-            continue
-        mode = recommendation.mode
         name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
+        mode = None if recommendation is None else recommendation.mode
+        losing = [
+            drive for drive in drives if judge(drive.state) is Safety.UNSAFE
+            and not (throwaway and drive.transport is Transport.LOOP)
+        ]
+        if losing and mode is not CacheMode.WRITE_THROUGH:
+            cure = turn_off(report.hostname, losing)
+            left.append(f"{name}: loses acknowledged writes at a power cut; {cure}")
+            continue
+        if recommendation is None or mode is None:
+            continue
         if all(drive.mode is mode for drive in drives):
             continue
         reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
