@@ -52,7 +52,7 @@ def children(tmp_path):
 def test_many_that_hang_hold_nobody_and_are_not_waited_for_twice(children):
     keys = [f"k{number}" for number in range(24)]
     children.hang = set(keys[:-1])
-    apart = RestoreApart(children, ["one"], patience_s=1.0, hangs_s=1000.0)
+    apart = RestoreApart(children, lambda: ["one"], patience_s=1.0, hangs_s=1000.0)
     results = apart.restore(keys)
     assert results["k23"] is None
     assert all(isinstance(results[key], NotReadyError) for key in keys[:-1])
@@ -65,7 +65,7 @@ def test_many_that_hang_hold_nobody_and_are_not_waited_for_twice(children):
 
 def test_one_that_ends_late_is_told_though_nobody_asks_for_it_and_may_be_tried_again(children):
     children.hang = {"k"}
-    apart = RestoreApart(children, [], patience_s=0.1, hangs_s=0.0)
+    apart = RestoreApart(children, list, patience_s=0.1, hangs_s=0.0)
     (error,) = apart.restore(["k"]).values()
     assert isinstance(error, StorageError)
     assert "hangs in its drive" in error.message
@@ -94,7 +94,7 @@ def test_a_child_that_cannot_be_started_is_an_error_of_that_entry_alone():
             raise OSError(11, "Resource temporarily unavailable")
         return start_command(["true"])
 
-    results = RestoreApart(start, []).restore(["bad", "good"])
+    results = RestoreApart(start, list).restore(["bad", "good"])
     assert "could be started" in results["bad"].message
     assert results["good"] is None
 

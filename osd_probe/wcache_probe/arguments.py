@@ -120,6 +120,7 @@ def _restore_one(parser: argparse.ArgumentParser) -> None:
     _folders(parser)
     _host_root(parser)
     parser.add_argument("--hold", action="store_true", help="only pin its drives")
+    parser.add_argument("--cluster", default="", help="refuse entries of another cluster")
     parser.add_argument("key")
 
 

@@ -127,6 +127,7 @@ def _run(
     start: Optional[Start],
 ) -> int:
     from .agent import Agent
+    from .ceph_conf import fsid_in
     from .commands import restore as restore_command
     from .linux.persistence.appearing import Appearing, Missed
     from .restoring import request as restore_request
@@ -152,14 +153,17 @@ def _run(
     keeper = LeaseKeeper(
         {e.domain_id: e.owner_id for e in sound.values() if e.kind is EntryKind.LEASE}
     )
+    # what librados would say is not known yet, and may never be
     identity = Identity(
-        options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim)
+        options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim),
+        "" if link is not None else fsid_in(options.conf),
     )
     holds = Holds(keeper, lambda: read_journal(state.journal))
     restoring = Restoring(
         keeper=keeper, holds=holds, instance_id=identity.instance_id, say=_say,
         restorer=RestoreApart(
-            start, restore_command.child_words(options), beat=heartbeat.beat
+            start, lambda: restore_command.child_words(options, identity.cluster_fsid),
+            beat=heartbeat.beat,
         ),
         says=said_by(lambda: read_journal(state.journal)),
     )
@@ -169,7 +173,7 @@ def _run(
     restoring.restore_owed()
     rados = None if link is not None else _rados_link(options, stop)
     fsid = rados.fsid() if rados else None
-    identity = replace(identity, cluster_fsid=fsid or "")
+    identity = replace(identity, cluster_fsid=fsid or identity.cluster_fsid)
     host = _make_host(options, fsid)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     runner = TaskRunner(
@@ -263,4 +267,6 @@ def _restore_one(options: argparse.Namespace, after_step: AfterStep) -> int:
     host = _make_host(options, None)
     lock = HostLock(options.run_dir).held
     switcher = Switcher(host, state.journal, after_step, lock)
-    return restore_one(switcher, options.key, hold=options.hold)
+    return restore_one(
+        switcher, options.key, hold=options.hold, cluster_fsid=options.cluster
+    )

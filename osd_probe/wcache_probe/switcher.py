@@ -117,8 +117,10 @@ class Switcher:
         yield from switching.hold(self._host.here(entry))
         return (yield from switching.restore(entry, self._host.prior(entry), known))
 
-    def restore_key(self, key: str) -> None:
+    def restore_key(self, key: str, known: Optional[Prior] = None) -> None:
         """Restore the entry of a key; NotFoundError where it has gone, or is another one's now.
+
+        `known` may tell of the cluster alone: an entry of another one is refused.
 
         Its return says that the drives were read as they were before.
         """
@@ -128,7 +130,7 @@ class Switcher:
                 now = self.entry_at(key)
                 if now is not None and now.owner_id == entry.owner_id:
                     self._refuse_leased(now)
-                    self.restore(now)
+                    self.restore(now, known)
                     return
         raise NotFoundError(
             f"{printable(key)} is no longer in the journal as it was, so nothing was read here",

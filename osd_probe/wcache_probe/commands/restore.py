@@ -14,6 +14,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.lease import LeaseKeeper
+from wcache.core.drive.prior import Prior
 from wcache.core.errors import ConflictError, NotFoundError, NotReadyError, WcacheError
 
 from ..arguments import RESTORE_ONE, RUN_DIR, STATE_DIR
@@ -32,16 +33,20 @@ ANSWER_S = 40.0
 PATIENCE_S = 60.0
 
 
-def child_words(options: argparse.Namespace) -> List[str]:
-    """What restores one entry; its key comes last."""
+def child_words(options: argparse.Namespace, cluster_fsid: str = "") -> List[str]:
+    """What restores one entry; its key comes last.
+
+    With a cluster's id, entries of another one are refused; an admin's own call has none.
+    """
     words = [
         RESTORE_ONE, "--state-dir", options.state_dir, "--run-dir", options.run_dir,
         "--hostname", options.hostname, "--host-root", options.host_root,
     ]
+    words += ["--cluster", cluster_fsid] if cluster_fsid else []
     return [*words, "--sim", os.path.abspath(options.sim)] if options.sim else words
 
 
-def restore_one(switcher: Switcher, key: str, *, hold: bool) -> int:
+def restore_one(switcher: Switcher, key: str, *, hold: bool, cluster_fsid: str = "") -> int:
     """The child: bring one entry back, or pin its drives; says to the parent what goes wrong."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # a stop of the service means the probe; what is half restored is no help to anybody
@@ -50,7 +55,7 @@ def restore_one(switcher: Switcher, key: str, *, hold: bool) -> int:
         if hold:
             switcher.hold_key(key)
         else:
-            switcher.restore_key(key)
+            switcher.restore_key(key, Prior(cluster_fsid=cluster_fsid))
     except WcacheError as error:
         print(answer(error), flush=True)
         return 1
@@ -66,7 +71,7 @@ def hold_all(
     The children that restore leases pin their drives themselves.
     """
     words = [*child_words(options), "--hold"]
-    for key, error in RestoreApart(start, words, beat=beat).restore(keys).items():
+    for key, error in RestoreApart(start, lambda: words, beat=beat).restore(keys).items():
         if error is not None:
             say(printable(f"wcache-probe: {key} cannot be pinned now: {error.line()}"))
 
@@ -85,7 +90,7 @@ def restore(options: argparse.Namespace, start: Start) -> int:
         if told is not None:
             return _print(told, _damaged_leases(state), _applied(state, options))
     chosen, damaged = _chosen(state, options.action)
-    restorer = RestoreApart(start, child_words(options), patience_s=PATIENCE_S)
+    restorer = RestoreApart(start, lambda: child_words(options), patience_s=PATIENCE_S)
     results = restorer.restore(list(chosen))
     if state.locked:
         state.journal.sync_marks()

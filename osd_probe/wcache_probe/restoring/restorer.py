@@ -89,12 +89,12 @@ class RestoreApart:
     """
 
     def __init__(
-        self, start: Start, words: Sequence[str], *, patience_s: float = PATIENCE_S,
+        self, start: Start, words: Callable[[], Sequence[str]], *, patience_s: float = PATIENCE_S,
         hangs_s: float = HANGS_S, beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start_child = start
-        self._words = tuple(words)
+        self._words = words
         self._patience_s = patience_s
         self._hangs_s = hangs_s
         self._beat = beat
@@ -132,7 +132,7 @@ class RestoreApart:
         free = max(0, AT_ONCE - busy)
         for key in waiting[:free]:
             try:
-                process = self._start_child([*self._words, key])
+                process = self._start_child([*self._words(), key])
             except OSError as error:
                 results[key] = StorageError(f"no process could be started ({error.strerror})")
                 continue
