@@ -14,7 +14,12 @@ from harness.roots import SYSTEM_PATH, Root
 
 SHOWN_CHARS_MAX = 150
 # Stand-ins for what a root has no use for: all hosts of the guide are this one.
-SSH = '#!/bin/sh\n# every host is this one\nshift\nexec /bin/bash -c "$*"\n'
+SSH = """#!/bin/sh
+# every host is this one
+[ "$1" = -n ] && shift
+shift
+exec /bin/bash -c "$*"
+"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Host:
         self._folder = folder
         self.typed: List[Done] = []
         self.write("/usr/local/bin/ssh", SSH, 0o755)
+        # what packages ask for before they start or stop a service
+        self.path("/run/systemd/system").mkdir(parents=True)
 
     def path(self, inside: str) -> Path:
         """A file of the host, from outside."""
@@ -62,6 +69,7 @@ class Host:
         argv = ["/bin/bash", "-c", f"cd {self.home} 2>/dev/null || cd /\n{command}"]
         environment = {
             "PATH": f"/usr/local/bin:{SYSTEM_PATH}", "HOME": "/root", "LC_ALL": "C.UTF-8",
+            "PYTHONWARNINGS": "ignore",
             "DEBIAN_FRONTEND": "noninteractive", "TERM": "dumb",
         }
         began_s = time.monotonic()
@@ -92,5 +100,6 @@ class Host:
     def files_named(self, word: str) -> List[str]:
         """Every path of the host with a word in its name, but for caches and what a test brings."""
         found = self.type(f"find / -xdev -name '*{word}*' -not -path '/tmp/*' -not -path '/proc/*'")
-        kept = (self.home, "/var/cache/apt/", "/var/log/")
+        # the stand-in for systemctl has locks of its own
+        kept = (self.home, "/var/cache/apt/", "/var/log/", "/run/systemd/")
         return [path for path in found.split() if not path.startswith(kept)]
