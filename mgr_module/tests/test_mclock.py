@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.config_database import Config, ConfigEdit, Entry
-from wcache.core.knobs.mclock.advice import Facts, advise
+from wcache.core.knobs.knob import Asked, Wanted
+from wcache.core.knobs.mclock.advice import Advice, Facts, advise
 from wcache.core.knobs.mclock.capacity import (
     CALLS_MIN,
     Measurement,
@@ -18,6 +19,7 @@ from wcache.core.knobs.mclock.capacity import (
     t95,
 )
 from wcache.core.knobs.mclock.config import Known
+from wcache.core.knobs.mclock.plan import GROUPS_MAX, make_changes
 from wcache.core.knobs.mclock.stale import stale
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
 
@@ -360,3 +362,18 @@ def test_ten_thousand_stale_keys_are_one_finding():
 
 def test_a_change_is_told_as_its_command():
     assert ConfigEdit("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"
+
+
+@pytest.mark.parametrize(("hosts", "changes"), [(1, 2), (3, 4), (GROUPS_MAX, 33), (100, 26)])
+def test_a_plan_has_few_changes_the_class_first_and_leaves_out_no_key(hosts, changes):
+    _, cluster = make.fleet(hosts, 2)
+    keys = [ConfigEdit(f"osd.{osd_id}", HDD, None, "120.5") for osd_id in sorted(cluster.osds)]
+    edits = (ConfigEdit("osd/class:hdd", HDD, "301", None), *keys)
+    advice = Advice("hdd", HDD, 301, (), (), edits, ())
+    wanted = make_changes(Asked("p1", "n"), [advice], cluster)
+    assert len(wanted.changes) == changes
+    assert wanted.changes[0].edits == edits[:1]
+    assert sorted(e.who for c in wanted.changes[1:] for e in c.edits) == sorted(
+        e.who for e in keys)
+    assert make_changes(Asked("p1", "n"), [Advice("hdd", HDD, 301, (), (), (), ())], cluster) == (
+        Wanted((), ()))

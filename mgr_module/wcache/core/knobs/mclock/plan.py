@@ -5,6 +5,7 @@ The order matters: no OSD falls back to the compiled default in between.
 
 from __future__ import annotations
 
+import math
 from typing import Dict, List, Sequence, Tuple
 
 from ...change.config_change import ConfigChange
@@ -13,6 +14,10 @@ from ...config_database import ConfigEdit
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import Advice
 from .knob import MCLOCK
+
+# Hosts share a change where there are more of them in a device class: a plan is stored whole
+# after each step, and thousands of OSDs have a key of their own.
+GROUPS_MAX = 32
 
 
 def make_changes(asked: Asked, advices: Sequence[Advice], cluster: ClusterState) -> Wanted:
@@ -44,4 +49,16 @@ def _grouped(
         osd = cluster.osds.get(int(own)) if own.isdecimal() else None
         where = ", ".join(failure_domains(osd, cluster)) if osd else f"class {advice.device_class}"
         groups.setdefault(where, []).append(edit)
-    return [(where, tuple(edits)) for where, edits in groups.items()]
+    # the first is of the whole class, or of one host where the class's value stays
+    found = [[item] for item in list(groups.items())[:1]]
+    rest = list(groups.items())[1:]
+    each = max(1, math.ceil(len(rest) / GROUPS_MAX))
+    found += [rest[start : start + each] for start in range(0, len(rest), each)]
+    return [
+        (_named([where for where, _ in items]), tuple(edit for _, mine in items for edit in mine))
+        for items in found
+    ]
+
+
+def _named(places: Sequence[str]) -> str:
+    return places[0] + (f" to {places[-1]}" if len(places) > 1 else "")
