@@ -197,15 +197,15 @@ def test_osds_of_one_drive_model_that_lie_apart_are_told_no_value_between_them()
         assert found.iops is None
         assert found.changes == ()
         assert "osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS)" in found.warnings[0]
-        assert "would be told 201" in found.warnings[0]
-        assert ("2 OSDs allow 0 to" in found.warnings[1]) == (count == 4)
+        assert "would be set to 201" in found.warnings[0]
+        assert ("2 OSDs: interval 0-" in found.warnings[1]) == (count == 4)
 
 
 def test_calls_that_say_nothing_set_nothing():
     (found,) = advise(facts(measured(0, 60.0, 450.0, 60.0, 450.0), entries=OWN))
     assert (found.iops, found.changes) == (None, ())
-    assert found.warnings[0].startswith("osd.0: its calls allow 26 to 1046 IOPS")
-    assert "with more calls (--calls)" in found.warnings[0]
+    assert found.warnings[0].startswith("osd.0: interval 26-1046 IOPS is too wide")
+    assert "with more --calls" in found.warnings[0]
 
 
 def test_two_osds_a_seventh_apart_say_too_little_of_a_third_and_enough_of_themselves():
@@ -221,7 +221,7 @@ def test_one_osd_that_stands_apart_is_named_and_the_others_are_not():
     three = (measured(i, 300.0 + i, 301.0 + i, 302.0 + i) for i in range(3))
     (found,) = advise(facts(*three, measured(3, 150.0, 151.0, 152.0), entries=OWN))
     assert found.changes == ()
-    assert "osd.3 (144 to 159 IOPS) would be told" in found.warnings[0]
+    assert "osd.3 (144 to 159 IOPS) would be set to" in found.warnings[0]
 
 
 def test_an_own_value_is_never_the_compiled_default_either():
@@ -254,7 +254,7 @@ def test_host_masks_and_forced_benches_are_named_since_they_undo_the_change():
                ("osd", "osd_mclock_force_run_benchmark_on_init", "true")]
     (found,) = advise(facts(measured(0), entries=entries))
     text = " ".join(found.warnings)
-    assert "osd/host:h1 (5) outranks the class for osd.1" in text
+    assert "osd/host:h1 (5) takes precedence over the class for osd.1" in text
     assert "bench themselves at every start" in text
 
 
@@ -278,7 +278,7 @@ def placed(*entries, known=True):
 def test_each_entry_that_outranks_the_class_is_named_with_whom_it_covers(who, covered):
     (found,) = advise(placed((who, HDD, "5000")))
     (line,) = found.warnings
-    assert line.startswith(f"{who} (5000) outranks the class for {covered}, so")
+    assert line.startswith(f"{who} (5000) takes precedence over the class for {covered}, so")
     assert f"ceph config rm {who} {HDD}" in line
 
 
@@ -303,7 +303,8 @@ def test_an_osd_that_would_not_take_the_class_keeps_its_own_key():
 def test_where_the_crush_location_is_not_known_an_entry_may_outrank_the_class():
     own = [("osd.0", HDD, "120")]
     (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own, known=False))
-    assert "may outrank the class for osd.0, osd.1, osd.2, whose CRUSH" in found.warnings[0]
+    said = "may take precedence over the class for osd.0, osd.1, osd.2, whose CRUSH"
+    assert said in found.warnings[0]
     assert commands(found) == [f"ceph config set osd/class:hdd {HDD} 302"]
 
 

@@ -149,9 +149,9 @@ def test_a_few_files_that_agree_still_show_a_clear_difference(count):
 def test_a_tail_that_only_one_of_two_files_shows_is_not_proven():
     rng = random.Random(3)
     calm = files(rng, [1000, 1010, 990, 1005], sd=0.02, n=1000)
-    torn = [us * (5 if i % 3 == 0 else 1) for i, us in enumerate(calm[0])]
-    assert compared([torn, calm[1]], calm[2:])["verdict"] not in DIFFERS
-    assert compared([torn], calm[2:3])["verdict"] == "conflicting"
+    contradiction = [us * (5 if i % 3 == 0 else 1) for i, us in enumerate(calm[0])]
+    assert compared([contradiction, calm[1]], calm[2:])["verdict"] not in DIFFERS
+    assert compared([contradiction], calm[2:3])["verdict"] == "conflicting"
 
 
 @settings(max_examples=15, deadline=None)

@@ -17,12 +17,12 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..core.model import CacheMode, Verdict
 from . import longrun, sequential, summary
 from . import runs as files
-from .decision import Options, torn_by_tail
-from .reach import (
+from .decision import Options, contradicted_by_tail
+from .margin_of_error import (
     REPLICATES_MIN,
     Estimate,
-    Reach,
-    clock_reach,
+    MarginOfError,
+    clock_margin,
     file_spread,
     files_needed,
     times_needed,
@@ -30,7 +30,7 @@ from .reach import (
 from .runs import STALLS, Run, Side
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
-from .wording import verdict_text
+from .verdict_text import verdict_text
 
 COMPARISON_FORMAT = "wcache.comparison"
 COMPARISON_VERSION = 1
@@ -113,11 +113,11 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         warnings.append("coarse")
     verdict = Verdict.INSUFFICIENT if few else _verdict(middle, widen, options.margin)
     why = _why(verdict, middle, widen, few, options)
-    torn = ""
+    contradiction = ""
     if "p90" not in untold:
-        torn = torn_by_tail(verdict, _verdict(tail, widen, options.margin))
-    if torn:
-        verdict, why = Verdict.CONFLICTING, torn
+        contradiction = contradicted_by_tail(verdict, _verdict(tail, widen, options.margin))
+    if contradiction:
+        verdict, why = Verdict.CONFLICTING, contradiction
     near = middle.interval(SAME_ALPHA)
     return {
         "format": COMPARISON_FORMAT,
@@ -157,7 +157,7 @@ def _by_samples(sides: Tuple[Side, Side], part: float) -> Estimate:
             longrun.log_quantile(side.logs, part, worth, alpha)
             for side, worth in zip(sides, worths)
         )
-        reaches.append(Reach((one_below, two_above), (one_above, two_below)))
+        reaches.append(MarginOfError((one_below, two_above), (one_above, two_below)))
     return Estimate(
         one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(sides),
         file_spread([_per_file(side.runs, part) for side in sides]),
@@ -177,7 +177,7 @@ def _by_runs(sides: Tuple[Side, Side], part: float) -> Estimate:
     reaches = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
-        reaches.append(Reach((one, two), (one, two)))
+        reaches.append(MarginOfError((one, two), (one, two)))
     return Estimate(
         seen[0].mean - seen[1].mean, reaches[0], reaches[1], _clocks(sides, part), _grain(sides)
     )
@@ -191,11 +191,11 @@ def _stalled(row: Mapping[str, Any]) -> bool:
     return bool(highest > summary.STALL_FACTOR * row["p50_us"])
 
 
-def _clocks(sides: Tuple[Side, Side], part: float) -> Reach:
+def _clocks(sides: Tuple[Side, Side], part: float) -> MarginOfError:
     back_us, through_us = (math.exp(summary.quantile(side.logs, part)) for side in sides)
     steps = [longrun.step_us(side.logs, part) for side in sides]
     # a quantile between two values may lie below the step that separates them
-    return clock_reach(
+    return clock_margin(
         back_us, through_us, (min(steps[0], back_us), min(steps[1], through_us))
     )
 

@@ -16,7 +16,7 @@ from ..core.record import Pair, Period, Record
 from . import sequential, summary
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
-from .wording import verdict_text
+from .verdict_text import verdict_text
 
 LOOK_ALPHA = 0.05  # of each test for carryover, when a verdict is about to be given
 CERTAIN_ALPHA = 0.0005  # then there is no point in going on
@@ -117,10 +117,10 @@ def decide(
             )
     if seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
-        torn = torn_by_tail(verdict, tail, "mean" if seen.tail_slack else "median")
-        if torn:
+        contradiction = contradicted_by_tail(verdict, tail, "mean" if seen.tail_slack else "median")
+        if contradiction:
             return Decision(
-                Verdict.CONFLICTING, f"{torn}; measure the load that matters for longer"
+                Verdict.CONFLICTING, f"{contradiction}; measure the load that matters for longer"
             )
     return Decision(verdict, _said(verdict, record, measured, options))
 
@@ -313,7 +313,7 @@ def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[
     return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 
-def torn_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:
+def contradicted_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:
     """Why the tail contradicts the verdict on the median (or what `name` says), or ''."""
     if middle is Verdict.INSUFFICIENT or tail.mode is None or tail is middle:
         return ""

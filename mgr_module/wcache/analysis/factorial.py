@@ -21,7 +21,7 @@ from . import sequential, summary
 from .decision import Decision, Options, holds, verdict_of
 from .pairs import DIGITS, Differences, differences, level, toggled_between
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
-from .wording import span
+from .verdict_text import span
 
 
 class Interaction(str, Enum):

@@ -20,10 +20,10 @@ from ..core.model import FindingCode, Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from ..core.verdict.pooling import DOUBTS, overruled
 from . import sequential, summary, tails
-from .decision import Options, torn_by_tail
+from .decision import Options, contradicted_by_tail
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
-from .wording import verdict_text
+from .verdict_text import verdict_text
 
 POOL_FORMAT = "wcache.pool"
 POOL_VERSION = 1
@@ -136,9 +136,9 @@ def _said(result: Mapping[str, Any]) -> Tuple[str, Verdict, List[FindingCode]]:
     raised = [
         found.get("code") for found in findings if isinstance(found, dict)
     ] if isinstance(findings, list) else []
-    torn = result.get("verdict") == Verdict.CONFLICTING.value
+    contradiction = result.get("verdict") == Verdict.CONFLICTING.value
     return (
-        _name(result), Verdict.CONFLICTING if torn else Verdict.INSUFFICIENT,
+        _name(result), Verdict.CONFLICTING if contradiction else Verdict.INSUFFICIENT,
         [code for code in DOUBTS if code.value in raised],
     )
 
@@ -266,10 +266,12 @@ def _decide(
         verdict = Verdict.INSUFFICIENT
     basis = f"over {len(verdicts)} drives"
     worse = sequential.differs(tail, options.margin + tail_slack) if tail else 0
-    torn = worse and torn_by_tail(
+    contradiction = worse and contradicted_by_tail(
         verdict, Verdict.WRITE_THROUGH if worse > 0 else Verdict.WRITE_BACK,
         "mean" if tail_slack else "median",
     )
-    if torn:
-        return Verdict.CONFLICTING, f"{torn}, {basis}; measure the load that counts for longer"
+    if contradiction:
+        return Verdict.CONFLICTING, (
+            f"{contradiction}, {basis}; measure the load that matters for longer"
+        )
     return verdict, verdict_text(verdict, far, near, options.material_ratio, basis)

@@ -108,7 +108,7 @@ def _advice(row: Mapping[str, Any]) -> str:
     if row["shadowing"]:
         keys = row["shadowing"]
         more = f" and {len(keys) - SHOWN_MAX} more" if len(keys) > SHOWN_MAX else ""
-        lines.append(f"  outranked by the OSDs' own keys: {', '.join(keys[:SHOWN_MAX])}{more}")
+        lines.append(f"  overridden by the OSDs' own keys: {', '.join(keys[:SHOWN_MAX])}{more}")
     lines += [f"  {command}" for command in row["commands"][:SHOWN_MAX]]
     if len(row["commands"]) > SHOWN_MAX:
         more_count = len(row["commands"]) - SHOWN_MAX

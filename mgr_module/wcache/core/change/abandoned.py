@@ -21,7 +21,7 @@ def abandoned_run(state: RunState, reason: str) -> RunState:
 
 def abandoned_rollout(rollout: Rollout, reason: str) -> Rollout:
     """The rollout stops where it is; what it was about to do is left for a rollback."""
-    said = one_line(f"not proven: {reason}")
+    said = one_line(f"not checked: {reason}")
 
     def left(change: Change) -> Change:
         if change.status is ChangeStatus.ROLLING_BACK:

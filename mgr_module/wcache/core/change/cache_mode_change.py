@@ -60,6 +60,16 @@ class CacheModeChange:
         return f"{self.expected.value} to {self.mode.value}"
 
     @property
+    def what(self) -> str:
+        """What is changed."""
+        return "cache mode"
+
+    @property
+    def goal(self) -> str:
+        """What it is changed to."""
+        return self.mode.value
+
+    @property
     def look_first(self) -> str:
         """What an admin does before a rollback where nobody knows whether it was made."""
         return "look at the drive, then, with the probe there"

@@ -65,7 +65,7 @@ def _seen(rollout: Rollout, change: CacheModeChange, outcome: object) -> Tuple[P
             return UNKNOWN, error.message
     if isinstance(outcome, FailureOutcome):
         return UNKNOWN, outcome.message
-    return UNKNOWN, "the probe gave an odd answer"
+    return UNKNOWN, "the probe gave an unexpected answer"
 
 
 def apply(rollout: Rollout, change: CacheModeChange) -> ApplyRequest:
@@ -98,7 +98,7 @@ def _made(
             return Made.OTHERS, said
         return (Made.UNSURE if again or not as_it_was(change, outcome) else Made.NOT), said
     if not isinstance(outcome, StateOutcome):
-        return Made.WRONG, "the probe gave an odd answer to a change"
+        return Made.WRONG, "the probe gave an unexpected answer to a change"
     if not all_in(change.mode.value, outcome.after, change.transport):
         return Made.WRONG, f"the drive did not read back as {change.mode.value}"
     kept = [state.page.saved for state in outcome.after]
@@ -144,7 +144,7 @@ def went_back(
     if isinstance(outcome, FailureOutcome):
         return replace(change, doubt=outcome.doubt), outcome.message
     if not isinstance(outcome, StateOutcome):
-        return replace(change, doubt=PriorDoubt.NONE), "an odd answer"
+        return replace(change, doubt=PriorDoubt.NONE), "an unexpected answer"
     told = outcome.prior and all(item.mode is change.expected for item in outcome.prior)
     if not prior.known and told:
         # an older version kept no more than `expected`; the journal agrees with that

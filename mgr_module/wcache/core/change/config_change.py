@@ -68,6 +68,16 @@ class ConfigChange:
         return f"{first.who} {first.name} {first.prior or '-'} to {first.value or '-'}{more}"
 
     @property
+    def what(self) -> str:
+        """What is changed."""
+        return "configuration"
+
+    @property
+    def goal(self) -> str:
+        """What it is changed to."""
+        return "the recommended configuration"
+
+    @property
     def look_first(self) -> str:
         """What an admin does before a rollback where nobody knows whether it was made."""
         return "look at `ceph config dump`, then"

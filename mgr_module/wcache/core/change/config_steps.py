@@ -50,7 +50,7 @@ def looked(
     """The change with what is there before it, or why it is not made."""
     request = look(rollout, change)
     if not isinstance(outcome, ConfigState) or len(outcome.values) != len(request.edits):
-        return change, "the config database gave an odd answer"
+        return change, "the config database gave an unexpected answer"
     if outcome.error:
         return change, outcome.error
     now = list(zip(request.edits, outcome.values))
@@ -73,7 +73,7 @@ def apply(change: ConfigChange) -> ConfigRequest:
 def made(change: ConfigChange, outcome: object) -> Tuple[Made, str]:
     """What the values read after `apply` mean, and why."""
     if not isinstance(outcome, ConfigState) or len(outcome.values) != len(change.edits):
-        return Made.UNSURE, "the config database gave an odd answer"
+        return Made.UNSURE, "the config database gave an unexpected answer"
     now = list(zip(change.edits, outcome.values))
     missing = [edit.who for edit, value in now if not same(value, edit.value)]
     if not missing:
@@ -100,7 +100,7 @@ def went_back(change: ConfigChange, outcome: object) -> Tuple[ConfigChange, str]
     """The change with what its way back has told, and why it is not back."""
     inverse: Tuple[ConfigEdit, ...] = back(change).edits
     if not isinstance(outcome, ConfigState) or len(outcome.values) != len(inverse):
-        return change, "the config database gave an odd answer"
+        return change, "the config database gave an unexpected answer"
     now = list(zip(inverse, outcome.values))
     others = [edit.who for edit, value in now if is_of_others(edit, value)]
     ours = [

@@ -32,7 +32,7 @@ def parse_override(text: str) -> Tuple[Precondition, ...]:
         item = by_name.get(name.strip())
         if item is None:
             raise MalformedError(
-                f"{name.strip()[:40]!r} is no precondition of a plan",
+                f"{name.strip()[:40]!r} is not a precondition of a plan",
                 f"use a comma-separated list of {', '.join(by_name)}",
             )
         found.append(item)
@@ -65,10 +65,10 @@ def look(
         rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
     if broken == before:
         return rollout, []
-    reason = f"waits, since {words(broken)}" if broken else ""
+    reason = f"waiting: {words(broken)}" if broken else ""
     since_s = rollout.held_since_s if before else now_s
     rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
-    said = act.Note(reason, "warning") if broken else act.Note("goes on: what it waited for holds")
+    said = act.Note(reason, "warning") if broken else act.Note("resumed: it holds again")
     return rollout, [act.SaveRun(), said]
 
 
@@ -79,7 +79,7 @@ def too_long(rollout: Rollout, now_s: float) -> bool:
 
 def given_up(rollout: Rollout) -> str:
     """Why a plan that was held for long has stopped."""
-    return f"waited {HOLD_MAX_S:.0f} s, and {words(rollout.missed)}"
+    return f"gave up after waiting {HOLD_MAX_S:.0f} s: {words(rollout.missed)}"
 
 
 def words(items: Iterable[Precondition]) -> str:

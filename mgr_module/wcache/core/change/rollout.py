@@ -106,7 +106,7 @@ class RolloutMachine:
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
             if not change.prior_known:
-                return self._take_back("begun by a version that kept no prior states")
+                return self._take_back("started by a version that stored no prior states")
             if self.rollout.trial:
                 return self._take_back("the mgr was restarted during the trial")
             self._resumed = True
@@ -215,7 +215,7 @@ class RolloutMachine:
             return []
         if isinstance(outcome, FailureOutcome):
             return self._unmeasured(outcome.message)
-        return self._unmeasured("the probe gave an odd answer")
+        return self._unmeasured("the probe gave an unexpected answer")
 
     def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
         change = self.current
@@ -228,13 +228,14 @@ class RolloutMachine:
             self._change(status=ChangeStatus.FAILED, detail=one_line(why))
             return self._stop(why)
         if made is Made.UNSURE:
-            loud = act.Note(f"{change.name} MAY NOT BE AS IT WAS: {one_line(why)}", "error")
-            return [loud, *self._take_back(f"failed and is not restored: {why}")]
+            loud = f"{change.name}: prior {change.what} NOT restored: {one_line(why)}"
+            back = self._take_back(f"failed, prior {change.what} not restored: {why}")
+            return [act.Note(loud, "error"), *back]
         if made is Made.WRONG:
             return self._take_back(why)
         # after a restart of the mgr "unchanged" may well be what we did before it
         if made is Made.ALREADY and not self._resumed:
-            self._change(status=ChangeStatus.UNCHANGED, detail="it was so already")
+            self._change(status=ChangeStatus.UNCHANGED, detail=f"already in {change.goal}")
             return self._stop("nothing to try") if self.rollout.trial else self._next()
         self._resumed = False
         if steps.measure(self.rollout, change) is None:
@@ -315,12 +316,12 @@ class RolloutMachine:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         why = one_line(why)
-        self._change(detail=one_line(f"not proven: {why}"))
+        self._change(detail=one_line(f"not checked: {why}"))
         self._set(RolloutStatus.STOPPED, reason=why)
         self._phase = _Phase.IDLE
         said = (
-            f"{change.name} is left unproven; {change.look_first}: "
-            f"ceph wcache rollback {self.rollout.plan_id}"
+            f"{change.name} was not checked; {change.look_first}: ceph wcache rollback "
+            f"{self.rollout.plan_id}"
         )
         return [act.SaveRun(), act.Note(f"stopped: {why}", "warning"), act.Note(said, "error")]
 

@@ -44,9 +44,9 @@ def over_loads(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile] = No
             if traffic.verdict is Verdict.INSUFFICIENT:
                 return _while_open(traffic, _of_benches(benches, profile))
             verdict, why = _of_traffic(traffic, benches, profile)
-            torn = [load for load in benches if load.verdict is Verdict.CONFLICTING]
-            if torn:
-                why = f"{why} ({_names(torn)} gave contradictory results, see the notes)"
+            contradictory = [load for load in benches if load.verdict is Verdict.CONFLICTING]
+            if contradictory:
+                why = f"{why} ({_names(contradictory)} gave contradictory results, see the notes)"
             return verdict, why
     return _of_benches(benches, profile)
 
@@ -99,12 +99,12 @@ def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
 
 def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) -> Found:
     """What bench loads say: weighed by the profile where it is known, else all together."""
-    torn = [load for load in loads if load.verdict is Verdict.CONFLICTING]
-    heavy = [load for load in torn if may_veto(load.load_point, profile)]
+    contradictory = [load for load in loads if load.verdict is Verdict.CONFLICTING]
+    heavy = [load for load in contradictory if may_veto(load.load_point, profile)]
     if heavy:
         return _contradicting(heavy)
     if loads and profile is not None and profile.known:
-        return weigh(_measured([load for load in loads if load not in torn]), profile)
+        return weigh(_measured([load for load in loads if load not in contradictory]), profile)
     decided = [load for load in loads if load.verdict.mode is not None]
     if len({load.verdict for load in decided}) > 1:
         said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)

@@ -12,7 +12,7 @@ from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence,
 
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, Verdict
-from . import false_coverage as multiplicity
+from . import false_coverage
 from .across_loads import over_loads
 from .homes import Homes
 from .load_profile import LoadProfile, evened
@@ -147,7 +147,7 @@ def recommend(
     Where the load profile is known, bench loads are weighed by it, and `by_osd` names the OSDs
     whose own load would give another verdict.  Drives are pooled where
     `pools` has them.  Where few of many drive models would change, they are held to a
-    stricter level (`multiplicity`).  What two hosts or more have needs the word of two.
+    stricter level (`false_coverage`).  What two hosts or more have needs the word of two.
     """
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
@@ -162,7 +162,7 @@ def recommend(
         found = _unless_one_host(found, by_model[key], at_home or {})
         return _unless_it_ignores_flushes(found, ignores[key[1:]])
 
-    found = {key: at_level(key, multiplicity.LEVEL_ALPHA) for key in sorted(by_model)}
+    found = {key: at_level(key, false_coverage.LEVEL_ALPHA) for key in sorted(by_model)}
     own = by_osd or {}
     return tuple(
         _with_own_loads(item, {} if item.simulated else own.get(key[:2], {}))
@@ -178,15 +178,15 @@ def _corrected(
     among = [key for key in found if not key[2]]
     selected = {key for key in among if found[key].mode is not None}
     while selected:
-        alpha = multiplicity.alpha_of(len(selected), len(among))
-        if alpha >= multiplicity.LEVEL_ALPHA:
+        alpha = false_coverage.alpha_of(len(selected), len(among))
+        if alpha >= false_coverage.LEVEL_ALPHA:
             break
         stricter = {key: at_level(key, alpha) for key in selected}
         found = {**found, **stricter}
         fallen = {key for key in selected if stricter[key].mode is None}
         if not fallen:
             break
-        why = multiplicity.why_not(len(selected), len(among))
+        why = false_coverage.why_not(len(selected), len(among))
         found = {
             key: replace(item, why=why) if key in fallen else item for key, item in found.items()
         }
@@ -208,12 +208,12 @@ def _recommend(
         measured = [drive_verdict(result) for result in by_load.get(point, ())]
         if measured:
             load = join(point, measured, pools.get((*key, point)))
-            loads.append(multiplicity.widened(load, measured, alpha))
+            loads.append(false_coverage.widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [
         f"osd.{result.osd_id} {result.load_point.value}: {text}"
         for result in results
-        for text in (*result.warnings, *_torn(result))
+        for text in (*result.warnings, *_contradictions(result))
     ]
     warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
@@ -273,7 +273,7 @@ def _unless_it_ignores_flushes(
     )
 
 
-def _torn(result: Result) -> Tuple[str, ...]:
+def _contradictions(result: Result) -> Tuple[str, ...]:
     """Why a drive contradicts itself: its median and its tail, or with another drive's mode."""
     return (result.why,) if result.verdict is Verdict.CONFLICTING else ()
 

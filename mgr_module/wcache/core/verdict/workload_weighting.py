@@ -94,9 +94,9 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
         )
     measured = {p: found for p, found in measured.items() if p not in doubted}
     # no more measuring of these loads could undo it, so it is said however the sum stands
-    torn = _torn(measured, loads)
-    if torn:
-        return Verdict.CONFLICTING, torn
+    contradictory = _contradictions(measured, loads)
+    if contradictory:
+        return Verdict.CONFLICTING, contradictory
     verdict, span = _summed(measured, overall)
     said = _described(overall)
     if verdict is Verdict.INSUFFICIENT:
@@ -172,7 +172,7 @@ def _losers(
     return found
 
 
-def _torn(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+def _contradictions(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
     """Loads that lose much in either mode, in words; empty where there are none."""
     sides = [_losers(measured, loads, mode) for mode in MODES]
     if not all(sides):

@@ -307,10 +307,11 @@ def _outranked(
     for item in stronger[:NAMED_MAX]:
         entry, parts = item.entry, []
         if item.surely:
-            parts.append(f"outranks the class for {_ids(item.surely)}")
+            parts.append(f"takes precedence over the class for {_ids(item.surely)}")
         if item.maybe:
             parts.append(
-                f"may outrank the class for {_ids(item.maybe)}, whose CRUSH location is not known"
+                f"may take precedence over the class for {_ids(item.maybe)}, whose CRUSH location "
+                "is not known"
             )
         own = {
             osd_id for osd_id in item.surely | item.maybe
@@ -323,7 +324,7 @@ def _outranked(
         )
     if len(stronger) > NAMED_MAX:
         others = named([item.entry.who for item in stronger[NAMED_MAX:]])
-        lines.append(f"{others} outrank the class too, or may")
+        lines.append(f"{others} also take precedence over the class, or may")
     return lines
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import List, Mapping, Sequence
 
-from .capacity import CALLS_MIN, Measurement, of_model, of_one
+from .capacity import CALLS_MIN, Capacity, Measurement, of_model, of_one
 
 # OSDs and drive models whose capacities are this close share one value.
 ONE_CLASS = 1.25
@@ -46,8 +46,8 @@ def _contradicted(stack: str, value: int, mine: Sequence[Measurement]) -> List[s
         return []
     more = f" and {len(apart) - NAMED_MAX} more" if len(apart) > NAMED_MAX else ""
     return [
-        f"{stack}: {', '.join(apart[:NAMED_MAX])}{more} would be told {value}, which is more than "
-        "a quarter off; find out what sets these OSDs apart (their load, a failing drive), "
+        f"{stack}: {', '.join(apart[:NAMED_MAX])}{more} would be set to {value}, which is more "
+        "than a quarter off; find out why these OSDs differ (their load, a failing drive), "
         "measure again, or set them by hand"
     ]
 
@@ -58,8 +58,8 @@ def _vague_each(mine: Sequence[Measurement]) -> List[str]:
         one = of_one(item.iops)
         if one is not None and one.high > VAGUE * one.iops:
             lines.append(
-                f"osd.{item.osd_id}: its calls allow {one.low:.0f} to {one.high:.0f} IOPS, "
-                f"{_TOO_FAR}; measure it again while it is quiet, with more calls (--calls)"
+                f"osd.{item.osd_id}: {_too_wide(one)}; repeat it with more --calls, while the OSD "
+                "is quiet"
             )
     return lines[:NAMED_MAX]
 
@@ -69,9 +69,10 @@ def _vague_model(stack: str, mine: Sequence[Measurement]) -> List[str]:
     if found is None or found.high <= VAGUE * found.iops:
         return []
     return [
-        f"{stack}: {found.drives} OSDs allow {found.low:.0f} to {found.high:.0f} IOPS, "
-        f"{_TOO_FAR}; measure more of its OSDs (--drives-per-model)"
+        f"{stack}, {found.drives} OSDs: {_too_wide(found)}; measure more of its OSDs "
+        "(--drives-per-model)"
     ]
 
 
-_TOO_FAR = "more than twice either way, so a value would be a guess"
+def _too_wide(found: Capacity) -> str:
+    return f"interval {found.low:.0f}-{found.high:.0f} IOPS is too wide to set a value"

@@ -20,7 +20,7 @@ FILES_NEEDED_MAX = 1000
 
 
 @dataclass(frozen=True)
-class Reach:
+class MarginOfError:
     """What each mode adds to an interval, downwards and upwards: (write back, write through)."""
 
     down: Tuple[float, float]
@@ -78,9 +78,9 @@ class Estimate:
     """
 
     mean: float
-    far: Reach
-    near: Reach
-    step: Reach = Reach((0.0, 0.0), (0.0, 0.0))
+    far: MarginOfError
+    near: MarginOfError
+    step: MarginOfError = MarginOfError((0.0, 0.0), (0.0, 0.0))
     grain: float = 0.0
     by_files: Optional[FileSpread] = None
 
@@ -96,7 +96,7 @@ class Estimate:
         return Interval(self.mean, self.mean - down, self.mean + up)
 
 
-def clock_reach(back_us: float, through_us: float, steps_us: Tuple[float, float]) -> Reach:
+def clock_margin(back_us: float, through_us: float, steps_us: Tuple[float, float]) -> MarginOfError:
     """What the clocks' steps leave open at two quantiles, as logs.
 
     Who knows whether a clock rounds or cuts off?  From half a step below to a whole one
@@ -106,7 +106,7 @@ def clock_reach(back_us: float, through_us: float, steps_us: Tuple[float, float]
         -math.log1p(-step / 2 / us) for us, step in zip((back_us, through_us), steps_us)
     ]
     above = [math.log1p(step / us) for us, step in zip((back_us, through_us), steps_us)]
-    return Reach((below[0], above[1]), (above[0], below[1]))
+    return MarginOfError((below[0], above[1]), (above[0], below[1]))
 
 
 def times_needed(found: Estimate, margin: float, widen: float) -> Tuple[float, float]:
