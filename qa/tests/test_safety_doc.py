@@ -6,7 +6,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDERS = (
     "mgr_module/tests", "osd_probe/tests", "cli/tests", "qa/drive_lab/tests", "qa/statistics",
-    "vstart-tests",
+    "vstart-tests", "qa/packages_lab/tests",
 )
 DOC = (PROJECT / "doc" / "safety.md").read_text()
 

@@ -233,7 +233,10 @@ def _build_root(name: str, recipe: Sequence[str], root: Path) -> None:
     building = Path(tempfile.mkdtemp(prefix=f"tmp-{name}-", dir=root.parent))
     try:
         building.chmod(0o755)
-        run([*recipe, str(building), *_debian_mirror()], f"root for {recipe[-1]}")
+        # what it mounts there goes with it, also where it is killed for taking too long: a
+        # folder with mounts in it must never be removed
+        alone = ["unshare", "--mount", "--propagation", "private"]
+        run([*alone, *recipe, str(building), *_debian_mirror()], f"root for {recipe[-1]}")
         os.rename(building, root)
     finally:
         shutil.rmtree(building, ignore_errors=True)

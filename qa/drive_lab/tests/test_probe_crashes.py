@@ -4,6 +4,8 @@ Each crash is the real program on a drive that really toggles, killed by SIGKILL
 steps; what is on the medium is asked of the drive after a power cut.
 """
 
+import time
+
 import pytest
 from probe_bench import BACK, OTHER, THROUGH
 
@@ -14,6 +16,8 @@ STEPS_MAX = 20
 # journal, read, pin, read, flush, set, flush, read; an NVMe drive has no pin to set
 STEPS = {"scsi": 8, "sas": 8, "sata": 8, "nvme": 6}
 ALL = range(1, STEPS_MAX)
+# of the ten that a container's runtime gives between SIGTERM and SIGKILL
+RESTORED_S = 8.0
 # the entry and nothing else; pinned; switched (an NVMe drive has no pin to set)
 SOME = {"scsi": (1, 3, 6), "sas": (1, 3, 6), "sata": (1, 3, 6), "nvme": (1, 4)}
 LONG = pytest.mark.long
@@ -109,3 +113,29 @@ def test_crash_upon_crash_ends_where_it_began(probe_of):
         probe.check_safe(f"crashed-again-{step}")
     assert probe.restore_all()[0] == 0
     check_restored(probe, BACK)
+
+
+# ---- stopped as a container is: SIGTERM, and SIGKILL ten seconds later
+
+STOPPED = pytest.mark.parametrize(
+    ("name", "prior"),
+    [
+        ("scsi", BACK), ("nvme", BACK),
+        pytest.param("sata", BACK, marks=LONG), pytest.param("sas", THROUGH, marks=LONG),
+    ],
+)  # fmt: skip
+
+
+@STOPPED
+def test_a_probe_that_is_asked_to_end_gives_its_drive_back_in_time(probe_of, name, prior):
+    probe = probe_of(name)
+    probe.begin(prior)
+    outcome = probe.set_mode(OTHER[prior])
+    assert outcome["kind"] == "state", outcome
+    assert probe.mode() is OTHER[prior]
+    began_s = time.monotonic()
+    assert probe.running.kill("TERM") == 0
+    took_s = time.monotonic() - began_s
+    check_restored(probe, prior)
+    assert took_s < RESTORED_S
+    probe.check_safe("stopped")
