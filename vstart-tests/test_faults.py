@@ -326,7 +326,7 @@ def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, st
         "truncated": (json.dumps(good)[:-5], "not JSON"),
         "of another version": (json.dumps({**good, "version": 3}), "protocol version 3"),
         "with an unknown field": (json.dumps({**good, "more": 1}), "unknown field 'more'"),
-        "of another host": (json.dumps({**good, "hostname": "h8"}), "came under the name"),
+        "of another host": (json.dumps({**good, "hostname": "h8"}), "in the name of"),
     }
     for name, (text, said) in bad.items():
         answer = _post(wcache, "h9", text)

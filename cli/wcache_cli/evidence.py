@@ -64,7 +64,7 @@ def _ask(answers: Answers, *words: str) -> Dict[str, Any]:
         raise MalformedError(
             f"`wcache {' '.join(words)}` answers in format "
             f"{str(answer.get('format_version'))[:10]}, this tool reads {FORMAT_VERSION}",
-            "install the tool that belongs to the module",
+            "install the tool of the module's version",
         )
     return answer
 

@@ -44,7 +44,7 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
     except (jinja2.UndefinedError, TypeError, ValueError, OverflowError) as error:
         raise MalformedError(
             f"an answer does not have what the report shows ({error})",
-            "module and tool should be of one version",
+            "install module and tool of the same version",
         ) from None
 
 

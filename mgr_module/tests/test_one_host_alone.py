@@ -301,7 +301,7 @@ def test_a_prior_state_that_is_too_large_is_not_stored_and_nothing_is_touched():
     drives = tuple(
         make.drive("sda", 0, drive_id=f"n{i}", domain_id="n", serial="x" * 900) for i in range(30)
     )
-    with pytest.raises(StorageError, match=f"{PRIOR_BYTES_MAX} are the most"):
+    with pytest.raises(StorageError, match=f"{PRIOR_BYTES_MAX} is the limit"):
         prior_from("", "n", drives)
 
 

@@ -339,7 +339,7 @@ def test_a_plan_of_version_1_whose_entry_is_gone_asks_for_acceptance():
     mgr, probe = loaded("applied")
     probe.prior_is_optional = True
     probe.fails = lambda task: (
-        FailureOutcome("what was there before p1.0 is not known any more", refused=True,
+        FailureOutcome("the prior state of p1.0 is lost", refused=True,
                        restored=False, doubt=PriorDoubt.LOST)
         if isinstance(task.request, RollbackRequest) else None
     )
@@ -456,7 +456,7 @@ def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
     start(mgr)
     mgr.step()
     mgr.store.slow = True
-    assert "being stored" in said(mgr, "freeze")["note"]
+    assert "not stored yet" in said(mgr, "freeze")["note"]
     keys = [write.key for writes, done in mgr.store._queued if done for write in writes]
     assert keys[0] == "frozen"
     mgr.store.answer()
@@ -469,7 +469,7 @@ def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
 def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
     mgr = a_mgr()
     mgr.store.fails = lambda key: key == "frozen"
-    assert "being stored" in said(mgr, "freeze")["note"]
+    assert "not stored yet" in said(mgr, "freeze")["note"]
     assert "WCACHE_STORE_FAILED" in codes(mgr)
     mgr.store.fails = lambda key: False
     mgr.now_s += 20.0

@@ -165,7 +165,8 @@ class Module(MgrModule):
         """Try to start; returns the seconds until the next try, or the first tick."""
         before = self._starter.error
         if self._starter.go_on():
-            self.log.info("started: %s", self._engine.contents())
+            frozen = ", frozen" if self._engine.frozen else ""
+            self.log.info("started with %d campaigns%s", len(self._engine.campaigns), frozen)
             return 0.0
         if self._starter.error != before:
             self.log.error("cannot start: %s", self._starter.error)

@@ -71,7 +71,7 @@ def test_a_crash_is_repaired_at_the_next_start_before_the_mgr_is_called(probe):
     probe.restart()
     probe.run()
     assert modes[0] is BACK
-    assert "started anew; the prior state is back" in probe.mgr.notices()
+    assert "restarted; the prior state is back" in probe.mgr.notices()
 
 
 @pytest.mark.parametrize("domain_id", [OBEYS, NVME])

@@ -132,7 +132,7 @@ class Agent:
         if self._silent_since_s is None:
             self._silent_since_s = now_s
         elif now_s - self._silent_since_s >= SILENCE_MAX_S:
-            self._say(f"no answer for {SILENCE_MAX_S / 60:g} minutes: ending, to be started anew")
+            self._say(f"no answer for {SILENCE_MAX_S / 60:g} minutes: ending, to be restarted")
             self.lost = True
 
     def _follow(self, reply: PollReply, sent_at_s: float) -> float:

@@ -25,7 +25,7 @@ def decode_reply(text: str) -> PollReply:
     if isinstance(version, int) and version != PROTOCOL_VERSION:
         raise VersionError(
             f"the mgr speaks protocol {version}, this probe {PROTOCOL_VERSION}",
-            "install the probe that belongs to the module",
+            "install the probe of the module's version",
         )
     reply = codec.decode(PollReply, plain, "the mgr's reply")
     if not POLL_MIN_S <= reply.next_poll_s <= POLL_MAX_S:

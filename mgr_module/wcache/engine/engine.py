@@ -256,15 +256,6 @@ class Engine:
         """The run or rollout of that id."""
         return self._executor.machine(owner)
 
-    def contents(self) -> str:
-        """What there is and what of it is under way, in words."""
-        runs = sum(not m.over for m in self.runs.values())
-        plans = sum(not m.over for m in self.rollouts.values())
-        return (
-            f"{len(self.campaigns)} campaigns, {runs} runs and {plans} plans under way"
-            + (", frozen" if self.frozen else "")
-        )
-
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
@@ -350,13 +341,10 @@ class Engine:
 
     def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
         """Add a line to the audit log and to the mgr's, printable and bounded."""
-        entry = HistoryEntry(
-            self.clock(), one_line(who, 200), one_line(what, 200), one_line(text, 900)
-        )
-        level = LOG_LEVELS.get(severity or "", logging.INFO)
-        self.log.log(level, "%s: %s: %s", entry.who, entry.what, entry.text)
+        said = one_line(who, 200), one_line(what, 200), one_line(text, 900)
+        self.log.log(LOG_LEVELS.get(severity or "", logging.INFO), "%s: %s: %s", *said)
         with self.lock:
-            self.audit.add(entry)
+            self.audit.add(HistoryEntry(self.clock(), *said))
 
     # ---- campaigns and plans
 

@@ -40,7 +40,7 @@ class AcceptService:
                 found = [Dispute(hostname, domain_id, "accepted before", False)]
             if not found:
                 raise NotFoundError(
-                    f"nothing is owed or in dispute on {hostname} {domain_id[:120]}",
+                    f"nothing to accept on {hostname} {domain_id[:120]}",
                     "see `ceph wcache status`",
                 )
             why = "; ".join(item.why for item in found)
@@ -91,7 +91,7 @@ class AcceptService:
         agent = self._engine.hosts.agents.get(hostname)
         if agent is None or agent.silent(self._engine.clock()):
             raise NotReadyError(
-                f"no probe is heard on {hostname}, and its journal has entries to be dropped",
+                f"the probe on {hostname} is not responding, and its journal has entries to drop",
                 f"start it, or run `wcache-probe accept {domain_id} --yes` there; where the host "
                 f"is gone for good, `ceph wcache agent rm {hostname}` first",
             )

@@ -111,7 +111,7 @@ class CampaignService:
                 raise RefusedError(
                     f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
                     f"calls" + _emptied(cost.osds_emptied),
-                    "say --accept-cost, or measure with --loads traffic,timer only",
+                    "add --accept-cost, or measure with --loads=traffic,timer only",
                 )
             campaign = Campaign(
                 campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),

@@ -73,8 +73,8 @@ def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
     unknown = sorted({hostname for hostname, _ in wanted} - engine.hosts.journal_known)
     if unknown:
         raise NotReadyError(
-            f"{', '.join(unknown)} has not told what its probe's journal holds since the mgr or "
-            "the probe started", "wait for its next report, see `ceph wcache agent ls`",
+            f"{', '.join(unknown)} has not reported its probe's journal since the mgr or the "
+            "probe started", "wait for its next report, see `ceph wcache agent ls`",
         )
 
 

@@ -86,7 +86,7 @@ class ProbeService:
             hostname, Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives
         )
         if post.hostname != hostname:
-            raise RefusedError(f"a post for {post.hostname[:60]} came under the name {hostname}")
+            raise RefusedError(f"{hostname} sent a post in the name of {post.hostname[:60]}")
         hello = Hello(
             post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated
         )
@@ -123,7 +123,7 @@ class ProbeService:
             raise VersionError(
                 f"the {what} has protocol version {version}, this module speaks "
                 f"{PROTOCOL_VERSION}",
-                "install the probe that belongs to this module",
+                "install the probe of this module's version",
             )
         check(plain)
         return codec.decode(cls, plain, what)
@@ -158,7 +158,7 @@ class ProbeService:
         if hello.simulated and not engine.options().throwaway_cluster:
             raise RefusedError(
                 f"the probe on {hostname} simulates its drives",
-                "set mgr/wcache/throwaway_cluster true where data is worth nothing",
+                "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",
             )
         before = engine.hosts.agents.hear(hostname, hello, engine.clock())
         if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
@@ -228,7 +228,7 @@ class ProbeService:
     def _take_report(self, hostname: str, report: HostReport) -> None:
         engine = self._engine
         if report.hostname != hostname:
-            raise RefusedError(f"a report of {report.hostname[:60]} came from {hostname}")
+            raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
         engine.hosts.reported_at_s[hostname] = engine.clock()
         engine.hosts.journal_known.add(hostname)
         engine.hosts.agents.note_version(hostname, report.probe_version)

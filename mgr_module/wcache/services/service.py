@@ -56,7 +56,7 @@ class Service:
             answer: Dict[str, Any] = {"frozen": engine.frozen, "changed": changed}
             if not engine.keeper.is_stored(FROZEN):
                 answer["note"] = (
-                    "in force now, and being stored; until the mons have it a mgr that takes over "
-                    "knows nothing of it: ask again"
+                    "in force now, but not stored yet: a mgr that takes over would not know of "
+                    "it; ask again in a moment"
                 )
         return answer

@@ -73,7 +73,7 @@ def hold_all(
     words = [*child_words(options), "--hold"]
     for key, error in RestoreApart(start, lambda: words, beat=beat).restore(keys).items():
         if error is not None:
-            say(printable(f"wcache-probe: {key} cannot be pinned now: {error.line()}"))
+            say(printable(f"wcache-probe: {key}: cannot be pinned now: {error.line()}"))
 
 
 def restore(options: argparse.Namespace, start: Start) -> int:

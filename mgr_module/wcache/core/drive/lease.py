@@ -76,7 +76,7 @@ class LeaseKeeper:
 
     def __init__(self, held: Mapping[str, str]) -> None:
         self._held: Dict[str, _Held] = {
-            domain_id: _Held(lease_id, "the probe was started anew")
+            domain_id: _Held(lease_id, "the probe was restarted")
             for domain_id, lease_id in held.items()
         }
         self._lease: Optional[Lease] = None
@@ -219,7 +219,7 @@ class LeaseKeeper:
             if restored:
                 return None
             return FailureOutcome(
-                f"an experiment holds {request.domain_id}", "wait for its end", refused=True,
+                f"an experiment holds {request.domain_id}", "wait until it ends", refused=True,
                 restored=False,
             )
         if self._lease is None or not self._lease.covers(request.domain_id):

@@ -81,7 +81,7 @@ def small_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive])
     size = len(codec.dumps(prior))
     if size > PRIOR_BYTES_MAX:
         raise StorageError(
-            f"the prior state of {domain_id[:60]} has {size} bytes, {PRIOR_BYTES_MAX} are the most"
+            f"the prior state of {domain_id[:60]} has {size} bytes, {PRIOR_BYTES_MAX} is the limit"
         )
     return prior
 
@@ -180,7 +180,7 @@ def require_expected(entry: JournalEntry, expected: Optional[CacheMode]) -> None
 def lost(what: str) -> PriorError:
     """Neither witness knows."""
     return PriorError(
-        PriorDoubt.LOST, f"what was there before {what} is not known any more", ACCEPT
+        PriorDoubt.LOST, f"the prior state of {what} is lost", ACCEPT
     )
 
 

@@ -50,7 +50,7 @@ class Switches:
         self._sata = SataSwitch(port, pins)
         self._sata_hba = SataSwitch(
             port, pins, Transport.SATA_HBA,
-            "a SATA drive behind a SAS adapter, whose translation has not proven itself",
+            "a SATA drive behind a SAS adapter, whose translation is not proven",
         )
         self._raid = ScsiSwitch(
             port, pins, Transport.RAID, "the cache of its drives is owned by a RAID controller"
