@@ -24,7 +24,7 @@ from .processes import LabError
 
 SERVER = "/wcache/qa/drive_lab/guest/probe_forks.py"
 PACKAGES = "/wcache/osd_probe:/wcache/mgr_module:/wcache/osd_probe/tests"
-START_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 900.0
 POLL_S = 0.01
 
 
@@ -42,7 +42,7 @@ class ForkedProbe:
         except FileNotFoundError:
             return None
 
-    def wait(self, timeout_s: float = 60.0) -> int:
+    def wait(self, timeout_s: float = 300.0) -> int:
         """Its exit code, once it has ended; LabError when that takes too long."""
         deadline = time.monotonic() + timeout_s
         while True:

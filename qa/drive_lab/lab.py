@@ -43,7 +43,7 @@ from .truth import TrueState, observe
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "wcache-lab-"
-BOOT_TIMEOUT_S = 600.0
+BOOT_TIMEOUT_S = 1200.0
 APPEAR_TIMEOUT_S = 20.0
 SEED = 20
 NBD_PLUGIN = Path(__file__).resolve().parent / "nbd_drive.py"

@@ -24,7 +24,7 @@ from drive_lab.powercuts.blocks import BASE_BYTES, REGION_BYTES
 
 # each look goes to the host, and costs a millisecond
 POLL_S = 0.03
-UDEV_IDLE_S = 20.0
+UDEV_IDLE_S = 300.0
 # linux/nvme_ioctl.h: NVME_IOCTL_ADMIN_CMD and struct nvme_admin_cmd
 NVME_ADMIN = 0xC0484E41
 NVME_COMMAND = struct.Struct("<BBHIIIQQII6III")

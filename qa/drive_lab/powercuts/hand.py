@@ -16,9 +16,9 @@ from ..processes import LabError
 from .blocks import ACK_BYTES, decode_acks
 
 SERVER = "/wcache/qa/drive_lab/powercuts/guest_hand.py"
-START_TIMEOUT_S = 300.0
-STOP_TIMEOUT_S = 60.0
-ANSWER_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 900.0
+STOP_TIMEOUT_S = 300.0
+ANSWER_TIMEOUT_S = 600.0
 POLL_S = 0.01
 
 

@@ -22,11 +22,10 @@ from ..machine import MachineSpec
 from ..processes import LabError
 from .hand import Hand, Order, Writing
 from .plan import PATHS, RoundPlan, Verb, path_name
-from .volumes import Volume
+from .volumes import PATIENCE_S, SETTLE, Volume
 
 DRIVE_FILE = Path(__file__).resolve().parent / "drives.toml"
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
-PREPARE_TIMEOUT_S = 120.0
 TRIES = 5
 # of an event that was not seen yet
 FIRST_S = 2.0
@@ -109,14 +108,14 @@ class Rig:
             f"echo {fsid_of(probe.name)} > ceph_fsid; ln -sfn {self.disk(probe.name).path} block\n"
             for probe in probes
         )
-        self.lab.guest.sh(script).checked()
+        self.lab.guest.sh(script, timeout_s=PATIENCE_S).checked()
         first, *others = probes
         pinnable = sum(not self.disk(probe.name).is_nvme for probe in probes)
         for _ in range(TRIES):
             done = self.forks.fork(
                 ["prepare", *first.folders, "--image-elsewhere", "--osd-data", ALL_OSDS]
             )
-            if done.wait(PREPARE_TIMEOUT_S) != 0:
+            if done.wait(PATIENCE_S) != 0:
                 raise LabError(f"the host cannot be prepared: {done.output()}")
             rule = self.lab.guest.sh(f"cat /etc/udev/rules.d/{FILE_NAME} || :").checked()
             # in a slow guest udev or LVM may hold a drive while `prepare` looks
@@ -130,7 +129,7 @@ class Rig:
             f"cp {first.folders[1]}/prepared.json {probe.folders[1]}/\n"
             for probe in others
         )
-        self.lab.guest.sh(f"{copies}sync").checked()
+        self.lab.guest.sh(f"{copies}sync", timeout_s=PATIENCE_S).checked()
 
     def warm_reboot(self) -> None:
         """Reset the guest: drives keep power, data and mode."""
@@ -159,6 +158,7 @@ class Rig:
         """The probe of a drive."""
         if name not in self._probes:
             self._probes[name] = ProbeOf(self.bench, self.forks, name)
+            self._probes[name].timeout_s = PATIENCE_S
         return self._probes[name]
 
     def on(self, name: str) -> bool:
@@ -178,8 +178,8 @@ class Rig:
             if views[0] == want and set(views[1:]) <= {"write back"} and self.on(plan.drive) is on:
                 return
             # a volume that was made while the kernel did not flush never does
-            script = f"udevadm settle --timeout=20\n{volume.close_script()}{volume.open_script()}"
-            self.lab.guest.sh(script).checked()
+            script = f"{SETTLE}{volume.close_script()}{volume.open_script()}"
+            self.lab.guest.sh(script, timeout_s=PATIENCE_S).checked()
         raise LabError(f"{plan.drive} did not come into {plan.prior.value}: {views}")
 
     def _bring(self, plan: RoundPlan, on: bool) -> list[str]:
@@ -237,12 +237,12 @@ class Rig:
         script = volume.close_script() + volume.open_script()
         if script:
             # udev looks at what was just closed, and holds it open for that
-            self.lab.guest.sh(f"udevadm settle --timeout=20\n{script}").checked()
+            self.lab.guest.sh(f"{SETTLE}{script}", timeout_s=PATIENCE_S).checked()
 
     def open(self, plan: RoundPlan) -> None:
         """Activate the volume after a boot."""
         volume = self.volume(plan)
         script = volume.open_script()
         if script:
-            self.lab.guest.sh(script).checked()
+            self.lab.guest.sh(script, timeout_s=PATIENCE_S).checked()
         self.probe(plan.drive).make_osd(volume.path(self.disk(plan.drive)))

@@ -25,7 +25,7 @@ from .plan import Cut, Event, RoundPlan, Verb
 from .referee import Judgement, judge
 from .rig import BACK, Rig
 
-CUT_TIMEOUT_S = 120.0
+CUT_TIMEOUT_S = 900.0
 # in what `restore` says of its child; see `restorer.verdict`
 KILLED = "ended with code -9"
 

@@ -11,6 +11,9 @@ from .blocks import BASE_BYTES, BLOCK_BYTES, REGION_BYTES
 from .hand import Hand
 
 SECTOR_BYTES = 512
+# a run goes on beside all else that a machine does, at a low priority
+PATIENCE_S = 900.0
+SETTLE = "udevadm settle --timeout=300\n"
 KEY = "/root/powercuts.key"
 FORMAT = (
     "cryptsetup -q luksFormat --type luks2 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "
@@ -59,7 +62,7 @@ class Volume:
                 f"{FORMAT} {lv}\n{self.open_script()}"
             )
         script += f"{_sync(lv)}sync /etc/lvm\ndmsetup table {lv}"
-        table = self.lab.guest.sh(script, timeout_s=180).checked().splitlines()[-1].split()
+        table = self.lab.guest.sh(script, timeout_s=PATIENCE_S).checked().splitlines()[-1].split()
         # start, length, "linear", device, offset: kernel, admin-guide/device-mapper/linear.rst
         assert table[2] == "linear", table
         return int(table[4]) * SECTOR_BYTES

@@ -33,6 +33,8 @@ def fsid_of(name):
 class ProbeOf:
     """The probe of one drive, and what a test does to both."""
 
+    timeout_s = TIMEOUT_S
+
     def __init__(self, bench, forks, name):
         self.bench = bench
         self.forks = forks
@@ -89,7 +91,7 @@ class ProbeOf:
                 "prepare", *self.folders, "--image-elsewhere", "--osd-data", ALL_OSDS,
                 "--osd-data", f"{self.data}/osd.*[0-9]",
             ])  # fmt: skip
-            assert done.wait(TIMEOUT_S) == 0, done.output()
+            assert done.wait(self.timeout_s) == 0, done.output()
             # in a slow guest udev or LVM may hold the drive a while after it was changed
             if f"{drive}: used by" not in done.output():
                 return
@@ -150,7 +152,7 @@ class ProbeOf:
     def look(self):
         """The drive as `look --format json` has it."""
         done = self.forks.fork([*self.words("look"), "--format", "json"])
-        done.wait(TIMEOUT_S)
+        done.wait(self.timeout_s)
         name = self.bench.disk(self.name).name
         (drive,) = [d for d in json.loads(done.output())["drives"] if d["dev_name"] == name]
         return drive
@@ -168,7 +170,7 @@ class ProbeOf:
         task_id = f"task {next(_numbers)}"
         granted = Lease(f"lease-{self.name}", request.domain_id, TTL_S) if lease else None
         self.mgr.say(request, task_id, granted, next_poll_s=POLL_S)
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + self.timeout_s
         while time.monotonic() < deadline:
             for post in self.mgr.posts():
                 if post["task_id"] == task_id:
@@ -205,17 +207,17 @@ class ProbeOf:
     def restore_all(self, *, crash_after=0):
         """`restore --all`: its exit code and what it said."""
         done = self.forks.fork([*self.words("restore"), "--all"], crash_after=crash_after)
-        return done.wait(TIMEOUT_S), done.output()
+        return done.wait(self.timeout_s), done.output()
 
     def restore_action(self, action_id):
         """`restore --action`: its exit code and what it said."""
         done = self.forks.fork([*self.words("restore"), "--action", action_id])
-        return done.wait(TIMEOUT_S), done.output()
+        return done.wait(self.timeout_s), done.output()
 
     def restart(self):
         """Start it anew with a mgr that grants nothing, and stop it when that has answered."""
         self.start()
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + self.timeout_s
         while not self.mgr.instances():  # it restores before it says its first word
             assert self.running.ended() is None, self.running.output()
             assert time.monotonic() < deadline
