@@ -10,21 +10,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from harness import ClusterAccess, CommandError, HarnessError
+from wcache.core.deployment.form import caps_of
 
 MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05
 # A campaign that noise left undecided is repeated this often.
 CAMPAIGNS_MAX = 4
-
-
-def probe_caps(hostname: str) -> Dict[str, str]:
-    """The caps of a probe: its two commands, for its own host name, matched exactly."""
-    allowed = ", ".join(
-        f'allow command "wcache agent {verb}" with hostname={hostname}'
-        for verb in ("poll", "post")
-    )
-    # `profile crash` lets it find the mgr; `allow r` would let it read all of the mon's state
-    return {"mon": "profile crash", "mgr": allowed}
 
 
 class Probe:
@@ -37,11 +28,15 @@ class Probe:
         self.cluster = cluster
         self.hostname = hostname
         self.entity = f"client.wcache.{hostname}"
-        self.keyring = cluster.auth_key(self.entity, **probe_caps(hostname))
+        self.bring_key()
         self.state_dir = cluster.folder / (state or f"probe.{hostname}")
         self.sim = sim
         self.log = cluster.folder / "log" / f"{self.state_dir.name}.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
+
+    def bring_key(self) -> None:
+        """Make its key, or take the one that is there."""
+        self.keyring = self.cluster.auth_key(self.entity, **caps_of(self.hostname))
 
     def environment(self) -> Dict[str, str]:
         """Where the probe's packages are."""

@@ -305,9 +305,12 @@ def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, v
         assert after["probe_id"] == agent["probe_id"]
     finally:
         rival.stop()
-    # the finding would end by itself some time after the rival's last call; forgetting the
-    # host ends it at once, and the probe that is alive comes back with its next call
+    # the finding would end by itself some time after the rival's last call; removing the host
+    # ends it at once, and the probe that is alive has to get a key anew
     wcache("agent rm", hostname="h1")
+    assert probe.stop() == 0
+    probe.bring_key()
+    probe.start()
     wcache.wait("the probe", lambda: wcache("drive ls", hostname="h1")["drives"])
     assert "WCACHE_AGENT_CONFLICT" not in json.dumps(wcache("status"))
 

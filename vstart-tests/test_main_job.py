@@ -105,7 +105,6 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
         ).rc
 
     assert as_probe("wcache", "agent", "poll", "keyhost") == 0
-    wcache("agent rm", hostname="keyhost")
     assert as_probe("wcache", "agent", "poll", "h1") == 13
     assert as_probe("wcache", "agent", "post", "h1") == 13
     for words in (
@@ -114,6 +113,8 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
         ("osd", "down", "0"),
     ):
         assert as_probe(*words) == 13, words
+    wcache("agent rm", hostname="keyhost")
+    assert own.entity not in cluster.ceph("auth", "ls").stdout
 
 
 def test_a_bench_needs_consent_to_its_cost_and_forecasts_it(wcache: Wcache, probe: Probe):

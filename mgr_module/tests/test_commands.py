@@ -25,7 +25,8 @@ def everything(mgr):
         ("plan ls", {}), ("load ls", {}), ("mclock forecast", {}),
         ("mclock measure", {"accept_cost": True}),
         ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
-        ("mclock rollback", {"change_id": "p2"}), ("agent rm", {"hostname": "h2"}),
+        ("mclock rollback", {"change_id": "p2"}),
+        ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
     ]
 
 

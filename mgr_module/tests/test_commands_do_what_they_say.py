@@ -103,7 +103,7 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     mgr.report_all()
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert "plan p1 is done, and h1 sda is not there any more" in error
-    ok(mgr.command("agent rm", hostname="h1"))
+    ok(mgr.command("agent rm", hostname="h1", force=True))
     mgr.engine.hosts.reported_at_s["h1"] = mgr.now_s  # a report that could not be taken
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
 

@@ -12,10 +12,12 @@ from .ceph import compat as ceph_compat
 from .ceph.capacity import CephCapacity
 from .ceph.config import CephConfig
 from .ceph.health import health_checks
+from .ceph.keys import CephKeyring
 from .ceph.loads import CephLoads
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
+from .ceph.surroundings import CephSurroundings
 from .ceph.view import CephView
 from .commands import commands
 from .commands.views import Views
@@ -26,9 +28,11 @@ from .core.verdict.recommend import Result
 from .engine.analysis_child import AnalysisChild
 from .engine.archive import Archive
 from .engine.engine import Engine
+from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
 from .options import Options, module_options, read_options
+from .services.deploying import AgentService
 from .services.mclock import MclockService
 from .services.planners import planners
 from .services.service import Service
@@ -86,8 +90,10 @@ class Module(MgrModule):
             # what the mgr sees is the compiled default, unless it is set for all daemons
             compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
         )
+        self._keys = KeyWork(CephKeyring(self))
+        agents = AgentService(self._engine, self._keys, CephSurroundings(self))
         self._service = Service(
-            self._engine, self._mclock, planners(self._engine, self._mclock.facts)
+            self._engine, self._mclock, planners(self._engine, self._mclock.facts), agents
         )
         self._views = Views(self._engine, self._mclock, self._load_watch.by_osd)
         self._progress = CephProgress(self)
@@ -183,6 +189,7 @@ class Module(MgrModule):
         self._run = False
         self._wake.set()
         self._engine.cancel_loads()
+        self._keys.close()
         self._mclock.work.close()
         self._engine.config.close()
         self._load_watch.close()

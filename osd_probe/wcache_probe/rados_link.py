@@ -38,6 +38,8 @@ CONNECT_S = 10
 STUCK_S = 12.0
 # Connections left behind hold a few MB and threads each; then only a new process helps.
 LEFT_BEHIND_MAX = 20
+# Options that Ceph's own programs take from the environment, too; under Rook it has the mons.
+ENVIRONMENT = "CEPH_ARGS"
 _Answer = Tuple[int, bytes, str]
 
 
@@ -128,7 +130,10 @@ class RadosLink:
         conf = {"client_mount_timeout": str(CONNECT_S)}
         if self._keyring:
             conf["keyring"] = self._keyring
-        return self._rados.Rados(name=self._name, conffile=self._conf, conf=conf)
+        cluster = self._rados.Rados(name=self._name, conffile=self._conf, conf=conf)
+        if os.environ.get(ENVIRONMENT):
+            cluster.conf_parse_env(ENVIRONMENT)
+        return cluster
 
     def _connect(self) -> Any:
         advice = "see `wcache-probe run --help` for --conf, --keyring and --id"

@@ -19,7 +19,8 @@ from typing import Any, Iterator, Mapping, Sequence
 from harness import Cluster, ClusterPlan, start_cluster
 from harness.processes import MARKER
 from harness.releases import ensure_release
-from probes import MODULE, Wcache, probe_caps
+from probes import MODULE, Wcache
+from wcache.core.deployment.form import caps_of
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.placement import PlacedDrive, osd_roles, place
@@ -172,7 +173,7 @@ class _Campaign:
         for name, value in {"poll_idle_s": 0.5}.items():
             wcache.option(name, value)
         wcache.wait("the module", lambda: wcache("status"), 60)
-        keyring = self._cluster.auth_key(f"client.wcache.{HOSTNAME}", **probe_caps(HOSTNAME))
+        keyring = self._cluster.auth_key(f"client.wcache.{HOSTNAME}", **caps_of(HOSTNAME))
         probe = GuestProbe(self._lab, HOSTNAME, keyring)
         probe.prepare()
         probe.start()

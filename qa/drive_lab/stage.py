@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from harness import HarnessError, Result
-from probes import Wcache, probe_caps
+from probes import Wcache
+from wcache.core.deployment.form import caps_of
 from wcache.core.text import table
 
 from .campaign import HOSTNAME, Running
@@ -93,7 +94,7 @@ class Stage:
     def start_probe(self) -> None:
         """Make the probe's key and start it in the guest, as its systemd unit would."""
         entity = f"client.wcache.{HOSTNAME}"
-        caps = probe_caps(HOSTNAME)
+        caps = caps_of(HOSTNAME)
         keyring = self.cluster.auth_key(entity, **caps)
         flat = [word for service, cap in caps.items() for word in (service, cap)]
         say(bold("$ " + shlex.join(["ceph", "auth", "get-or-create", entity, *flat])))

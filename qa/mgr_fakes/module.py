@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from wcache.commands import commands
 from wcache.commands.views import Views
 from wcache.core.cluster import ClusterState, OsdLatency
+from wcache.core.deployment.form import HostPlace
 from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.knobs.knob import Planner
 from wcache.core.loads import WRITE_BYTES
@@ -19,12 +20,15 @@ from wcache.core.retention import Bounds
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.archive import Archive
 from wcache.engine.engine import Engine
+from wcache.engine.key_work import KeyWork
 from wcache.options import Options
+from wcache.services.deploying import AgentService
 from wcache.services.mclock import MclockService
 from wcache.services.planners import planners
 from wcache.services.service import Service
 
 from .builders import cluster, osd
+from .deploying import FakeKeys, FakeSurroundings
 from .mclock import FakeBench, FakeConfig
 from .probe import FakeProbe
 from .store import MemoryStore
@@ -177,6 +181,8 @@ class FakeMgr:
         self.log = logging.Logger("wcache", logging.DEBUG)
         self.log.addHandler(_Kept(self))
         self.config = FakeConfig()
+        self.keys = FakeKeys()
+        self.surroundings = FakeSurroundings({hostname: HostPlace() for hostname, _ in hosts})
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
         self.more_planners: Callable[[Engine], Dict[str, Planner]] = lambda engine: {}
@@ -205,9 +211,11 @@ class FakeMgr:
             engine=self.engine, archive=archive, bench=self.bench,
             compiled_queue=lambda: self.compiled_queue,
         )
+        agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
         self.service = Service(
             self.engine, self.mclock,
             {**planners(self.engine, self.mclock.facts), **self.more_planners(self.engine)},
+            agents,
         )
         self.views = Views(self.engine, self.mclock)
         self.engine.load()

@@ -21,7 +21,14 @@ class SendsCommands(Protocol):
 
 
 class CommandFailed(Exception):
-    """A command that went wrong; its text is the one line for the admin."""
+    """A command that went wrong; its text is the one line for the admin.
+
+    `code` is the mons' own (a negative errno), or 0 where they said none.
+    """
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class NoAnswer(CommandFailed):
@@ -78,7 +85,9 @@ def ask_mon(
     if not reply.wait(timeout_s):
         raise NoAnswer(f"the mons gave no answer to `{name}` within {timeout_s:.0f} s")
     if reply.code != 0:
-        raise CommandFailed(f"the mons refused `{name}`: {reply.error} (error {reply.code})")
+        raise CommandFailed(
+            f"the mons refused `{name}`: {reply.error} (error {reply.code})", reply.code
+        )
     return reply.out
 
 

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import errno
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
 from ..core.errors import MalformedError, NotReadyError, WcacheError
+from ..core.hostnames import checked_hostname
 from ..core.knobs.registry import KNOBS
 from ..services.service import Service
-from . import load_views, mclock_tables, tables
+from . import agent_tables, load_views, mclock_tables, tables
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
-HOSTNAME_CHARS_MAX = 253
 ROWS_AT_ONCE = 100
-# Also a part of a key in the store, where "/" and "#" have a meaning.
-_HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
 
 _MEASURE = (
     "name=scope,type=CephString,req=false",
@@ -83,12 +80,7 @@ def _post(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
 
 
 def _hostname(a: Mapping[str, Any]) -> str:
-    name = a.get("hostname")
-    if not isinstance(name, str) or not 0 < len(name) <= HOSTNAME_CHARS_MAX:
-        raise MalformedError(f"hostname must be 1 to {HOSTNAME_CHARS_MAX} characters long")
-    if not _HOSTNAME(name):
-        raise MalformedError("hostname may have letters, digits, dots, dashes and underscores")
-    return name
+    return checked_hostname(a.get("hostname"))
 
 
 def _body(a: Mapping[str, Any]) -> str:
@@ -122,7 +114,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache agent ls", (), "r", "List the probes and when each was heard",
-        lambda s, v, a: v.agents(), tables.agents,
+        lambda s, v, a: v.agents(), agent_tables.agents,
     ),
     Command(
         "wcache agent poll", ("name=hostname,type=CephString",), "rw",
@@ -133,9 +125,21 @@ COMMANDS: Tuple[Command, ...] = (
         "For wcache-probe: report an outcome (post message with -i)", _post,
     ),
     Command(
-        "wcache agent rm", ("name=hostname,type=CephString",), "rw",
-        "Forget a host that is gone: its probe, its report, its drives",
-        lambda s, v, a: s.probes.forget(_hostname(a)),
+        "wcache agent add",
+        ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
+         "name=for,type=CephChoices,strings=cephadm|rook|systemd,req=false",
+         "name=image,type=CephString,req=false"), "rw",
+        "Make the keys of hosts' probes, and print what to run to bring the probes there",
+        lambda s, v, a: s.agents.add(
+            a.get("hostname"), every=bool(a.get("all")), form=a.get("for"), image=a.get("image")
+        ), agent_tables.added,
+    ),
+    Command(
+        "wcache agent rm",
+        ("name=hostname,type=CephString", "name=force,type=CephBool,req=false"), "rw",
+        "Restore what is measured on a host, remove its key, and print what is left to remove",
+        lambda s, v, a: s.agents.remove(_hostname(a), force=bool(a.get("force"))),
+        agent_tables.removed,
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",

@@ -55,7 +55,7 @@ def status(data: Mapping[str, Any]) -> str:
     for key, why in data["unreadable"].items():
         lines.append(f"stored value {key} could not be read and was left alone: {why}")
     if not agents["known"]:
-        lines += ["", "next: create a key and start wcache-probe on each OSD host"]
+        lines += ["", "next: ceph wcache agent add --all"]
     return "\n".join(lines)
 
 
@@ -80,21 +80,6 @@ def drives(data: Mapping[str, Any]) -> str:
     heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
              "PINNED", "LAYERS", "STATE", "NOTE")
     return table(heads, rows)
-
-
-def agents(data: Mapping[str, Any]) -> str:
-    """`ceph wcache agent ls`."""
-    refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
-    if not data["agents"]:
-        none = "no probe has contacted the mgr yet\nnext: start wcache-probe on each OSD host"
-        return "\n".join(refused) or none
-    rows = [
-        (a["hostname"], a["probe_id"], a["probe_version"], f"{a['heard_s_ago']:.0f} s ago",
-         a["drives"], a["lease_id"], a["simulated"])
-        for a in data["agents"]
-    ]
-    heads = ("HOST", "PROBE", "VERSION", "HEARD", "DRIVES", "LEASE", "SIMULATED")
-    return "\n".join([table(heads, rows), *refused])
 
 
 def forecast(data: Mapping[str, Any]) -> str:

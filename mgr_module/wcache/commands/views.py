@@ -125,15 +125,25 @@ class Views:
         engine = self._engine
         with engine.lock:
             now_s = engine.clock()
-            rows = [
+            added = engine.hosts.deployments
+            never = [name for name in added if engine.hosts.agents.get(name) is None]
+            rows: List[Dict[str, Any]] = [
                 {
                     "hostname": a.hostname, "probe_id": a.probe_id,
                     "probe_version": a.probe_version, "heard_s_ago": round(now_s - a.seen_at_s, 1),
                     "lease_id": a.lease_id, "simulated": a.simulated,
                     "drives": len(engine.hosts.reports[a.hostname].drives)
                     if a.hostname in engine.hosts.reports else 0,
+                    "form": added[a.hostname].form.value if a.hostname in added else "",
                 }
                 for a in engine.hosts.agents.all()
+            ]
+            rows += [
+                {
+                    "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
+                    "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
+                }
+                for name in sorted(never)
             ]
             refused = [
                 {

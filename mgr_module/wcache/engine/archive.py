@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, T
 from ..core import codec
 from ..core.agents import Agent
 from ..core.change.rollout_state import Rollout
+from ..core.deployment.form import Deployment
 from ..core.drive.acceptance import Acceptance, Acceptances
 from ..core.errors import StorageError, WcacheError
 from ..core.experiment.campaign import Campaign
@@ -313,8 +314,17 @@ class Archive:
         """Store who speaks for a host (when that changes, not at every call)."""
         self._put_later(f"agent/{agent.hostname}", agent)
 
+    def deployments(self) -> Dict[str, Deployment]:
+        """The hosts that probes were added to."""
+        return self._load(Deployment, "deployment")
+
+    def put_deployment(self, item: Deployment) -> None:
+        """Store how a host was added."""
+        self._put_later(f"deployment/{item.hostname}", item)
+
     def drop_host(self, hostname: str) -> None:
-        """Remove a host's report and probe."""
+        """Remove a host's report and probe, and how it was added."""
+        self._drop(f"deployment/{hostname}")
         self._drop(f"report/{hostname}")
         self._drop(f"agent/{hostname}")
 

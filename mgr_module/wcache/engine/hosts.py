@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, Set, Tuple
 
 from ..core.agents import Agents
+from ..core.deployment.form import Deployment
 from ..core.drive.journal import EntryKind
 from ..core.model import HostReport
 from ..core.protocol import ReportRequest, Request, Task
@@ -30,7 +31,9 @@ class Hosts:
 
     A host that is not in `reported_at_s` is asked for a report next.  `journal_known` are
     those of which a report came since this mgr and their probe started: what it told of the
-    journal changes by our own tasks alone.
+    journal changes by our own tasks alone.  `deployments` are the hosts that `agent add` was
+    called for.  `removed` are hosts with the instance of their probe that goes on calling: it has
+    a session, though its key is gone.
     """
 
     def __init__(self) -> None:
@@ -41,12 +44,15 @@ class Hosts:
         self.tasks: Dict[str, Pending] = {}
         self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
         self._looks = 0
+        self.deployments: Dict[str, Deployment] = {}
+        self.removed: Dict[str, str] = {}
 
     def load(self, archive: Archive, now_s: float) -> None:
         """Take up what was stored; every probe counts as heard now."""
         for hostname, agent in archive.agents().items():
             self.agents.restore(replace(agent, hostname=hostname, seen_at_s=now_s))
         self.reports = archive.reports()
+        self.deployments = archive.deployments()
 
     def look_due(self, hostname: str, now_s: float) -> bool:
         """Whether the host's drives should be looked at again."""
@@ -96,6 +102,7 @@ class Hosts:
         self.journal_known.discard(hostname)
         self.tasks.pop(hostname, None)
         self._notices.pop(hostname, None)
+        self.deployments.pop(hostname, None)
 
     def seen_notice(
         self, hostname: str, probe_id: str, notice_id: str, mark: bool = True

@@ -93,7 +93,7 @@ class AcceptService:
             raise NotReadyError(
                 f"the probe on {hostname} is not responding, and its journal has entries to drop",
                 f"start it, or run `wcache-probe accept {domain_id} --yes` there; where the host "
-                f"is gone for good, `ceph wcache agent rm {hostname}` first",
+                f"is gone for good, `ceph wcache agent rm {hostname} --force` first",
             )
 
     def _owners(self, found: List[Dispute]) -> Tuple[str, ...]:

@@ -63,7 +63,7 @@ class CampaignService:
         )
         cluster = engine.view.cluster()
         if not engine.hosts.reports:
-            raise NotReadyError("no probe has reported yet", "start wcache-probe on the OSD hosts")
+            raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
         reports = believed(engine.hosts.reports.values(), cluster)
         found = candidates(reports, cluster, parse_scope(chosen.scope))
         selection = select(

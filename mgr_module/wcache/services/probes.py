@@ -1,4 +1,4 @@
-"""What a probe's calls do: `wcache agent poll` and `post`, and `agent rm` for one that is gone.
+"""What a probe's calls do: `wcache agent poll` and `post`.
 
 Everything a probe says is judged here before the engine hears of it; a message that comes
 twice changes nothing.
@@ -6,17 +6,11 @@ twice changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Type, TypeVar
+from typing import Any, Callable, Type, TypeVar
 
 from ..core import codec
 from ..core.agents import Agent
-from ..core.errors import (
-    ConflictError,
-    NotFoundError,
-    RefusedError,
-    VersionError,
-    WcacheError,
-)
+from ..core.errors import RefusedError, VersionError, WcacheError
 from ..core.events import AgentSilent, Event, LeaseLost, TaskAnswered
 from ..core.model import HostReport
 from ..core.protocol import (
@@ -160,6 +154,12 @@ class ProbeService:
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",
             )
+        if engine.hosts.removed.get(hostname) == hello.instance_id:
+            raise RefusedError(
+                f"host {hostname} was removed",
+                f"stop this probe, or bring it back with `ceph wcache agent add {hostname}`",
+            )
+        engine.hosts.removed.pop(hostname, None)
         before = engine.hosts.agents.hear(hostname, hello, engine.clock())
         if before.instance_id != hello.instance_id or before.probe_id != hello.probe_id:
             engine.hosts.reported_at_s.pop(hostname, None)
@@ -251,21 +251,3 @@ class ProbeService:
             PROTOCOL_VERSION, next_s, engine.task_for(hostname, engine.clock()),
             engine.renewed_lease(hostname), engine.frozen, options.throwaway_cluster,
         )
-
-    def forget(self, hostname: str) -> Dict[str, Any]:
-        """`agent rm`: drop a host that is gone; one that still calls comes back by itself."""
-        engine = self._engine
-        with engine.lock:
-            if engine.hosts.agents.get(hostname) is None and hostname not in engine.hosts.reports:
-                raise NotFoundError(
-                    f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
-                )
-            if engine.lease_of(hostname) is not None:
-                raise ConflictError(
-                    f"an experiment holds a drive of {hostname}", "stop its campaign first"
-                )
-            engine.hosts.forget(hostname)
-            engine.accepting.forget(hostname)
-            engine.archive.drop_host(hostname)
-            engine.note("admin", hostname, "host forgotten")
-        return {"hostname": hostname, "changed": True}

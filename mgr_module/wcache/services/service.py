@@ -15,6 +15,7 @@ from ..engine.engine import Engine
 from ..engine.persistence import FROZEN
 from .accept import AcceptService
 from .campaigns import CampaignService
+from .deploying import AgentService
 from .mclock import MclockService
 from .mclock_plans import MclockPlans
 from .plans import PlanService
@@ -25,10 +26,12 @@ class Service:
     """All use cases by what they are about; thread-safe by the engine's lock."""
 
     def __init__(
-        self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner]
+        self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
+        agents: AgentService,
     ) -> None:
         self._engine = engine
         self.probes = ProbeService(engine)
+        self.agents = agents
         self.accepts = AcceptService(engine)
         self.campaigns = CampaignService(engine)
         self.plans = PlanService(engine, mclock.facts, planners)

@@ -1,0 +1,324 @@
+"""`agent add` makes limited keys and prints one paste; `agent rm` leaves nothing changed behind."""
+
+import errno
+import json
+import re
+import subprocess
+import threading
+from dataclasses import replace
+
+import pytest
+from mgr_fakes.module import FakeMgr
+from module_world import a_mgr, fine, measured, ok, said, start
+from test_commands_do_what_they_say import refused
+from wcache.ceph.command import CommandFailed
+from wcache.ceph.keys import CephKeyring
+from wcache.core.deployment.form import HostPlace, caps_of
+from wcache.core.model import JournalNote
+from wcache.engine.key_work import KeyWork
+
+IMAGE = "quay.io/ceph/ceph:v20.2.4"
+FORMS = ("cephadm", "rook", "systemd")
+
+
+def contained(mgr, namespace=""):
+    """The OSDs tell that they run in containers."""
+    for hostname in mgr.surroundings.places:
+        mgr.surroundings.places[hostname] = HostPlace(IMAGE, namespace)
+    return mgr
+
+
+def texts(mgr):
+    """Everything that the module keeps or tells: the store, the log and all that looks."""
+    told = [mgr.command(name, format="json")[1] for name in ("status", "history", "agent ls")]
+    return " ".join([*told, *(mgr.store.get(key) or "" for key in mgr.store.keys(""))])
+
+
+def test_each_host_gets_a_key_for_its_own_two_commands():
+    mgr = a_mgr()
+    data = said(mgr, "agent add", all=True)
+    assert [row["key"] for row in data["hosts"]] == ["made", "made"]
+    assert set(mgr.keys.held) == {"client.wcache.h1", "client.wcache.h2"}
+    caps = mgr.keys.held["client.wcache.h1"]
+    assert caps["mon"] == "profile crash"
+    assert re.findall('"([^"]*)" with hostname=([a-z0-9]*)', caps["mgr"]) == [
+        ("wcache agent poll", "h1"), ("wcache agent post", "h1"),
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_again_nothing_is_changed_and_the_same_is_printed(form):
+    mgr = contained(a_mgr())
+    first = said(mgr, "agent add", all=True, **{"for": form})
+    stored = texts(mgr)
+    again = said(mgr, "agent add", all=True, **{"for": form})
+    assert again["script"] == first["script"]
+    assert {row["key"] for row in again["hosts"]} <= {"there", "rook"}
+    assert texts(mgr) == stored
+    mgr.restart()
+    assert said(mgr, "agent ls")["agents"][0]["form"] == form
+
+
+@pytest.mark.parametrize(
+    ("backend", "namespace", "form"),
+    [("", "", "systemd"), ("cephadm", "", "cephadm"), ("", "rook-ceph", "rook"),
+     ("rook", "", "rook"), ("test_orchestrator", "", "systemd")],
+)
+def test_who_runs_the_clusters_daemons_is_found_and_said(backend, namespace, form):
+    mgr = contained(a_mgr(), namespace)
+    mgr.surroundings.backend = backend
+    data = said(mgr, "agent add", hostname="h1")
+    assert data["form"] == form
+    assert form in ok(mgr.command("agent add", hostname="h1")).splitlines()[0]
+    assert said(mgr, "agent add", hostname="h1", **{"for": "systemd"})["form"] == "systemd"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_that_is_printed_is_one_shell_script(form):
+    mgr = contained(a_mgr())
+    for prefix, arguments in (
+        ("agent add", {"all": True, "for": form}), ("agent rm", {"hostname": "h1"}),
+    ):
+        script = ok(mgr.command(prefix, **arguments))
+        done = subprocess.run(
+            ["/bin/sh", "-n"], input=script, capture_output=True, text=True, timeout=20,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert script.splitlines()[0].startswith("# ")
+        assert script.splitlines()[-1].startswith("# next: ceph wcache ")
+
+
+@pytest.mark.parametrize("hostname", [
+    "$(reboot)", "a;b", "a b", "-oProxyCommand=x", "h1\n- x", '"', "a'b", "`x`", "..", "",
+    "END_OF_WCACHE\nrm", "x" * 254, "h#1", "h/1",
+])  # fmt: skip
+@pytest.mark.parametrize("form", FORMS)
+def test_a_host_name_that_means_something_to_a_shell_comes_into_no_script(hostname, form):
+    mgr = contained(a_mgr())
+    mgr.surroundings.places[hostname] = HostPlace(IMAGE)
+    data = said(mgr, "agent add", all=True, **{"for": form})
+    assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
+    assert len(data["left_out"]) == 1
+    plain = ok(mgr.command("agent add", all=True, **{"for": form}))
+    assert all(
+        line.startswith("#") for line in plain.splitlines() if hostname and repr(hostname) in line
+    )
+    code, out, error = mgr.command("agent add", hostname=hostname, **{"for": form})
+    assert (code, out) == (-errno.EINVAL, "")
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("place", "word"),
+    [(HostPlace("x; reboot"), "image"), (HostPlace("-v"), "image"), (HostPlace(""), "--image"),
+     (HostPlace(IMAGE, "a b"), "namespace"), (HostPlace(IMAGE, "A"), "namespace")],
+)
+def test_what_osds_tell_of_their_container_is_no_more_trusted(place, word):
+    mgr = a_mgr()
+    mgr.surroundings.places["h1"] = place
+    for form in ("cephadm", "rook") if not place.namespace else ("rook",):
+        code, _, error = mgr.command("agent add", hostname="h1", **{"for": form})
+        assert code < 0
+        assert word in error
+
+
+def test_no_key_is_in_any_answer_log_or_store():
+    mgr = contained(a_mgr())
+    secret = "AQDsecretsecretsecret=="
+
+    class Leaky:
+        def make(self, entity, caps):
+            raise CommandFailed(f"{entity} cannot be made")
+
+        def remove(self, entity):
+            raise ValueError(secret)
+
+    answers = [ok(mgr.command("agent add", all=True, **{"for": form})) for form in FORMS]
+    mgr.service.agents._keys = KeyWork(Leaky())
+    answers.append(refused(mgr, "agent rm", errno.EAGAIN, hostname="h1"))
+    assert secret not in " ".join(answers) + texts(mgr)
+    assert "key =" not in " ".join(answers) + texts(mgr)
+
+
+def test_a_host_without_osds_is_refused_by_name():
+    error = refused(a_mgr(), "agent add", errno.ENOENT, hostname="nowhere")
+    assert "h1, h2" in error
+    refused(a_mgr(), "agent add", errno.EINVAL)
+    refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", all=True)
+    refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", **{"for": "docker"})
+    refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", image=IMAGE)
+
+
+@pytest.mark.parametrize(("form", "name"), [("cephadm", "Host_1"), ("rook", "Host_1")])
+def test_a_name_that_the_orchestrator_cannot_have_is_left_out(form, name):
+    mgr = contained(a_mgr())
+    mgr.surroundings.places[name] = HostPlace(IMAGE)
+    data = said(mgr, "agent add", all=True, **{"for": form})
+    assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
+    assert name in data["left_out"][0]
+    refused(mgr, "agent add", errno.EINVAL, hostname=name, **{"for": form})
+    ok(mgr.command("agent add", hostname=name, **{"for": "systemd"}))
+
+
+def test_a_cephadm_that_cannot_is_told_of():
+    mgr = contained(a_mgr())
+    mgr.surroundings.backend = "cephadm"
+    mgr.surroundings.takes_arguments = False
+    assert "--for systemd" in refused(mgr, "agent add", errno.EPERM, all=True)
+
+
+def test_mons_that_refuse_are_told_of_and_nothing_counts_as_added():
+    mgr = a_mgr()
+    mgr.keys.error = "the mons refused `auth get`: access denied"
+    assert "access denied" in refused(mgr, "agent add", errno.EAGAIN, all=True)
+    assert said(mgr, "agent ls")["agents"][0]["form"] == ""
+    error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
+    assert "the key is still there" in error
+    assert [a["hostname"] for a in said(mgr, "agent ls")["agents"]] == ["h1", "h2"]
+
+
+def test_mons_that_are_slow_keep_nobody_waiting_for_long():
+    mgr = a_mgr()
+    held = mgr.service.agents._keys = KeyWork(mgr.keys, wait_s=0.0)
+    original, gate = mgr.keys.make, threading.Event()
+
+    def slow(entity, caps):
+        gate.wait(20)
+        return original(entity, caps)
+
+    mgr.keys.make = slow
+    data = said(mgr, "agent add", hostname="h1")
+    assert data["hosts"][0]["key"] == "pending"
+    gate.set()
+    held._wait_s = 20.0
+    assert said(mgr, "agent add", hostname="h1")["hosts"][0]["key"] == "there"
+
+
+def test_a_host_that_was_added_is_shown_before_it_is_heard():
+    mgr = FakeMgr()
+    mgr.surroundings.places["h7"] = HostPlace()
+    assert "agent add --all" in ok(mgr.command("agent ls"))
+    ok(mgr.command("agent add", hostname="h7"))
+    assert "never" in ok(mgr.command("agent ls"))
+    (row,) = said(mgr, "agent ls")["agents"]
+    assert (row["hostname"], row["heard_s_ago"], row["form"]) == ("h7", None, "systemd")
+    ok(mgr.command("agent rm", hostname="h7"))
+    assert said(mgr, "agent ls")["agents"] == []
+
+
+# ---- rm
+
+
+def test_removing_a_host_ends_what_is_measured_there_and_restores_first():
+    mgr = a_mgr()
+    ok(mgr.command("agent add", all=True))
+    start(mgr)
+    while not mgr.probes["h1"].leased:
+        mgr.step()
+    error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
+    assert "run the same command again" in error
+    assert "client.wcache.h1" in mgr.keys.held
+    for _ in range(20):
+        mgr.step()
+    assert mgr.probes["h1"].leased == {}
+    data = said(mgr, "agent rm", hostname="h1")
+    assert data["stays"] == []
+    assert set(mgr.keys.held) == {"client.wcache.h2"}
+    mgr.settle()
+    fine(mgr)
+
+
+def test_a_removed_host_is_refused_until_it_is_added_again():
+    mgr = a_mgr()
+    ok(mgr.command("agent rm", hostname="h1"))
+    mgr.report_all()
+    assert [a["hostname"] for a in said(mgr, "agent ls")["agents"]] == ["h2"]
+    ok(mgr.command("agent add", hostname="h1"))
+    mgr.report_all()
+    assert [a["hostname"] for a in said(mgr, "agent ls")["agents"]] == ["h1", "h2"]
+    assert mgr.exceptions == []
+
+
+def applied():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    mgr.report_all()
+    return mgr
+
+
+def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
+    mgr = applied()
+    error = refused(mgr, "agent rm", errno.EPERM, hostname="h1")
+    assert "`ceph wcache rollback p1`" in error
+    assert "sda is write through" in error
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    assert said(mgr, "agent rm", hostname="h1")["stays"] == []
+
+
+def test_forced_it_is_left_and_listed():
+    data = said(applied(), "agent rm", hostname="h1", force=True)
+    assert [line for line in data["stays"] if "sda stays write through" in line]
+
+
+def test_a_dead_host_needs_force_and_what_stays_is_listed():
+    mgr = applied()
+    del mgr.probes["h1"]
+    mgr.now_s += 600.0
+    error = refused(mgr, "agent rm", errno.EPERM, hostname="h1")
+    assert "not heard" in error
+    assert "--force" in error
+    data = said(mgr, "agent rm", hostname="h1", force=True)
+    assert [line for line in data["stays"] if "sda stays write through" in line]
+    assert "wcache-probe prepare" in data["stays"][-1]
+    assert "wcache-probe unprepare" in data["script"]
+
+
+def test_a_journal_that_is_not_empty_keeps_its_host():
+    mgr = a_mgr()
+    report = mgr.engine.hosts.reports["h1"]
+    note = JournalNote("action/p9.0", "domain-sda")
+    mgr.engine.hosts.reports["h1"] = replace(report, journal=(note,))
+    assert refused(mgr, "agent rm", errno.EPERM, hostname="h1")
+
+
+# ---- the mons' side
+
+
+class Mons:
+    """Answers `auth` commands like the mons."""
+
+    def __init__(self):
+        self.keys, self.asked = {}, []
+
+    def send_command(self, result, _kind, _who, text, _tag):
+        cmd = json.loads(text)
+        self.asked.append(cmd["prefix"])
+        entity = cmd["entity"]
+        if cmd["prefix"] == "auth get":
+            if entity not in self.keys:
+                return result.complete(-errno.ENOENT, "", f"failed to find {entity} in keyring")
+            row = {"entity": entity, "key": "AQD", "caps": self.keys[entity]}
+            return result.complete(0, json.dumps([row]), "")
+        if cmd["prefix"] == "auth rm":
+            self.keys.pop(entity, None)
+        else:
+            self.keys[entity] = dict(zip(cmd["caps"][::2], cmd["caps"][1::2]))
+        return result.complete(0, "", "")
+
+
+def test_a_key_is_made_once_and_set_right_where_it_allows_something_else():
+    mons = Mons()
+    keys = CephKeyring(mons)
+    assert keys.make("client.wcache.h1", caps_of("h1"))
+    assert not keys.make("client.wcache.h1", caps_of("h1"))
+    mons.keys["client.wcache.h1"] = {"mgr": "allow *"}
+    assert keys.make("client.wcache.h1", caps_of("h1"))
+    assert mons.keys == {"client.wcache.h1": caps_of("h1")}
+    assert mons.asked.count("auth get-or-create") == 1
+    keys.remove("client.wcache.h1")
+    assert mons.keys == {}

@@ -1,0 +1,69 @@
+"""`ceph wcache agent ...` as text: what is added or removed, as a script to be pasted."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping
+
+from ..core.text import table
+
+NAMED_MAX = 8
+_KEYS = {
+    "made": "made", "there": "there already", "pending": "being made, which the mons take long for",
+    "rook": "made by Rook with the CephClient",
+}
+
+
+def added(data: Mapping[str, Any]) -> str:
+    """`ceph wcache agent add`: every line is a command or a comment."""
+    hosts = data["hosts"]
+    notes = [f"probes on {_named(hosts)}, run by {data['form']}: {data['why']}"]
+    if data["why"] != "as --for says":
+        notes.append("(choose another way with --for cephadm, rook or systemd)")
+    for state, words in _KEYS.items():
+        found = [row for row in hosts if row["key"] == state]
+        if found:
+            notes.append(f"keys {words}: {_named(found)}")
+    notes += [f"NO KEY for {row['hostname']}: {row['error']}" for row in hosts if row["error"]]
+    notes += [f"left out: {line}" for line in data["left_out"]]
+    return _script([*notes, *data["notes"]], data["script"], "ceph wcache try")
+
+
+def removed(data: Mapping[str, Any]) -> str:
+    """`ceph wcache agent rm`."""
+    notes = [f"{data['hostname']} is forgotten and its key removed"]
+    if data["form"] == "rook":
+        notes = [f"{data['hostname']} is forgotten; its key goes with the CephClient"]
+    notes += [f"stays on the host: {line}" for line in data["stays"]]
+    notes.append("What is left to remove on the host:")
+    return _script([*notes, *data["notes"]], data["script"], "ceph wcache agent ls")
+
+
+def agents(data: Mapping[str, Any]) -> str:
+    """`ceph wcache agent ls`."""
+    refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
+    if not data["agents"]:
+        none = "no probe has contacted the mgr yet\nnext: ceph wcache agent add --all"
+        return "\n".join(refused) or none
+    rows = [
+        (a["hostname"], a["form"] or "by hand", _heard(a), a["drives"], a["lease_id"] or "-",
+         a["probe_version"], a["probe_id"] + (" (simulated)" if a["simulated"] else ""))
+        for a in data["agents"]
+    ]
+    heads = ("HOST", "RUN BY", "HEARD", "DRIVES", "LEASE", "VERSION", "PROBE")
+    return "\n".join([table(heads, rows), *refused])
+
+
+def _heard(row: Mapping[str, Any]) -> str:
+    return "never" if row["heard_s_ago"] is None else f"{row['heard_s_ago']:.0f} s ago"
+
+
+def _named(rows: List[Mapping[str, Any]]) -> str:
+    names = [row["hostname"] for row in rows]
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
+
+
+def _script(notes: List[str], script: str, following: str) -> str:
+    """One paste: what is no command is a comment, whatever text came from outside."""
+    lines = [f"# {''.join(c if c.isprintable() else '?' for c in note)}" for note in notes]
+    return "\n".join([*lines, script, f"# next: {following}"])

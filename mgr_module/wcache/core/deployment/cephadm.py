@@ -1,0 +1,105 @@
+"""Probes as cephadm services of type `container`, one for each host.
+
+`args` of such a spec has had two meanings (arguments of the container runtime, or of the
+program: cephadmlib/daemons/custom.py), so only `extra_container_args` and
+`extra_entrypoint_args` are used.  A custom container has no hook after its end: the probe
+restores when it is told to stop, and always when it starts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Sequence
+
+from .form import PROGRAM, STOP_TIMEOUT_S, Script, entity_of, for_each, keyring_of
+from .yaml_text import yaml_lines
+
+END = "END_OF_WCACHE"
+# Where the container has the host's /etc, /boot and /usr/lib, to read rules and images.
+HOST_ROOT = "/host"
+_TMPFILES = "/etc/tmpfiles.d/wcache.conf"
+
+
+def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
+    """The service specification of a host's probe.
+
+    `program_inside`: the image has the probe; else the host's own is mounted into it.
+    """
+    mounts = {
+        "/dev": "/dev",
+        "/sys": "/sys",
+        "/run/udev": "/run/udev:ro",
+        "/run/wcache": "/run/wcache",
+        "/var/lib/wcache": "/var/lib/wcache",
+        "/var/lib/ceph": "/var/lib/ceph:ro",
+        "/etc/ceph": "/etc/ceph:ro",
+        "/etc": f"{HOST_ROOT}/etc:ro",
+        "/boot": f"{HOST_ROOT}/boot:ro",
+        "/usr/lib": f"{HOST_ROOT}/usr/lib:ro",
+    }
+    if not program_inside:
+        mounts[PROGRAM] = f"{PROGRAM}:ro"
+    return {
+        "service_type": "container",
+        "service_id": f"wcache-{hostname}",
+        "placement": {"hosts": [hostname]},
+        "extra_container_args": [
+            "--net=host", "--pid=host", f"--stop-timeout={STOP_TIMEOUT_S}",
+        ],
+        "extra_entrypoint_args": [
+            "run", f"--hostname={hostname}", f"--keyring={keyring_of(hostname)}",
+            f"--host-root={HOST_ROOT}",
+        ],
+        "spec": {
+            "image": image,
+            "entrypoint": PROGRAM,
+            "uid": 0,
+            "gid": 0,
+            "privileged": True,
+            "volume_mounts": mounts,
+        },
+    }
+
+
+def install(hostnames: Sequence[str], images: Dict[str, str], *, program_inside: bool) -> Script:
+    """Prepare each host, have its key carried there, apply the specs."""
+    on_host = (
+        f"install -d -m 700 /var/lib/wcache; echo d /run/wcache 0755 >{_TMPFILES}; "
+        f"systemd-tmpfiles --create {_TMPFILES}; wcache-probe prepare"
+    )
+    lines = [
+        *for_each(
+            hostnames,
+            f'ssh -n "root@$host" "{on_host}"',
+            f'ceph orch client-keyring set "{entity_of("$host")}" "$host"',
+        ),
+        f"ceph orch apply -i - <<'{END}'",
+    ]
+    for hostname in hostnames:
+        lines += ["---", *yaml_lines(
+            spec(hostname, images[hostname], program_inside=program_inside)
+        )]
+    lines.append(END)
+    return Script(
+        (
+            "Run this where `ceph` works as an admin and root has ssh to the hosts.  Each host",
+            f"needs {PROGRAM}: the package wcache-probe or its zipapp, its unit disabled.",
+            "Memory: cephadm's autotuner counts 1 GiB for each daemon of this type, and takes it",
+            "off the OSDs of the host.  To keep their targets, say before:",
+            "  ceph orch host label add HOST _no_autotune_memory",
+            "and set osd_memory_target yourself, or per OSD osd_memory_target_autotune false.",
+        ),
+        tuple(lines),
+    )
+
+
+def remove(hostname: str) -> Script:
+    """Remove the service, which makes the probe restore, then what is on the host."""
+    on_host = f"wcache-probe unprepare; rm -f {_TMPFILES}"
+    return Script(
+        ("`ceph orch ls container` must no longer show the service when the last line runs.",),
+        (
+            f"ceph orch rm container.wcache-{hostname}",
+            f"ceph orch client-keyring rm {entity_of(hostname)}",
+            f'ssh -n "root@{hostname}" "{on_host}"',
+        ),
+    )

@@ -1,0 +1,323 @@
+"""The use cases behind `ceph wcache agent add` and `agent rm`: a probe comes, a probe goes.
+
+A key is made and fetched, never shown: what is printed has it carried by the orchestrator,
+or by the admin's own `ceph auth get`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..ceph.surroundings import Surroundings
+from ..core.deployment import cephadm, rook, systemd
+from ..core.deployment.form import (
+    Deployment,
+    Form,
+    HostPlace,
+    Script,
+    checked_image,
+    checked_namespace,
+    entity_of,
+    require_name,
+)
+from ..core.deployment.leaving import reasons_to_stay, what_stays
+from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.events import Halt
+from ..core.hostnames import checked_hostname
+from ..core.output_format import FORMAT_VERSION
+from ..engine.engine import Engine
+from ..engine.key_work import PENDING, THERE, KeyWork
+from .guards import disputes_of, require_store
+
+HOSTS_MAX = 2000
+REMOVING = "the host is being removed"
+LEFT_BEHIND = (
+    "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
+    "none of it does harm; on a host that comes back run what is printed here"
+)
+
+
+class AgentService:
+    """Adds and removes hosts; waits for the mons with no lock held."""
+
+    def __init__(self, engine: Engine, keys: KeyWork, surroundings: Surroundings) -> None:
+        self._engine = engine
+        self._keys = keys
+        self._surroundings = surroundings
+
+    # ---- add
+
+    def add(
+        self, hostname: Optional[str] = None, *, every: bool = False, form: Optional[str] = None,
+        image: Optional[str] = None,
+    ) -> Dict[str, Any]:
+        """`agent add`: keys for these hosts, and the script that brings probes onto them."""
+        places = self._surroundings.osd_hosts()
+        asked, left_out = _chosen(hostname, every, places)
+        chosen, why = self._form(form, [places[name] for name in asked])
+        self._require_possible(chosen, image)
+        hostnames = _named_for(chosen, asked, left_out, every)
+        made = self._deployments(chosen, hostnames, places, image)
+        script = self._install(chosen, made, program_inside=image is not None)
+        with self._engine.lock:
+            require_store(self._engine)
+        # Rook makes the key itself, with the CephClient
+        job = None if chosen is Form.ROOK else self._keys.make(hostnames)
+        rows = []
+        with self._engine.lock:
+            for item in made:
+                state = chosen.value if job is None else job.state(item.hostname)
+                error = "" if job is None else job.errors.get(item.hostname, "")
+                rows.append({
+                    "hostname": item.hostname, "entity": entity_of(item.hostname), "key": state,
+                    "error": error,
+                })
+                if not error:
+                    self._take(item, noted=state != THERE)
+        failed = [row for row in rows if row["error"]]
+        if len(failed) == len(rows):
+            raise NotReadyError(f"no key was made: {failed[0]['error']}", "see `ceph health`")
+        return {
+            "format_version": FORMAT_VERSION, "form": chosen.value, "why": why, "hosts": rows,
+            "left_out": left_out, "notes": list(script.notes), "script": "\n".join(script.lines),
+        }
+
+    def _form(self, asked: Optional[str], places: Sequence[HostPlace]) -> Tuple[Form, str]:
+        if asked is not None:
+            known = {item.value: item for item in Form}
+            if asked not in known:
+                raise MalformedError(f"--for is one of {', '.join(known)}")
+            return known[asked], "as --for says"
+        backend = self._surroundings.orchestrator()
+        if backend == Form.ROOK.value or any(place.namespace for place in places):
+            return Form.ROOK, "the OSDs run in pods"
+        if backend == Form.CEPHADM.value:
+            return Form.CEPHADM, "cephadm is what `ceph orch status` names"
+        if backend:
+            return Form.SYSTEMD, f"`ceph orch status` names {backend[:40]}"
+        return Form.SYSTEMD, "there is no orchestrator"
+
+    def _require_possible(self, form: Form, image: Optional[str]) -> None:
+        if image is not None and form is Form.SYSTEMD:
+            raise MalformedError("a systemd service has no image", "leave --image away")
+        if form is Form.CEPHADM and not self._surroundings.containers_take_arguments():
+            raise RefusedError(
+                "cephadm of this release cannot give a container's program its arguments",
+                "use --for systemd",
+            )
+
+    def _deployments(
+        self, form: Form, hostnames: Sequence[str], places: Dict[str, HostPlace],
+        image: Optional[str],
+    ) -> Tuple[Deployment, ...]:
+        now_s = self._engine.clock()
+        made = []
+        for hostname in hostnames:
+            place = places[hostname]
+            chosen, namespace = "", ""
+            if form is not Form.SYSTEMD:
+                chosen = checked_image(image or _image_of(hostname, place))
+            if form is Form.ROOK:
+                namespace = checked_namespace(place.namespace or "rook-ceph")
+            made.append(Deployment(hostname, form, now_s, chosen, namespace))
+        return tuple(made)
+
+    def _install(
+        self, form: Form, made: Sequence[Deployment], *, program_inside: bool
+    ) -> Script:
+        hostnames = [item.hostname for item in made]
+        images = {item.hostname: item.image for item in made}
+        if form is Form.CEPHADM:
+            return cephadm.install(hostnames, images, program_inside=program_inside)
+        if form is Form.ROOK:
+            namespaces = {item.hostname: item.namespace for item in made}
+            fsid = self._engine.view.cluster().fsid
+            return rook.install(
+                hostnames, namespaces, images, fsid, program_inside=program_inside
+            )
+        return systemd.install(hostnames)
+
+    def _take(self, item: Deployment, *, noted: bool) -> None:
+        """Remember a host that was added; its probe is heard again. Under the engine's lock."""
+        hosts = self._engine.hosts
+        before = hosts.deployments.get(item.hostname)
+        hosts.removed.pop(item.hostname, None)
+        if before is not None and _alike(before, item):
+            return
+        hosts.deployments[item.hostname] = item
+        self._engine.archive.put_deployment(item)
+        if noted or before is None:
+            text = f"host added for {item.form.value}, key {entity_of(item.hostname)}"
+            self._engine.note("admin", item.hostname, text)
+
+    # ---- remove
+
+    def remove(self, hostname: str, *, force: bool = False) -> Dict[str, Any]:
+        """`agent rm`: end what is measured there, remove the key, say what is left to do.
+
+        Refused while something stands on the host that would be forgotten with it, and for a
+        host that is not heard, unless forced.
+        """
+        engine = self._engine
+        with engine.lock:
+            known = engine.hosts.deployments.get(hostname)
+            agent = engine.hosts.agents.get(hostname)
+            if known is None and agent is None and hostname not in engine.hosts.reports:
+                raise NotFoundError(
+                    f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
+                )
+            heard = agent is not None and not agent.silent(engine.clock())
+            if agent is not None and not heard and not force:
+                raise RefusedError(
+                    f"the probe of {hostname} is not heard, so nothing on that host can be "
+                    "looked at or restored",
+                    "start it, or add --force to forget a host that is gone",
+                )
+            self._end_runs(hostname, heard=heard, force=force)
+            stays = self._what_stays(hostname)
+            if not force:
+                self._require_restored(hostname, stays)
+        item = known or self._as_found(hostname)
+        if not heard and force:
+            stays.append(LEFT_BEHIND)
+        if item.form is not Form.ROOK:
+            job = self._keys.remove(hostname)
+            if job.state(hostname) == PENDING:
+                raise NotReadyError(
+                    f"the mons have not removed {entity_of(hostname)} yet",
+                    "run the same command again in a moment",
+                )
+            if hostname in job.errors:
+                raise NotReadyError(
+                    f"the key is still there: {job.errors[hostname]}", "see `ceph health`"
+                )
+        with engine.lock:
+            engine.hosts.forget(hostname)
+            if agent is not None:
+                engine.hosts.removed[hostname] = agent.instance_id
+            engine.accepting.forget(hostname)
+            engine.archive.drop_host(hostname)
+            text = "host removed" + (f"; left as it is: {len(stays)} item(s)" if stays else "")
+            engine.note("admin", hostname, text)
+        script = _removal(item)
+        return {
+            "format_version": FORMAT_VERSION, "hostname": hostname, "changed": True,
+            "form": item.form.value, "stays": stays, "notes": list(script.notes),
+            "script": "\n".join(script.lines),
+        }
+
+    def _end_runs(self, hostname: str, *, heard: bool, force: bool) -> None:
+        engine = self._engine
+        for run_id, machine in list(engine.runs.items()):
+            if machine.spec.hostname == hostname and not machine.over:
+                engine.feed(run_id, Halt(REMOVING))
+        if engine.lease_of(hostname) is not None and (heard or not force):
+            raise NotReadyError(
+                f"what is measured on {hostname} is ended and restored",
+                "run the same command again in a moment",
+            )
+
+    def _what_stays(self, hostname: str) -> List[str]:
+        engine = self._engine
+        plans = [machine.rollout for machine in engine.rollouts.values()]
+        return what_stays(hostname, plans, engine.hosts.reports.get(hostname))
+
+    def _require_restored(self, hostname: str, stays: Sequence[str]) -> None:
+        engine = self._engine
+        plans = [machine.rollout for machine in engine.rollouts.values()]
+        standing = reasons_to_stay(hostname, plans)
+        if standing:
+            raise RefusedError(
+                "; ".join(standing),
+                "bring back what was there before, then run this again (--force leaves it)",
+            )
+        owed = [item for item in disputes_of(engine) if item.hostname == hostname]
+        if owed:
+            raise RefusedError(
+                f"{hostname} {owed[0].domain_id}: {owed[0].why}",
+                "see `ceph wcache status`; --force forgets the host all the same",
+            )
+        if stays:
+            raise RefusedError(
+                f"the journal of {hostname} is not empty: {stays[0]}",
+                "run `wcache-probe status` on the host and bring it back (--force leaves it)",
+            )
+
+    def _as_found(self, hostname: str) -> Deployment:
+        """How a host that was never added by `agent add` would be added now."""
+        place = self._surroundings.osd_hosts().get(hostname, HostPlace())
+        form, _ = self._form(None, [place])
+        return Deployment(hostname, form, 0.0, "", place.namespace or "rook-ceph")
+
+
+def _chosen(
+    hostname: Optional[str], every: bool, places: Dict[str, HostPlace]
+) -> Tuple[List[str], List[str]]:
+    """The hosts that are meant, and why others are left out."""
+    if every == (hostname is not None):
+        raise MalformedError("name one host, or say --all", "see `ceph wcache agent add -h`")
+    if hostname is not None:
+        checked_hostname(hostname)
+        if hostname not in places:
+            few = ", ".join(sorted(places)[:8])
+            raise NotFoundError(
+                f"no OSD runs on host {hostname[:60]!r}", f"its OSDs' hosts are {few or 'none'}"
+            )
+        return [hostname], []
+    left_out = []
+    hostnames = []
+    for name in sorted(places):
+        try:
+            hostnames.append(checked_hostname(name))
+        except MalformedError as error:
+            left_out.append(f"{name[:60]!r}: {error.message}")
+    if not places:
+        raise NotFoundError("no OSD has named its host yet", "see `ceph osd metadata`")
+    if len(hostnames) > HOSTS_MAX:
+        raise MalformedError(
+            f"these are {len(hostnames)} hosts, {HOSTS_MAX} are the most at once",
+            "add them one by one",
+        )
+    return hostnames, left_out[:50]
+
+
+def _named_for(
+    form: Form, asked: Sequence[str], left_out: List[str], every: bool
+) -> List[str]:
+    """Those that whoever runs the probe can have; others are refused, or left out of all."""
+    hostnames = []
+    for name in asked:
+        try:
+            require_name(form, name)
+        except MalformedError as error:
+            if not every:
+                raise
+            left_out.append(error.message)
+        else:
+            hostnames.append(name)
+    if not hostnames:
+        raise MalformedError(f"no host can be added ({left_out[0]})", "choose another --for")
+    return hostnames
+
+
+def _image_of(hostname: str, place: HostPlace) -> str:
+    if not place.image:
+        raise NotFoundError(
+            f"the OSDs of {hostname} name no container image",
+            "name Ceph's own with --image, with the probe in it, or give another --for",
+        )
+    return place.image
+
+
+def _alike(before: Deployment, item: Deployment) -> bool:
+    return (before.form, before.image, before.namespace) == (
+        item.form, item.image, item.namespace
+    )
+
+
+def _removal(item: Deployment) -> Script:
+    if item.form is Form.CEPHADM:
+        return cephadm.remove(item.hostname)
+    if item.form is Form.ROOK:
+        return rook.remove(item.hostname, checked_namespace(item.namespace))
+    return systemd.remove(item.hostname)

@@ -1,0 +1,50 @@
+"""What `agent add` and `agent rm` need of a cluster: its keys, and who runs its daemons."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping
+
+from wcache.ceph.command import CommandFailed
+from wcache.core.deployment.form import HostPlace
+
+
+class FakeKeys:
+    """The `Keys` port in memory; `error` is what the mons answer instead."""
+
+    def __init__(self) -> None:
+        self.held: Dict[str, Dict[str, str]] = {}
+        self.error = ""
+
+    def make(self, entity: str, caps: Mapping[str, str]) -> bool:
+        """See that the key is there."""
+        if self.error:
+            raise CommandFailed(self.error)
+        was, self.held[entity] = self.held.get(entity), dict(caps)
+        return was != dict(caps)
+
+    def remove(self, entity: str) -> None:
+        """Remove a key."""
+        if self.error:
+            raise CommandFailed(self.error)
+        self.held.pop(entity, None)
+
+
+class FakeSurroundings:
+    """The `Surroundings` port: what a test sets."""
+
+    def __init__(self, places: Dict[str, HostPlace]) -> None:
+        self.places = places
+        self.backend = ""
+        self.takes_arguments = True
+
+    def orchestrator(self) -> str:
+        """The backend."""
+        return self.backend
+
+    def osd_hosts(self) -> Dict[str, HostPlace]:
+        """The hosts."""
+        return self.places
+
+    def containers_take_arguments(self) -> bool:
+        """Whether it is a release whose cephadm can."""
+        return self.takes_arguments

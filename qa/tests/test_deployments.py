@@ -1,0 +1,105 @@
+"""What `agent add` prints is what Kubernetes, YAML and systemd take for what was meant."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from wcache.core.deployment import cephadm, rook
+from wcache.core.deployment.yaml_text import yaml_lines
+
+PROJECT = Path(__file__).resolve().parents[2]
+UNIT = PROJECT / "templates" / "wcache-probe.service"
+IMAGE = "quay.io/ceph/ceph:v20.2.4"
+FSID = "00000000-0000-4000-8000-000000000001"
+# The oldest and the newest that Rook of August 2026 names, as far as the schemas go.
+KUBERNETES = ("1.30", "1.34")
+
+
+def documents(script, end):
+    """The YAML documents between the here-document's marks."""
+    lines = script.lines
+    begin = next(i for i, line in enumerate(lines) if line.endswith(f"<<'{end}'"))
+    return list(yaml.safe_load_all("\n".join(lines[begin + 1 : lines.index(end)])))
+
+
+@pytest.fixture(params=[False, True], ids=["program from the host", "program in the image"])
+def rook_documents(request):
+    hosts = ["h1", "node-2.example.org"]
+    script = rook.install(
+        hosts, dict.fromkeys(hosts, "rook-ceph"), dict.fromkeys(hosts, IMAGE), FSID,
+        program_inside=request.param,
+    )
+    return documents(script, rook.END)
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_each_deployment_fits_the_schema_of_kubernetes(rook_documents, version):
+    found = [plain for plain in rook_documents if plain["kind"] == "Deployment"]
+    assert [plain["metadata"]["name"] for plain in found] == [
+        "wcache-probe-h1", "wcache-probe-node-2.example.org",
+    ]
+    for plain in found:
+        kubernetes_validate.validate(plain, version, strict=True)
+
+
+def test_that_schema_refuses_what_kubernetes_would(rook_documents):
+    broken = rook_documents[1]
+    broken["spec"]["template"]["spec"]["hostPID"] = "yes"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, KUBERNETES[0], strict=True)
+
+
+def test_each_deployment_runs_one_probe_on_its_own_node_with_its_own_key(rook_documents):
+    client, deployment = rook_documents[2:4]
+    assert client["kind"] == "CephClient"  # Rook's own, of which there is no schema here
+    assert client["metadata"]["name"] == "wcache.node-2.example.org"
+    assert "hostname=node-2.example.org" in client["spec"]["caps"]["mgr"]
+    spec = deployment["spec"]["template"]["spec"]
+    assert deployment["spec"]["strategy"]["type"] == "Recreate"
+    assert spec["terminationGracePeriodSeconds"] == 90
+    key = next(v for v in spec["volumes"] if v["name"] == "key")["secret"]
+    assert key["secretName"] == "rook-ceph-client-wcache.node-2.example.org"
+    (container,) = spec["containers"]
+    stop = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert stop[1:3] == ["restore", "--all"]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in spec["volumes"]}
+
+
+def test_what_a_probe_only_reads_is_mounted_to_be_read():
+    spec = cephadm.spec("h1", IMAGE, program_inside=False)["spec"]
+    writable = {path for path, inside in spec["volume_mounts"].items() if inside[-3:] != ":ro"}
+    assert writable == {"/dev", "/sys", "/run/wcache", "/var/lib/wcache"}
+    assert "/usr/bin/wcache-probe" in spec["volume_mounts"]
+    inside = cephadm.spec("h1", IMAGE, program_inside=True)["spec"]
+    assert "/usr/bin/wcache-probe" not in inside["volume_mounts"]
+
+
+@pytest.mark.parametrize("text", [
+    "", "a: b", "- x", "yes", "null", "1e3", "0x1", "#", "'", '"', "\n---\n", "{{ x }}", "&a", "*a",
+    "!!python/object:os.system", "\t", "%", "@", "é", "\u2028", "\x7f",
+])  # fmt: skip
+def test_no_text_becomes_anything_else_in_yaml(text):
+    plain = {"key": text, "list": [text, {"a": text, "b": [text]}], "n": 1, "t": True, "e": []}
+    assert yaml.safe_load("\n".join(yaml_lines(plain))) == plain
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not here")
+def test_the_unit_is_one_that_systemd_takes(tmp_path):
+    text = UNIT.read_text(encoding="utf-8")
+    # the program is not installed where this runs
+    unit = tmp_path / UNIT.name
+    unit.write_text(text.replace("/usr/bin/wcache-probe", "/bin/true"), encoding="utf-8")
+    for words in (("verify", "--man=no"), ("security", "--offline=true", "--threshold=70")):
+        done = subprocess.run(
+            ["systemd-analyze", *words, str(unit)], capture_output=True, text=True, timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+        if words[0] == "verify":
+            assert unit.name not in done.stderr
