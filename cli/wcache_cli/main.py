@@ -10,7 +10,7 @@ from typing import Optional, Protocol, Sequence, Tuple
 from wcache.core import VERSION
 from wcache.core.errors import WcacheError
 
-from . import analyze_command, compare_command, report_command, watch
+from . import analyze_command, compare_command, report_command, try_command, watch
 
 NO_ANALYSIS = "this needs numpy and scipy: install python3-numpy and python3-scipy"
 
@@ -30,7 +30,7 @@ class Command(Protocol):
 
 
 COMMANDS: Tuple[Command, ...] = (
-    report_command, watch, analyze_command, compare_command,
+    try_command, report_command, watch, analyze_command, compare_command,
 )
 
 

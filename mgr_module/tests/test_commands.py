@@ -26,6 +26,7 @@ def everything(mgr):
         ("mclock measure", {"accept_cost": True}),
         ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
         ("mclock rollback", {"change_id": "p2"}),
+        ("try", {"accept_cost": True}), ("try", {}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
     ]
 

@@ -18,6 +18,7 @@ from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
 from .ceph.surroundings import CephSurroundings
+from .ceph.traffic import CephTraffic
 from .ceph.view import CephView
 from .commands import commands
 from .commands.views import Views
@@ -93,7 +94,8 @@ class Module(MgrModule):
         self._keys = KeyWork(CephKeyring(self))
         agents = AgentService(self._engine, self._keys, CephSurroundings(self))
         self._service = Service(
-            self._engine, self._mclock, planners(self._engine, self._mclock.facts), agents
+            self._engine, self._mclock, planners(self._engine, self._mclock.facts), agents,
+            CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
         )
         self._views = Views(self._engine, self._mclock, self._load_watch.by_osd)
         self._progress = CephProgress(self)

@@ -1,4 +1,4 @@
-"""What `agent add` and `agent rm` need of a cluster: its keys, and who runs its daemons."""
+"""What `agent add`, `agent rm` and `try` need of a cluster: keys, who runs it, its traffic."""
 
 from __future__ import annotations
 
@@ -48,3 +48,14 @@ class FakeSurroundings:
     def containers_take_arguments(self) -> bool:
         """Whether it is a release whose cephadm can."""
         return self.takes_arguments
+
+
+class FakeTraffic:
+    """The `Traffic` port: commits in a second by OSD, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.rates: Dict[int, float] = {}
+
+    def commits_per_s(self, osd_id: int) -> float:
+        """The rate; none where the test says nothing."""
+        return self.rates.get(osd_id, 0.0)

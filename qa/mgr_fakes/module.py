@@ -28,7 +28,7 @@ from wcache.services.planners import planners
 from wcache.services.service import Service
 
 from .builders import cluster, osd
-from .deploying import FakeKeys, FakeSurroundings
+from .deploying import FakeKeys, FakeSurroundings, FakeTraffic
 from .mclock import FakeBench, FakeConfig
 from .probe import FakeProbe
 from .store import MemoryStore
@@ -182,6 +182,7 @@ class FakeMgr:
         self.log.addHandler(_Kept(self))
         self.config = FakeConfig()
         self.keys = FakeKeys()
+        self.traffic = FakeTraffic()
         self.surroundings = FakeSurroundings({hostname: HostPlace() for hostname, _ in hosts})
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
@@ -215,7 +216,7 @@ class FakeMgr:
         self.service = Service(
             self.engine, self.mclock,
             {**planners(self.engine, self.mclock.facts), **self.more_planners(self.engine)},
-            agents,
+            agents, self.traffic,
         )
         self.views = Views(self.engine, self.mclock)
         self.engine.load()

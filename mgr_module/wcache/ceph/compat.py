@@ -8,7 +8,7 @@ still take a plain `COMMANDS` list and call `handle_command` for what no decorat
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
@@ -44,6 +44,13 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
     if pair is not None:
         found["op_w_process_latency"] = pair
     return found
+
+
+def points(mgr: Any, osd_id: int, name: str) -> Sequence[Sequence[float]]:
+    """The mgr's points of an OSD's counter, oldest first; the getter was renamed in 20."""
+    read = getattr(mgr, "get_unlabeled_counter", None) or mgr.get_counter
+    found = read("osd", str(osd_id), name)
+    return list(found.get(name, ())) if isinstance(found, Mapping) else ()
 
 
 def bench_seconds(text: str) -> Optional[Tuple[float, int]]:

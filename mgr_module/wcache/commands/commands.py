@@ -17,7 +17,7 @@ from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.hostnames import checked_hostname
 from ..core.knobs.registry import KNOBS
 from ..services.service import Service
-from . import agent_tables, load_views, mclock_tables, tables
+from . import agent_tables, load_views, mclock_tables, tables, try_view
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
@@ -140,6 +140,14 @@ COMMANDS: Tuple[Command, ...] = (
         "Restore what is measured on a host, remove its key, and print what is left to remove",
         lambda s, v, a: s.agents.remove(_hostname(a), force=bool(a.get("force"))),
         agent_tables.removed,
+    ),
+    Command(
+        "wcache try",
+        ("name=scope,type=CephString,req=false", "name=accept_cost,type=CephBool,req=false"),
+        "rw",
+        "Measure a drive or two per drive model in the cheapest way; called again, say how far it "
+        "is, and then what came out",
+        lambda s, v, a: try_view.tried(s, v, a), try_view.text,
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",

@@ -197,15 +197,16 @@ def recommendations(data: Mapping[str, Any]) -> str:
         lines += [f"  note: {line}" for line in r["warnings"]]
         lines += [f"  note: {line}" for line in stale_keys(r)]
         blocks.append("\n".join(lines))
-    decided = any(r["mode"] is not None for r in data["recommendations"])
-    return "\n\n".join(blocks) + f"\n\nnext: {_PLAN if decided else _settling(data)}"
+    return "\n\n".join(blocks) + f"\n\nnext: {after_recommend(data)}"
 
 
 _PLAN = "ceph wcache plan"
 
 
-def _settling(data: Mapping[str, Any]) -> str:
-    """The command that would settle what is open; nothing may be left to settle."""
+def after_recommend(data: Mapping[str, Any]) -> str:
+    """A plan, or the command that would settle what is open; nothing may be left to settle."""
+    if any(r["mode"] is not None for r in data["recommendations"]):
+        return _PLAN
     verdicts = {r["verdict"] for r in data["recommendations"]}
     if Verdict.CONFLICTING.value in verdicts:
         return "ceph wcache campaign forecast --loads=traffic, while clients write"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from ..core import codec
 from ..core.claims import believed
@@ -21,6 +21,7 @@ from ..core.experiment.campaign import (
 )
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
+from ..core.experiment.trial import Trial, cheapest
 from ..engine.archive import next_number
 from ..engine.engine import Engine
 from .guards import disputed_domains, require_store, require_thawed, require_unreserved
@@ -32,15 +33,15 @@ class CampaignService:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def forecast(self, **arguments: Any) -> Dict[str, Any]:
+    def forecast(self, trial: Optional[Trial] = None, **arguments: Any) -> Dict[str, Any]:
         """`campaign forecast`: what a campaign with these arguments would cost at most."""
         with self._engine.lock:
-            runs, skipped, _ = self._prepare("c0", 0, arguments)
+            runs, skipped, _ = self._prepare("c0", 0, arguments, trial)
             cost = forecast(runs, self._engine.view.cluster(), skipped)
         return {"forecast": codec.to_plain(cost)}
 
     def _prepare(
-        self, campaign_id: str, seed: int, arguments: Dict[str, Any]
+        self, campaign_id: str, seed: int, arguments: Dict[str, Any], trial: Optional[Trial]
     ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
         engine, options = self._engine, self._engine.options()
         chosen = CampaignOptions(
@@ -74,13 +75,15 @@ class CampaignService:
             campaign_id, selection, cluster, chosen, seed=seed,
             throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
         )
+        if trial is not None:
+            runs, chosen = cheapest(runs, chosen, trial)
         if not runs:
             raise NotFoundError(
                 "none of these loads touches a drive in the scope", "add `timer` or `4m`"
             )
         return runs, selection.skipped, chosen
 
-    def start(self, **arguments: Any) -> Dict[str, Any]:
+    def start(self, trial: Optional[Trial] = None, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         engine = self._engine
         with engine.lock:
@@ -97,7 +100,7 @@ class CampaignService:
             stored = [*engine.archive.names("campaign"), *engine.archive.names("run")]
             campaign_id = f"c{next_number([*engine.campaigns, *stored])}"
             seed = _seed(arguments.get("seed"))
-            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments)
+            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, trial)
             cluster = engine.view.cluster()
             real = [run for run in runs if not run.simulated]
             if real and cluster.blocking and not chosen.forced:
@@ -115,7 +118,7 @@ class CampaignService:
                 )
             campaign = Campaign(
                 campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
-                skipped,
+                skipped, trial is not None,
             )
             states = [RunState(run, RunStatus.WAITING) for run in runs]
             text = f"campaign started, scope {chosen.scope}, seed {seed}"

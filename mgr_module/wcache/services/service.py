@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping
 
+from ..ceph.traffic import Traffic
 from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
 from ..core.knobs.knob import Planner
@@ -20,6 +21,7 @@ from .mclock import MclockService
 from .mclock_plans import MclockPlans
 from .plans import PlanService
 from .probes import ProbeService
+from .trying import TryService
 
 
 class Service:
@@ -27,13 +29,14 @@ class Service:
 
     def __init__(
         self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
-        agents: AgentService,
+        agents: AgentService, traffic: Traffic,
     ) -> None:
         self._engine = engine
         self.probes = ProbeService(engine)
         self.agents = agents
         self.accepts = AcceptService(engine)
         self.campaigns = CampaignService(engine)
+        self.trials = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, mclock.facts, planners)
         self.mclock = mclock
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)

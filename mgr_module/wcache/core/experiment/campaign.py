@@ -112,6 +112,7 @@ class Campaign:
     seed: int
     run_ids: Tuple[str, ...]
     skipped: Tuple[str, ...] = ()
+    trial: bool = False  # made by `try`, which tells of it when it is called again
 
 
 @dataclass(frozen=True)

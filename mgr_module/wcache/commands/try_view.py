@@ -1,0 +1,150 @@
+"""`ceph wcache try` in words and figures, for whoever sees it first."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Dict, List, Mapping, Optional
+
+from ..core.model import CacheMode, Verdict
+from ..core.text import amount, duration, latency
+from ..services.service import Service
+from ..services.trying import ANSWER, FORECAST
+from .tables import after_recommend
+from .views import Views
+
+_OFF, _ON = "turn the write cache off", "keep the write cache on"
+NAMED_MAX = 8
+
+
+def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[str, Any]:
+    """What `try` answers, with its lines as text and the next command."""
+    data = service.trials.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
+    command = "ceph wcache try" + _scope(data["scope"])
+    if data["state"] == FORECAST:
+        lines, following = _forecast(data), f"{command} --accept-cost"
+    elif data["state"] == ANSWER:
+        campaign = views.campaigns.show(data["campaign_id"])
+        shown = views.plans.recommendations()
+        rows = _measured(shown["recommendations"], campaign["results"])
+        data["recommendations"] = rows
+        lines = _answer(rows, campaign)
+        following = after_recommend({"recommendations": rows}) if rows else (
+            f"ceph wcache campaign show {data['campaign_id']}"
+        )
+        lines.append(f"to measure again: {command} --accept-cost")
+    else:
+        lines = [
+            f"measuring: {data['percent']}%, at most {duration(data['seconds_left'])} left, "
+            f"{data['drives_done']} of {data['drives']} drives done "
+            f"(campaign {data['campaign_id']})"
+        ]
+        following = command
+    return {**data, "lines": lines, "next": following}
+
+
+def text(data: Mapping[str, Any]) -> str:
+    """The lines, and what to type next."""
+    return "\n".join([*data["lines"], f"next: {data['next']}"])
+
+
+def _scope(scope: str) -> str:
+    return "" if scope == "cluster" else f" {shlex.quote(scope)}"
+
+
+def _forecast(data: Mapping[str, Any]) -> List[str]:
+    cost = data["forecast"]
+    busy = data["busy_osds"]
+    by_traffic = f"{len(busy)} busy OSD(s) by their own clients' writes; " if busy else ""
+    lines = [
+        f"this would measure {cost['drives']} drive(s) with the cache on and off, a drive or two "
+        "of each drive model:",
+        f"  {by_traffic}others by one 4 KiB write at a time",
+        f"  at most {duration(cost['seconds'])} and {amount(cost['bytes_written'])} written in "
+        f"{cost['bench_calls']} bench calls; a clear case takes a fraction of it",
+    ]
+    emptied = cost["osds_emptied"]
+    if emptied:
+        named = ", ".join(f"osd.{osd_id}" for osd_id in emptied[:NAMED_MAX])
+        more = f" and {len(emptied) - NAMED_MAX} more" if len(emptied) > NAMED_MAX else ""
+        lines.append(f"  each call empties the OSD's caches, so reads are slower after it: "
+                     f"{named}{more}")
+    lines.append("  every drive is brought back to the cache mode that it is in now")
+    lines += [f"left out: {line}" for line in cost["skipped"]]
+    if data["in_the_way"]:
+        lines.append(f"not now: this does not hold: {', '.join(data['in_the_way'])}")
+    return lines
+
+
+def _measured(
+    rows: List[Dict[str, Any]], results: List[Dict[str, Any]]
+) -> List[Dict[str, Any]]:
+    """The recommendations for what the campaign has measured."""
+    here = {(r["device_class"], str(r["drive_model"]), r["simulated"]) for r in results}
+    return [
+        row for row in rows
+        if (row["device_class"], str(row["drive_model"]), row["simulated"]) in here
+    ]
+
+
+def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str]:
+    lines = [
+        f"campaign {campaign['campaign_id']}: {campaign['status']}, "
+        f"{duration(campaign['seconds'])} of drive time, "
+        f"{amount(campaign['bytes_written'])} written"
+    ]
+    for row in rows:
+        model = " ".join(
+            part for part in (row["drive_model"]["vendor"], row["drive_model"]["model"],
+                              row["drive_model"]["firmware"]) if part
+        )
+        lines.append(f"{row['device_class']}, {model or '(unnamed)'}: {_advice(row)}")
+        lines += [f"  {_figures(load)}" for load in row["loads"]]
+        lines += [f"  {line}" for line in _medians(row, campaign["results"])]
+        lines.append(f"  why: {row['why']}")
+    ended = [run for run in campaign["run_list"] if run["reason"] and run["status"] == "aborted"]
+    lines += [
+        f"not measured: {run['hostname']} {','.join(run['dev_names'])}: {run['reason']}"
+        for run in ended[:NAMED_MAX]
+    ]
+    if not rows:
+        lines.append("nothing was decided: no drive was measured to an end")
+    return lines
+
+
+def _advice(row: Mapping[str, Any]) -> str:
+    verdict = row["verdict"]
+    if verdict == Verdict.NO_DIFFERENCE.value:
+        return "leave the write cache as it is: it makes no material difference"
+    if verdict == Verdict.INSUFFICIENT.value:
+        return "not decided: the data do not suffice"
+    if verdict == Verdict.CONFLICTING.value:
+        return "not decided: it depends"
+    return _OFF if row["mode"] == CacheMode.WRITE_THROUGH.value else _ON
+
+
+def _figures(load: Mapping[str, Any]) -> str:
+    """A ratio said so that it is above 1, with its interval."""
+    if load["ratio"] is None:
+        return f"{load['load_point']}: {load['verdict']}, {load['drives']} drive(s)"
+    ratio, low, high = load["ratio"], load["ratio_low"], load["ratio_high"]
+    faster = "off"
+    if ratio < 1.0:
+        faster, ratio, low, high = "on", 1.0 / ratio, _inverse(high), _inverse(low)
+    between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return (
+        f"{load['load_point']}: writes are {ratio:.2f} times as fast{between} with the cache "
+        f"{faster}, on {load['drives']} drive(s)"
+    )
+
+
+def _inverse(value: Optional[float]) -> Optional[float]:
+    return None if not value else 1.0 / value
+
+
+def _medians(row: Mapping[str, Any], results: List[Dict[str, Any]]) -> List[str]:
+    return [
+        f"osd.{r['osd_id']} {','.join(r['dev_names'])}: {latency(r['write_back']['p50_us'])} with "
+        f"the cache on, {latency(r['write_through']['p50_us'])} with it off"
+        for r in results
+        if r["record_id"] in row["record_ids"] and r["write_back"]["p50_us"] is not None
+    ][:NAMED_MAX]

@@ -1,0 +1,128 @@
+"""The use case behind `ceph wcache try`: a thin face over campaigns, no engine of its own.
+
+It is called again and again: first it says what measuring would cost, then how far it is,
+then what came out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, List, Optional
+
+from ..ceph.traffic import Traffic
+from ..core.claims import believed
+from ..core.errors import NotReadyError, RefusedError
+from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
+from ..core.experiment.trial import DRIVES_PER_MODEL, LOADS, Trial, enough_traffic
+from ..core.output_format import FORMAT_VERSION
+from ..engine.engine import Engine
+from .campaigns import CampaignService
+
+FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
+# Below this share of the periods, what is left is told by the budget alone.
+SHARE_MIN = 0.05
+
+
+class TryService:
+    """Picks a measurement, and says where it stands; thread-safe by the engine's lock."""
+
+    def __init__(
+        self, engine: Engine, campaigns: CampaignService, traffic: Traffic
+    ) -> None:
+        self._engine = engine
+        self._campaigns = campaigns
+        self._traffic = traffic
+
+    def look(self, scope: Optional[str] = None, accept_cost: bool = False) -> Dict[str, Any]:
+        """`try`: what it would cost; with `accept_cost` it is begun, and then told of."""
+        chosen = parse_scope(scope or "cluster").text
+        engine = self._engine
+        with engine.lock:
+            running = self._running()
+            if running is not None:
+                return self._measuring(running)
+            last = self._last(chosen)
+            if last is not None and not accept_cost:
+                return {**_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id}
+            arguments = {
+                "scope": chosen, "loads": LOADS, "drives_per_model": DRIVES_PER_MODEL,
+            }
+            trial = Trial(self._busy(chosen))
+            if accept_cost:
+                self._require_well()
+                begun = self._campaigns.start(trial, accept_cost=True, **arguments)
+                return self._measuring(engine.campaigns[begun["campaign_id"]])
+            cost = self._campaigns.forecast(trial, **arguments)["forecast"]
+            return {
+                **_head(FORECAST, chosen), "forecast": cost, "in_the_way": self._in_the_way(),
+                "busy_osds": sorted(trial.busy_osds),
+            }
+
+    def _busy(self, scope: str) -> FrozenSet[int]:
+        engine, options = self._engine, self._engine.options()
+        cluster = engine.view.cluster()
+        if not engine.hosts.reports:
+            raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
+        reports = believed(engine.hosts.reports.values(), cluster)
+        found = candidates(reports, cluster, parse_scope(scope))
+        osd_ids = {
+            use.osd_id for item in found if not item.simulated
+            for drive in item.drives for use in drive.uses
+        }
+        return frozenset(
+            osd_id for osd_id in osd_ids
+            if enough_traffic(
+                self._traffic.commits_per_s(osd_id), options.period_s, options.traffic_commits_min
+            )
+        )
+
+    def _in_the_way(self) -> List[str]:
+        return [item.value for item in self._engine.view.cluster().blocking]
+
+    def _require_well(self) -> None:
+        words = self._in_the_way()
+        simulated = all(report.simulated for report in self._engine.hosts.reports.values())
+        if words and not simulated:
+            raise RefusedError(
+                f"this does not hold: {', '.join(words)}", "wait until it does, and try again"
+            )
+
+    def _running(self) -> Optional[Campaign]:
+        engine = self._engine
+        ids = {m.spec.campaign_id for m in engine.runs.values() if not m.over}
+        found = [engine.campaigns[name] for name in sorted(ids) if name in engine.campaigns]
+        return found[0] if found else None
+
+    def _last(self, scope: str) -> Optional[Campaign]:
+        found = [
+            item for item in self._engine.campaigns.values()
+            if item.trial and item.options.scope == scope
+        ]
+        return max(found, key=lambda item: item.created_at_s, default=None)
+
+    def _measuring(self, campaign: Campaign) -> Dict[str, Any]:
+        """How far a campaign is: by its periods, and by what its budgets leave."""
+        engine = self._engine
+        machines = [engine.runs[name] for name in campaign.run_ids if name in engine.runs]
+        open_ = [machine for machine in machines if not machine.over]
+        done = most = 0
+        for machine in machines:
+            ended = sum(
+                2 * engine.analyses.results[record_id].pairs
+                for record_id in machine.state.finished if record_id in engine.analyses.results
+            )
+            now_done, now_most = machine.open_periods
+            done, most = done + ended + now_done, most + ended + now_most
+        share = done / most if most else 0.0
+        left_s = forecast([m.spec for m in open_], engine.view.cluster(), ()).seconds
+        elapsed_s = max(0.0, engine.clock() - campaign.created_at_s)
+        if share > SHARE_MIN:
+            left_s = min(left_s, elapsed_s * (1.0 - share) / share)
+        return {
+            **_head(MEASURING, campaign.options.scope), "campaign_id": campaign.campaign_id,
+            "percent": round(100.0 * share), "seconds_left": round(left_s, 1),
+            "drives_done": len(machines) - len(open_), "drives": len(machines),
+        }
+
+
+def _head(state: str, scope: str) -> Dict[str, Any]:
+    return {"format_version": FORMAT_VERSION, "state": state, "scope": scope}
