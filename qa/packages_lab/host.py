@@ -39,7 +39,6 @@ class Host:
     def __init__(self, root: Root, folder: Path) -> None:
         self._root = root
         self._folder = folder
-        self.typed: List[Done] = []
         self.write("/usr/local/bin/ssh", SSH, 0o755)
         # what packages ask for before they start or stop a service
         self.path("/run/systemd/system").mkdir(parents=True)
@@ -64,8 +63,8 @@ class Host:
         for path in files:
             (home / path.name).write_bytes(path.read_bytes())
 
-    def try_to(self, command: str, *, timeout_s: float = 300.0) -> Done:
-        """Type a command, whatever comes of it."""
+    def try_to(self, command: str, *, timeout_s: float = 300.0, quiet: bool = False) -> Done:
+        """Type a command, whatever comes of it; `quiet` where it is only asked again."""
         argv = ["/bin/bash", "-c", f"cd {self.home} 2>/dev/null || cd /\n{command}"]
         environment = {
             "PATH": f"/usr/local/bin:{SYSTEM_PATH}", "HOME": "/root", "LC_ALL": "C.UTF-8",
@@ -84,7 +83,8 @@ class Host:
             raise HarnessError(f"{command}: not done in {timeout_s:.0f} s\n{said}") from None
         text = done.stdout.decode("utf-8", "replace")
         result = Done(done.returncode, text, time.monotonic() - began_s)
-        self.typed.append(result)
+        if quiet:
+            return result
         shown = " ".join(command.split())[:SHOWN_CHARS_MAX]
         failed = f", exit {result.code}" if result.code else ""
         print(f"  {result.seconds:6.1f} s  # {shown}{failed}", flush=True)
