@@ -8,11 +8,12 @@ import os
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Collection, Dict, List, Optional, Sequence
 
 from wcache.core import codec
 from wcache.core.drive.prior import UNKNOWN, Prior, prior_from
 from wcache.core.errors import NotReadyError, WcacheError
+from wcache.core.model import DriveReport
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -27,6 +28,7 @@ from wcache.core.protocol import (
     SetModeRequest,
     Task,
 )
+from wcache_probe.journal.lease_marker import entry_file_name
 from wcache_probe.mgr_link import decode_reply
 
 FSID = "00000000-0000-4000-8000-000000000001"
@@ -115,15 +117,47 @@ class ScriptedMgr:
         return "\n".join(notice.text for post in self.posts for notice in post.notices)
 
 
+class StoredPriors:
+    """What a mgr has stored of drives before a change, for tests of a probe process.
+
+    `drives` reads those of a cache domain.  `entries` names the files of the probe's journal:
+    while the entry of a change stands, what was stored before that change is sent again.
+    """
+
+    def __init__(
+        self,
+        drives: Callable[[str], Sequence[DriveReport]],
+        entries: Callable[[], Collection[str]],
+    ) -> None:
+        self._drives = drives
+        self._entries = entries
+        self._priors: Dict[str, Prior] = {}
+
+    def sent_with(self, request: Request) -> Request:
+        """The request as the mgr sends it: a change with the prior state."""
+        if not isinstance(request, (SetModeRequest, ApplyRequest)) or request.prior.known:
+            return request
+        if isinstance(request, SetModeRequest):
+            key = f"lease/{request.domain_id}"
+        else:
+            key = f"action/{request.action_id}"
+        if key not in self._priors or entry_file_name(key) not in self._entries():
+            drives = self._drives(request.domain_id)
+            self._priors[key] = prior_from("", request.domain_id, drives)
+        return replace(request, prior=self._priors[key])
+
+
 class FolderMgr:
     """The same over a folder, for a probe in a process of its own.
 
     `reply.json` is what the mgr says; without it there is no mgr.  A task in it is left
-    out once it was answered.  Posts are appended to `posts.jsonl`.
+    out once it was answered.  Posts are appended to `posts.jsonl`.  `priors` adds what it
+    has stored to what a test asks for.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, priors: Optional[StoredPriors] = None) -> None:
         self.folder = folder
+        self.priors = priors
 
     # the probe's side
 
@@ -157,6 +191,8 @@ class FolderMgr:
         frozen: bool = False, next_poll_s: float = 0.02,
     ) -> None:
         """What the mgr answers from now on."""
+        if request is not None and self.priors is not None:
+            request = self.priors.sent_with(request)
         task = Task(task_id, request) if request else None
         reply = PollReply(PROTOCOL_VERSION, next_poll_s, task, lease, frozen, True)
         temporary = self.folder / "reply.new"

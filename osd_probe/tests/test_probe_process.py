@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import List
 
 import pytest
-from fake_mgr import FolderMgr
+from fake_mgr import FolderMgr, StoredPriors
 from probe_process import ProbeProcess
 from sim_drives import BACK, DRIVES, IGNORES, NVME, OBEYS, OFF, THROUGH
 from wcache.core.model import CacheMode
@@ -53,16 +54,25 @@ def probe(tmp_path: Path):
 
 @pytest.fixture
 def mgr(probe: ProbeProcess) -> FolderMgr:
-    return FolderMgr(probe.mgr_folder)
+    def entries() -> List[str]:
+        return [path.name for path in (probe.state / "journal").glob("*.json")]
+
+    return FolderMgr(
+        probe.mgr_folder, StoredPriors(lambda domain_id: host_of(probe).domain(domain_id), entries)
+    )
+
+
+def host_of(probe: ProbeProcess) -> SimulatedHost:
+    """The drives as their own state file has them."""
+    path = probe.state / "sim-drives.json"
+    return SimulatedHost(
+        parse_drive_file(DRIVES), "sim1", state_path=str(path) if path.exists() else None
+    )
 
 
 def mode_of(probe: ProbeProcess, domain_id: str = OBEYS) -> CacheMode:
-    """What the drive is set to, by its own state file."""
-    path = probe.state / "sim-drives.json"
-    host = SimulatedHost(
-        parse_drive_file(DRIVES), "sim1", state_path=str(path) if path.exists() else None
-    )
-    (drive,) = host.domain(domain_id)
+    """What the drive is set to."""
+    (drive,) = host_of(probe).domain(domain_id)
     assert drive.mode is not None
     return drive.mode
 

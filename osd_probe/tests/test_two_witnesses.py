@@ -23,6 +23,7 @@ from wcache.core.protocol import (
     RollbackRequest,
     SetModeRequest,
     StateOutcome,
+    Task,
 )
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
@@ -65,6 +66,28 @@ def test_a_drive_that_is_not_as_the_mgr_stored_it_is_not_touched(probe):
     assert "is in write back and was in write through" in outcome.message
     assert (outcome.restored, probe.journal.entries) == (True, {})
     assert probe.mode(OBEYS) is BACK
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [lambda: SetModeRequest(OBEYS, THROUGH), lambda: ApplyRequest(OBEYS, "p1.0.x", BACK, THROUGH)],
+    ids=["lease", "apply"],
+)
+@pytest.mark.parametrize("entry", [False, True], ids=["at first", "again"])
+def test_no_change_is_made_without_a_prior_state_of_the_mgr(probe, request_of, entry):
+    probe.mgr.lease = lease()
+    if entry:
+        assert isinstance(ask(probe, request_of()), StateOutcome)
+    kept, mode = dict(probe.journal.entries), probe.mode(OBEYS)
+    assert bool(kept) is entry
+    probe.mgr.host = None  # it does not look, so it has nothing to send
+    probe.mgr.tasks.append(Task("bare", request_of()))
+    probe.agent(StopNever(probe)).run_turn()
+    outcome = probe.mgr.outcome("bare")
+    assert outcome.refused
+    assert "the mgr did not say what the drive was like before" in outcome.message
+    assert "install the same version" in outcome.advice
+    assert (probe.journal.entries, probe.mode(OBEYS)) == (kept, mode)
 
 
 def test_a_request_of_another_cluster_is_refused_by_name(probe):

@@ -256,7 +256,7 @@ class TaskRunner:
         program = switching.lease_set(
             drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
             throwaway=request.throwaway and self._keeper.throwaway,
-            consent_turn_on=request.consent_turn_on, prior=self._of_our_cluster(request.prior),
+            consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
         )
         # held from the first step on: should anything break, the keeper has it restored
         self._keeper.is_held(request.domain_id, lease.lease_id)
@@ -274,6 +274,15 @@ class TaskRunner:
                 f"the request is of cluster {prior.cluster_fsid}, and this probe serves {ours}",
             )
         return prior
+
+    def _stored(self, prior: Prior) -> Prior:
+        """The same of a request to change something; RefusedError where it tells of none."""
+        if not prior.known:
+            raise RefusedError(
+                "the mgr did not say what the drive was like before, so it is not changed",
+                "install the same version of wcache on this host and on the mgrs",
+            )
+        return self._of_our_cluster(prior)
 
     def _release(self, request: ReleaseRequest) -> Outcome:
         prior = self._of_our_cluster(request.prior)
@@ -328,7 +337,7 @@ class TaskRunner:
                 mode=request.mode, now_s=self._wall(),
                 throwaway=request.throwaway and self._keeper.throwaway,
                 consent_turn_on=request.consent_turn_on, persist=request.consent_persist,
-                known=self._of_our_cluster(request.prior),
+                known=self._stored(request.prior),
             )
         )
         if entry is not None and any(prior.mode is not request.mode for prior in entry.drives):

@@ -11,9 +11,16 @@ import json
 import time
 import uuid
 
-from fake_mgr import FolderMgr
+from fake_mgr import FolderMgr, StoredPriors
+from wcache.core import codec
 from wcache.core.model import CacheMode
-from wcache.core.protocol import ApplyRequest, Lease, SetModeRequest
+from wcache.core.protocol import (
+    ApplyRequest,
+    DrivesOutcome,
+    Lease,
+    LookRequest,
+    SetModeRequest,
+)
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 OTHER = {BACK: THROUGH, THROUGH: BACK}
@@ -45,6 +52,7 @@ class ProbeOf:
         self.running = None
         self.mgr = None
         self._domain_id = None
+        self._priors = StoredPriors(self._asked_drives, self.journal)
 
     # the drive
 
@@ -167,6 +175,7 @@ class ProbeOf:
 
     def ask(self, request, *, lease=True):
         """The outcome of a request; None where the probe died of it."""
+        request = self._priors.sent_with(request)
         task_id = f"task {next(_numbers)}"
         granted = Lease(f"lease-{self.name}", request.domain_id, TTL_S) if lease else None
         self.mgr.say(request, task_id, granted, next_poll_s=POLL_S)
@@ -179,6 +188,16 @@ class ProbeOf:
                 return None
             time.sleep(0.02)
         raise AssertionError(f"no answer to {request}: {self.running.output()}")
+
+    def _asked_drives(self, domain_id):
+        """The drives of a domain, by the probe that runs.
+
+        Under the lease, as most requests are: without it the probe would end what it holds.
+        """
+        outcome = self.ask(LookRequest(domain_id))
+        assert outcome is not None
+        assert outcome["kind"] == DrivesOutcome.KIND, outcome
+        return codec.decode(DrivesOutcome, outcome, "outcome").drives
 
     def set_mode(self, mode, *, consent=True, crash_after=0):
         """Start a probe and have it hold the drive in a mode; None where it died of it."""

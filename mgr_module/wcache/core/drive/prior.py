@@ -119,7 +119,7 @@ def require_first_touch(prior: Optional[Prior], drives: Sequence[DriveReport]) -
     A kernel view that is at write back now and was not is what earlier changes of ours
     leave behind: it is only ever raised.
     """
-    if prior is None or not prior.known:
+    if prior is None:
         return
     read = {drive.drive_id: drive.state for drive in drives}
     differs = not_back(prior.drives, read)
