@@ -58,6 +58,15 @@ class Bench:
             assert time.monotonic() < deadline
             time.sleep(0.005)
 
+    def status(self, *more):
+        words = self.words("status", *more)
+        start = words.index("--osd-data")  # it and --hostname are not of this command
+        done = subprocess.run(
+            words[:start] + words[start + 4 :], env=self.environment(), capture_output=True,
+            text=True, timeout=60, check=True,
+        )
+        return done.stdout
+
     def restore(self):
         return subprocess.run(
             self.words("restore", "--all"), env=self.environment(), capture_output=True,

@@ -1,5 +1,6 @@
 """`wcache-probe matrix` on a real loop device: measures, spares what is not blank, restores."""
 
+import json
 import os
 import signal
 
@@ -147,6 +148,21 @@ def test_a_device_that_somebody_takes_meanwhile_is_written_to_no_more(bench):
     assert process.returncode in (1, 2)  # 1 where a pair was whole by then
     assert "somebody else has written to" in out + error
     assert bench.view == "write back"
+
+
+def test_status_tells_a_matrix_under_way_from_a_probe_and_from_a_lease(bench):
+    process = bench.start(*LONG)
+    bench.reach(process, "write through")
+    text, plain = bench.status(), json.loads(bench.status("--format", "json"))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert f"probe:  not running\nmatrix: running with pid {process.pid}\n" in text
+    why, name = text.splitlines()[-1].split()[:2]
+    assert (why, name.partition(".")[0]) == ("matrix", "matrix")
+    assert (plain["program"], plain["pid"]) == ("matrix", process.pid)
+    after = bench.status()
+    assert "probe:  not running\n" in after
+    assert "matrix:" not in after
 
 
 def test_after_kill_9_restore_brings_the_mode_back_and_the_marked_device_is_taken_again(bench):

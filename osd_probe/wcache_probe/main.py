@@ -19,7 +19,7 @@ from wcache.core.ports import DriveHost, MgrLink
 
 from .arguments import RESTORE_ONE, parse
 from .journal.host_lock import HostLock
-from .journal.journal_file import NoJournal, StateFolder
+from .journal.journal_file import MATRIX, NoJournal, StateFolder
 from .journal.journal_words import said_by
 from .journal.lease_marker import LeaseMarker
 from .switcher import AfterStep, Switcher, nothing, read_journal
@@ -226,7 +226,7 @@ def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
     from .matrix.command import matrix
 
     state = StateFolder(options.state_dir, options.run_dir)
-    state.lock()
+    state.lock(MATRIX)
     host = linux_host(options)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     return matrix(options, host, switcher, _say)

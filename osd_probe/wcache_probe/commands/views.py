@@ -6,11 +6,12 @@ import json
 from typing import Any, Dict
 
 from wcache.core import codec
+from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.safety import Safety, judge
 from wcache.core.ports import DriveHost
 from wcache.core.text import amount, table, when
 
-from ..journal.journal_file import StateFolder
+from ..journal.journal_file import MATRIX, PROBE, StateFolder
 from ..switcher import read_journal
 
 FORMAT_VERSION = 1
@@ -57,21 +58,24 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
 
 
 def status(state: StateFolder, style: str) -> int:
-    """The probe of this folder and what its journal holds; exit code 1 where it is damaged."""
+    """What runs with this folder and what its journal holds; exit code 1 where it is damaged."""
     sound, damaged = read_journal(state.journal)
     pid = state.holder()
+    program = state.program() if pid else ""
     if style == "json":
         data = {
             "format_version": FORMAT_VERSION, "state_dir": state.path, "pid": pid or None,
-            "journal": codec.to_plain(sound), "damaged": damaged,
+            "program": program or None, "journal": codec.to_plain(sound), "damaged": damaged,
         }
         print(json.dumps(data, indent=2))
         return 1 if damaged else 0
     print(f"state:  {state.path}")
-    print(f"probe:  {f'running with pid {pid}' if pid else 'not running'}")
+    print(f"probe:  {f'running with pid {pid}' if program == PROBE else 'not running'}")
+    if program == MATRIX:
+        print(f"matrix: running with pid {pid}")
     rows = [
         (
-            entry.kind.value, entry.owner_id, ", ".join(d.dev_name for d in entry.drives),
+            _why(entry), entry.owner_id, ", ".join(d.dev_name for d in entry.drives),
             ", ".join(dict.fromkeys(d.mode.value for d in entry.drives)),
             when(entry.written_at_s),
         )
@@ -82,3 +86,9 @@ def status(state: StateFolder, style: str) -> int:
     for line in damaged.values():
         print(f"damaged: {line}")
     return 1 if damaged else 0
+
+
+def _why(entry: JournalEntry) -> str:
+    """Who the entry is for; a matrix writes one as a lease does."""
+    of_matrix = entry.kind is EntryKind.LEASE and entry.owner_id.startswith(f"{MATRIX}.")
+    return MATRIX if of_matrix else entry.kind.value

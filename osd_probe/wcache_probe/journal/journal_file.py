@@ -1,6 +1,7 @@
 """The probe's state folder: journal, identity, and the lock that lets one probe in.
 
-    <state>/lock            held by the running probe (POSIX lock, so that it names its pid)
+    <state>/lock            held by the running probe or matrix, which it names (POSIX lock, so
+                            that the kernel tells its pid)
     <state>/probe_id        who this probe is, over restarts
     <state>/journal/*.json  one file per entry, the key percent-encoded in its name
 
@@ -30,6 +31,7 @@ from .lease_marker import SUFFIX, LeaseMarker, entry_file_name
 
 NAME_BYTES_MAX = 200
 ENTRIES_MAX = 4096
+PROBE, MATRIX = "probe", "matrix"  # the programs that hold a state folder
 _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
 
 Sync = Callable[[int], None]  # fsync(2) of a file or a folder
@@ -148,8 +150,8 @@ class StateFolder:
                 f"make it yours alone: chown {os.geteuid()} and chmod 0700",
             )
 
-    def lock(self) -> None:
-        """Become the one probe of this folder; ConflictError names the pid of another."""
+    def lock(self, program: str = PROBE) -> None:
+        """Become the one `program` of this folder; ConflictError names another and its pid."""
         path = os.path.join(self.path, "lock")
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -163,12 +165,15 @@ class StateFolder:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise _failed("lock", path, error) from None
             pid = self.holder()
-            who = f"a probe (pid {pid})" if pid else "a probe"
+            who = f"a {self.program()} (pid {pid})" if pid else "a probe"
             raise ConflictError(
                 f"{who} is running with {self.path}",
                 "stop that one first, or give this one a folder and a host name of its own",
             ) from None
         self._lock_fd = fd
+        with contextlib.suppress(OSError):  # it is only told: a full disk shall stop no probe
+            os.ftruncate(fd, 0)
+            os.write(fd, program.encode("ascii"))
 
     @property
     def locked(self) -> bool:
@@ -195,6 +200,10 @@ class StateFolder:
         finally:
             os.close(fd)
         return 0 if kind == fcntl.F_UNLCK else max(0, int(pid))
+
+    def program(self) -> str:
+        """What the process is that holds the lock, where one of another process does."""
+        return MATRIX if _text_of(os.path.join(self.path, "lock")).strip() == MATRIX else PROBE
 
     def probe_id(self) -> str:
         """The id of this probe, made at its first start."""

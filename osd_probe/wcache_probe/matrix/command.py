@@ -16,6 +16,7 @@ from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode
 from wcache.core.text import table
 
+from ..journal.journal_file import MATRIX
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
 from ..stop_signal import StopSignal
@@ -60,7 +61,7 @@ def matrix(
             )
     target = options.out or f"wcache-matrix-{scratch.device.name}-{int(time.time())}.json"
     plan = Plan(
-        f"matrix.{secrets.token_hex(4)}", options.hostname, options.pairs, options.seconds,
+        f"{MATRIX}.{secrets.token_hex(4)}", options.hostname, options.pairs, options.seconds,
         secrets.randbits(32), options.consent_turn_on,
     )
     deep = fio.find()
