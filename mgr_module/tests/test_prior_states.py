@@ -2,52 +2,15 @@
 
 import errno
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from mgr_fakes import builders as make
 from mgr_fakes.builders import CLUSTER_ID
-from mgr_fakes.module import FakeMgr
-from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, a_mgr, all_modes, measured, ok, said, start
-from wcache.core.drive.prior import PriorDoubt, prior_from
-from wcache.core.model import JournalNote, KeptPrior
+from prior_world import codes, errors, held_and_lost, wiped
 from wcache.core.protocol import (
-    AcceptRequest,
-    FailureOutcome,
     Notice,
     ReleaseRequest,
-    RollbackRequest,
 )
-
-STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
-
-
-def codes(mgr):
-    return {f["code"] for f in said(mgr, "status")["findings"]}
-
-
-def errors(mgr):
-    return [f for f in said(mgr, "status")["findings"] if f["severity"] == "error"]
-
-
-def held_and_lost(mgr, probe_id="probe-made-anew"):
-    """A run's probe is gone with its journal, and the drive is left in the other mode."""
-    campaign_id = start(mgr)
-    probe = mgr.probes["h1"]
-    for _ in range(400):
-        mgr.step()
-        if WT in probe.modes().values() and probe.leased:
-            break
-    assert probe.leased
-    mgr.now_s += 95.0
-    mgr.engine.tick()
-    probe.leased.clear()
-    probe.probe_id = probe_id
-    probe.turn(0)
-    assert WT in probe.modes().values()
-    return campaign_id, probe
 
 
 def test_a_drive_whose_journal_is_gone_is_restored_from_what_the_mgr_stored():
@@ -175,28 +138,6 @@ def test_nothing_is_begun_where_a_prior_state_is_owed():
     assert any("nobody has read" in line for line in skipped)
 
 
-def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
-    """h1's journal has an entry that the mgr knows nothing of, as after a redeployment."""
-    probe = mgr.probes["h1"]
-    real = probe.report
-
-    def report():
-        note = JournalNote(key, "domain-sda", fsid, (KeptPrior("wwn-sda", mode),))
-        return replace(real(), journal=(*real().journal, note) if probe.wiped else real().journal)
-
-    probe.wiped, probe.report = True, report
-    accept = probe._accept
-
-    def accepted(request):
-        if key in request.keys:
-            probe.wiped = False
-        return accept(request)
-
-    probe._accept = accepted
-    mgr.engine.hosts.reported_at_s.clear()
-    mgr.report_all()
-
-
 def test_an_entry_the_mgr_knows_nothing_of_is_told_until_an_admin_accepts_the_drive():
     mgr = a_mgr()
     wiped(mgr)
@@ -297,184 +238,3 @@ def test_the_next_p1_never_has_the_id_of_an_old_change():
     assert len(ids) == 3 * len(changes)
     leases = {run.spec.lease_id for run in mgr.engine.runs.values()}
     assert all(len(name.split(".")[-1]) == 16 for name in leases)
-
-
-# ---- what version 1 stored
-
-
-def loaded(name):
-    """A mgr that takes over what version 1 stored, and the drive as it was at that moment."""
-    kept = json.loads((STORED / f"{name}.json").read_text())
-    names = {"drive_id": "0x5000000000000001", "domain_id": "0x5000000000000001"}
-    drive = make.drive("sim-sd0", 0, mode=WT, **names)
-    store = MemoryStore()
-    store.kept.update(kept["store"])
-    mgr = FakeMgr(("sim1", (drive,)), simulated=True, store=store)
-    return mgr, mgr.probes["sim1"]
-
-
-def test_a_plan_of_version_1_loads_and_its_rollback_says_what_it_expects():
-    mgr, probe = loaded("applied")
-    asked = []
-    probe.prior_is_optional = True
-    probe.actions["p1.0"] = ("0x5000000000000001", WB)
-    real = probe.do
-
-    def do(task):
-        asked.append(task.request)
-        return real(task)
-
-    probe.do = do
-    mgr.report_all()
-    assert "WCACHE_PRIOR_LOST" not in codes(mgr), "the mgr's plan and the journal agree"
-    assert said(mgr, "rollback", plan_id="p1")["changed"] is True
-    mgr.settle()
-    (request,) = [r for r in asked if isinstance(r, RollbackRequest)]
-    assert (request.action_id, request.expected) == ("p1.0", WB)
-    assert said(mgr, "plan show", plan_id="p1")["status"] == "rolled back"
-    assert all_modes(mgr) == {WB}
-
-
-def test_a_plan_of_version_1_whose_entry_is_gone_asks_for_acceptance():
-    mgr, probe = loaded("applied")
-    probe.prior_is_optional = True
-    probe.fails = lambda task: (
-        FailureOutcome("the prior state of p1.0 is lost", refused=True,
-                       restored=False, doubt=PriorDoubt.LOST)
-        if isinstance(task.request, RollbackRequest) else None
-    )
-    mgr.report_all()
-    said(mgr, "rollback", plan_id="p1")
-    mgr.settle()
-    assert said(mgr, "plan show", plan_id="p1")["status"] == "stopped"
-    assert "WCACHE_PRIOR_LOST" in codes(mgr)
-    mgr.report_all()
-    said(mgr, "drive accept", hostname="sim1", domain_id="0x5000000000000001", yes=True)
-    assert "WCACHE_PRIOR_LOST" not in codes(mgr)
-    assert said(mgr, "plan show", plan_id="p1")["changes"][0]["status"] == "accepted as it is"
-
-
-def test_a_run_of_version_1_under_a_lease_ends_and_asks_for_acceptance_or_is_told():
-    for told in (True, False):
-        mgr, probe = loaded("lease")
-        probe.prior_is_optional = True
-        probe.switch("0x5000000000000001", WB)  # its new version restored it at its start
-        mgr.settle()
-        mgr.report_all()
-        assert "WCACHE_PRIOR_LOST" in codes(mgr)
-        if told:
-            (run,) = mgr.engine.runs.values()
-            (drive,) = probe.drives.values()
-            prior = prior_from("", drive.domain_id, (drive,)).drives
-            probe.post("", None, notices=(
-                Notice("n", "back", drive.domain_id, True, run.spec.lease_id, prior),
-            ))
-        else:
-            said(mgr, "drive accept", hostname="sim1", domain_id="0x5000000000000001", yes=True)
-        mgr.report_all()
-        assert "WCACHE_PRIOR_LOST" not in codes(mgr)
-
-
-def left_over(mgr):
-    """A run's drive that does not go back, its entry in the probe's journal, and its domain."""
-    _, probe = held_and_lost(mgr)
-    probe.stuck = set(probe.drives)
-    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
-    probe.leased[domain_id] = WB
-    mgr.engine.hosts.reported_at_s.clear()
-    mgr.report_all()
-    return probe, domain_id
-
-
-def accept(mgr, domain_id):
-    return said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
-
-
-@pytest.mark.parametrize("then", ["wait", "again", "failover"])
-def test_an_acceptance_waits_until_the_probe_has_dropped_its_entry(then):
-    mgr = a_mgr()
-    probe, domain_id = left_over(mgr)
-    probe.fails = lambda task: (
-        FailureOutcome("another program is at it", restored=False)
-        if isinstance(task.request, AcceptRequest) else None
-    )
-    accept(mgr, domain_id)
-    mgr.report_all()
-    mgr.report_all()
-    assert probe.leased == {domain_id: WB}
-    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
-    assert "another program is at it" in ok(mgr.command("history"))
-    probe.fails = lambda task: None
-    if then == "again":
-        accept(mgr, domain_id)
-    elif then == "failover":
-        mgr.restart()
-    else:
-        mgr.now_s += 61.0
-        mgr.engine.tick()
-    mgr.report_all()
-    mgr.report_all()
-    assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
-    probe.stuck = set()
-    mgr.restart()
-    for _ in range(12):
-        mgr.step()
-    assert (probe.modes()[domain_id], errors(mgr)) == (WT, [])
-
-
-def test_a_probe_hears_of_an_acceptance_only_once_the_mons_have_it():
-    mgr = a_mgr()
-    probe, domain_id = left_over(mgr)
-    mgr.store.slow = True
-    done = said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
-    assert done["stored"] is False
-    assert "once the mons have stored it and the probe has dropped its entries" in done["next"]
-    mgr.report_all()
-    assert probe.leased == {domain_id: WB}
-    mgr.store.answer()
-    mgr.store.slow = False
-    mgr.report_all()
-    assert (probe.leased, probe.modes()[domain_id]) == ({}, WT)
-
-
-def test_a_run_whose_acceptance_was_not_stored_is_given_up_by_the_next_mgr():
-    mgr = a_mgr()
-    probe, domain_id = left_over(mgr)
-    mgr.store.fails = lambda key: key.startswith("run/")
-    accept(mgr, domain_id)
-    mgr.report_all()
-    assert probe.leased == {domain_id: WB}
-    mgr.store.fails = lambda key: False
-    mgr.restart()
-    mgr.report_all()
-    mgr.report_all()
-    assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
-
-
-def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
-    mgr = a_mgr()
-    start(mgr)
-    mgr.step()
-    mgr.store.slow = True
-    assert "not stored yet" in said(mgr, "freeze")["note"]
-    keys = [write.key for writes, done in mgr.store._queued if done for write in writes]
-    assert keys[0] == "frozen"
-    mgr.store.answer()
-    mgr.store.slow = False
-    assert "note" not in said(mgr, "freeze")
-    mgr.restart()
-    assert mgr.engine.frozen
-
-
-def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
-    mgr = a_mgr()
-    mgr.store.fails = lambda key: key == "frozen"
-    assert "not stored yet" in said(mgr, "freeze")["note"]
-    assert "WCACHE_STORE_FAILED" in codes(mgr)
-    mgr.store.fails = lambda key: False
-    mgr.now_s += 20.0
-    mgr.engine.tick()
-    mgr.engine.tick()
-    assert "WCACHE_STORE_FAILED" not in codes(mgr)
-    mgr.restart()
-    assert mgr.engine.frozen

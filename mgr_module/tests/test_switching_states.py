@@ -7,25 +7,28 @@ search finds the unsafe ways at once when a program is made wrong, so it can fai
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
+from switching_scripts import (
+    EVERY,
+    SCRIPT,
+    SCRIPT_OR_APPLIED,
+    all_ways,
+    applied,
+    applied_off_and_rolled_back,
+    applied_off_for_now,
+    applied_on_and_rolled_back,
+    pair_off_first,
+    recovery,
+    restored,
+)
+from switching_search import explore, forget_histories
 from switching_world import (
-    BACK,
-    ENTRY,
-    LOOK,
-    LOST,
     NEW_KERNEL,
     THROUGH,
     World,
-    carry_out,
-    explore,
-    forget_histories,
-    mode_of,
 )
 from wcache.core.drive import toggle as sw
-from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.prior import prior_from
 from wcache.core.errors import WcacheError
 from wcache.core.model import KernelView, Transport
 
@@ -34,127 +37,6 @@ from wcache.core.model import KernelView, Transport
 def _histories():
     yield
     forget_histories()
-
-
-def toggled(mode, consent=False):
-    """One change under a lease, as the probe does it."""
-    drives = yield LOOK
-    entry = yield ENTRY
-    yield from sw.lease_set(
-        drives, entry, lease_id="l", mode=mode, now_s=0.0, throwaway=False,
-        consent_turn_on=consent,
-    )
-
-
-def restored():
-    """What a probe does when it starts, and when a lease ends."""
-    entry = yield ENTRY
-    if entry is not None:
-        drives = yield LOOK
-        yield from sw.restore(entry, drives)
-
-
-def recovery():
-    """At its start the probe pins what its journal names, then restores leases."""
-    entry = yield ENTRY
-    if entry is None:
-        return
-    drives = yield LOOK
-    yield from sw.hold(drives)
-    if entry.kind is EntryKind.LEASE:
-        yield from restored()
-
-
-def pair_off_first():
-    yield from toggled(THROUGH)
-    yield from toggled(BACK)
-    yield from restored()
-
-
-def pair_on_first():
-    yield from toggled(BACK, consent=True)
-    yield from toggled(THROUGH)
-    yield from restored()
-
-
-def applied(mode, persist):
-    drives = yield LOOK
-    entry = yield ENTRY
-    yield from sw.apply(
-        drives, entry, action_id="a", expected=mode.other, mode=mode, now_s=0.0,
-        throwaway=False, consent_turn_on=True, persist=persist,
-    )
-
-
-def applied_off_and_rolled_back():
-    yield from applied(THROUGH, True)
-    yield from restored()
-
-
-def applied_on_and_rolled_back():
-    yield from applied(BACK, True)
-    yield from restored()
-
-
-def applied_again_to_persist_and_rolled_back():
-    yield from applied(THROUGH, False)
-    yield from applied(THROUGH, True)
-    yield from restored()
-
-
-def applied_off_for_now():
-    yield from applied(THROUGH, False)
-
-
-def brought_back_without_a_journal():
-    drives = yield LOOK
-    known = prior_from("", "d", drives)
-    yield from toggled(THROUGH)
-    yield LOST
-    drives = yield LOOK
-    yield from sw.bring_back(
-        known, drives, kind=EntryKind.LEASE, owner_id="l", now_s=0.0, throwaway=False
-    )
-
-
-SCRIPTS = (
-    pair_off_first, pair_on_first, applied_off_and_rolled_back, applied_on_and_rolled_back,
-    applied_again_to_persist_and_rolled_back,
-)
-# nothing is taken back here, so the drive goes on being off under whatever happens
-SCRIPTS_AND_APPLIED = (*SCRIPTS, applied_off_for_now, brought_back_without_a_journal)
-
-
-def worlds(transport, **more):
-    """Every state that a drive can be found in, on a host that was prepared."""
-    more.setdefault("boot_rule", True)
-    for on, wakes_on, view, layer, savable in itertools.product(
-        (True, False), (True, False), (True, False), (None, True, False), (True, False)
-    ):
-        if savable and transport is Transport.SATA:
-            continue
-        yield World(transport, on, wakes_on, savable, view, layer=layer, **more)
-
-
-def all_ways(script, transport, events_max, mutate=lambda script: script, **more):
-    found, moments, ends = [], 0, []
-    changed = mutate(script)
-    back = mutate(recovery)
-    for world in worlds(transport, **more):
-        ways, size, last = explore(changed, back, world, events_max)
-        found += [(world, way) for way in ways]
-        moments += size
-        ends += last
-    return found, moments, ends
-
-
-EVERY = pytest.mark.parametrize(
-    "transport", [Transport.SCSI, Transport.SATA, Transport.NVME], ids=lambda t: t.value
-)
-SCRIPT = pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.__name__)
-SCRIPT_OR_APPLIED = pytest.mark.parametrize(
-    "script", SCRIPTS_AND_APPLIED, ids=lambda s: s.__name__
-)
 
 
 @EVERY
@@ -206,190 +88,7 @@ def test_a_drive_that_takes_commands_and_does_not_obey_is_no_danger(script, tran
     assert found == []
 
 
-def prior_of(journal):
-    """The mode, the saved mode and whether a rule of ours was there, as an entry has them."""
-    (drive,) = journal.drives
-    page = drive.state.page
-    if page.by_rule:
-        return drive.mode, None, page.saved is BACK
-    return drive.mode, page.saved, None
-
-
-def truth_of(world):
-    saved = mode_of(world.wakes_on) if world.savable else None
-    return mode_of(world.on), saved, world.rule
-
-
-def seen_last(node):
-    """Whether nothing has happened beside us since the drive was last looked at."""
-    for word in reversed(node.way):
-        if word in (LOOK, "ReadState"):
-            return True
-        if word.isupper() and word != "CRASH":
-            return False
-    return False
-
-
-def promises_of_the_journal(node, step):
-    """What must hold when a script is about to take a step, whatever happened before it."""
-    if isinstance(step, (sw.SetCache, sw.SaveCache)):
-        assert node.journal is not None, ("nothing was written down", node.way)
-    if isinstance(step, sw.WriteJournal):
-        if node.journal is not None:
-            assert step.entry.drives == node.journal.drives, ("another prior", node.way)
-        elif seen_last(node):
-            assert prior_of(step.entry) == truth_of(node.world), ("not as it was", node.way)
-    if isinstance(step, sw.RemoveJournal):
-        mode, saved, rule = truth_of(node.world)
-        prior, *persisted = prior_of(node.journal)
-        assert [saved, rule] == persisted, ("what is persisted is not as before", node.way)
-        assert mode is prior or not seen_last(node), ("prior mode is not back", node.way)
-
-
-@EVERY
-@SCRIPT
-def test_whatever_crashed_the_prior_mode_is_back_or_the_journal_still_knows_it(
-    script, transport
-):
-    """After a crash the probe starts again, and whoever rolled back does so again."""
-    for world in worlds(transport):
-        if not world.view or world.layer is False:
-            continue  # there it is refused
-        _, _, ends = explore(script, restored, world, 1, promises_of_the_journal)
-        assert ends
-        for end in ends:
-            if "WriteJournal" not in end.way:
-                assert truth_of(end.world) == truth_of(end.twin), end.way
-        # where nothing goes wrong, all is back and the journal is empty at the end
-        _, _, calm = explore(script, restored, world, 0)
-        ends_as = {(end.journal, truth_of(end.world)) for end in calm}
-        assert ends_as == {(None, truth_of(world))}
-
-
-def taken_and_not_made(program):
-    """The program on a drive that takes each change of its cache and makes none."""
-    step = next(program, None)
-    while step is not None:
-        value = None if isinstance(step, sw.SetCache) else (yield step)
-        try:
-            step = program.send(value)
-        except StopIteration:
-            return
-
-
-@EVERY
-def test_a_drive_that_obeys_no_more_keeps_its_entry_until_its_prior_mode_is_back(transport):
-    def obeys_no_more():
-        yield from toggled(THROUGH)
-        yield from taken_and_not_made(restored())
-
-    begin = World(transport, True, True, False, True)
-    _, _, ends = explore(obeys_no_more, restored, begin, 1, promises_of_the_journal)
-    calm = [
-        end for end in ends
-        if not any(word.isupper() or word.endswith("fails") for word in end.way)
-    ]
-    assert calm
-    assert all(end.journal is not None and not end.world.on for end in calm)
-
-
-# Somebody else takes a flush away between our command and our look at what it did.
-
-def went_through(script, world, taken_away):
-    """The world after a script, where turning the cache on is followed by `taken_away`."""
-    program, journal = script(), None
-    step = next(program)
-    while step is not None:
-        world, journal, value = carry_out(step, world, journal)[0]
-        if isinstance(step, sw.SetCache) and step.mode is BACK:
-            world = replace(world, **taken_away)
-        try:
-            failed = isinstance(value, WcacheError)
-            step = program.throw(value) if failed else program.send(value)
-        except StopIteration:
-            return world, journal, None
-        except WcacheError as error:
-            return world, journal, error
-    raise AssertionError("not reached: a program ends or raises")
-
-
-@EVERY
-@pytest.mark.parametrize("persist", [None, False, True], ids=["lease", "apply", "persist"])
-def test_a_change_that_a_drive_took_and_did_not_make_is_never_called_made(transport, persist):
-    def changed():
-        change = toggled(THROUGH) if persist is None else applied(THROUGH, persist)
-        yield from taken_and_not_made(change)
-
-    begin = World(transport, True, True, False, True, boot_rule=True)
-    world, journal, error = went_through(changed, begin, {})
-    assert "did not make it" in str(error)
-    assert (world.on, journal) == (True, None)
-
-
-@EVERY
-@pytest.mark.parametrize("savable", [True, False], ids=["page", "rule"])
-def test_a_mode_that_is_to_last_and_does_not_read_back_so_is_taken_back(transport, savable):
-    def changed():
-        change = applied(THROUGH, True)
-        step = next(change, None)
-        while step is not None:
-            forgets = isinstance(step, sw.SaveCache) and step.mode is not None
-            value = None if forgets else (yield step)
-            try:
-                step = change.send(value)
-            except StopIteration:
-                return
-
-    begin = World(transport, True, True, savable, True, boot_rule=True)
-    world, journal, error = went_through(changed, begin, {})
-    assert "was told to keep write through over a power cycle" in str(error)
-    assert (truth_of(world), journal) == (truth_of(begin), None)
-
-
-def off_and_restored():
-    yield from toggled(THROUGH)
-    yield from restored()
-
-
-def off_and_on():
-    yield from toggled(THROUGH)
-    yield from toggled(BACK)
-
-
-def on_by_consent():
-    yield from toggled(BACK, consent=True)
-
-
-def applied_on():
-    yield from applied(BACK, False)
-
-
-def kept_on():
-    drives = yield LOOK
-    yield from sw.keep(drives, BACK)
-
-
-@EVERY
-@pytest.mark.parametrize("taken_away", [{"layer": False}, {"view": False}], ids=str)
-@pytest.mark.parametrize(
-    "script", [off_and_restored, off_and_on, on_by_consent, applied_on, kept_on],
-    ids=lambda script: script.__name__,
-)
-def test_a_cache_that_came_on_where_a_flush_was_taken_away_is_off_again(
-    script, taken_away, transport
-):
-    on = script in (off_and_restored, off_and_on)
-    begin = World(transport, on, True, False, True, layer=True, remembered=True)
-    world, journal, error = went_through(script, begin, taken_away)
-    assert error is not None
-    assert not world.unsafe
-    if on:
-        assert journal is not None  # what was there before is not back
-
-
 # The search must find what a wrong program does: each of these makes the program wrong.
-
-
 def blind_to(change):
     """A mutation: the program is told a lie by some of its steps."""
 
@@ -475,7 +174,6 @@ def test_without_the_adapters_guard_the_search_finds_the_replugged_disk():
 
 
 # Off is always allowed
-
 UNSAFE = [
     World(transport, True, True, False, view, layer=layer)
     for transport, view, layer in (

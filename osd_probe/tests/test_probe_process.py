@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
 
 import pytest
-from fake_mgr import FolderMgr, StoredPriors
+from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
+from process_bench import LEASE, marks, mgr_of, mode_of, set_mode
 from sim_drives import BACK, DRIVES, IGNORES, NVME, OBEYS, OFF, THROUGH
 from wcache.core.model import CacheMode
 from wcache.core.protocol import (
@@ -23,17 +21,6 @@ from wcache.core.protocol import (
     ReleaseRequest,
     SetModeRequest,
 )
-from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim_host import SimulatedHost
-
-HOLD = """
-import sys
-from wcache_probe.journal.journal_file import StateFolder
-state = StateFolder(sys.argv[1], sys.argv[2])
-state.lock()
-print("locked", flush=True)
-sys.stdin.read()
-"""
 
 NO_LIBRADOS = """
 import sys
@@ -41,8 +28,6 @@ sys.modules["rados"] = None
 from wcache_probe.main import main
 sys.exit(main(sys.argv[1:]))
 """
-
-LEASE = Lease("L1", OBEYS, 30.0)
 
 
 @pytest.fixture
@@ -54,37 +39,7 @@ def probe(tmp_path: Path):
 
 @pytest.fixture
 def mgr(probe: ProbeProcess) -> FolderMgr:
-    def entries() -> List[str]:
-        return [path.name for path in (probe.state / "journal").glob("*.json")]
-
-    return FolderMgr(
-        probe.mgr_folder, StoredPriors(lambda domain_id: host_of(probe).domain(domain_id), entries)
-    )
-
-
-def host_of(probe: ProbeProcess) -> SimulatedHost:
-    """The drives as their own state file has them."""
-    path = probe.state / "sim-drives.json"
-    return SimulatedHost(
-        parse_drive_file(DRIVES), "sim1", state_path=str(path) if path.exists() else None
-    )
-
-
-def mode_of(probe: ProbeProcess, domain_id: str = OBEYS) -> CacheMode:
-    """What the drive is set to."""
-    (drive,) = host_of(probe).domain(domain_id)
-    assert drive.mode is not None
-    return drive.mode
-
-
-def marks(probe: ProbeProcess) -> list:
-    return list((probe.run_dir / "leases").glob("*"))
-
-
-def set_mode(mgr: FolderMgr, mode: CacheMode, lease: Lease = LEASE) -> None:
-    task_id = f"set {mode.value} {len(mgr.posts())}"
-    mgr.say(SetModeRequest(lease.domain_id, mode), task_id, lease)
-    assert mgr.answer_to(task_id)["kind"] == "state"
+    return mgr_of(probe)
 
 
 @pytest.mark.parametrize("mode", list(CacheMode))
@@ -153,89 +108,6 @@ def test_a_clean_stop_restores_and_exits_with_0(probe, mgr):
     assert "the probe was stopped" in json.dumps(mgr.posts())
 
 
-@pytest.mark.parametrize("runs", [True, False])
-def test_an_applied_change_survives_a_restore_of_leases_which_names_what_takes_it_back(
-    probe, mgr, runs
-):
-    probe.start()
-    mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
-    assert mgr.answer_to("t1")["changed"] is True
-    if not runs:
-        assert probe.stop() == 0
-    done = probe.restore_all()
-    assert "nothing to restore\n" in done.stdout
-    assert mode_of(probe) is THROUGH
-    last = done.stdout.splitlines()[-1]
-    assert last.startswith("applied, and not taken back: sim-sd0; was in write back: `")
-    one = probe.command(*shlex.split(last.split("`")[1])[1:])
-    assert one.returncode == 0, one.stderr
-    assert mode_of(probe) is BACK
-    assert "applied" not in probe.restore_all().stdout
-
-
-def test_an_applied_change_is_not_taken_back_under_a_lease(probe, mgr):
-    probe.start()
-    mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
-    assert mgr.answer_to("t1")["changed"] is True
-    mgr.say(SetModeRequest(OBEYS, BACK, consent_turn_on=True), "t2", LEASE)
-    assert mgr.answer_to("t2")["changed"] is True
-    one = probe.command(*probe.words("restore"), "--action", "a1")
-    assert one.returncode == 1
-    assert "lease L1 holds" in one.stderr
-    assert "restore --all` first" in one.stderr
-
-
-def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mgr):
-    probe.start()
-    set_mode(mgr, THROUGH)
-    done = probe.restore_all()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"asking the probe with pid {probe.process.pid}" in done.stdout
-    assert "to write back" in done.stdout
-    assert mode_of(probe) is BACK
-    # the mgr still names the lease: nothing is done under it any more
-    mgr.say(SetModeRequest(OBEYS, THROUGH), "again", LEASE)
-    assert "no live lease" in mgr.answer_to("again")["message"]
-    assert mode_of(probe) is BACK
-    other = Lease("L2", OBEYS, 30.0)
-    mgr.say(SetModeRequest(OBEYS, THROUGH), "anew", other)
-    assert mgr.answer_to("anew")["kind"] == "state"
-    assert probe.stop() == 0
-
-
-def test_restore_all_says_that_a_running_probe_has_nothing_to_restore(probe, mgr):
-    mgr.say()
-    probe.start()
-    mgr.wait_for(lambda: mgr.instances() == 1)
-    done = probe.restore_all()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith("nothing to restore\n")
-
-
-def test_restore_all_stops_a_running_probe_where_told_to(probe, mgr):
-    probe.start()
-    set_mode(mgr, THROUGH)
-    done = probe.restore_all("--stop")
-    assert done.returncode == 0, done.stderr
-    assert probe.wait() == 0
-    assert mode_of(probe) is BACK
-
-
-def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, mgr):
-    probe.start()
-    set_mode(mgr, THROUGH)
-    probe.process.send_signal(signal.SIGSTOP)
-    done = probe.restore_all()
-    assert done.returncode == 0, done.stderr
-    assert "restoring without it" in done.stderr
-    assert mode_of(probe) is BACK
-    request = probe.state / "restore.request"
-    assert request.exists(), "what it is in the middle of, it undoes when it goes on"
-    probe.process.send_signal(signal.SIGCONT)
-    mgr.wait_for(lambda: not request.exists())
-    assert probe.stop() == 0
-
-
 def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, mgr):
     probe.start()
     for number, domain_id in enumerate((OBEYS, IGNORES)):
@@ -256,19 +128,6 @@ def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, 
     assert not pinned[NVME], "it is not in the journal"
     (probe.hangs / IGNORES).unlink()
     assert probe.stop() == 0
-
-
-def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(probe.state), str(probe.run_dir)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=probe.environment(),
-    )
-    assert holder.stdout.readline() == "locked\n"
-    done = probe.restore_all()
-    assert done.returncode == 2
-    assert f"pid {holder.pid}" in done.stderr
-    assert holder.poll() is None
-    holder.communicate()
 
 
 def test_a_drive_that_hangs_is_left_behind_and_the_others_are_restored(probe, mgr):
@@ -323,20 +182,6 @@ def test_a_new_start_restores_what_it_can_though_the_way_to_the_mgr_is_missing(p
     assert done.returncode == 2
     assert "librados" in done.stderr
     assert mode_of(probe) is BACK
-
-
-def test_restore_all_names_a_damaged_entry_leaves_it_and_restores_the_others(probe, mgr):
-    probe.start()
-    set_mode(mgr, THROUGH)
-    probe.kill()
-    folder = probe.state / "journal"
-    (folder / "lease%2Fdamaged.json").write_text('{"version": 1')
-    done = probe.restore_all()
-    assert done.returncode == 1
-    assert "lease/damaged is damaged" in done.stderr
-    assert mode_of(probe) is BACK
-    assert [path.name for path in folder.glob("*.json")] == ["lease%2Fdamaged.json"]
-    assert marks(probe)
 
 
 def test_two_probes_on_one_state_folder_are_one_too_many(probe, mgr):

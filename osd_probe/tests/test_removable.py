@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_prepare import host_of
+from prepare_bench import host_of
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.errors import ConflictError
 from wcache.core.model import CacheMode

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from model_drives import ModelScsi
-from test_prepare import WHERE, Bank, host_of, preparation, prepare
+from prepare_bench import WHERE, Bank, host_of, preparation, prepare
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError

@@ -1,0 +1,90 @@
+"""Mgrs whose drives are owed a prior state, and what they say of it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.store import MemoryStore
+from module_world import WB, WT, said, start
+from wcache.core.model import JournalNote, KeptPrior
+
+STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+
+
+def codes(mgr):
+    return {f["code"] for f in said(mgr, "status")["findings"]}
+
+
+def errors(mgr):
+    return [f for f in said(mgr, "status")["findings"] if f["severity"] == "error"]
+
+
+def held_and_lost(mgr, probe_id="probe-made-anew"):
+    """A run's probe is gone with its journal, and the drive is left in the other mode."""
+    campaign_id = start(mgr)
+    probe = mgr.probes["h1"]
+    for _ in range(400):
+        mgr.step()
+        if WT in probe.modes().values() and probe.leased:
+            break
+    assert probe.leased
+    mgr.now_s += 95.0
+    mgr.engine.tick()
+    probe.leased.clear()
+    probe.probe_id = probe_id
+    probe.turn(0)
+    assert WT in probe.modes().values()
+    return campaign_id, probe
+
+
+def wiped(mgr, key="action/p1.0", fsid="", mode=WB):
+    """h1's journal has an entry that the mgr knows nothing of, as after a redeployment."""
+    probe = mgr.probes["h1"]
+    real = probe.report
+
+    def report():
+        note = JournalNote(key, "domain-sda", fsid, (KeptPrior("wwn-sda", mode),))
+        return replace(real(), journal=(*real().journal, note) if probe.wiped else real().journal)
+
+    probe.wiped, probe.report = True, report
+    accept = probe._accept
+
+    def accepted(request):
+        if key in request.keys:
+            probe.wiped = False
+        return accept(request)
+
+    probe._accept = accepted
+    mgr.engine.hosts.reported_at_s.clear()
+    mgr.report_all()
+
+
+# ---- what version 1 stored
+
+
+def loaded(name):
+    """A mgr that takes over what version 1 stored, and the drive as it was at that moment."""
+    kept = json.loads((STORED / f"{name}.json").read_text())
+    names = {"drive_id": "0x5000000000000001", "domain_id": "0x5000000000000001"}
+    drive = make.drive("sim-sd0", 0, mode=WT, **names)
+    store = MemoryStore()
+    store.kept.update(kept["store"])
+    mgr = FakeMgr(("sim1", (drive,)), simulated=True, store=store)
+    return mgr, mgr.probes["sim1"]
+
+
+def left_over(mgr):
+    """A run's drive that does not go back, its entry in the probe's journal, and its domain."""
+    _, probe = held_and_lost(mgr)
+    probe.stuck = set(probe.drives)
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    probe.leased[domain_id] = WB
+    mgr.engine.hosts.reported_at_s.clear()
+    mgr.report_all()
+    return probe, domain_id
+
+
+def accept(mgr, domain_id):
+    return said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)

@@ -1,0 +1,147 @@
+"""A mgr that executes a rollout against drives which obey."""
+
+from dataclasses import replace
+
+from mgr_fakes import builders as make
+from wcache.core import codec
+from wcache.core import events as act
+from wcache.core.change.cache_mode_change import CacheModeChange as Change
+from wcache.core.change.rollout import RolloutMachine
+from wcache.core.change.rollout_state import Rollout
+from wcache.core.model import CacheMode, LoadPoint, Transport
+from wcache.core.protocol import (
+    ApplyRequest,
+    DrivesOutcome,
+    LookRequest,
+    MeasureRequest,
+    SamplesOutcome,
+    StateOutcome,
+)
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+
+def change(index, **changes):
+    found = Change(
+        f"p1.{index}", f"h{index}", f"domain-{index}", (f"sd{index}",), index, "hdd",
+        Transport.SCSI, WB, WT, "faster", (), LoadPoint.OSD_BENCH_DEPTH1,
+    )
+    return replace(found, **changes)
+
+
+class Mgr:
+    """Executes a rollout against drives that obey; the mgr can be lost after any action."""
+
+    def __init__(self, *changes, gain=5.0):
+        self.now_s = 1000.0
+        self.restarts = 0
+        self.modes = {c.domain_id: WB for c in changes}
+        self.prior = {}  # the probes' journals: action id to mode
+        self.gain = gain
+        self.log = []
+        self.notes = []
+        self.missed = ()  # preconditions that do not hold now
+        self.stored = codec.dumps(Rollout("p1", 1.0, changes, canary_wait_s=60.0))
+        self._start()
+
+    def _start(self):
+        rollout = codec.loads(Rollout, self.stored, bytes_max=10**6, what="rollout")
+        self.machine = RolloutMachine(rollout, str(self.restarts))
+        self.task = self.load = None
+
+    def restart(self):
+        self.restarts += 1
+        self._start()
+        if not self.machine.over:
+            self.give(act.Begin())
+
+    def give(self, event, lost_after=None):
+        self.run(self.machine.handle(event, self.now_s), lost_after)
+
+    def run(self, todo, lost_after=None):
+        for index, action in enumerate(todo):
+            if lost_after is not None and index >= lost_after:
+                self.restart()
+                return
+            if isinstance(action, act.GiveTask):
+                self.task, self.load = action, None
+            elif isinstance(action, act.MeasureLoad):
+                self.load, self.task = action, None
+            elif isinstance(action, act.SaveRun):
+                self.stored = codec.dumps(self.machine.rollout)
+            elif isinstance(action, act.LookAtCluster):
+                self.give(act.ClusterSeen(self.missed))
+            else:
+                self.notes.append(action)
+
+    def apply_now(self, request):
+        """What the probe does; the same action twice changes nothing more."""
+        before = self.modes[request.domain_id]
+        if isinstance(request, LookRequest):
+            state, name = make.state(before), request.domain_id
+            drive = make.drive("sda", 0, drive_id="d", domain_id=name, state=state)
+            return DrivesOutcome((drive,))
+        stored = codec.loads(Rollout, self.stored, bytes_max=10**6, what="rollout")
+        assert request.prior.known
+        assert request.prior in [c.prior for c in stored.changes], "touched before it is stored"
+        if isinstance(request, ApplyRequest):
+            if before is not request.mode:
+                self.prior.setdefault(request.action_id, before)
+            self.modes[request.domain_id] = request.mode
+        else:
+            self.modes[request.domain_id] = self.prior.pop(
+                request.action_id, request.prior.drives[0].mode
+            )
+        after = self.modes[request.domain_id]
+        self.log.append((type(request).__name__, request.domain_id))
+        states = (make.state(before),), (make.state(after),)
+        return StateOutcome(*states, (), before is not after, ("d",))
+
+    def answer(self, lost_after=None, lose_answer=False):
+        self.now_s += 1.0
+        if self.task:
+            task, self.task = self.task, None
+            if isinstance(task.request, MeasureRequest):
+                outcome = SamplesOutcome((self.latency(task.request.domain_id),) * 9, 0.1, 0)
+            else:
+                outcome = self.apply_now(task.request)
+            if lose_answer:
+                self.restart()
+                return
+            self.give(act.TaskAnswered(task.task_id, outcome), lost_after)
+        elif self.load:
+            domain_id, load = self.machine.current.domain_id, self.load
+            self.load = None
+            samples = act.LoadSamples(0.1, (self.latency(domain_id),) * 9, (), 4096)
+            self.give(act.LoadMeasured(load.token, samples), lost_after)
+        elif self.machine.wake_at_s is not None:
+            self.now_s = max(self.now_s, self.machine.wake_at_s)
+            self.give(act.Tick(), lost_after)
+
+    def latency(self, domain_id):
+        base = 20_000_000
+        return int(base / self.gain) if self.modes[domain_id] is WT else base
+
+    def finish(self):
+        for _ in range(500):
+            if self.machine.over:
+                return
+            self.answer()
+        raise AssertionError(f"never over: {self.machine}")
+
+    @property
+    def statuses(self):
+        return [c.status for c in self.machine.rollout.changes]
+
+    def until(self, kind):
+        for _ in range(100):
+            if self.task and isinstance(self.task.request, kind):
+                return
+            self.answer()
+        raise AssertionError(f"no {kind.__name__} was asked for")
+
+
+def begun(*changes, **options):
+    mgr = Mgr(*(changes or (change(0),)), **options)
+    mgr.give(act.Begin())
+    return mgr

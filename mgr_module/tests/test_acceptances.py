@@ -1,0 +1,99 @@
+"""What is given up or frozen is so once the mons and the probe have it, and not before."""
+
+import pytest
+from module_world import WB, WT, a_mgr, ok, said, start
+from prior_world import accept, codes, errors, left_over
+from wcache.core.protocol import (
+    AcceptRequest,
+    FailureOutcome,
+)
+
+
+@pytest.mark.parametrize("then", ["wait", "again", "failover"])
+def test_an_acceptance_waits_until_the_probe_has_dropped_its_entry(then):
+    mgr = a_mgr()
+    probe, domain_id = left_over(mgr)
+    probe.fails = lambda task: (
+        FailureOutcome("another program is at it", restored=False)
+        if isinstance(task.request, AcceptRequest) else None
+    )
+    accept(mgr, domain_id)
+    mgr.report_all()
+    mgr.report_all()
+    assert probe.leased == {domain_id: WB}
+    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+    assert "another program is at it" in ok(mgr.command("history"))
+    probe.fails = lambda task: None
+    if then == "again":
+        accept(mgr, domain_id)
+    elif then == "failover":
+        mgr.restart()
+    else:
+        mgr.now_s += 61.0
+        mgr.engine.tick()
+    mgr.report_all()
+    mgr.report_all()
+    assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
+    probe.stuck = set()
+    mgr.restart()
+    for _ in range(12):
+        mgr.step()
+    assert (probe.modes()[domain_id], errors(mgr)) == (WT, [])
+
+
+def test_a_probe_hears_of_an_acceptance_only_once_the_mons_have_it():
+    mgr = a_mgr()
+    probe, domain_id = left_over(mgr)
+    mgr.store.slow = True
+    done = said(mgr, "drive accept", hostname="h1", domain_id=domain_id, yes=True)
+    assert done["stored"] is False
+    assert "once the mons have stored it and the probe has dropped its entries" in done["next"]
+    mgr.report_all()
+    assert probe.leased == {domain_id: WB}
+    mgr.store.answer()
+    mgr.store.slow = False
+    mgr.report_all()
+    assert (probe.leased, probe.modes()[domain_id]) == ({}, WT)
+
+
+def test_a_run_whose_acceptance_was_not_stored_is_given_up_by_the_next_mgr():
+    mgr = a_mgr()
+    probe, domain_id = left_over(mgr)
+    mgr.store.fails = lambda key: key.startswith("run/")
+    accept(mgr, domain_id)
+    mgr.report_all()
+    assert probe.leased == {domain_id: WB}
+    mgr.store.fails = lambda key: False
+    mgr.restart()
+    mgr.report_all()
+    mgr.report_all()
+    assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
+
+
+def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
+    mgr = a_mgr()
+    start(mgr)
+    mgr.step()
+    mgr.store.slow = True
+    assert "not stored yet" in said(mgr, "freeze")["note"]
+    keys = [write.key for writes, done in mgr.store._queued if done for write in writes]
+    assert keys[0] == "frozen"
+    mgr.store.answer()
+    mgr.store.slow = False
+    assert "note" not in said(mgr, "freeze")
+    mgr.restart()
+    assert mgr.engine.frozen
+
+
+def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
+    mgr = a_mgr()
+    mgr.store.fails = lambda key: key == "frozen"
+    assert "not stored yet" in said(mgr, "freeze")["note"]
+    assert "WCACHE_STORE_FAILED" in codes(mgr)
+    mgr.store.fails = lambda key: False
+    mgr.now_s += 20.0
+    mgr.engine.tick()
+    mgr.engine.tick()
+    assert "WCACHE_STORE_FAILED" not in codes(mgr)
+    mgr.restart()
+    assert mgr.engine.frozen

@@ -1,0 +1,145 @@
+"""Every image that a host may boot must have the boot rule."""
+
+import contextlib
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prepare_bench import TOOL, WHERE, Builder, chosen, host_of, preparation, prepare
+from wcache.core.errors import NotFoundError, StorageError
+from wcache_probe.linux.persistence.cpio_image import files_in
+from wcache_probe.linux.persistence.images import find_images
+from wcache_probe.linux.persistence.initramfs import find_tool
+from wcache_probe.linux.persistence.prepare import Preparer
+
+
+@pytest.mark.parametrize(
+    "compress", [("gzip", "-c"), ("xz", "-c", "--check=crc32"), ("bzip2", "-c"), ("cat",),
+                 ("zstd", "-q", "-c")], ids=lambda words: words[0],
+)
+def test_every_image_is_made_anew_until_it_has_the_rule_and_then_left_alone(
+    fake_host, compress
+):
+    host = host_of(fake_host)
+    try:
+        builder = Builder(fake_host, "initrd.img-6.1", "initrd.img-6.6", compress=compress)
+    except FileNotFoundError:
+        pytest.skip(f"there is no {compress[0]} here")
+    code, said = prepare(fake_host, host, tool=TOOL, run_tool=builder)
+    assert (code, builder.runs) == (0, 1), said
+    assert (fake_host.root / TOOL.conf_path).read_text() == "x\n"
+    assert host.look()[0].toggle_refusal == ""
+    assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+    assert builder.runs == 1
+
+
+def test_an_image_that_does_not_take_the_rule_leaves_the_host_unprepared(fake_host):
+    host = host_of(fake_host)
+    builder = Builder(fake_host, "initrd.img-6.1", takes=False)
+    code, said = prepare(fake_host, host, tool=TOOL, run_tool=builder)
+    assert code == 1
+    assert "initrd.img-6.1 lacks the boot rule" in said
+    assert "NOT prepared" in said
+    assert "/boot/initrd.img-6.1" in host.look()[0].toggle_refusal
+
+
+def test_without_a_tool_the_images_that_lack_it_are_named(fake_host):
+    host = host_of(fake_host)
+    Builder(fake_host, "initrd.img-6.1")
+    code, said = prepare(fake_host, host)
+    assert code == 1
+    assert "neither initramfs-tools nor dracut nor mkinitcpio" in said
+
+
+def test_an_image_made_since_wants_prepare_again_and_one_that_went_does_not(fake_host):
+    host = host_of(fake_host)
+    builder = Builder(fake_host, "initrd.img-6.1", "initrd.img-6.6")
+    prepare(fake_host, host, tool=TOOL, run_tool=builder)
+    (fake_host.root / "boot/initrd.img-6.6").unlink()
+    assert host.look()[0].toggle_refusal == ""
+    builder.build("initrd.img-6.9")
+    assert "/boot/initrd.img-6.9" in host.look()[0].toggle_refusal
+    assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+    assert (host.look()[0].toggle_refusal, builder.runs) == ("", 1)
+
+
+def test_a_container_that_does_not_see_the_images_is_told_so(fake_host):
+    host = host_of(fake_host)
+    prepare(fake_host, host, tool=TOOL, run_tool=Builder(fake_host, "initrd.img-6.1"))
+    (fake_host.root / "boot/initrd.img-6.1").unlink()
+    assert "/boot" in host.look()[0].toggle_refusal
+
+
+def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fake_host):
+    host = host_of(fake_host)
+    data = fake_host.root / "sys/kernel/boot_params/data"
+    data.parent.mkdir(parents=True)
+    data.write_bytes(bytes(0x21C) + b"\x00\x10\x00\x00" + bytes(64))
+    with pytest.raises(NotFoundError, match="not on it"):
+        prepare(fake_host, host)
+    assert not os.path.exists(preparation(fake_host).rule_path)
+    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    made.check(image_elsewhere=True)
+    assert made.see_to_images(made.write_rule(chosen(host))) == 0
+    assert host.look()[0].toggle_refusal == ""
+
+
+def test_an_image_that_is_cut_off_or_none_at_all_counts_as_lacking_it(fake_host):
+    host = host_of(fake_host)
+    builder = Builder(fake_host, "initrd.img-6.1")
+    prepare(fake_host, host, tool=TOOL, run_tool=builder)
+    path = fake_host.root / "boot/initrd.img-6.1"
+    for data in (path.read_bytes()[:-400], b"not an image", b"", b"\x1f\x8bxxxxxxxx"):
+        path.write_bytes(data)
+        with pytest.raises(StorageError):
+            files_in(str(path), WHERE)
+        code, said = prepare(fake_host, host)
+        assert code == 1
+        assert "cannot be looked into" in said
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_crash_the_reader(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "image"
+    for lead in (b"", b"070701", b"MZ", b"\x1f\x8b\x08", b"\x5d\x00\x00"):
+        path.write_bytes(lead + data)
+        with contextlib.suppress(StorageError):
+            files_in(str(path), WHERE)
+
+
+def test_a_unified_kernel_image_is_looked_into(fake_host, tmp_path):
+    builder = Builder(fake_host, "initrd.img-6.1")
+    fake_host.write(f"image/etc/{WHERE}", "the rule\n")
+    builder.build("initrd.img-6.1")
+    initrd = (fake_host.root / "boot/initrd.img-6.1").read_bytes()
+    pe = bytearray(b"MZ" + bytes(58) + (64).to_bytes(4, "little"))
+    pe += b"PE\0\0" + b"\x64\x86" + (1).to_bytes(2, "little") + bytes(12)
+    pe += (0).to_bytes(2, "little") + bytes(2)
+    section = b".initrd\0" + len(initrd).to_bytes(4, "little") + bytes(4)
+    section += (len(initrd) + 7).to_bytes(4, "little") + (200).to_bytes(4, "little") + bytes(16)
+    pe += section
+    pe += bytes(200 - len(pe)) + initrd + bytes(7)
+    path = fake_host.root / "boot/EFI/Linux/x.efi"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pe)
+    assert files_in(str(path), WHERE) == ("the rule\n",)
+    assert "/boot/EFI/Linux/x.efi" in [i.path for i in find_images(str(fake_host.root))]
+
+
+def test_images_of_kdump_and_backups_are_not_looked_at(fake_host):
+    for name in ("initramfs-6.1kdump.img", "initrd.img-6.1.bak", "vmlinuz-6.1"):
+        fake_host.write(f"boot/{name}", "x")
+    fake_host.write("boot/initramfs-6.1.img", "x")
+    found = find_images(str(fake_host.root))
+    assert [image.path for image in found] == ["/boot/initramfs-6.1.img"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "name"),
+    [({"update-initramfs", "mkinitramfs", "dracut"}, "initramfs-tools"),
+     ({"dracut", "update-initramfs"}, "dracut"), ({"mkinitcpio"}, "mkinitcpio"), (set(), None)],
+)
+def test_the_tool_that_makes_the_images_is_found(installed, name):
+    tool = find_tool(lambda program: program if program in installed else None)
+    assert (tool.name if tool else None) == name
