@@ -13,7 +13,7 @@ from typing import Callable, Collection, Dict, List, Optional, Sequence
 from wcache.core import codec
 from wcache.core.drive.prior import UNKNOWN, Prior, prior_from
 from wcache.core.errors import NotReadyError, WcacheError
-from wcache.core.model import DriveReport
+from wcache.core.model import DeviceCache, DriveReport
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
@@ -142,9 +142,18 @@ class StoredPriors:
         else:
             key = f"action/{request.action_id}"
         if key not in self._priors or entry_file_name(key) not in self._entries():
-            drives = self._drives(request.domain_id)
+            drives = [_readable(drive) for drive in self._drives(request.domain_id)]
             self._priors[key] = prior_from("", request.domain_id, drives)
         return replace(request, prior=self._priors[key])
+
+
+def _readable(drive: DriveReport) -> DriveReport:
+    """The drive with a cache mode: of one that can't be read a mgr stores nothing, and it asks
+    for nothing.  A test asks all the same, to hear what the probe itself says.
+    """
+    if drive.mode is not None:
+        return drive
+    return replace(drive, state=replace(drive.state, device_cache=DeviceCache.WRITE_BACK))
 
 
 class FolderMgr:

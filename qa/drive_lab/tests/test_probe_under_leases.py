@@ -311,5 +311,6 @@ def test_a_transport_that_is_not_proven_is_shown_and_left_alone(bench, probe_of)
     assert "not proven" in seen["toggle_refusal"]
     outcome = probe.set_mode(CacheMode.WRITE_THROUGH)
     assert (outcome["kind"], outcome["refused"]) == ("failure", True)
+    assert "not proven" in outcome["message"], outcome
     assert bench.state("translated") == ("on", "write back")
     assert probe.journal() == []
