@@ -85,5 +85,4 @@ def test_a_prior_state_that_nobody_here_knows_stops_its_drive_until_an_admin_acc
     assert not entry.exists()
     assert kernel_view(device) == "write back"
     assert "accepted" in wcache.history_text()
-    shown = wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
-    assert shown["status"] == "done"
+    wcache.done(scope="osd.0", loads="depth1", pairs=4)

@@ -256,9 +256,7 @@ def test_without_numpy_it_measures_and_says_what_to_install(wcache, probe, stead
     fake.chmod(0o755)
     wcache.option("python_path", str(fake))
     try:
-        campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=8)
-        shown = wcache.wait_over(campaign_id)
-        assert shown["status"] == "done"
+        shown = wcache.done(scope="osd.0", loads="depth1", pairs=8)
         (result,) = shown["results"]
         assert result["pairs"] == 8
         assert result["analysed"] is False
@@ -281,10 +279,10 @@ def test_a_killed_analysis_child_is_started_again(wcache, probe, own_cluster: Cl
                 return int(entry.parent.name)
         return 0
 
-    wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
+    wcache.done(scope="osd.0", loads="depth1", pairs=4)
     first = wcache.wait("a child", child)
     os.kill(first, signal.SIGKILL)
-    shown = wcache.wait_over(wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4))
+    shown = wcache.done(scope="osd.0", loads="depth1", pairs=4)
     assert shown["results"][0]["analysed"] is True
     assert wcache.wait("a new child", child) != first
 
@@ -299,8 +297,7 @@ def test_a_second_probe_for_a_host_is_refused_and_named(wcache, probe, steady, v
         )
         assert "speaks for h1" in rival.text()
         (agent,) = [a for a in wcache("agent ls")["agents"] if a["hostname"] == "h1"]
-        campaign_id = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4)
-        assert wcache.wait_over(campaign_id)["status"] == "done"
+        wcache.done(scope="osd.0", loads="depth1", pairs=4)
         (after,) = [a for a in wcache("agent ls")["agents"] if a["hostname"] == "h1"]
         assert after["probe_id"] == agent["probe_id"]
     finally:

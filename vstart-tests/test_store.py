@@ -196,5 +196,4 @@ def test_what_the_mons_refuse_is_a_health_error_and_stored_once_they_take_it(
     finally:
         own_cluster.ceph("config", "rm", "mon", ENTRY_BYTES_MAX)
     wcache.wait("health", lambda: not failed(own_cluster))
-    again = wcache.start_campaign(scope="osd.0", loads="depth1", pairs=4)
-    assert wcache.wait_over(again)["status"] == "done"
+    wcache.done(scope="osd.0", loads="depth1", pairs=4)
