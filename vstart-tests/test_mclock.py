@@ -39,6 +39,8 @@ def read_again(wcache: Wcache) -> Iterator[Any]:
     """Has the module read the config database anew."""
     def read() -> Dict[str, Any]:
         asked_s = time.monotonic()
+        # an idle mgr reads at once: rounded, that could not be told from a reading before
+        time.sleep(3 * ROUNDED_S)
         wcache("mclock recommend")
 
         def since_asked() -> bool:
