@@ -49,6 +49,8 @@ def newcomers(probe, wcache, steady, tmp_path):
 
     yield shell
     probe.bring_key()
+    probe.start()
+    wcache.wait("the probe", lambda: wcache("drive ls", hostname=probe.hostname)["drives"])
 
 
 def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
