@@ -19,6 +19,8 @@ from .processes import LabError, connect
 
 POLL_S = 0.004
 SENTINEL = b"\xff"
+FIRST_PATIENCE_S = 0.3
+MOST_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -90,24 +92,32 @@ class GuestAgent:
         self._buffer = b""
 
     def connect(self, timeout_s: float) -> None:
-        """Wait until the agent of a booting guest answers."""
+        """Wait until the agent of a booting guest answers; raise LabError when it does not.
+
+        Each try waits twice as long as the one before: the guest of a busy machine may take
+        longer than any fixed time, and what it answers after a try has ended is lost.
+        """
         deadline = time.monotonic() + timeout_s
-        while True:
-            self.close()
-            self._socket = connect(self._path, timeout_s)
-            self._socket.settimeout(0.3)
-            token = int.from_bytes(os.urandom(4), "big")
-            try:
-                # the sentinel makes the agent drop what an earlier boot left half said
-                self._send({"execute": "guest-sync-delimited", "arguments": {"id": token}})
-                self._buffer = self._until(SENTINEL)
-                if self._receive().get("return") == token:
-                    self._socket.settimeout(60.0)
-                    return
-            except (socket.timeout, ConnectionError):
-                pass
+        patience_s = FIRST_PATIENCE_S
+        while not self._answers(timeout_s, patience_s):
             if time.monotonic() > deadline:
-                raise LabError(f"the guest did not answer in {timeout_s:g} s: see console.log")
+                raise LabError(f"the guest did not answer in {timeout_s:g} s")
+            patience_s = min(2 * patience_s, MOST_PATIENCE_S)
+
+    def _answers(self, timeout_s: float, patience_s: float) -> bool:
+        self.close()
+        self._socket = connect(self._path, timeout_s)
+        self._socket.settimeout(patience_s)
+        token = int.from_bytes(os.urandom(4), "big")
+        try:
+            # the sentinel makes the agent drop what an earlier boot left half said
+            self._send({"execute": "guest-sync-delimited", "arguments": {"id": token}})
+            self._buffer = self._until(SENTINEL)
+            answered: bool = self._receive().get("return") == token
+        except (socket.timeout, ConnectionError):
+            return False
+        self._socket.settimeout(60.0)
+        return answered
 
     def close(self) -> None:
         if self._socket is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from typing import Collection
 
 from .agent import GuestAgent
 from .processes import LabError
+
+APPEAR_TIMEOUT_S = 20.0
 
 # partitions' holders are listed with the partition
 LAYERS = r"""
@@ -98,3 +102,26 @@ class Disk:
 def kernel_view(agent: GuestAgent, block_name: str) -> str:
     """What the kernel believes of any block device: ``sda``, ``dm-0``, ``md0``."""
     return agent.run(["cat", f"/sys/block/{block_name}/queue/write_cache"]).checked().strip()
+
+
+FIND_DRIVES = r"""
+for disk in /sys/block/sd* /sys/block/nvme*; do
+    [ -e "$disk" ] || continue
+    identity=$(cat "$disk/device/wwid" "$disk/device/serial" 2>/dev/null)
+    echo "${disk##*/}" $identity
+done | sed 's/naa\.//'
+"""
+
+
+def find_disk(agent: GuestAgent, identities: Collection[str], name: str) -> str:
+    """Path of the disk that has one of these identities; waits for it."""
+    deadline = time.monotonic() + APPEAR_TIMEOUT_S
+    while True:
+        listing = agent.run(["/bin/sh", "-c", FIND_DRIVES]).stdout
+        for line in listing.splitlines():
+            disk, _, identity = line.partition(" ")
+            if any(word in identity.split() for word in identities):
+                return f"/dev/{disk}"
+        if time.monotonic() > deadline:
+            raise LabError(f"drive {name} did not appear in the guest:\n{listing}")
+        time.sleep(0.1)

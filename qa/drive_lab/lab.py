@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import sys
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Mapping
@@ -26,7 +26,7 @@ from .agent import GuestAgent
 from .backend import BackendSpec
 from .booting_root import Initramfs
 from .counters import Counters, read_counters
-from .disk import Disk
+from .disk import APPEAR_TIMEOUT_S, Disk, find_disk
 from .machine import (
     LabDrive,
     LoadedKernel,
@@ -37,14 +37,14 @@ from .machine import (
     lab_options,
     qemu_argv,
 )
-from .processes import Children, LabError, connect, kill_recorded, wait_for
+from .processes import Children, LabError, connect, kill_recorded, last_lines, wait_for
 from .qmp import Qmp
 from .truth import TrueState, observe
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "wcache-lab-"
-BOOT_TIMEOUT_S = 1200.0
-APPEAR_TIMEOUT_S = 20.0
+BOOT_TIMEOUT_S = 600.0
+CONSOLE_LINES = 40
 SEED = 20
 NBD_PLUGIN = Path(__file__).resolve().parent / "nbd_drive.py"
 
@@ -234,6 +234,24 @@ class Lab:
         self._boot({drive.name: drive.on_at_power_on for drive in self.drives})
 
     def _boot(self, cache_on: dict[str, bool]) -> None:
+        """Start the guest's machine; one that hangs before it answers is started once more.
+
+        Nothing of a test has run in the guest by then, and the drives are as they were.
+        """
+        for tries_left in (1, 0):
+            try:
+                self._start_machine(cache_on)
+                return
+            except LabError as error:
+                end = last_lines(self.folder / "console.log", CONSOLE_LINES)
+                said = f"{error}; its console ends with:\n" + "\n".join(end)
+                self._disconnect()
+                self._children.stop("qemu")
+                if not tries_left:
+                    raise LabError(said) from error
+                print(f"{said}\nThe guest is started once more.", file=sys.stderr, flush=True)
+
+    def _start_machine(self, cache_on: dict[str, bool]) -> None:
         argv = qemu_argv(
             machine=self.machine,
             loaded=self._loaded(),
@@ -320,17 +338,7 @@ class Lab:
 
     def find(self, fitted: LabDrive) -> str:
         """Path of a drive in the guest, by WWN or, for NVMe, by serial; waits for it."""
-        wanted = fitted.placed.wwn[2:], fitted.placed.serial
-        deadline = time.monotonic() + APPEAR_TIMEOUT_S
-        while True:
-            listing = self.guest.run(["/bin/sh", "-c", FIND_DRIVES]).stdout
-            for line in listing.splitlines():
-                disk, _, identity = line.partition(" ")
-                if any(word in identity.split() for word in wanted):
-                    return f"/dev/{disk}"
-            if time.monotonic() > deadline:
-                raise LabError(f"drive {fitted.name} did not appear in the guest:\n{listing}")
-            time.sleep(0.1)
+        return find_disk(self.guest, (fitted.placed.wwn[2:], fitted.placed.serial), fitted.name)
 
     # starting
 
@@ -375,15 +383,6 @@ class Lab:
             if connection is not None:
                 connection.close()
         self._guest = self._qmp = None
-
-
-FIND_DRIVES = r"""
-for disk in /sys/block/sd* /sys/block/nvme*; do
-    [ -e "$disk" ] || continue
-    identity=$(cat "$disk/device/wwid" "$disk/device/serial" 2>/dev/null)
-    echo "${disk##*/}" $identity
-done | sed 's/naa\.//'
-"""
 
 
 def sweep() -> None:

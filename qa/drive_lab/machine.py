@@ -146,7 +146,7 @@ def booting_options(machine: MachineSpec) -> str:
     """Kernel command line of the guest that boots by itself, as its boot loader would have it."""
     options = (
         f"{KERNEL_OPTIONS} root=/dev/vda rw rootflags=noatime fsck.mode=skip "
-        "systemd.show_status=0 rcupdate.rcu_cpu_stall_suppress=1"
+        "systemd.show_status=auto rcupdate.rcu_cpu_stall_suppress=1"
     )
     # else dracut leaves volumes alone that the root is not on
     return f"{options} rd.auto=1" if machine.initramfs is Initramfs.DRACUT else options

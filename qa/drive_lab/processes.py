@@ -80,9 +80,17 @@ def wait_for(what: str, ready: Path, child: Child, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not ready.exists():
         if child.process.poll() is not None or time.monotonic() > deadline:
-            lines = child.log.read_text(errors="replace").splitlines()[-5:]
-            raise LabError(f"{what} did not start: {' | '.join(lines) or 'no message'}")
+            said = " | ".join(last_lines(child.log, 5))
+            raise LabError(f"{what} did not start: {said or 'no message'}")
         time.sleep(0.01)
+
+
+def last_lines(log: Path, count: int) -> list[str]:
+    """The end of a log; nothing where there is none."""
+    try:
+        return log.read_text(errors="replace").splitlines()[-count:]
+    except OSError:
+        return []
 
 
 def connect(path: Path, timeout_s: float) -> socket.socket:
