@@ -10,7 +10,7 @@ from typing import List
 import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache, all_views, kernel_view
-from wcache.core.experiment.settling import LONG_SAMPLES
+from wcache.core.experiment.settling_time.settling import LONG_SAMPLES
 from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import LoadPoint
 from wcache.core.verdict.load_profile import work_counters

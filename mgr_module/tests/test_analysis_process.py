@@ -10,7 +10,7 @@ from mgr_fakes import builders as make
 from wcache.core.experiment.pairs import compose
 from wcache.core.experiment.slots import Slot
 from wcache.core.model import CacheMode
-from wcache.engine.analysis_child import AnalysisChild
+from wcache.engine.evidence.analysis_child import AnalysisChild
 
 ANSWER = (
     "import json, sys\n"

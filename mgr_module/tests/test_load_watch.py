@@ -9,8 +9,8 @@ from wcache.core.cluster import OsdNow, osds_now
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.load_profile import WorkCounters
 from wcache.core.verdict.recommend import Result
-from wcache.engine.archive import Archive
 from wcache.engine.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
+from wcache.engine.storing.archive import Archive
 
 
 class Reader:

@@ -26,7 +26,7 @@ from wcache.core.protocol import (
     StateOutcome,
 )
 from wcache.core.token_bucket import BUCKETS_MAX, TokenBuckets
-from wcache.engine.audit_log import PROBE_LINES_MAX
+from wcache.engine.storing.audit_log import PROBE_LINES_MAX
 from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST, check_drives
 
 # ---- how often, how much

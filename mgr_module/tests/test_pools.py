@@ -15,8 +15,8 @@ from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role,
 from wcache.core.verdict import false_coverage
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
 from wcache.core.verdict.recommend import recommend
-from wcache.engine.pools import TRIES_MAX, Pools, item
-from wcache.engine.results import of_record
+from wcache.engine.evidence.pools import TRIES_MAX, Pools, item
+from wcache.engine.evidence.results import of_record
 
 OPTIONS = Options()
 

@@ -21,10 +21,10 @@ from wcache.core.retention import surplus as beyond
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import ModeSummary, Result, recommend
-from wcache.engine.archive import Archive, HistoryEntry
-from wcache.engine.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG
+from wcache.engine.evidence.records import RECOVERED
 from wcache.engine.load_watch import OSDS_MAX
-from wcache.engine.records import RECOVERED
+from wcache.engine.storing.archive import Archive, HistoryEntry
+from wcache.engine.storing.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
 STORE_BYTES_MAX = 5_000_000

@@ -20,9 +20,15 @@ from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import Slot
 from wcache.core.model import CacheMode, Transport
 from wcache.core.retention import Bounds
-from wcache.engine.archive import Archive, HistoryEntry
-from wcache.engine.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG, PROBE_LINES_MAX, AuditLog
-from wcache.engine.records import RecordKeeper
+from wcache.engine.evidence.records import RecordKeeper
+from wcache.engine.storing.archive import Archive, HistoryEntry
+from wcache.engine.storing.audit_log import (
+    ADMINS_LOG,
+    LINES_MAX,
+    OTHERS_LOG,
+    PROBE_LINES_MAX,
+    AuditLog,
+)
 
 WB = CacheMode.WRITE_BACK
 

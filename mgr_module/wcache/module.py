@@ -26,12 +26,12 @@ from .core.cluster import OsdNow, osds_now
 from .core.knobs.knob import option_names
 from .core.knobs.registry import KNOBS
 from .core.verdict.recommend import Result
-from .engine.analysis_child import AnalysisChild
-from .engine.archive import Archive
 from .engine.engine import Engine
+from .engine.evidence.analysis_child import AnalysisChild
 from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
+from .engine.storing.archive import Archive
 from .options import Options, module_options, read_options
 from .services.deploying import AgentService
 from .services.mclock import MclockService

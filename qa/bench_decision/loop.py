@@ -18,7 +18,7 @@ from wcache.analysis.experiment import analyse
 from wcache.core.experiment.budget import spent
 from wcache.core.experiment.pairs import IN_PROGRESS, Discarded, compose, pairs_of
 from wcache.core.experiment.run_state import RunSpec
-from wcache.core.experiment.settling_checks import check_size, due_check, rechecks_of, settled
+from wcache.core.experiment.settling_time.checks import check_size, due_check, rechecks_of, settled
 from wcache.core.experiment.slots import CheckSlot, Periods, Slot
 from wcache.core.loads import CHECK_SAMPLES, SAMPLES
 from wcache.core.model import (

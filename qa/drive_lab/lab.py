@@ -23,10 +23,10 @@ from wcache_probe.sim.placement import place
 
 from . import artefacts, booting_root
 from .agent import GuestAgent
-from .backend import BackendSpec
 from .booting_root import Initramfs
-from .counters import Counters, read_counters
 from .disk import APPEAR_TIMEOUT_S, Disk, find_disk
+from .drives.backend import BackendSpec
+from .drives.counters import Counters, read_counters
 from .machine import (
     LabDrive,
     LoadedKernel,
@@ -46,7 +46,7 @@ PREFIX = "wcache-lab-"
 BOOT_TIMEOUT_S = 600.0
 CONSOLE_LINES = 40
 SEED = 20
-NBD_PLUGIN = Path(__file__).resolve().parent / "nbd_drive.py"
+NBD_PLUGIN = Path(__file__).resolve().parent / "drives" / "nbd_drive.py"
 
 
 class DriveHandle:

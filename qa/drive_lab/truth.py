@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from .agent import GuestAgent
-from .counters import Counters
+from .drives.counters import Counters
 from .processes import LabError
 
 # beyond the labels of LVM, md and BlueStore, which are in the first few KiB

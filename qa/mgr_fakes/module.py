@@ -18,9 +18,9 @@ from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.retention import Bounds
 from wcache.core.verdict.recommend import OsdProfiles
-from wcache.engine.archive import Archive
 from wcache.engine.engine import Engine
 from wcache.engine.key_work import KeyWork
+from wcache.engine.storing.archive import Archive
 from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.mclock import MclockService

@@ -1,9 +1,9 @@
 """A drive of the lab takes the time its model says, counts what came, and loses what it may."""
 
 import pytest
-from drive_lab.counters import CounterFile, Counters, read_counters
-from drive_lab.medium import BLOCK_BYTES, Medium
-from drive_lab.modelled_drive import ModelledDrive
+from drive_lab.drives.counters import CounterFile, Counters, read_counters
+from drive_lab.drives.medium import BLOCK_BYTES, Medium
+from drive_lab.drives.modelled_drive import ModelledDrive
 
 BLOCK = b"x" * BLOCK_BYTES
 

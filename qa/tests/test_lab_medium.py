@@ -1,7 +1,7 @@
 """The lab's drives keep data as a drive does: stable, volatile, and lost in a power cut."""
 
 import pytest
-from drive_lab.medium import BLOCK_BYTES, Medium
+from drive_lab.drives.medium import BLOCK_BYTES, Medium
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st

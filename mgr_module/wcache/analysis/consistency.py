@@ -10,9 +10,9 @@ from collections import Counter
 from typing import List, Tuple
 
 from ..core.errors import MalformedError
-from ..core.experiment import settling
 from ..core.experiment.design import design_of
-from ..core.experiment.settling_checks import RECHECK_PAIRS
+from ..core.experiment.settling_time import settling
+from ..core.experiment.settling_time.checks import RECHECK_PAIRS
 from ..core.record import Period, Precondition, Record
 
 SETTLE_TOLERANCE_S = 1e-6

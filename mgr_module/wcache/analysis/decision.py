@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ..core.experiment import settling
 from ..core.experiment.design import design_of
 from ..core.experiment.pairs import IN_PROGRESS
-from ..core.experiment.settling_checks import RECHECK_PAIRS, pairs_limit
+from ..core.experiment.settling_time import settling
+from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record

@@ -15,8 +15,8 @@ from ..core.drive.disputes import Key
 from ..core.experiment.run import RunMachine
 from ..core.model import HostReport
 from ..core.protocol import AcceptRequest, Request
-from .archive import Archive
-from .persistence import ACCEPTED, StateKeeper
+from .storing.archive import Archive
+from .storing.persistence import ACCEPTED, StateKeeper
 
 # How often a probe is asked to drop what it still has.
 ASK_EVERY_S = 60.0

@@ -33,18 +33,18 @@ from ..core.verdict.load_profile import join
 from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
 from ..options import Options
 from .accepting import Accepting
-from .analyses import Analyses, Analysis
-from .archive import Archive, HistoryEntry
-from .audit_log import AuditLog
 from .config_watch import ConfigWatch
 from .debts import Debts, Learned
+from .evidence.analyses import Analyses, Analysis
 from .executor import Executor
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
-from .persistence import ACCEPTED, FROZEN, Machine, StateKeeper
 from .run_queue import RunQueue
 from .steady_clock import steady_clock
-from .store_gate import StoreGate
+from .storing.archive import Archive, HistoryEntry
+from .storing.audit_log import AuditLog
+from .storing.persistence import ACCEPTED, FROZEN, Machine, StateKeeper
+from .storing.store_gate import StoreGate
 from .watchdog import Watchdog
 
 # A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).

@@ -21,13 +21,13 @@ from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
 from ..core.protocol import RollbackRequest, Task
 from ..core.record import Precondition
-from .analyses import Analyses
-from .archive import Archive
 from .config_watch import ConfigWatch
+from .evidence.analyses import Analyses
 from .hosts import Hosts, Pending
 from .measuring import Measuring
-from .persistence import Machine, StateKeeper
-from .store_gate import StoreGate
+from .storing.archive import Archive
+from .storing.persistence import Machine, StateKeeper
+from .storing.store_gate import StoreGate
 from .watchdog import Watchdog
 
 T = TypeVar("T")

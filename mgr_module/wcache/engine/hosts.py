@@ -10,7 +10,7 @@ from ..core.deployment.form import Deployment
 from ..core.drive.journal import EntryKind
 from ..core.model import HostReport
 from ..core.protocol import ReportRequest, Request, Task
-from .archive import Archive
+from .storing.archive import Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.
 NOTICES_MAX = 256

@@ -15,7 +15,7 @@ from ..core.cluster import OsdNow
 from ..core.errors import WcacheError
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.recommend import Result
-from .archive import Archive
+from .storing.archive import Archive
 
 EVERY_S = 600.0
 # A week of hours is 8 kB, and the mons carry it.

@@ -7,9 +7,9 @@ from typing import Dict, Tuple
 from ..core.config_database import Config
 from ..core.knobs.mclock.capacity import settings
 from ..core.knobs.mclock.config import Known, see
-from .archive import Archive
 from .engine import Engine
 from .mclock_work import moving_domains
+from .storing.archive import Archive
 
 
 class MclockKnown:

@@ -10,8 +10,8 @@ from ..core.errors import StorageError
 from ..core.knobs.mclock import job
 from ..core.knobs.mclock.capacity import Measurement, settings
 from ..core.ports import Done
-from .archive import Archive
 from .engine import Engine
+from .storing.archive import Archive
 
 # How often the cluster's health is looked at while OSDs are benched.
 CLUSTER_EVERY_S = 5.0

@@ -11,7 +11,7 @@ from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..options import Options
-from .persistence import Machine
+from .storing.persistence import Machine
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
 # measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).

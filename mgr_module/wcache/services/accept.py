@@ -14,7 +14,7 @@ from ..core.drive.disputes import Dispute
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..engine.accepting import settle
 from ..engine.engine import Engine
-from ..engine.persistence import ACCEPTED
+from ..engine.storing.persistence import ACCEPTED
 from .guards import disputes_of
 
 

@@ -22,8 +22,8 @@ from ..core.experiment.campaign import (
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.trial import Trial, cheapest
-from ..engine.archive import next_number
 from ..engine.engine import Engine
+from ..engine.storing.archive import next_number
 from .guards import disputed_domains, require_store, require_thawed, require_unreserved
 
 

@@ -31,10 +31,10 @@ from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.select import choose
 from ..core.knobs.mclock.stale import stale
 from ..core.output_format import FORMAT_VERSION
-from ..engine.archive import Archive
 from ..engine.engine import Engine
 from ..engine.mclock_known import MclockKnown
 from ..engine.mclock_work import MclockWork
+from ..engine.storing.archive import Archive
 from .guards import require_class, require_store
 from .mclock_facts import MclockFacts
 

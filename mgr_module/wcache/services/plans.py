@@ -18,8 +18,8 @@ from ..core.events import SaveRun
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
-from ..engine.archive import next_number, readable
 from ..engine.engine import Engine
+from ..engine.storing.archive import next_number, readable
 from .guards import (
     require_class,
     require_idle,

@@ -13,7 +13,7 @@ from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
 from ..core.knobs.knob import Planner
 from ..engine.engine import Engine
-from ..engine.persistence import FROZEN
+from ..engine.storing.persistence import FROZEN
 from .accept import AcceptService
 from .campaigns import CampaignService
 from .deploying import AgentService

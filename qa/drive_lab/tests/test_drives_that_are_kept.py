@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from drive_lab.backend import BackendSpec
+from drive_lab.drives.backend import BackendSpec
 from drive_lab.lab import NBD_PLUGIN, PROJECT
 from drive_lab.processes import connect, kill_recorded
 

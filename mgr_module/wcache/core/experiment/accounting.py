@@ -15,7 +15,7 @@ from .budget import cost_of, cut_off_bytes_max, cut_off_seconds
 from .pairs import Discarded, next_slot
 from .period import PeriodUnderWay, Phase
 from .run_state import RunState
-from .settling_checks import due_check
+from .settling_time.checks import due_check
 from .slots import Periods
 
 

@@ -20,7 +20,7 @@ from .design import design_of
 from .levels import commits
 from .pairs import Discarded, next_slot
 from .run_state import RunSpec
-from .settling_checks import check_size, due_check, settled
+from .settling_time.checks import check_size, due_check, settled
 from .slots import AnySlot, CheckSlot, Periods
 
 FOR_SAME = " for showing that there is no difference"

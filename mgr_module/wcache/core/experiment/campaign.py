@@ -18,7 +18,7 @@ from ..errors import MalformedError, NotFoundError
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, DriveReport, HostReport, LoadPoint
 from .run_state import RunSpec
-from .settling_checks import checks_at_most
+from .settling_time.checks import checks_at_most
 
 SHORT_NAMES = {
     "traffic": LoadPoint.OSD_TRAFFIC,

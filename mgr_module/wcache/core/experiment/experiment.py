@@ -14,7 +14,7 @@ from . import budget as run_budget
 from .pairs import PAIRS_WITHOUT_ANALYSIS, Discarded, compose, is_look, next_slot, pairs_of
 from .period import PeriodUnderWay
 from .run_state import RunSpec
-from .settling_checks import due_check, pairs_limit, settled
+from .settling_time.checks import due_check, pairs_limit, settled
 from .slots import AnySlot, CheckSlot, Periods
 
 

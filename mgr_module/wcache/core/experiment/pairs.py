@@ -19,7 +19,7 @@ from ..record import (
     Record,
 )
 from .design import design_of
-from .settling_checks import checks_of, rechecks_of, settled
+from .settling_time.checks import checks_of, rechecks_of, settled
 from .slots import AnySlot, CheckSlot, Periods, Slot
 
 # The analysis looks after every pair from this one on: its boundaries are made for that

@@ -14,7 +14,7 @@ from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutc
 from ..record import CrossedPeriod, ExperimentSetup, Period
 from .design import design_of
 from .run_state import RunSpec
-from .settling_checks import check_size
+from .settling_time.checks import check_size
 from .slots import AnySlot, CheckSlot
 
 TIMER_SECONDS_MAX = 10.0

@@ -19,7 +19,7 @@ from .experiment import ExperimentUnderWay
 from .pairs import Discarded
 from .period import PeriodUnderWay, Phase
 from .run_state import RunSpec, RunState, RunStatus
-from .settling_checks import pairs_limit
+from .settling_time.checks import pairs_limit
 from .slots import Periods, Slot
 
 

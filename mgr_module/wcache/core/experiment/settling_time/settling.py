@@ -19,9 +19,9 @@ import math
 from functools import lru_cache
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..material import MATERIAL_LN
-from ..model import CacheMode
-from ..record import Period, Settling
+from ...material import MATERIAL_LN
+from ...model import CacheMode
+from ...record import Period, Settling
 
 # The first two watches last this many times the shortest settling allowed; where they
 # leave it open whether anything fades, two more last LONG_TIMES of it.

@@ -13,24 +13,24 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
-from ..core import codec
-from ..core.agents import Agent
-from ..core.change.rollout_state import Rollout
-from ..core.deployment.form import Deployment
-from ..core.drive.acceptance import Acceptance, Acceptances
-from ..core.errors import StorageError, WcacheError
-from ..core.experiment.campaign import Campaign
-from ..core.experiment.run_state import RunState
-from ..core.experiment.slots import AnySlot, Periods, slot_at
-from ..core.knobs.mclock.capacity import Measurement
-from ..core.knobs.mclock.config import Known, Knowns
-from ..core.knobs.mclock.job import Job
-from ..core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
-from ..core.model import HostReport
-from ..core.ports import Done, Store, Write
-from ..core.record import RECORD_BYTES_MAX, Period, Record
-from ..core.verdict.load_profile import LoadProfile
-from ..core.verdict.recommend import Result
+from ...core import codec
+from ...core.agents import Agent
+from ...core.change.rollout_state import Rollout
+from ...core.deployment.form import Deployment
+from ...core.drive.acceptance import Acceptance, Acceptances
+from ...core.errors import StorageError, WcacheError
+from ...core.experiment.campaign import Campaign
+from ...core.experiment.run_state import RunState
+from ...core.experiment.slots import AnySlot, Periods, slot_at
+from ...core.knobs.mclock.capacity import Measurement
+from ...core.knobs.mclock.config import Known, Knowns
+from ...core.knobs.mclock.job import Job
+from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
+from ...core.model import HostReport
+from ...core.ports import Done, Store, Write
+from ...core.record import RECORD_BYTES_MAX, Period, Record
+from ...core.verdict.load_profile import LoadProfile
+from ...core.verdict.recommend import Result
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch

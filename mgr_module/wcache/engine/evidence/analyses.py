@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
-from ..core import events as act
-from ..core.record import Record
-from ..core.verdict.pooling import Pool
-from ..core.verdict.recommend import PoolKey, Result
-from .archive import Archive
+from ...core import events as act
+from ...core.record import Record
+from ...core.verdict.pooling import Pool
+from ...core.verdict.recommend import PoolKey, Result
+from ..storing.archive import Archive
 from .pools import Pools
 from .results import not_analysed, of_record
 

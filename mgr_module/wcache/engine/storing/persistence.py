@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Set, Union
 
-from ..core.change.rollout import RolloutMachine
-from ..core.errors import StorageError
-from ..core.experiment.campaign import Campaign
-from ..core.experiment.run import RunMachine
-from ..core.ports import Done
-from ..core.record import Record
-from ..core.retention import Bounds, surplus
-from ..core.verdict.recommend import Result
-from .analyses import Analyses
+from ...core.change.rollout import RolloutMachine
+from ...core.errors import StorageError
+from ...core.experiment.campaign import Campaign
+from ...core.experiment.run import RunMachine
+from ...core.ports import Done
+from ...core.record import Record
+from ...core.retention import Bounds, surplus
+from ...core.verdict.recommend import Result
+from ..evidence.analyses import Analyses
+from ..evidence.records import RecordKeeper
 from .archive import Archive
-from .records import RecordKeeper
 from .store_gate import StoreGate
 
 Machine = Union[RunMachine, RolloutMachine]

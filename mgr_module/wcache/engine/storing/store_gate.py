@@ -10,10 +10,10 @@ import queue
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from ..core import events as act
-from ..core.errors import StorageError
-from ..core.ports import Done
-from ..core.protocol import ReleaseRequest
+from ...core import events as act
+from ...core.errors import StorageError
+from ...core.ports import Done
+from ...core.protocol import ReleaseRequest
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import math
 from dataclasses import fields
 from typing import Any, Mapping, Optional, Tuple
 
-from ..core.codec import one_line
-from ..core.experiment.factorial import PROVEN, measured_in
-from ..core.model import CacheMode, Finding, FindingCode, Severity, Verdict
-from ..core.record import Record
-from ..core.verdict.pooling import PoolTerm
-from ..core.verdict.recommend import ModeSummary, Result
+from ...core.codec import one_line
+from ...core.experiment.factorial import PROVEN, measured_in
+from ...core.model import CacheMode, Finding, FindingCode, Severity, Verdict
+from ...core.record import Record
+from ...core.verdict.pooling import PoolTerm
+from ...core.verdict.recommend import ModeSummary, Result
 
 
 def of_record(record: Record, answer: Mapping[str, Any]) -> Result:

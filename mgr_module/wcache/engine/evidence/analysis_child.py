@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
-from ..core import codec
-from ..core.codec import one_line
-from ..core.record import Record
+from ...core import codec
+from ...core.codec import one_line
+from ...core.record import Record
 from .interpreter import why_not
 
 ANSWER_BYTES_MAX = 4_000_000
@@ -130,7 +130,7 @@ class AnalysisChild:
     def _spawn(self) -> subprocess.Popen[bytes]:
         # The module's real folder, not the mgr's module path, whose other modules would
         # be importable under names like `status` and `test`.
-        root = str(Path(__file__).resolve().parents[2])
+        root = str(Path(__file__).resolve().parents[3])
         env = {"PATH": os.defpath, "PYTHONPATH": root, "LC_ALL": "C.UTF-8",
                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         # a mgr's sys.executable is empty, so the interpreter is named by an option

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Iterable, Optional, Tuple
 
-from ..model import CacheMode
-from ..record import ExperimentSetup, Period, Settling
+from ...model import CacheMode
+from ...record import ExperimentSetup, Period, Settling
+from ..design import design_of
+from ..slots import FIRST_CHECK, LONG_CHECK, RECHECK, CheckSlot, Periods, Slot
 from . import settling
-from .design import design_of
-from .slots import FIRST_CHECK, LONG_CHECK, RECHECK, CheckSlot, Periods, Slot
 
 # Where nothing is decided after so many pairs, noise is such that the first checks may have
 # missed a transient, and it may be all that lies between the modes: settling is checked again,

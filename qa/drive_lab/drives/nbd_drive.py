@@ -18,11 +18,11 @@ from typing import Any
 
 import nbdkit  # type: ignore[import-not-found]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "qa"), str(ROOT / "osd_probe"), str(ROOT / "mgr_module")]
 
-from drive_lab.backend import BackendSpec, open_drive  # noqa: E402
-from drive_lab.modelled_drive import ModelledDrive  # noqa: E402
+from drive_lab.drives.backend import BackendSpec, open_drive  # noqa: E402
+from drive_lab.drives.modelled_drive import ModelledDrive  # noqa: E402
 
 API_VERSION = 2
 PR_SET_PDEATHSIG = 1

@@ -10,11 +10,11 @@ import math
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
-from ..core.codec import one_line
-from ..core.model import Verdict
-from ..core.record import RESULT_FORMAT, RESULT_VERSION
-from ..core.verdict.pooling import POOL_DRIVES_MIN, Pool, poolable
-from ..core.verdict.recommend import PoolKey, Result, drive_verdict, groups
+from ...core.codec import one_line
+from ...core.model import Verdict
+from ...core.record import RESULT_FORMAT, RESULT_VERSION
+from ...core.verdict.pooling import POOL_DRIVES_MIN, Pool, poolable
+from ...core.verdict.recommend import PoolKey, Result, drive_verdict, groups
 
 TRIES_MAX = 3
 

@@ -1,0 +1,1 @@
+"""How long to settle after a toggle, chosen without knowing the mode."""

@@ -1,0 +1,1 @@
+"""The modelled drives that the guest sees, each behind a process of nbdkit."""
