@@ -19,11 +19,11 @@ def histogram(seed, middle_ns, n=4000):
             "bins": bins}
 
 
-def fio(path, seed=1, sync=False, **options):
+def fio(path, seed=1, syncs=False, **options):
     job = {
         "error": 0, "job options": {**OPTIONS, **options},
         "write": {"clat_ns": histogram(seed, 20_000)},
-        "sync": {"lat_ns": histogram(seed + 100, 500_000) if sync else {"N": 0}},
+        "sync": {"lat_ns": histogram(seed + 100, 500_000) if syncs else {"N": 0}},
     }
     path.write_text(json.dumps({"jobs": [job]}))
     return str(path)
@@ -87,7 +87,7 @@ def test_runs_of_one_mode_have_to_be_alike_too(tmp_path, capsys):
 
 
 def test_writes_with_their_syncs_are_not_compared_with_writes_alone(tmp_path, capsys):
-    with_sync = fio(tmp_path / "on", sync=True)
+    with_sync = fio(tmp_path / "on", syncs=True)
     assert "syncs added to writes (yes, no)" in refused(
         capsys, with_sync, fio(tmp_path / "off", 2)
     )
@@ -95,7 +95,7 @@ def test_writes_with_their_syncs_are_not_compared_with_writes_alone(tmp_path, ca
 
 
 def test_the_block_size_of_a_log_is_compared_with_what_others_tell(tmp_path, capsys):
-    back = fio(tmp_path / "on")
+    back = fio(tmp_path / "on", direct="1", fdatasync="0", sync="dsync")
     assert "bs (4096, 8192)" in refused(capsys, back, log(tmp_path / "off", size=8192))
     assert asked(capsys, back, log(tmp_path / "like"))["verdict"] == "write back"
 
@@ -103,7 +103,7 @@ def test_the_block_size_of_a_log_is_compared_with_what_others_tell(tmp_path, cap
 def test_what_a_file_does_not_tell_is_no_difference(tmp_path, capsys):
     plain = tmp_path / "off"
     plain.write_text("".join(f"{500 + i % 7 + i / 997}\n" for i in range(400)))
-    assert asked(capsys, fio(tmp_path / "on", sync=True), str(plain))["ratio"] > 1
+    assert asked(capsys, fio(tmp_path / "on", syncs=True), str(plain))["ratio"] > 1
 
 
 def test_one_measurement_is_not_taken_for_both_modes(tmp_path, capsys):
@@ -134,7 +134,7 @@ def test_figures_are_those_of_the_file_and_not_of_what_was_drawn(tmp_path, capsy
 
 def test_of_a_sum_there_is_no_deviation_and_of_its_extremes_a_bound(tmp_path, capsys):
     result = asked(
-        capsys, fio(tmp_path / "on", sync=True), fio(tmp_path / "off", 2, sync=True)
+        capsys, fio(tmp_path / "on", syncs=True), fio(tmp_path / "off", 2, syncs=True)
     )
     row = result["per_mode"]["write back"]
     assert "summed" in result["warnings"]

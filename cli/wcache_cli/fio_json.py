@@ -26,7 +26,7 @@ from wcache.analysis.runs import (
 from wcache.analysis.summary import P99_SAMPLES_MIN
 from wcache.core.errors import MalformedError
 
-from .fio_settings import AVERAGED, SYNCS_ADDED, settings_of
+from .fio_settings import AVERAGED, SYNCS_ADDED, UNSYNCED, settings_of, unsynced
 
 # A file's distributions are drawn as this many values, together: fine enough for the
 # quantiles of a few latencies, and no more than what can be held of many.
@@ -108,6 +108,7 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
     settings = {
         **settings_of(top, wrote), SYNCS_ADDED: "yes" if summed else "no", AVERAGED: "not set"
     }
+    doubts = (*(("summed",) if summed else ()), *((UNSYNCED,) if unsynced(settings) else ()))
     return Run(
         path,
         array("d", (
@@ -118,7 +119,7 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
         figures=figures,
         untold=frozenset(untold),
         settings=settings,
-        doubts=("summed",) if summed else (),
+        doubts=doubts,
         grain=GRAIN,
     )
 

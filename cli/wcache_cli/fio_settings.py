@@ -20,6 +20,8 @@ DEFAULTS: Mapping[str, str] = {
     "fsync": "0", "fdatasync": "0", "sync": "0", "direct": "0", "ioengine": "psync",
     "rwmixwrite": "50", "rate": "", "rate_iops": "", "thinktime": "0", "size": "",
 }
+UNSYNCED = "unsynced"  # a code of compare.ADVICE
+WAITING = ("1", "dsync")  # `sync`: O_SYNC and O_DSYNC, as `_plain` has them
 SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 TEXT_MAX = 40
 
@@ -37,6 +39,21 @@ def settings_of(top: Mapping[str, Any], jobs: List[Mapping[str, Any]]) -> Dict[s
     # jobs that ran together are a load of their own; fio does not say whether it grouped them
     found["jobs reported"] = str(len(jobs))
     return found
+
+
+def unsynced(settings: Mapping[str, str]) -> bool:
+    """Whether a latency is not that of a write that the drive was told to keep.
+
+    `fsync` and `fdatasync` are calls of their own after so many writes, told apart from the
+    writes; `sync` opens with O_SYNC or O_DSYNC, so each write waits.  Buffered writes end in
+    the page cache.  False where the file does not tell.
+    """
+    if "direct" not in settings:
+        return False
+    waits = settings["sync"] in WAITING
+    each = "1" in (settings["fsync"], settings["fdatasync"])
+    added = settings.get(SYNCS_ADDED) == "yes"
+    return settings["direct"] != "1" or not (waits or (each and added))
 
 
 def _options(found: Any) -> Dict[str, str]:

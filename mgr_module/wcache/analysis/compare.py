@@ -40,7 +40,18 @@ SAMPLES_MORE_MAX = 10_000_000
 # A clock's step is worth a word where it widens an interval by more than this.
 STEP_NOTED = 0.01
 
+UNSYNCED = "unsynced"
+FIO_LINE = (
+    "fio --name=commit --filename=SCRATCH --direct=1 --ioengine=psync --rw=randwrite --bs=4k "
+    "--iodepth=1 --fdatasync=1 --time_based --runtime=60 --output-format=json+ --output=FILE"
+)
+
 ADVICE = {
+    UNSYNCED: (
+        "fio's settings show writes without a sync after each, or buffered I/O: that times memory "
+        "or the drive's cache, and an OSD waits for neither. Run in each mode, several times, "
+        f"`{FIO_LINE}` (it overwrites SCRATCH, a device that holds nothing)"
+    ),
     "unreplicated": (
         "fewer than 4 runs per mode: a run-to-run spread of 5% is assumed, or more where 2 or 3 "
         "runs show it; alternate between the modes and give 4 or more files of each"
@@ -118,6 +129,9 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         contradiction = contradicted_by_tail(verdict, _verdict(tail, widen, options.margin))
     if contradiction:
         verdict, why = Verdict.CONFLICTING, contradiction
+    more = _more(verdict, middle, widen, runs, worth, replicated, options.margin)
+    if UNSYNCED in doubts:  # more of the same would not decide it either
+        verdict, why, more = Verdict.INSUFFICIENT, ADVICE[UNSYNCED], None
     near = middle.interval(SAME_ALPHA)
     return {
         "format": COMPARISON_FORMAT,
@@ -133,7 +147,7 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         "n_effective": {mode.value: summary.rounded(worth[mode]) for mode in CacheMode},
         "unit": "run" if replicated else "sample",
         "run_to_run_spread": None if replicated else RUN_TO_RUN,
-        "more_needed": _more(verdict, middle, widen, runs, worth, replicated, options.margin),
+        "more_needed": more,
         "per_mode": per_mode,
         "material_ratio": options.material_ratio,
         "warnings": warnings,
