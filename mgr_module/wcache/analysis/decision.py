@@ -38,6 +38,10 @@ EMPTY_CEILING_US = 400.0
 FLUSH_TICK_MS = 1.0  # /sys/block/*/stat counts whole milliseconds
 # Only where a sample is one commit; batches share theirs.
 ONE_COMMIT_EACH = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.FDATASYNC_TIMER)
+NOT_COUNTED = (
+    "the kernel did not count flushes (it does from Linux 5.5 on), and this load does not show "
+    "whether the drive executes them: write back is not recommended on it alone"
+)
 
 
 @dataclass(frozen=True)
@@ -109,11 +113,6 @@ def decide(
         if doubt:
             return Decision(
                 Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True
-            )
-        if _not_counted(record, pairs):
-            warnings.append(
-                "the kernel did not count flushes (it does from Linux 5.5 on), so it is unknown "
-                "whether the drive executes them"
             )
     if seen.tail:
         tail = verdict_of(sequential.spread(seen.tail), options.margin + seen.tail_slack)
@@ -289,12 +288,17 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     )
 
 
-def _not_counted(record: Record, pairs: Sequence[Pair]) -> bool:
-    """Whether neither counters nor samples can tell how long a flush takes."""
+def flushes_unproven(record: Record, pairs: Sequence[Pair]) -> bool:
+    """Whether neither the kernel's counters nor the samples show that flushes are carried out.
+
+    Samples do where each is one commit, and takes as long as a flush of such a drive has to.
+    """
     setup = record.setup
-    if setup.transport is Transport.LOOP or setup.load_point in ONE_COMMIT_EACH:
+    if setup.transport is Transport.LOOP or any(pair.write_back.flush_counters for pair in pairs):
         return False
-    return not any(pair.write_back.flush_counters for pair in pairs)
+    if setup.load_point not in ONE_COMMIT_EACH:
+        return True
+    return not any(pair.write_back.samples_ns for pair in pairs) or bool(_too_fast(record, pairs))
 
 
 def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[float]:

@@ -12,12 +12,12 @@ from ..core import codec
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
 from ..core.experiment.factorial import both_sides
-from ..core.model import Verdict
+from ..core.model import FindingCode, Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import factorial, sequential, summary
 from . import pairs as pairing
 from .consistency import check
-from .decision import Options, decide, verdict_of
+from .decision import NOT_COUNTED, Options, decide, flushes_unproven, verdict_of
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
@@ -75,6 +75,12 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
     if odd:
         warnings.append(f"outlier pairs, kept: {', '.join(map(str, odd))}")
+    findings = list(decision.findings)
+    too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
+    if used and not too_fast and flushes_unproven(record, used):
+        findings.append((FindingCode.FLUSH_NOT_COUNTED, NOT_COUNTED))
+        if decision.verdict is Verdict.WRITE_BACK:
+            warnings.append(NOT_COUNTED)
     result: Dict[str, Any] = {
         "format": RESULT_FORMAT,
         "version": RESULT_VERSION,
@@ -106,7 +112,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "odd_pairs": odd,
         "settling": codec.to_plain(record.settling),
         "warnings": warnings,
-        "findings": [{"code": code.value, "detail": text} for code, text in decision.findings],
+        "findings": [{"code": code.value, "detail": text} for code, text in findings],
         "material_ratio": options.material_ratio,
         "seconds": summary.rounded(record.seconds),
         "bytes_written": record.bytes_written,

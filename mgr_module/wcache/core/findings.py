@@ -83,6 +83,15 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "drives answer flushes faster than any medium can write",
         "keep them in write through, unless their power-loss protection is proven",
     ),
+    FindingCode.FLUSH_NOT_COUNTED: (
+        "the kernel does not count the flushes of drives that are faster in write back",
+        "measure one commit at a time too (`--loads=depth1`), or boot Linux 5.5 or newer: until "
+        "then write back is not recommended for them",
+    ),
+    FindingCode.FLUSH_LOST: (
+        "a drive model lost writes that it had acknowledged, in a power cut",
+        "keep every drive of that model in write through; see doc/hardware.md",
+    ),
     FindingCode.FOREIGN_RULE: (
         "something else on the host sets write caches",
         "remove the other udev rule or tuning: it and wcache would undo each other's changes",

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ..material import MATERIAL_RATIO
-from ..model import CacheMode, DriveModel, Finding, FindingCode, LoadPoint, Verdict
+from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
 from . import false_coverage
 from .across_loads import over_loads
+from .flush_proof import withheld_for
 from .homes import Homes
 from .load_profile import LoadProfile, evened
 from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
@@ -151,16 +152,19 @@ def recommend(
     """
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
-    ignores: Dict[Tuple[str, bool], List[Result]] = defaultdict(list)
+    flushing: Dict[Tuple[str, bool], List[Result]] = defaultdict(list)
     for (device_class, model, simulated, _), joined in groups(results).items():
         by_model[(device_class, model, simulated)] += joined
-        ignores[(model, simulated)] += [result for result in joined if _too_fast(result)]
+        flushing[(model, simulated)] += joined
     known, pooled = profiles or {}, pools or {}
 
     def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
         found = _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
         found = _unless_one_host(found, by_model[key], at_home or {})
-        return _unless_it_ignores_flushes(found, ignores[key[1:]])
+        why = withheld_for(found.verdict, flushing[key[1:]])
+        return replace(
+            found, verdict=Verdict.INSUFFICIENT, mode=None, why=f"{found.why}, but {why}"
+        ) if why else found
 
     found = {key: at_level(key, false_coverage.LEVEL_ALPHA) for key in sorted(by_model)}
     own = by_osd or {}
@@ -246,31 +250,6 @@ def _with_own_loads(found: Recommendation, own: Mapping[int, LoadProfile]) -> Re
         f"{found.verdict.value}: {', '.join(names)}"
     )
     return replace(found, warnings=(*found.warnings, warning))
-
-
-def _too_fast(result: Result) -> bool:
-    return any(finding.code is FindingCode.FLUSH_TOO_FAST for finding in result.findings)
-
-
-def _unless_it_ignores_flushes(
-    found: Recommendation, results: Sequence[Result]
-) -> Recommendation:
-    """`write back` is withheld where a drive of the drive model flushed too fast at any load.
-
-    Whatever load counts, and however rare the other is: a flush that is ignored at one load
-    keeps nothing safe at another.
-    """
-    if found.verdict is not Verdict.WRITE_BACK or not results:
-        return found
-    first, others = results[0], len(results) - 1
-    more = f" (and {others} more)" if others else ""
-    return replace(
-        found, verdict=Verdict.INSUFFICIENT, mode=None,
-        why=f"{found.why}, but {first.hostname} {first.drive_id} raised "
-            f"{FindingCode.FLUSH_TOO_FAST.value} at {first.load_point.value}{more}: the drive may "
-            "be ignoring flushes, so write back is not recommended; if you trust its power-loss "
-            "protection, decide by hand",
-    )
 
 
 def _contradictions(result: Result) -> Tuple[str, ...]:

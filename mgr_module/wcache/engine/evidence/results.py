@@ -13,6 +13,10 @@ from ...core.record import Record
 from ...core.verdict.pooling import PoolTerm
 from ...core.verdict.recommend import ModeSummary, Result
 
+DRIVE_DOUBTS = (
+    FindingCode.FLUSH_TOO_FAST, FindingCode.FLUSH_NOT_COUNTED, FindingCode.CARRYOVER
+)
+
 
 def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
     """The Result of a finished record; `answer` is the child's `result` object.
@@ -70,7 +74,7 @@ def _findings(value: Any, record: Record) -> Tuple[Finding, ...]:
     found = []
     for item in value if isinstance(value, list) else ():
         code = item.get("code") if isinstance(item, dict) else None
-        for known in (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER):
+        for known in DRIVE_DOUBTS:
             if code == known.value:
                 # a longer period cures the one; a loop device has no medium to be slow
                 grave = known is FindingCode.FLUSH_TOO_FAST and not setup.throwaway

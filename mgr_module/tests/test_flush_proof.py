@@ -1,0 +1,91 @@
+"""`write back` is recommended only where something shows that flushes reach the medium."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from bench_decision import synthetic
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.core.model import FlushCounters, LoadPoint, Verdict
+from wcache.core.verdict.recommend import recommend
+from wcache.engine.evidence.results import of_record
+
+BATCH, DEPTH1, TRAFFIC = (
+    LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC,
+)
+
+
+def measured(load, *, counted, ratio=0.1, level_us=None):
+    """The result of a real drive at a load, on a kernel that counts flushes or does not."""
+    draw = synthetic.lognormal(
+        random.Random(4), ratio=ratio, sample_sd=0.05, period_sd=0.01
+    )
+    setup = replace(
+        synthetic.SETUP, load_point=load, simulated=False, throwaway=False, rotational=False
+    )
+    record = synthetic.record(draw, 10, setup=setup)
+    if level_us is not None:
+        record = at_level(record, level_us)
+    if counted:
+        record = with_counters(record)
+    record = replace(record, record_id=f"r-{load.value}")
+    return of_record(record, analyse(record, Options()))
+
+
+def at_level(record, level_us):
+    """The same record, with write back around a level and the same ratio."""
+    level = record.pairs[0].write_back.samples_ns[0]
+
+    def scaled(period):
+        each = tuple(round(ns * level_us * 1e3 / level) for ns in period.samples_ns)
+        return replace(period, samples_ns=each)
+
+    return replace(record, pairs=tuple(
+        replace(pair, write_back=scaled(pair.write_back), write_through=scaled(pair.write_through))
+        for pair in record.pairs
+    ))
+
+
+def with_counters(record):
+    counters = (FlushCounters(0, 0, 0, 0), FlushCounters(1, 0, 100, 800))
+    return replace(record, pairs=tuple(
+        replace(pair, write_back=replace(pair.write_back, flush_counters=counters))
+        for pair in record.pairs
+    ))
+
+
+def codes(result):
+    return [finding.code.value for finding in result.findings]
+
+
+def test_without_counters_a_batch_alone_never_leads_to_write_back_and_it_is_said():
+    result = measured(BATCH, counted=False)
+    assert codes(result) == ["WCACHE_FLUSH_NOT_COUNTED"]
+    (advice,) = recommend([result])
+    assert (advice.verdict, advice.mode) == (Verdict.INSUFFICIENT, None)
+    assert "the kernel does not count them (it does from Linux 5.5 on)" in advice.why
+
+
+def test_where_the_kernel_counts_the_same_batch_leads_to_write_back():
+    result = measured(BATCH, counted=True)
+    assert codes(result) == []
+    assert recommend([result])[0].verdict is Verdict.WRITE_BACK
+
+
+def test_one_commit_at_a_time_shows_it_for_the_other_loads_of_the_drive_model():
+    batch = measured(BATCH, counted=False)
+    single = measured(DEPTH1, counted=False)
+    assert codes(single) == []
+    assert recommend([batch, single])[0].verdict is Verdict.WRITE_BACK
+
+
+def test_one_commit_at_a_time_that_is_too_fast_shows_nothing():
+    fast = measured(DEPTH1, counted=False, ratio=5.0, level_us=50.0)
+    assert "WCACHE_FLUSH_NOT_COUNTED" in codes(fast)
+
+
+@pytest.mark.parametrize("load", [BATCH, TRAFFIC])
+def test_write_through_needs_no_counters(load):
+    result = measured(load, counted=False, ratio=4.0)
+    assert recommend([result])[0].verdict is Verdict.WRITE_THROUGH
