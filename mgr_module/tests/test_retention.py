@@ -14,6 +14,7 @@ from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.history.entry import About, HistoryEntry
 from wcache.core.knobs.mclock.config import Known
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.retention import Bounds
@@ -23,8 +24,14 @@ from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import ModeSummary, Result, recommend
 from wcache.engine.evidence.records import RECOVERED
 from wcache.engine.load_watch import OSDS_MAX
-from wcache.engine.storing.archive import Archive, HistoryEntry
-from wcache.engine.storing.audit_log import ADMINS_LOG, LINES_MAX, OTHERS_LOG
+from wcache.engine.storing.archive import Archive
+from wcache.engine.storing.audit_log import (
+    ADMINS_LOG,
+    CHANGES_LOG,
+    CHANGES_MAX,
+    LINES_MAX,
+    OTHERS_LOG,
+)
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
 STORE_BYTES_MAX = 5_000_000
@@ -167,7 +174,7 @@ def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works
         mgr.command("plan")
         mgr.step()
         if number > 3:  # but the audit log, which has a bound of its own
-            logs = ("history/", "audit/")
+            logs = ("history/", "audit/", "changes/")
             counts.append(sum(not key.startswith(logs) for key in kv.kept))
     assert len(set(counts)) == 1
     shown = json.loads(mgr.command("campaign ls", format="json")[1])["campaigns"]
@@ -209,8 +216,16 @@ def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
     for number in range(LINES_MAX):
         text = f"started on host{number:04d} wwn-0x5000c500{number:08d}"
         for log in (ADMINS_LOG, OTHERS_LOG):
-            entry = HistoryEntry(1e9 + number, "mgr", f"c{number}.0", text)
+            drive = About(f"host{number:04d}", (number,), f"wwn-0x5000c500{number:08d}")
+            of_run = drive if log == OTHERS_LOG else None
+            entry = HistoryEntry(1e9 + number, "mgr", f"c{number}.0", text, of_run)
             archive.put_history(log, number, entry)
+        told = About(
+            f"host{number:04d}", (number,), f"wwn-0x5000c500{number:08d}", ("sda",), "write back",
+            "write through", "osd_bench_depth1 better in write through", "applied, " + "x" * 40,
+        )
+        if number < CHANGES_MAX:
+            archive.put_history(CHANGES_LOG, number, replace(entry, about=told))
     rng = random.Random(1)
     for osd_id in range(OSDS_MAX):
         archive.put_profile(osd_id, LoadProfile(tuple(

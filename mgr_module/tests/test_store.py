@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import random
 from dataclasses import replace
 
@@ -18,10 +19,11 @@ from wcache.core.errors import StorageError, WcacheError
 from wcache.core.experiment.pairs import compose
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import Slot
+from wcache.core.history.entry import HistoryEntry
 from wcache.core.model import CacheMode, Transport
 from wcache.core.retention import Bounds
 from wcache.engine.evidence.records import RecordKeeper
-from wcache.engine.storing.archive import Archive, HistoryEntry
+from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,
     LINES_MAX,
@@ -150,7 +152,7 @@ def test_periods_come_back_by_their_places_and_odd_keys_do_not():
 
 
 def a_log(store):
-    log = AuditLog(Archive(store))
+    log = AuditLog(Archive(store), lambda: 0.0, logging.getLogger("wcache"))
     log.load()
     return log
 
@@ -164,10 +166,10 @@ def test_the_audit_log_is_bounded_and_goes_on_after_a_restart_and_damage():
     last = store.keys("history/")[-1]
     store.kept[last] = "{"
     again = a_log(store)
-    assert again.newest(2000)[0].at_s == 50.0
+    assert again.all()[-2000:][0].at_s == 50.0
     again.add(HistoryEntry(2e9, "mgr", "x", "after"))
     assert store.kept[last] == "{"
-    assert again.newest(1)[0].text == "after"
+    assert again.all()[-1:][0].text == "after"
 
 
 def test_what_admins_did_stays_in_the_log_whatever_probes_say():
@@ -177,7 +179,7 @@ def test_what_admins_did_stays_in_the_log_whatever_probes_say():
     log.add(HistoryEntry(2.0, "probe h2", "h2", "started"))
     for number in range(3 * LINES_MAX):
         log.add(HistoryEntry(3.0 + number, "probe h1", "h1", f"notice {number}"))
-    for shown in (log.newest(2000), a_log(store).newest(2000)):
+    for shown in (log.all()[-2000:], a_log(store).all()[-2000:]):
         assert [entry.text for entry in shown[:2]] == ["apply", "started"]
         assert len(shown) == 2 + PROBE_LINES_MAX
         assert shown[-1].text == f"notice {3 * LINES_MAX - 1}"
@@ -192,8 +194,8 @@ def test_a_log_of_one_folder_is_parted_and_loses_nothing():
     ]
     for number, entry in enumerate(entries):
         old.put_history(OTHERS_LOG, number, entry)
-    assert a_log(store).newest(10) == entries
-    assert a_log(store).newest(10) == entries
+    assert a_log(store).all()[-10:] == entries
+    assert a_log(store).all()[-10:] == entries
     assert len(store.keys(f"{ADMINS_LOG}/")) == 2
     assert len(store.keys(f"{OTHERS_LOG}/")) == 3
 

@@ -17,7 +17,7 @@ from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.hostnames import checked_hostname
 from ..core.knobs.registry import KNOBS
 from ..services.service import Service
-from . import agent_tables, load_views, mclock_tables, tables, try_view
+from . import agent_tables, history_views, load_views, mclock_tables, tables, try_view
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
@@ -88,10 +88,6 @@ def _body(a: Mapping[str, Any]) -> str:
     if not text:
         raise MalformedError("this command reads its message from a file (-i FILE)")
     return str(text)
-
-
-def _history(_service: Service, views: Views, a: Dict[str, Any]) -> Any:
-    return views.history(a.get("limit"))
 
 
 COMMANDS: Tuple[Command, ...] = (
@@ -257,9 +253,10 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.freeze(bool(a.get("thaw"))),
     ),
     Command(
-        "wcache history", ("name=limit,type=CephInt,req=false",), "r",
-        "Show the audit log: everything that was changed, by whom, and the outcome",
-        _history, tables.history,
+        "wcache history", history_views.ARGUMENTS, "r",
+        "Show who or what changed something, when, from what to what, and the outcome; --what "
+        "takes an id (c1, p2) or command, automation, change, probe or step",
+        lambda s, v, a: v.history.lines(**a), history_views.text,
     ),
 )
 

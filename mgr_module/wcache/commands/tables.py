@@ -290,14 +290,6 @@ def stale_keys(data: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def history(data: Mapping[str, Any]) -> str:
-    """`ceph wcache history`."""
-    if not data["history"]:
-        return "the audit log is empty"
-    rows = [(when(h["at_s"]), h["who"], h["what"], h["text"]) for h in data["history"]]
-    return table(("TIME (UTC)", "WHO", "WHAT", "EVENT"), rows)
-
-
 def lines_of(data: Mapping[str, Any]) -> str:
     """Small answers: one `key: value` line each."""
     return "\n".join(f"{key}: {cell(value)}" for key, value in data.items())

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..core import codec
 from ..core.change.change_status import ChangeStatus
 from ..core.drive.safety import judge
-from ..core.errors import MalformedError, NotFoundError
+from ..core.errors import NotFoundError
 from ..core.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
 from ..core.output_format import FORMAT_VERSION
@@ -20,6 +20,7 @@ from ..engine.engine import Engine
 from ..services.mclock import MclockService
 from .campaign_views import CampaignViews
 from .finding_views import FindingViews
+from .history_views import HistoryViews
 from .host_views import ModelKey
 from .load_views import ProfilesByOsd, load_ls
 from .plan_views import PlanViews
@@ -37,6 +38,7 @@ class Views:
         self._findings = FindingViews(engine, mclock.facts)
         self.campaigns = CampaignViews(engine)
         self.plans = PlanViews(engine, mclock.facts)
+        self.history = HistoryViews(engine)
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""
@@ -163,19 +165,6 @@ class Views:
             "format_version": FORMAT_VERSION,
             **load_ls(self._profiles(), results, latencies),
         }
-
-    def history(self, limit: Optional[int] = None) -> Dict[str, Any]:
-        """`history`: the audit log, oldest first."""
-        count = 50 if limit is None else limit
-        if not isinstance(count, int) or not 1 <= count <= 1000:
-            raise MalformedError("limit must be a whole number from 1 to 1000")
-        with self._engine.lock:
-            entries = self._engine.audit.newest(count)
-        return {
-            "format_version": FORMAT_VERSION,
-            "history": [codec.to_plain(entry) for entry in entries],
-        }
-
 
 def _finding(item: Finding) -> Dict[str, str]:
     return {

@@ -19,7 +19,6 @@ from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout
 from ..core.claims import believed
 from ..core.cluster import ClusterView
-from ..core.codec import one_line
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
@@ -41,16 +40,15 @@ from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
 from .run_queue import RunQueue
 from .steady_clock import steady_clock
-from .storing.archive import Archive, HistoryEntry
+from .storing.archive import Archive
 from .storing.audit_log import AuditLog
 from .storing.persistence import ACCEPTED, FROZEN, Machine, StateKeeper
 from .storing.store_gate import StoreGate
+from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
 
 # A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
 CLUSTER_GRACE_S = 60.0
-# Of lines in the mgr's log, by the severity of what is noted; others are info.
-LOG_LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Engine:
@@ -83,7 +81,8 @@ class Engine:
         self.debts = Debts(self.hosts)
         self.campaigns: Dict[str, Campaign] = {}
         self._unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
-        self.audit = AuditLog(archive)
+        self.audit = AuditLog(archive, self.clock, log)
+        self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
         # what else measures OSDs now, in words: no drive may be toggled meanwhile
         self.reserved = ""
@@ -104,6 +103,7 @@ class Engine:
             archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
             analyses=self.analyses, measuring=self.measuring, config=self.config,
             watchdog=self._watchdog, view=view, clock=self.clock, note=self.note, log=log,
+            told=self._told,
             post_event=self.post_event, epoch=lambda: self.epoch,
         )
         self.runs = self._executor.runs
@@ -133,6 +133,7 @@ class Engine:
             self.campaigns = self.archive.campaigns()
             for plan_id, rollout in self.archive.rollouts().items():
                 self.rollouts[plan_id] = RolloutMachine(rollout, self.epoch)
+            self._told.load(self.rollouts)
             for run_id, state in self.archive.runs().items():
                 if state.spec.campaign_id not in self.campaigns:
                     continue  # its campaign was never wholly stored, or cannot be read
@@ -340,11 +341,10 @@ class Engine:
     # ---- the audit log
 
     def note(self, who: str, what: str, text: str, severity: Optional[str] = None) -> None:
-        """Add a line to the audit log and to the mgr's, printable and bounded."""
-        said = one_line(who, 200), one_line(what, 200), one_line(text, 900)
-        self.log.log(LOG_LEVELS.get(severity or "", logging.INFO), "%s: %s: %s", *said)
+        """Add a line to the audit log and to the mgr's; that of a run names its drive."""
         with self.lock:
-            self.audit.add(HistoryEntry(self.clock(), *said))
+            about = self._told.about(who, what, self.runs.get(what))
+            self.audit.note(who, what, text, severity, about)
 
     # ---- campaigns and plans
 

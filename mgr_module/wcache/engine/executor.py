@@ -28,6 +28,7 @@ from .measuring import Measuring
 from .storing.archive import Archive
 from .storing.persistence import Machine, StateKeeper
 from .storing.store_gate import StoreGate
+from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Executor:
         analyses: Analyses, measuring: Measuring, config: ConfigWatch, watchdog: Watchdog,
         view: ClusterView, clock: Callable[[], float], note: Tell, log: logging.Logger,
         post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
+        told: ToldChanges,
     ) -> None:
         self._archive = archive
         self._hosts = hosts
@@ -63,6 +65,7 @@ class Executor:
         self._log = log
         self._post_event = post_event
         self._epoch = epoch
+        self._told = told
         self.runs: Dict[str, RunMachine] = {}
         self.rollouts: Dict[str, RolloutMachine] = {}
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
@@ -194,6 +197,8 @@ class Executor:
         if machine is None:
             self._keeper.forget(owner)  # pruned meanwhile
             return
+        if isinstance(machine, RolloutMachine):
+            self._told.look(machine)
         if machine.over:
             self._let_go(owner, machine)
         self._keeper.save(owner, machine)

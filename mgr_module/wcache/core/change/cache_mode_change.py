@@ -43,6 +43,7 @@ class CacheModeChange:
     doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
     # what its drives keep over a power cycle, as read after a change that was to last
     kept: Optional[CacheMode] = None
+    at_s: float = 0.0  # when it came to its end
 
     @property
     def ratio(self) -> Optional[float]:

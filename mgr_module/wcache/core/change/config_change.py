@@ -39,6 +39,7 @@ class ConfigChange:
     after_us: Optional[float] = None
     seconds: float = 0.0
     bytes_written: int = 0
+    at_s: float = 0.0  # when it came to its end
 
     @property
     def simulated(self) -> bool:

@@ -57,6 +57,7 @@ class Rollout:
     cluster_fsid: str = ""
     version: int = 1
     trial: bool = False
+    by: str = "admin"  # who asked for it: an admin, or "auto"
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:

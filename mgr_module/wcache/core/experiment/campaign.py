@@ -113,6 +113,7 @@ class Campaign:
     run_ids: Tuple[str, ...]
     skipped: Tuple[str, ...] = ()
     trial: bool = False  # made by `try`, which tells of it when it is called again
+    by: str = "admin"  # who asked for it: an admin, or "auto"
 
 
 @dataclass(frozen=True)

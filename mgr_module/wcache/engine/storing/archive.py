@@ -10,7 +10,6 @@ what the others store may come later, and what is dropped goes later still.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...core import codec
@@ -22,6 +21,7 @@ from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
+from ...core.history.entry import HistoryEntry
 from ...core.knobs.mclock.capacity import Measurement
 from ...core.knobs.mclock.config import Known, Knowns
 from ...core.knobs.mclock.job import Job
@@ -38,16 +38,6 @@ _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 STATE_VERSION = 1
 # What is larger is not put, and twice as much is still read: older versions put more.
 VALUE_BYTES_MAX = RECORD_BYTES_MAX
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One line of the audit log."""
-
-    at_s: float
-    who: str
-    what: str
-    text: str
 
 
 class Archive:

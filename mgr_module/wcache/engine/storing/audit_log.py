@@ -1,29 +1,41 @@
-"""The audit log: what admins did is one log, what mgr and probes tell is another.
+"""The audit log: commands and what the module began by itself, what changed, and the rest.
 
 Whoever has a host's key can make lines of that host's probe.  They displace nothing of the
-admins' and, beyond `PROBE_LINES_MAX`, only older lines of the same probe.
+others and, beyond `PROBE_LINES_MAX`, only older lines of the same probe.  What is still
+applied has a line as long as its plan is kept (`core/history/changes.py`).
 """
 
 from __future__ import annotations
 
-from typing import Dict, List
+import logging
+from typing import Callable, Dict, List, Optional
 
-from .archive import Archive, HistoryEntry
+from ...core.codec import one_line
+from ...core.history.entry import ADMIN, AUTO, PROBE_PREFIX, About, HistoryEntry, Kind
+from .archive import Archive
 
-ADMIN = "admin"
-# Folders in the store.  Versions before this one had all lines in the second.
-ADMINS_LOG, OTHERS_LOG = "audit", "history"
+# Folders in the store.  The first versions had all lines in the last one.
+ADMINS_LOG, CHANGES_LOG, OTHERS_LOG = "audit", "changes", "history"
 LINES_MAX = 1000
+# Of changes: what stands has its plan to tell of it, and lines with evidence are long.
+CHANGES_MAX = 200
 PROBE_LINES_MAX = 100
+# Of lines in the mgr's log, by the severity of what is noted; others are info.
+LOG_LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
 class AuditLog:
-    """Both logs, bounded each; guarded by the engine's lock."""
+    """The logs, bounded each; guarded by the engine's lock."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(
+        self, archive: Archive, clock: Callable[[], float], log: logging.Logger
+    ) -> None:
         self._archive = archive
-        self._lines: Dict[str, Dict[int, HistoryEntry]] = {ADMINS_LOG: {}, OTHERS_LOG: {}}
-        self._next = {ADMINS_LOG: 0, OTHERS_LOG: 0}
+        self._clock = clock
+        self._log = log
+        logs = (ADMINS_LOG, CHANGES_LOG, OTHERS_LOG)
+        self._lines: Dict[str, Dict[int, HistoryEntry]] = {name: {} for name in logs}
+        self._next = {name: 0 for name in logs}
 
     def load(self) -> None:
         """Take up what was stored; admins' lines go into their own log."""
@@ -35,12 +47,24 @@ class AuditLog:
                 self._append(ADMINS_LOG, entry)
                 self._remove(OTHERS_LOG, number)
 
+    def note(
+        self, who: str, what: str, text: str, severity: Optional[str] = None,
+        about: Optional[About] = None,
+    ) -> None:
+        """Add a line here and to the mgr's log, printable and bounded."""
+        said = one_line(who, 200), one_line(what, 200), one_line(text, 900)
+        self._log.log(LOG_LEVELS.get(severity or "", logging.INFO), "%s: %s: %s", *said)
+        self.add(HistoryEntry(self._clock(), *said, about))
+
     def add(self, entry: HistoryEntry) -> None:
         """Add a line; the oldest one that is too many goes."""
-        if entry.who == ADMIN:
+        if entry.kind is Kind.CHANGE:
+            self._append(CHANGES_LOG, entry)
+            return
+        if entry.who in (ADMIN, AUTO):
             self._append(ADMINS_LOG, entry)
             return
-        if entry.who.startswith("probe "):
+        if entry.who.startswith(PROBE_PREFIX):
             lines = self._lines[OTHERS_LOG].items()
             same = [number for number, old in lines if old.who == entry.who]
             for number in same[: max(0, len(same) - PROBE_LINES_MAX + 1)]:
@@ -52,14 +76,14 @@ class AuditLog:
         self._next[log] += 1
         self._lines[log][number] = entry
         self._archive.put_history(log, number, entry)
-        while len(self._lines[log]) > LINES_MAX:
+        while len(self._lines[log]) > (CHANGES_MAX if log == CHANGES_LOG else LINES_MAX):
             self._remove(log, next(iter(self._lines[log])))
 
     def _remove(self, log: str, number: int) -> None:
         del self._lines[log][number]
         self._archive.drop_history(log, number)
 
-    def newest(self, count: int) -> List[HistoryEntry]:
-        """The last lines of both logs together, oldest first."""
+    def all(self) -> List[HistoryEntry]:
+        """The lines of all logs, oldest first."""
         lines = [entry for log in self._lines.values() for entry in log.values()]
-        return sorted(lines, key=lambda entry: entry.at_s)[-count:]
+        return sorted(lines, key=lambda entry: entry.at_s)

@@ -1,0 +1,140 @@
+"""The history: who changed what, when, from what to what, why, and what came of it."""
+
+import errno
+import json
+
+import pytest
+from module_world import a_mgr, measured, ok, said
+from rollout_world import change
+from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.rollout_state import Rollout, RolloutStatus
+from wcache.core.history.changes import standing
+from wcache.core.history.entry import About, HistoryEntry
+from wcache.core.history.filters import Filter, parse_since
+from wcache.engine.storing.audit_log import CHANGES_MAX
+
+
+def applied():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    mgr.report_all()
+    return mgr, plan_id
+
+
+def changes(mgr, **filters):
+    rows = said(mgr, "history", limit=1000, **filters)["history"]
+    return [row for row in rows if row["kind"] == "change"]
+
+
+def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_outcome():
+    mgr, plan_id = applied()
+    rows = changes(mgr)
+    assert [row["hostname"] for row in rows] == ["h1", "h1", "h2"]
+    first = rows[0]
+    assert (first["who"], first["what"]) == ("admin", plan_id)
+    assert (first["before"], first["after"]) == ("write back", "write through")
+    assert (first["osd_ids"], first["dev_names"]) == ([0], ["sda"])
+    assert "osd_bench_depth1" in first["evidence"]
+    assert first["outcome"].startswith("applied, latency 20000 to 4000 us")
+    text = ok(mgr.command("history"))
+    assert "h1 sda: write back to write through, applied" in text
+    assert "why: osd_bench_depth1" in text
+
+
+def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
+    mgr, _ = applied()
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert len(changes(mgr)) == 6
+    last = changes(mgr)[-1]
+    assert (last["before"], last["after"]) == ("write through", "write back")
+    assert last["outcome"].startswith("rolled back")
+
+
+def test_a_mgr_that_restarts_tells_no_change_twice():
+    mgr, _ = applied()
+    mgr.restart()
+    mgr.report_all()
+    mgr.step()
+    assert len(changes(mgr)) == 3
+
+
+def test_filters_choose_by_host_osd_drive_time_and_what():
+    mgr, plan_id = applied()
+    assert {row["hostname"] for row in changes(mgr, hostname="h2")} == {"h2"}
+    assert [row["osd_ids"] for row in changes(mgr, osd="osd.1")] == [[1]]
+    assert [row["drive"] for row in changes(mgr, drive="sdb")] == ["domain-sdb"]
+    assert len(changes(mgr, drive="domain-sdb")) == 1
+    assert len(changes(mgr, what="change")) == 3
+    assert len(changes(mgr, what=plan_id)) == 3
+    assert changes(mgr, what="c1") == []
+    runs = said(mgr, "history", what="c1")["history"]
+    assert {row["what"].partition(".")[0] for row in runs} == {"c1"}
+    assert {row["hostname"] for row in runs if "started on" in row["text"]} == {"h1", "h2"}
+    kinds = said(mgr, "history", what="command", limit=1000)["history"]
+    assert {row["who"] for row in kinds} == {"admin"}
+    assert len(changes(mgr, since="1h")) == 3
+    mgr.now_s += 7200
+    assert changes(mgr, since="1h") == []
+
+
+@pytest.mark.parametrize("arguments", [
+    {"limit": 0}, {"limit": 10_001}, {"osd": "three"}, {"osd": "osd.-1"}, {"since": "yesterday"},
+])
+def test_a_filter_that_makes_no_sense_is_refused_with_what_is_allowed(arguments):
+    code, out, error = a_mgr().command("history", **arguments)
+    assert (code, out) == (-errno.EINVAL, "")
+    assert len(error.splitlines()) == 1
+
+
+def test_what_is_still_applied_is_shown_after_its_line_is_gone_from_the_log():
+    mgr, plan_id = applied()
+    for number in range(CHANGES_MAX + 1):
+        mgr.engine.audit.add(HistoryEntry(
+            mgr.now_s + number, "admin", "p9", "x", About("h9", outcome="rolled back")
+        ))
+    for _ in range(2):
+        rows = changes(mgr, what=plan_id)
+        assert [(row["hostname"], row["after"]) for row in rows] == [
+            ("h1", "write through"), ("h1", "write through"), ("h2", "write through"),
+        ]
+        assert all(row["at_s"] <= mgr.now_s for row in rows)
+        mgr.restart()
+
+
+def test_what_is_no_longer_applied_is_not_made_up_from_its_plan():
+    plan = Rollout(
+        "p1", 5.0, (change(0, status=ChangeStatus.ROLLED_BACK),
+                    change(1, status=ChangeStatus.APPLIED)), RolloutStatus.DONE,
+    )
+    assert [line.about.hostname for line in standing([plan], [])] == ["h1"]
+    told = standing([plan], [])
+    assert standing([plan], told) == []
+
+
+def test_a_probe_that_restores_is_told_with_host_and_drive():
+    mgr = a_mgr()
+    mgr.engine.note("probe h1", "domain-sda", "restored: the lease ran out")
+    (row,) = said(mgr, "history", what="probe", osd="0")["history"]
+    assert (row["hostname"], row["drive"], row["osd_ids"]) == ("h1", "domain-sda", [0])
+
+
+@pytest.mark.parametrize(
+    ("text", "ago_s"), [("90s", 90), ("15m", 900), ("12h", 43200), ("3d", 259200)]
+)
+def test_a_time_can_be_given_as_how_long_ago(text, ago_s):
+    assert parse_since(text, 1e6) == 1e6 - ago_s
+
+
+def test_a_time_can_be_given_as_a_date_in_utc():
+    assert parse_since("1970-01-02", 1e9) == 86400.0
+    assert parse_since("1970-01-02 01:00", 1e9) == 90000.0
+
+
+def test_lines_of_older_versions_are_shown_without_a_drive():
+    old = json.loads('{"at_s": 1.0, "who": "admin", "what": "p1", "text": "apply"}')
+    entry = HistoryEntry(**old)
+    assert Filter(what="p1").takes(entry)
+    assert not Filter(osd_id=0).takes(entry)
