@@ -97,17 +97,25 @@ def _of_module() -> str:
 def _verbs(
     parser: argparse.ArgumentParser,
 ) -> Iterator[Tuple[str, argparse.ArgumentParser]]:
-    """The commands that are for people: those with a word of help."""
+    """The commands that are for people, those with a word of help; `witness write` too."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             shown = {choice.dest for choice in action._choices_actions}
-            yield from ((n, verb) for n, verb in action.choices.items() if n in shown)
+            for name, verb in action.choices.items():
+                if name in shown:
+                    below = list(_verbs(verb))
+                    yield from ((f"{name} {sub}", one) for sub, one in below)
+                    if not below:
+                        yield name, verb
 
 
 def _help_of(parser: argparse.ArgumentParser, name: str) -> str:
+    first, _, rest = name.partition(" ")
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            return next(c.help or "" for c in action._choices_actions if c.dest == name)
+            if rest:
+                return _help_of(action.choices[first], rest)
+            return next(c.help or "" for c in action._choices_actions if c.dest == first)
     return ""
 
 

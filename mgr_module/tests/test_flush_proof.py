@@ -7,7 +7,8 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.core.model import FlushCounters, LoadPoint, Verdict
+from wcache.core.findings import of_power_cuts
+from wcache.core.model import CacheMode, FlushCounters, HostReport, LoadPoint, PowerCut, Verdict
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record
 
@@ -89,3 +90,33 @@ def test_one_commit_at_a_time_that_is_too_fast_shows_nothing():
 def test_write_through_needs_no_counters(load):
     result = measured(load, counted=False, ratio=4.0)
     assert recommend([result])[0].verdict is Verdict.WRITE_THROUGH
+
+
+# ---- power cuts that somebody has witnessed
+
+
+def cut(lost=0, *, booted=True, mode=CacheMode.WRITE_BACK):
+    return PowerCut(
+        "ab" * 16, "naa.9", synthetic.SETUP.drive_model, mode, 900, 900, lost, 1.0, booted
+    )
+
+
+def told(*cuts):
+    return [HostReport("h9", "p", "i", "1", power_cuts=cuts)]
+
+
+def test_a_drive_model_that_lost_acknowledged_writes_never_gets_write_back():
+    result = measured(BATCH, counted=True)
+    (advice,) = recommend([result], reports=told(cut(), cut(lost=2)))
+    assert (advice.verdict, advice.mode) == (Verdict.INSUFFICIENT, None)
+    assert "naa.9 lost 2 acknowledged writes in a power cut (WCACHE_FLUSH_LOST)" in advice.why
+    assert [f.code.value for f in of_power_cuts(told(cut(), cut(lost=2))[0])] == [
+        "WCACHE_FLUSH_LOST"
+    ]
+
+
+def test_a_power_cut_that_lost_nothing_counts_where_the_kernel_does_not():
+    result = measured(BATCH, counted=False)
+    assert recommend([result], reports=told(cut()))[0].verdict is Verdict.WRITE_BACK
+    for nothing_shown in (cut(booted=False), cut(mode=CacheMode.WRITE_THROUGH)):
+        assert recommend([result], reports=told(nothing_shown))[0].mode is None

@@ -16,7 +16,7 @@ RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 COMMANDS = (
     "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
-    "accept", "removable",
+    "accept", "removable", "witness",
 )
 
 
@@ -104,6 +104,9 @@ def make_parser() -> argparse.ArgumentParser:
     _matrix(matrix)
     _folders(matrix)
     _host_root(matrix)
+    _witness(verbs.add_parser(
+        "witness", help="on a blank drive whose plug is pulled: does it lose acknowledged writes?"
+    ))
     appear = verbs.add_parser("appear", help="for udev rules: keep a drive in its mode")
     appear.add_argument("--mode", required=True, choices=[mode.value for mode in CacheMode],
                         type=lambda word: word.replace("-", " "))
@@ -154,6 +157,29 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
         "--hostname", default=socket.gethostname(), help="for the file; default: %(default)s"
     )
     _osd_data(parser)
+
+
+def _witness(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listen = verbs.add_parser("listen", help="on another machine: keep what is acknowledged")
+    listen.add_argument("--at", required=True, metavar="HOST:PORT", help="port 0 takes a free one")
+    listen.add_argument(
+        "--idle", type=_seconds, default=60.0,
+        help="end when the writer was not heard for so long; default: %(default)s",
+    )
+    write = verbs.add_parser("write", help="on the drive's host: write until the power is gone")
+    write.add_argument("--to", required=True, metavar="HOST:PORT", help="where it listens")
+    write.add_argument("--token", required=True, help="what `witness listen` printed")
+    check = verbs.add_parser("check", help="after the power cut: say which writes are lost")
+    for verb in (listen, check):
+        verb.add_argument("--log", required=True, metavar="FILE", help="the listener's file")
+    for verb in (write, check):
+        verb.add_argument(
+            "device", help="a blank drive, partition or LV that nothing uses; it is OVERWRITTEN"
+        )
+        _drives(verb)
+        _folders(verb)
+        _host_root(verb)
 
 
 def _seconds(word: str) -> float:

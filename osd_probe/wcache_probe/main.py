@@ -84,6 +84,10 @@ def _look_and_say(options: argparse.Namespace) -> int:
         from .commands.accept import accept
 
         return accept(options)
+    if options.command == "witness":
+        from .witness.command import witness
+
+        return witness(options, _say)
     if options.command == "removable":
         from .commands.removable import removable
         from .linux.persistence.rule_folder import RuleFolder
@@ -129,6 +133,7 @@ def _run(
     from .agent import Agent
     from .ceph_conf import fsid_in
     from .commands import restore as restore_command
+    from .evidence.folder import EvidenceFolder
     from .linux.persistence.appearing import Appearing, Missed
     from .restoring import request as restore_request
     from .restoring.guard import Guard
@@ -177,7 +182,8 @@ def _run(
     host = _make_host(options, fsid)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     runner = TaskRunner(
-        host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity
+        host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity,
+        evidence=EvidenceFolder(state.path, _say),
     )
     asked = restore_command.AskedToRestore(
         requests=restore_request.RestoreRequests(state.path), keeper=keeper,

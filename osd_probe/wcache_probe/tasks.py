@@ -48,6 +48,7 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 
+from .evidence.folder import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.unprepared import told_once
 from .mgr_link import printable
@@ -84,6 +85,7 @@ class TaskRunner:
         keeper: LeaseKeeper,
         holds: Holds,
         identity: Identity,
+        evidence: Optional[EvidenceFolder] = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -92,6 +94,7 @@ class TaskRunner:
         self._keeper = keeper
         self._holds = holds
         self._identity = identity
+        self._evidence = evidence
         self._clock = clock
         self._wall = wall
 
@@ -200,6 +203,7 @@ class TaskRunner:
             self._identity.hostname, self._identity.probe_id, self._identity.instance_id, VERSION,
             drives, (*findings, *unprepared), lease.lease_id if lease else "",
             self._identity.simulated, journal_notes(self._switcher),
+            self._evidence.power_cuts() if self._evidence else (),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
 
 from ..core.drive.safety import judge
-from ..core.findings import modes_of, of_drive
+from ..core.findings import modes_of, of_drive, of_power_cuts
 from ..core.model import DriveReport, Finding, HostReport
 
 # (drive model, device cache, kernel view, safety)
@@ -73,7 +73,7 @@ class HostViews:
 def _look(
     report: HostReport, throwaway: bool, leased: FrozenSet[str], changing: FrozenSet[str]
 ) -> HostView:
-    found = list(report.findings)
+    found = [*report.findings, *of_power_cuts(report)]
     for drive in report.drives:
         found += of_drive(drive, throwaway=throwaway, leased=drive.domain_id in leased)
     named = tuple(

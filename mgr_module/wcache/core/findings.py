@@ -208,6 +208,18 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
     return found
 
 
+def of_power_cuts(report: HostReport) -> List[Finding]:
+    """Drive models that lost acknowledged writes when somebody pulled a plug on this host."""
+    return [
+        Finding(
+            FindingCode.FLUSH_LOST, Severity.WARNING, str(cut.drive_model),
+            f"{cut.drive_id} lost {cut.lost} of the last {cut.checked} writes that it had "
+            f"acknowledged in {cut.mode.value if cut.mode else 'an unknown mode'}",
+        )
+        for cut in report.power_cuts if cut.lost
+    ]
+
+
 def modes_of(report: HostReport, without: AbstractSet[str]) -> Dict[Tuple[str, str], int]:
     """Drives of a host by (drive model, mode); domains in `without` do not count."""
     counts: Dict[Tuple[str, str], int] = defaultdict(int)

@@ -14,6 +14,8 @@ from typing import Optional, Tuple
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
+# Pieces of evidence of one kind that a host keeps and tells.
+EVIDENCE_MAX = 64
 
 
 class CacheMode(str, Enum):
@@ -332,6 +334,24 @@ class JournalNote:
 
 
 @dataclass(frozen=True)
+class PowerCut:
+    """What a power cut with a witness has shown of a drive (`wcache-probe witness`).
+
+    `mode` is the cache mode it wrote in; `host_booted` says that the host went down too.
+    """
+
+    run_id: str
+    drive_id: str
+    drive_model: DriveModel
+    mode: Optional[CacheMode]
+    acknowledged: int
+    checked: int
+    lost: int
+    checked_at_s: float
+    host_booted: bool = False
+
+
+@dataclass(frozen=True)
 class HostReport:
     """Everything a probe found on its host."""
 
@@ -344,3 +364,4 @@ class HostReport:
     lease_id: str = ""
     simulated: bool = False
     journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
+    power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})

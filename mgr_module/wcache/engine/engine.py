@@ -386,7 +386,7 @@ class Engine:
             at_home = homes(reports, cluster, throwaway=throwaway)
             return recommend(
                 tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home,
-                by_osd,
+                by_osd, reports,
             )
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:

@@ -36,7 +36,7 @@ class Scratch:
     """One scratch device and the drive below it."""
 
     def __init__(self, files: HostFiles, device: BlockDevice, drive: DriveReport) -> None:
-        self._files = files
+        self.files = files
         self.device = device
         self.drive = drive
         self.path = os.path.join(files.dev, device.name)
@@ -71,6 +71,16 @@ class Scratch:
         finally:
             os.close(fd)
 
+    @contextmanager
+    def opened_to_read(self) -> Iterator[int]:
+        """A descriptor for direct reads, while it is held."""
+        # to read only: udev probes a device again when one who could write closes it
+        fd = self._open(os.O_RDONLY | os.O_DIRECT)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
     def claim(self) -> None:
         """Prove, while it is held, that it may be overwritten, and mark it.
 
@@ -98,13 +108,8 @@ class Scratch:
 
         RefusedError where somebody has: then it may be somebody's data by now.
         """
-        with mmap.mmap(-1, MIB) as buffer:
-            # to read only: udev probes a device again when one who could write closes it
-            fd = self._open(os.O_RDONLY | os.O_DIRECT)
-            try:
-                self._read(fd, buffer, 0)
-            finally:
-                os.close(fd)
+        with mmap.mmap(-1, MIB) as buffer, self.opened_to_read() as fd:
+            self._read(fd, buffer, 0)
             if buffer[:WRITE_BYTES] != MARK or any(buffer[WRITE_BYTES:]):
                 raise RefusedError(
                     f"somebody else has written to {self.path} meanwhile",
@@ -120,7 +125,7 @@ class Scratch:
                     f"{self.path} is in use", "see `lsblk` and `fuser -v` for who has it"
                 ) from None
             raise StorageError(f"cannot open {self.path} ({error.strerror})") from None
-        if self._files.number_of_fd(fd) != self.device.number:
+        if self.files.number_of_fd(fd) != self.device.number:
             os.close(fd)
             raise RefusedError(f"{self.path} is another device now", "look at the drives again")
         return fd

@@ -6,9 +6,9 @@ drive model's flushes counts over all drives, loads and device classes.
 
 from __future__ import annotations
 
-from typing import Protocol, Sequence, Tuple
+from typing import Dict, Iterable, Protocol, Sequence, Tuple
 
-from ..model import Finding, FindingCode, LoadPoint, Verdict
+from ..model import CacheMode, Finding, FindingCode, HostReport, LoadPoint, PowerCut, Verdict
 
 
 class Seen(Protocol):
@@ -31,7 +31,21 @@ class Seen(Protocol):
         """What was wrong with them."""
 
 
-def withheld_for(verdict: Verdict, seen: Sequence[Seen]) -> str:
+def power_cuts_by_model(
+    reports: Iterable[HostReport],
+) -> Dict[Tuple[str, bool], Tuple[PowerCut, ...]]:
+    """The witnessed power cuts by (drive model, whether simulated)."""
+    found: Dict[Tuple[str, bool], Tuple[PowerCut, ...]] = {}
+    for report in reports:
+        for cut in report.power_cuts:
+            key = (str(cut.drive_model), report.simulated)
+            found[key] = (*found.get(key, ()), cut)
+    return found
+
+
+def withheld_for(
+    verdict: Verdict, seen: Sequence[Seen], power_cuts: Sequence[PowerCut] = ()
+) -> str:
     """Why `write back` is not recommended on what was seen of a drive model; '' where it is.
 
     Whatever load counts, and however rare the other is: a flush that is ignored at one load
@@ -39,6 +53,15 @@ def withheld_for(verdict: Verdict, seen: Sequence[Seen]) -> str:
     """
     if verdict is not Verdict.WRITE_BACK or not seen:
         return ""
+    lost = [cut for cut in power_cuts if cut.lost]
+    if lost:
+        return (
+            f"{lost[0].drive_id} lost {lost[0].lost} acknowledged writes in a power cut "
+            f"({FindingCode.FLUSH_LOST.value}), so write back is not recommended"
+        )
+    kept = any(
+        cut.host_booted and cut.checked and cut.mode is CacheMode.WRITE_BACK for cut in power_cuts
+    )
     fast = [one for one in seen if _has(one, FindingCode.FLUSH_TOO_FAST)]
     if fast:
         more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
@@ -47,11 +70,12 @@ def withheld_for(verdict: Verdict, seen: Sequence[Seen]) -> str:
             f"{fast[0].load_point.value}{more}: the drive may be ignoring flushes, so write back "
             "is not recommended; if you trust its power-loss protection, decide by hand"
         )
-    if all(_has(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
+    if not kept and all(_has(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
         return (
             "nothing shows that the drive carries out its flushes: the kernel does not count them "
             "(it does from Linux 5.5 on), and no load was measured in which each sample is one "
-            f"commit; measure {LoadPoint.OSD_BENCH_DEPTH1.value} too"
+            f"commit; measure {LoadPoint.OSD_BENCH_DEPTH1.value} too, or pull a spare drive's "
+            "plug under `wcache-probe witness`"
         )
     return ""
 

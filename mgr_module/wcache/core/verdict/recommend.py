@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..material import MATERIAL_RATIO
-from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
+from ..model import CacheMode, DriveModel, Finding, HostReport, LoadPoint, Verdict
 from . import false_coverage
 from .across_loads import over_loads
-from .flush_proof import withheld_for
+from .flush_proof import power_cuts_by_model, withheld_for
 from .homes import Homes
 from .load_profile import LoadProfile, evened
 from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
@@ -142,12 +142,14 @@ def recommend(
     pools: Optional[Mapping[PoolKey, Pool]] = None,
     at_home: Optional[Homes] = None,
     by_osd: Optional[OsdProfiles] = None,
+    reports: Iterable[HostReport] = (),
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
     Where the load profile is known, bench loads are weighed by it, and `by_osd` names the OSDs
     whose own load would give another verdict.  Drives are pooled where
-    `pools` has them.  Where few of many drive models would change, they are held to a
+    `pools` has them.  `reports` tell of power cuts
+    that somebody has witnessed.  Where few of many drive models would change, they are held to a
     stricter level (`false_coverage`).  What two hosts or more have needs the word of two.
     """
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
@@ -157,11 +159,12 @@ def recommend(
         by_model[(device_class, model, simulated)] += joined
         flushing[(model, simulated)] += joined
     known, pooled = profiles or {}, pools or {}
+    cuts = power_cuts_by_model(reports)
 
     def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
         found = _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
         found = _unless_one_host(found, by_model[key], at_home or {})
-        why = withheld_for(found.verdict, flushing[key[1:]])
+        why = withheld_for(found.verdict, flushing[key[1:]], cuts.get(key[1:], ()))
         return replace(
             found, verdict=Verdict.INSUFFICIENT, mode=None, why=f"{found.why}, but {why}"
         ) if why else found

@@ -1,0 +1,63 @@
+"""Evidence of hardware, a file each, in the probe's state folder.
+
+    <state>/evidence/power-cut-<run>.json    what a witnessed power cut has shown of a drive
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Iterator, Tuple, Type, TypeVar
+
+from wcache.core import codec
+from wcache.core.errors import StorageError, WcacheError
+from wcache.core.model import EVIDENCE_MAX, PowerCut
+
+from ..journal.journal_file import make_folders, sync_folder
+from ..linux.block.host_files import entries, read_bytes
+
+FILE_BYTES_MAX = 16_384
+POWER_CUT = "power-cut-"
+T = TypeVar("T")
+Say = Callable[[str], None]
+
+
+class EvidenceFolder:
+    """All evidence of one host; what cannot be read is left out and said."""
+
+    def __init__(self, state_dir: str, say: Say = lambda _line: None) -> None:
+        self._folder = os.path.join(state_dir, "evidence")
+        self._say = say
+
+    def power_cuts(self) -> Tuple[PowerCut, ...]:
+        """What power cuts have shown."""
+        return tuple(self._all(POWER_CUT, PowerCut))
+
+    def put_power_cut(self, cut: PowerCut) -> str:
+        """Keep it, on stable storage; returns the file's path."""
+        return self.put(f"{POWER_CUT}{cut.run_id}", cut)
+
+    def put(self, name: str, value: object) -> str:
+        """Keep a value under a name; StorageError where it cannot be kept."""
+        path = os.path.join(self._folder, f"{name}.json")
+        try:
+            make_folders(self._folder)
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                file.write(codec.dumps(value) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(path + ".new", path)
+        except OSError as error:
+            raise StorageError(f"cannot write {path} ({error.strerror})") from None
+        sync_folder(self._folder)
+        return path
+
+    def _all(self, prefix: str, cls: Type[T]) -> Iterator[T]:
+        names = [n for n in entries(self._folder) if n.startswith(prefix) and n.endswith(".json")]
+        for name in names[:EVIDENCE_MAX]:
+            data = read_bytes(os.path.join(self._folder, name), FILE_BYTES_MAX + 1) or b""
+            try:
+                yield codec.loads(
+                    cls, data.decode("utf-8", "replace"), bytes_max=FILE_BYTES_MAX, what=name
+                )
+            except WcacheError as error:
+                self._say(f"evidence is left out: {error.message}")

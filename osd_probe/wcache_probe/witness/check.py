@@ -1,0 +1,86 @@
+"""`wcache-probe witness check`: which acknowledged writes a drive has lost."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from typing import Callable, List, Tuple
+
+from wcache.core.errors import ConflictError, RefusedError, StorageError
+from wcache.core.model import PowerCut
+
+from ..matrix.scratch import MARK, Scratch
+from .blocks import BLOCK_BYTES, Judgement, judge
+from .log_file import read_log
+from .wire import check_run
+from .write import boot_id
+
+PIECE_BYTES = 2**20
+NUMBERS_SHOWN = 8
+
+
+def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
+    """Compare a drive with what a witness kept; nothing is written to the drive."""
+    run, acknowledged = read_log(log)
+    if run.drive_id != scratch.drive.drive_id:
+        raise ConflictError(
+            f"the log is of {run.drive_id}, and {scratch.device.name} is "
+            f"{scratch.drive.drive_id}", "give the drive that was written to",
+        )
+    if not acknowledged:
+        raise RefusedError("no write was acknowledged in that run", "start it again")
+    if scratch.start + run.blocks * BLOCK_BYTES > scratch.start + scratch.span:
+        raise ConflictError("the log has more blocks than the device")
+    with scratch.held(), scratch.opened_to_read() as fd:
+        head = _read(scratch, fd, 0, BLOCK_BYTES)
+        if head != MARK and any(head):
+            raise RefusedError(
+                f"somebody else has written to {scratch.path} since", "this run tells nothing"
+            )
+        region = b"".join(_pieces(scratch, fd, run.blocks * BLOCK_BYTES))
+    found = judge(
+        check_run(run), acknowledged, run.blocks,
+        lambda place: region[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES],
+    )
+    now = boot_id(scratch.files)
+    return PowerCut(
+        run.run_id, run.drive_id, run.drive_model, run.mode, found.acknowledged, found.checked,
+        len(found.lost), time.time(), bool(run.boot_id and now and run.boot_id != now),
+    ), found
+
+
+def say(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
+    """The answer in words."""
+    mode = cut.mode.value if cut.mode else "an unknown cache mode"
+    out(f"{cut.drive_model} ({cut.drive_id}), in {mode}:")
+    lost = f"{cut.lost} LOST" if cut.lost else "none lost"
+    out(f"{cut.acknowledged} writes acknowledged, the last {cut.checked} of them checked: {lost}")
+    if found.lost:
+        shown = ", ".join(str(number) for number in found.lost[:NUMBERS_SHOWN])
+        more = len(found.lost) - NUMBERS_SHOWN
+        out(f"lost numbers: {shown}" + (f" and {more} more" if more > 0 else ""))
+        out(f"this drive model must not be used with its cache in {mode}: it acknowledges what "
+            "it has not kept")
+    elif not cut.host_booted:
+        out("the host was not booted since: this tells something only if the drive itself lost "
+            "its power while the writer ran")
+
+
+def _pieces(scratch: Scratch, fd: int, size: int) -> List[bytes]:
+    return [
+        _read(scratch, fd, scratch.start + at, min(PIECE_BYTES, size - at))
+        for at in range(0, size, PIECE_BYTES)
+    ]
+
+
+def _read(scratch: Scratch, fd: int, place: int, size: int) -> bytes:
+    with mmap.mmap(-1, size) as buffer:
+        try:
+            if os.preadv(fd, [buffer], place) != size:
+                raise StorageError(f"{scratch.path} is shorter than it says")
+        except OSError as error:
+            raise StorageError(
+                f"cannot read {scratch.path} at {place} ({error.strerror})"
+            ) from None
+        return bytes(buffer)

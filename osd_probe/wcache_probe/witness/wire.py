@@ -1,0 +1,156 @@
+"""What writer and listener say to each other: few bytes of fixed length, each authenticated.
+
+    writer                                   listener
+    "WCW1", length, a WitnessRun, mac    ->
+                                         <-  number 0, mac
+    acknowledged writes so far, mac      ->  written to its file
+                                         <-  the same number, mac
+
+The key is a token that the listener prints: nobody else on the network can say that a write
+was acknowledged, or spoil a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import socket
+import struct
+from dataclasses import dataclass, field
+from typing import Optional, Tuple
+
+from wcache.core import codec
+from wcache.core.errors import MalformedError, NotReadyError, StorageError
+from wcache.core.model import CacheMode, DriveModel
+
+from .blocks import BLOCKS_MAX, RUN_ID_BYTES
+
+TOKEN_BYTES = 16
+HELLO_BYTES_MAX = 4096
+NUMBER_MAX = 2**48
+_HELLO = struct.Struct("<4sH")
+_MAGIC = b"WCW1"
+_NUMBER = struct.Struct("<Q")
+_MAC_BYTES = 16
+
+
+@dataclass(frozen=True)
+class WitnessRun:
+    """Who writes, and to what; the first line of the listener's file."""
+
+    run_id: str = field(metadata={"max_chars": 2 * RUN_ID_BYTES})
+    hostname: str
+    boot_id: str = field(metadata={"max_chars": 64})
+    drive_id: str
+    drive_model: DriveModel
+    mode: Optional[CacheMode]
+    blocks: int = field(metadata={"min": 1, "max": BLOCKS_MAX})
+    started_at_s: float
+
+
+def check_run(run: WitnessRun) -> bytes:
+    """The run's id in bytes; MalformedError where it is none, or its blocks make no sense."""
+    try:
+        run_id = bytes.fromhex(run.run_id)
+    except ValueError:
+        run_id = b""
+    if len(run_id) != RUN_ID_BYTES or run.blocks & (run.blocks - 1):
+        raise MalformedError("the run's id or its number of blocks makes no sense")
+    return run_id
+
+
+def parse_address(text: str) -> Tuple[str, int]:
+    """HOST:PORT, or [HOST]:PORT where the host is an IPv6 address."""
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) < 2**16:
+        raise MalformedError(f"{text[:80]!r} is no address", "give HOST:PORT")
+    return host, int(port)
+
+
+def parse_token(text: str) -> bytes:
+    """The key out of what the listener printed."""
+    try:
+        token = bytes.fromhex(text)
+    except ValueError:
+        token = b""
+    if len(token) != TOKEN_BYTES:
+        raise MalformedError("this is no token", "give the one that `witness listen` printed")
+    return token
+
+
+class Channel:
+    """A connection, from either side."""
+
+    def __init__(self, connection: socket.socket, token: bytes) -> None:
+        self._connection = connection
+        self._token = token
+        self._run_id = b""
+
+    def wait_at_most(self, seconds: float) -> None:
+        """How long each of the following may take; NotReadyError after that."""
+        self._connection.settimeout(seconds)
+
+    def send_run(self, run: WitnessRun) -> None:
+        """The writer's first word."""
+        self._run_id = check_run(run)
+        body = codec.dumps(run).encode()
+        head = _HELLO.pack(_MAGIC, len(body))
+        self._send(head + body + self._mac(b"run", head + body))
+
+    def receive_run(self) -> WitnessRun:
+        """The same, at the listener; MalformedError where it is not that of our writer."""
+        head = self._receive(_HELLO.size)
+        magic, length = _HELLO.unpack(head)
+        if magic != _MAGIC or length > HELLO_BYTES_MAX:
+            raise MalformedError("this is no witness write")
+        body = self._receive(length)
+        self._prove(b"run", head + body)
+        run = codec.loads(
+            WitnessRun, body.decode("utf-8", "replace"), bytes_max=HELLO_BYTES_MAX, what="run"
+        )
+        self._run_id = check_run(run)
+        return run
+
+    def send_number(self, what: bytes, number: int) -> None:
+        """So many writes are acknowledged; `what` keeps the two directions apart."""
+        packed = _NUMBER.pack(number)
+        self._send(packed + self._mac(what, self._run_id + packed))
+
+    def receive_number(self, what: bytes) -> int:
+        """The number that the other side has sent."""
+        packed = self._receive(_NUMBER.size)
+        self._prove(what, self._run_id + packed)
+        (number,) = _NUMBER.unpack(packed)
+        return int(number)
+
+    def _mac(self, what: bytes, data: bytes) -> bytes:
+        return hmac.new(self._token, what + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
+
+    def _prove(self, what: bytes, data: bytes) -> None:
+        if not hmac.compare_digest(self._receive(_MAC_BYTES), self._mac(what, data)):
+            raise MalformedError("what came does not carry our token's seal")
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._connection.sendall(data)
+        except OSError as error:
+            raise _gone(error) from None
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            try:
+                piece = self._connection.recv(size - len(data))
+            except OSError as error:
+                raise _gone(error) from None
+            if not piece:
+                raise NotReadyError("the other side has closed the connection")
+            data += piece
+        return data
+
+
+def _gone(error: OSError) -> StorageError:
+    if isinstance(error, socket.timeout):
+        return StorageError("the other side says nothing any more")
+    return StorageError(f"the connection is lost ({error.strerror or error})")

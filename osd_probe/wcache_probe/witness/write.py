@@ -1,0 +1,108 @@
+"""`wcache-probe witness write`: writes as an OSD does, and tells each acknowledgement at once."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import secrets
+import socket
+import time
+from contextlib import closing
+from typing import Callable
+
+from wcache.core.drive.safety import not_flushing
+from wcache.core.errors import RefusedError, StorageError
+from wcache.core.model import CacheMode
+
+from ..linux.block.host_files import HostFiles, read_text
+from ..matrix.scratch import Scratch
+from ..stop_signal import Stop
+from .blocks import BATCH_MAX, BLOCK_BYTES, BLOCKS_MAX, RUN_ID_BYTES, Written, encode, place_of
+from .wire import Channel, WitnessRun, check_run, parse_address, parse_token
+
+ANSWER_S = 30.0
+CHECK_S = 1.0  # how often it is looked whether somebody else has taken the device
+SAY_S = 10.0
+
+
+def write(
+    scratch: Scratch, *, to: str, token: str, hostname: str, stop: Stop,
+    say: Callable[[str], None],
+) -> int:
+    """Write until stopped or the power is gone; 0 where at least one write was acknowledged."""
+    run = WitnessRun(
+        secrets.token_hex(RUN_ID_BYTES), hostname, boot_id(scratch.files), scratch.drive.drive_id,
+        scratch.drive.drive_model, scratch.drive.mode, _blocks(scratch), time.time(),
+    )
+    dropping = not_flushing(scratch.drive.state)
+    if dropping and scratch.drive.mode is not CacheMode.WRITE_THROUGH:
+        raise RefusedError(
+            f"the kernel drops flushes at {', '.join(dropping)}, so what is lost would not be "
+            "the drive's fault",
+            "pin the drive first: see WCACHE_UNSAFE in doc/guide.md",
+        )
+    address, key = parse_address(to), parse_token(token)
+    with scratch.held():
+        scratch.claim()
+        try:
+            connection = socket.create_connection(address, timeout=ANSWER_S)
+        except OSError as error:
+            raise StorageError(
+                f"{to} does not answer ({error.strerror or error})",
+                "run `wcache-probe witness listen` there first",
+            ) from None
+        with closing(connection):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = Channel(connection, key)
+            channel.wait_at_most(ANSWER_S)
+            channel.send_run(run)
+            channel.receive_number(b"kept")
+            return _write_all(scratch, channel, run, stop, say)
+
+
+def _write_all(
+    scratch: Scratch, channel: Channel, run: WitnessRun, stop: Stop, say: Callable[[str], None]
+) -> int:
+    run_id = check_run(run)
+    draw = random.Random(run.run_id)
+    number = 0
+    check_at = say_at = time.monotonic()
+    with scratch.opened() as fd, mmap.mmap(-1, BLOCK_BYTES) as block:
+        while not stop.is_set():
+            if time.monotonic() >= check_at:
+                scratch.check()
+                check_at = time.monotonic() + CHECK_S
+            if time.monotonic() >= say_at:
+                say(f"{number} writes acknowledged; pull the plug at any time")
+                say_at = time.monotonic() + SAY_S
+            try:
+                batch = range(number, number + draw.randint(1, BATCH_MAX))
+                for one in batch:
+                    place = place_of(one, run.blocks)
+                    block[:] = encode(Written(run_id, one, place))
+                    os.pwritev(fd, [block], scratch.start + place * BLOCK_BYTES)
+                os.fdatasync(fd)
+            except OSError as error:
+                raise StorageError(
+                    f"{scratch.path} fails a write ({error.strerror}) after {number} were "
+                    "acknowledged", "look at the kernel's log",
+                ) from None
+            number = batch.stop
+            # the next batch waits for it: no more than one is ever beyond what is witnessed
+            channel.send_number(b"acknowledged", number)
+            channel.receive_number(b"kept")
+    say(f"stopped after {number} acknowledged writes; the plug was not pulled")
+    return 0 if number else 1
+
+
+def _blocks(scratch: Scratch) -> int:
+    blocks = BLOCKS_MAX
+    while blocks * BLOCK_BYTES > scratch.span:
+        blocks //= 2
+    return blocks
+
+
+def boot_id(files: HostFiles) -> str:
+    """Which boot of the host this is; empty where the kernel does not say."""
+    return read_text(os.path.join(files.proc, "sys/kernel/random/boot_id")) or ""
