@@ -22,7 +22,8 @@ def everything(mgr):
         ("history", {"limit": 5}), ("apply", {"plan_id": "p1"}),
         ("campaign stop", {"campaign_id": "c1"}), ("rollback", {"plan_id": "p1"}),
         ("freeze", {}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),
-        ("plan ls", {}), ("load ls", {}), ("mclock forecast", {}),
+        ("plan ls", {}), ("evidence export", {}), ("evidence ls", {}),
+        ("load ls", {}), ("mclock forecast", {}),
         ("mclock measure", {"accept_cost": True}),
         ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
         ("mclock rollback", {"change_id": "p2"}),
@@ -50,8 +51,9 @@ def test_every_command_answers_in_every_format(form, state):
             assert "\n" not in error
         mgr.settle()
     assert mgr.exceptions == []
-    # what needs a probe, or a state that is in dispute, is tried where those are
-    agent = {"wcache agent poll", "wcache agent post", "wcache drive accept"}
+    # what needs a probe, a file or a state that is in dispute is tried where those are
+    files = {"wcache evidence import", "wcache evidence rm"}
+    agent = {*files, "wcache agent poll", "wcache agent post", "wcache drive accept"}
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
 
 

@@ -17,7 +17,15 @@ from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.hostnames import checked_hostname
 from ..core.knobs.registry import KNOBS
 from ..services.service import Service
-from . import agent_tables, history_views, load_views, mclock_tables, tables, try_view
+from . import (
+    agent_tables,
+    automation_commands,
+    history_views,
+    load_views,
+    mclock_tables,
+    tables,
+    try_view,
+)
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
@@ -32,6 +40,7 @@ _MEASURE = (
     "name=seed,type=CephInt,req=false",
     "name=consent_turn_on,type=CephBool,req=false",
     "name=force,type=CephBool,req=false",
+    "name=confirm,type=CephBool,req=false",
 )
 _CLASS = "name=device_class,type=CephString,req=false"
 _PLAN = (
@@ -86,7 +95,7 @@ def _hostname(a: Mapping[str, Any]) -> str:
 def _body(a: Mapping[str, Any]) -> str:
     text = a.get("inbuf")
     if not text:
-        raise MalformedError("this command reads its message from a file (-i FILE)")
+        raise MalformedError("this command reads from a file", "add -i FILE")
     return str(text)
 
 
@@ -180,6 +189,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
     ),
+    *(Command(*row) for row in automation_commands.ROWS),
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
@@ -286,6 +296,8 @@ def answer(
             raise MalformedError("format must be plain, json, json-pretty or yaml")
         if command.call in (_poll, _post):
             arguments["inbuf"] = inbuf
+        elif command.prefix in automation_commands.READS_FILE:
+            arguments["inbuf"] = _body({"inbuf": inbuf})
         data = command.call(service, views, arguments)
         return 0, _format(command, data, form), ""
     except WcacheError as error:

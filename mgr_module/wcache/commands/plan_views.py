@@ -15,6 +15,7 @@ from ..engine.engine import Engine
 from ..services.guards import require_class
 from ..services.mclock_facts import MclockFacts
 from ..services.plans import plain_changes
+from .evidence_views import foreign
 
 
 class PlanViews:
@@ -41,7 +42,8 @@ class PlanViews:
                     plain["manual"] = list(commands(drive, item.mode))
                 plain["stale_keys"] = self._stale_keys(item)
                 rows.append(plain)
-        return {"format_version": FORMAT_VERSION, "recommendations": rows}
+            others = foreign(engine, device_class)
+        return {"format_version": FORMAT_VERSION, "recommendations": rows, "foreign": others}
 
     def _stale_keys(self, item: Recommendation) -> List[str]:
         """mClock's values that the recommended mode makes stale, or has made so."""

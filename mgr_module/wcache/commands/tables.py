@@ -7,6 +7,7 @@ from typing import Any, List, Mapping
 
 from ..core.model import Verdict
 from ..core.text import amount, cell, duration, latency, ratio, table, when
+from . import evidence_views
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
@@ -168,8 +169,10 @@ def campaign(data: Mapping[str, Any]) -> str:
 
 def recommendations(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
+    others = evidence_views.lines(data["foreign"])
     if not data["recommendations"]:
-        return "nothing is measured yet\nnext: ceph wcache campaign forecast"
+        shown = ["nothing is measured yet", *others, "next: ceph wcache campaign forecast"]
+        return "\n".join(shown)
     blocks = []
     for r in data["recommendations"]:
         model = " ".join(
@@ -197,6 +200,7 @@ def recommendations(data: Mapping[str, Any]) -> str:
         lines += [f"  note: {line}" for line in r["warnings"]]
         lines += [f"  note: {line}" for line in stale_keys(r)]
         blocks.append("\n".join(lines))
+    blocks += ["\n".join(others)] if others else []
     return "\n\n".join(blocks) + f"\n\nnext: {after_recommend(data)}"
 
 

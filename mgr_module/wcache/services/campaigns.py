@@ -22,6 +22,7 @@ from ..core.experiment.campaign import (
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.trial import Trial, cheapest
+from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
 from .guards import disputed_domains, require_store, require_thawed, require_unreserved
@@ -77,11 +78,17 @@ class CampaignService:
         )
         if trial is not None:
             runs, chosen = cheapest(runs, chosen, trial)
+        if arguments.get("confirm"):
+            runs = shortened(runs, self._priors())
         if not runs:
             raise NotFoundError(
                 "none of these loads touches a drive in the scope", "add `timer` or `4m`"
             )
         return runs, selection.skipped, chosen
+
+    def _priors(self) -> Priors:
+        foreign = [verdict for _, verdict in self._engine.analyses.foreign.verdicts()]
+        return priors(self._engine.recommendations(), foreign)
 
     def start(self, trial: Optional[Trial] = None, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""

@@ -9,6 +9,7 @@ from ...core.record import Record
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey, Result
 from ..storing.archive import Archive
+from .foreign import Foreign
 from .pools import Pools
 from .results import not_analysed, of_record
 
@@ -51,11 +52,13 @@ class Analyses:
         # the last look at an experiment under way: how many pairs it saw, and its answer
         self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
         self.results: Dict[str, Result] = {}
+        self.foreign = Foreign(archive)
         self.error = ""
 
     def load(self) -> None:
-        """Take up the stored results."""
+        """Take up the stored results, and what was imported."""
         self.results = self._archive.results()
+        self.foreign.load()
 
     def catch_up(self) -> None:
         """Have every stored record analysed that has no result yet."""

@@ -29,6 +29,7 @@ from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
 from ...core.model import HostReport
 from ...core.ports import Done, Store, Write
 from ...core.record import RECORD_BYTES_MAX, Period, Record
+from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.recommend import Result
 
@@ -229,6 +230,18 @@ class Archive:
         """Remove a result and its record, from which it would be made again."""
         self.drop_record(record_id)
         self._drop(f"result/{record_id}")
+
+    def foreign(self) -> Dict[str, Evidence]:
+        """What was imported, by the cluster that it is from."""
+        return self._load(Evidence, "foreign")
+
+    def put_foreign(self, evidence: Evidence, done: Done) -> None:
+        """Store what was imported."""
+        self._put(f"foreign/{evidence.cluster}", evidence, done)
+
+    def drop_foreign(self, cluster: str) -> None:
+        """Remove what was imported from a cluster."""
+        self._drop(f"foreign/{cluster}")
 
     def profiles(self) -> Dict[int, LoadProfile]:
         """Load profiles by OSD."""

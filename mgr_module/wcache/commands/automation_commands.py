@@ -1,0 +1,41 @@
+"""The commands of what goes on by itself, and of verdicts that travel: rows of the table."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+from ..services.service import Service
+from . import evidence_views
+from .tables import lines_of
+from .views import Views
+
+Row = Tuple[
+    str, Tuple[str, ...], str, str, Callable[[Service, Views, Dict[str, Any]], Any],
+    Callable[[Mapping[str, Any]], str],
+]
+"""Prefix, arguments, permission, help, what it calls, how it looks (`commands.Command`)."""
+
+
+ROWS: Tuple[Row, ...] = (
+    (
+        "wcache evidence export", (), "r",
+        "Print what was found of this cluster's drive models, as a file for another cluster",
+        lambda s, v, a: s.evidence.export(), evidence_views.as_file,
+    ),
+    (
+        "wcache evidence import", (), "rw",
+        "Keep what another cluster found (-i FILE): shown as foreign, it decides nothing",
+        lambda s, v, a: s.evidence.take(a["inbuf"]), lines_of,
+    ),
+    (
+        "wcache evidence ls", (), "r", "List what was imported from other clusters",
+        lambda s, v, a: s.evidence.ls(), evidence_views.ls,
+    ),
+    (
+        "wcache evidence rm", ("name=cluster,type=CephString",), "rw",
+        "Forget what was imported from a cluster",
+        lambda s, v, a: s.evidence.drop(a["cluster"]), lines_of,
+    ),
+)
+# These read a file (-i FILE).
+READS_FILE = ("wcache evidence import",)

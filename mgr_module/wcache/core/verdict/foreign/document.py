@@ -1,0 +1,170 @@
+"""What `evidence export` writes and `evidence import` takes: bounded, versioned, checksummed.
+
+The checksum finds damage and careless edits.  It is no signature: whoever can write the file
+can make one.  So nothing is decided by what a file says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field, replace
+from typing import List, Optional, Sequence, Tuple
+
+from ... import codec
+from ...errors import MalformedError, VersionError
+from ...model import DriveModel, LoadPoint, Verdict
+from ..recommend import Recommendation, Result
+
+FORMAT = "wcache.evidence"
+VERSION = 1
+BYTES_MAX = 1_000_000
+VERDICTS_MAX = 256
+RATIO_MAX = 1e6
+COUNT_MAX = 1_000_000
+NAME_CHARS_MAX = 128
+# Clocks differ; a file from the day after tomorrow is none.
+FUTURE_S = 86400.0
+_CLUSTER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+
+
+@dataclass(frozen=True)
+class ForeignLoad:
+    """The pooled estimate at one load point, as `LoadVerdict` has it."""
+
+    load_point: LoadPoint
+    verdict: Verdict
+    drives: int = field(metadata={"min": 1, "max": COUNT_MAX})
+    ratio: Optional[float] = None
+    ratio_low: Optional[float] = None
+    ratio_high: Optional[float] = None
+    pooled: bool = False
+    next_low: Optional[float] = None
+    next_high: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class ForeignVerdict:
+    """What a cluster found of one drive model in one device class."""
+
+    device_class: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    drive_model: DriveModel
+    verdict: Verdict
+    drives: int = field(metadata={"min": 1, "max": COUNT_MAX})
+    hosts: int = field(metadata={"min": 1, "max": COUNT_MAX})
+    measured_at_s: float
+    ceph_releases: Tuple[str, ...] = field(metadata={"max_items": 8})
+    loads: Tuple[ForeignLoad, ...] = field(metadata={"max_items": len(LoadPoint)})
+
+    @property
+    def key(self) -> Tuple[str, str]:
+        """Device class and drive model."""
+        return self.device_class, str(self.drive_model)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The whole file; `sha256` is of the rest (`checksum`)."""
+
+    format: str
+    version: int
+    cluster: str
+    exported_at_s: float
+    verdicts: Tuple[ForeignVerdict, ...] = field(metadata={"max_items": VERDICTS_MAX})
+    sha256: str = ""
+
+
+def checksum(evidence: Evidence) -> str:
+    """Over the canonical text, so that blanks and the order of fields do not matter."""
+    text = codec.dumps(replace(evidence, sha256=""))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def export(
+    cluster: str, recommendations: Sequence[Recommendation], results: Sequence[Result],
+    now_s: float,
+) -> Evidence:
+    """What this cluster has measured on real drives; host names and serials stay here."""
+    by_id = {result.record_id: result for result in results}
+    verdicts: List[ForeignVerdict] = []
+    for item in recommendations:
+        measured = [by_id[name] for name in item.record_ids if name in by_id]
+        made_up = item.simulated or any(result.throwaway for result in measured)
+        if made_up or not measured or len(verdicts) >= VERDICTS_MAX:
+            continue
+        terms = [result.pool_term for result in measured if result.pool_term is not None]
+        verdicts.append(ForeignVerdict(
+            item.device_class, item.drive_model, item.verdict,
+            len({(result.hostname, result.drive_id) for result in measured}),
+            len({result.hostname for result in measured}),
+            max(result.ended_at_s for result in measured),
+            tuple(sorted({term.ceph_release for term in terms}))[:8],
+            tuple(
+                ForeignLoad(
+                    load.load_point, load.verdict, max(1, load.drives), load.ratio,
+                    load.ratio_low, load.ratio_high, load.pooled, load.next_low, load.next_high,
+                ) for load in item.loads
+            ),
+        ))
+    found = Evidence(FORMAT, VERSION, cluster, now_s, tuple(verdicts))
+    return replace(found, sha256=checksum(found))
+
+
+def parse(text: str, now_s: float) -> Evidence:
+    """The file that `export` made; raises one that says in a line what is wrong with it."""
+    what = "the file"
+    plain = codec.parse_json(text, bytes_max=BYTES_MAX, what=what)
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise MalformedError(
+            f"{what} is no evidence of wcache", "make one with `ceph wcache evidence export`"
+        )
+    if plain.get("version") != VERSION:
+        raise VersionError(
+            f"{what} has version {str(plain.get('version'))[:20]}, this module knows {VERSION}",
+            "export it again with this module's version",
+        )
+    found = codec.decode(Evidence, plain, what)
+    if found.sha256 != checksum(found):
+        raise MalformedError(
+            f"the checksum of {what} is wrong: it is damaged, or somebody edited it",
+            "export it again",
+        )
+    _check(found, now_s)
+    return found
+
+
+def _check(found: Evidence, now_s: float) -> None:
+    if not _CLUSTER(found.cluster):
+        raise MalformedError(f"cluster {found.cluster[:40]!r} is no fsid")
+    if found.exported_at_s > now_s + FUTURE_S:
+        raise MalformedError("the file is from the future", "set the clocks, and export it again")
+    seen = set()
+    for verdict in found.verdicts:
+        name = f"{verdict.device_class} {verdict.drive_model}"[:80]
+        if not verdict.device_class or not verdict.drive_model.model:
+            raise MalformedError(f"a verdict names no device class or drive model ({name!r})")
+        if verdict.key in seen:
+            raise MalformedError(f"{name} is there twice")
+        seen.add(verdict.key)
+        if not 0 < verdict.measured_at_s <= found.exported_at_s + FUTURE_S:
+            raise MalformedError(f"{name} was measured after the file was made")
+        for load in verdict.loads:
+            _check_load(f"{name}, {load.load_point.value}", load)
+        if verdict.verdict.mode and not any(x.verdict is verdict.verdict for x in verdict.loads):
+            raise MalformedError(f"{name}: no load says {verdict.verdict.value}")
+
+
+def _check_load(name: str, load: ForeignLoad) -> None:
+    figures = (load.ratio, load.ratio_low, load.ratio_high, load.next_low, load.next_high)
+    if any(figure is not None and not 1 / RATIO_MAX <= figure <= RATIO_MAX for figure in figures):
+        raise MalformedError(f"{name}: a ratio is out of range")
+    for low, high in ((load.ratio_low, load.ratio_high), (load.next_low, load.next_high)):
+        if (low is None) != (high is None) or (low is not None and high is not None and low > high):
+            raise MalformedError(f"{name}: an interval has its ends the wrong way round")
+    low, high = load.ratio_low, load.ratio_high
+    if load.verdict.mode is None:
+        return
+    if low is None or high is None or load.ratio is None or not low <= load.ratio <= high:
+        raise MalformedError(f"{name}: {load.verdict.value} without a ratio and its interval")
+    if (low > 1.0) != (load.verdict is Verdict.WRITE_THROUGH) or low <= 1.0 <= high:
+        raise MalformedError(f"{name}: its interval does not say {load.verdict.value}")

@@ -1,0 +1,1 @@
+"""What goes on by itself, and what verdicts of other clusters add."""
