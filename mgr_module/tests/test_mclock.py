@@ -344,10 +344,12 @@ def test_an_osd_that_was_not_measured_is_judged_from_three_of_its_model_on():
 
 
 def test_a_value_is_judged_only_where_an_osd_takes_it():
-    entries = [("osd/class:hdd", HDD, "900"), *((f"osd.{i}", HDD, "300") for i in range(4))]
+    # what stands between lets the own keys outrank the class (ConfigMap.cc)
+    entries = [("osd/class:hdd", HDD, "900"), ("osd", "osd_op_queue_cut_off", "high"),
+               *((f"osd.{i}", HDD, "300") for i in range(4))]
     three = [measured(i) for i in (0, 1, 2)]
     assert stale(facts(*three, entries=entries)) == ()
-    (found,) = stale(facts(*three, entries=entries[:4]))
+    (found,) = stale(facts(*three, entries=entries[:5]))
     assert "osd/class:hdd for osd.3" in found.detail
 
 

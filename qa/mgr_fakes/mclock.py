@@ -65,6 +65,11 @@ class FakeConfig:
         self.down = False
         self.fails: Callable[[str], bool] = lambda who: False
         self.lost_after: Optional[int] = None
+        self.osd_values: Callable[[int, str], Optional[str]] = lambda osd_id, name: None
+
+    def osd_value(self, osd_id: int, name: str) -> Optional[str]:
+        """What the OSD says; nothing unless a test lets it speak."""
+        return self.osd_values(osd_id, name)
 
     def read(self) -> Tuple[Entry, ...]:
         """Everything, or no quorum."""
@@ -86,4 +91,7 @@ class FakeConfig:
         if edit.value is None:
             self.kept.pop(edit.key, None)
         else:
-            self.kept[edit.key] = f"{float(edit.value):.6f}"
+            try:
+                self.kept[edit.key] = f"{float(edit.value):.6f}"
+            except ValueError:  # the label of a host
+                self.kept[edit.key] = edit.value

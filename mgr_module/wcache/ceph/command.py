@@ -91,6 +91,19 @@ def ask_mon(
     return reply.out
 
 
+def ask_mgr(
+    mgr: SendsCommands, command: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
+) -> str:
+    """The output of a command of another module of the mgr; raises CommandFailed."""
+    reply, name = _Reply(), command["prefix"]
+    mgr.send_command(reply, "mgr", "", json.dumps({**command, "format": "json"}), "")
+    if not reply.wait(timeout_s):
+        raise NoAnswer(f"the mgr gave no answer to `{name}` within {timeout_s:.0f} s")
+    if reply.code != 0:
+        raise CommandFailed(f"the mgr refused `{name}`: {reply.error}", reply.code)
+    return reply.out
+
+
 def parse(text: str, what: str) -> Any:
     """The JSON of an answer; raises CommandFailed."""
     try:

@@ -1,27 +1,74 @@
-"""Reads and writes the mons' config database."""
+"""Reads and writes the mons' config database, and hosts' labels at cephadm as part of it."""
 
 from __future__ import annotations
 
-from typing import Any, Collection, Mapping, Tuple
+import json
+from typing import Any, Callable, Collection, List, Mapping, Optional, Tuple
 
-from ..core.config_database import ConfigEdit, Entry, parse_dump
+from ..core.config_database import LABELS_OF, ConfigEdit, Entry, parse_dump
 from ..core.errors import NotReadyError, RefusedError
-from .command import CommandFailed, NoAnswer, SendsCommands, ask_mon, parse
+from .command import CommandFailed, NoAnswer, SendsCommands, ask_mgr, ask_mon, ask_osd, parse
+
+# Where cephadm keeps its hosts (mgr/cephadm/inventory.py, Inventory).
+INVENTORY = "mgr/cephadm/inventory"
+LABEL = "label"  # what the value of a label is called, where it stands
+OSD_TIMEOUT_S = 10.0
 
 
 class CephConfig:
     """The `ConfigDatabase` port over a mgr module; `names` are the options that it reads."""
 
-    def __init__(self, mgr: SendsCommands, names: Collection[str]) -> None:
+    def __init__(
+        self, mgr: SendsCommands, names: Collection[str], *,
+        orchestrator: Callable[[], str] = str,
+        is_up: Callable[[int], bool] = lambda osd_id: True,
+    ) -> None:
         self._mgr = mgr
         self._names = frozenset(names)
+        self._orchestrator = orchestrator
+        self._is_up = is_up
 
     def read(self) -> Tuple[Entry, ...]:
         """`ceph config dump`."""
-        return parse_dump(self._ask({"prefix": "config dump"}, json=True), self._names)
+        found = parse_dump(self._ask({"prefix": "config dump"}, as_json=True), self._names)
+        return (*found, *self._labels())
+
+    def _labels(self) -> Tuple[Entry, ...]:
+        if self._orchestrator() != "cephadm":
+            return ()
+        try:
+            text = ask_mon(self._mgr, {"prefix": "config-key get", "key": INVENTORY})
+        except CommandFailed:
+            return ()
+        return labels_of(text)
+
+    def osd_value(self, osd_id: int, name: str) -> Optional[str]:
+        """`ceph tell osd.N config get`."""
+        try:
+            text = ask_osd(
+                self._mgr, osd_id, {"prefix": "config get", "var": name}, is_up=self._is_up,
+                timeout_s=OSD_TIMEOUT_S,
+            )
+            plain = parse(text, name)
+        except CommandFailed:
+            return None
+        value = plain.get(name) if isinstance(plain, Mapping) else None
+        return value if isinstance(value, str) else None
 
     def write(self, edit: ConfigEdit) -> None:
-        """`ceph config set` or `rm`."""
+        """`ceph config set` or `rm`, or a host's label at cephadm."""
+        if edit.who.endswith(LABELS_OF):
+            verb = "rm" if edit.value is None else "add"
+            try:
+                ask_mgr(self._mgr, {
+                    "prefix": f"orch host label {verb}",
+                    "hostname": edit.who[: -len(LABELS_OF)], "label": edit.name,
+                })
+            except NoAnswer as failure:
+                raise NotReadyError(str(failure)) from None
+            except CommandFailed as failure:
+                raise RefusedError(str(failure)) from None
+            return
         if edit.value is None:
             self._ask({"prefix": "config rm", "who": edit.who, "name": edit.name})
             return
@@ -29,11 +76,26 @@ class CephConfig:
             "prefix": "config set", "who": edit.who, "name": edit.name, "value": edit.value,
         })
 
-    def _ask(self, command: Mapping[str, Any], json: bool = False) -> Any:
+    def _ask(self, command: Mapping[str, Any], as_json: bool = False) -> Any:
         try:
             text = ask_mon(self._mgr, command)
-            return parse(text, command["prefix"]) if json else text
+            return parse(text, command["prefix"]) if as_json else text
         except NoAnswer as failure:
             raise NotReadyError(str(failure)) from None
         except CommandFailed as failure:
             raise RefusedError(str(failure)) from None
+
+
+def labels_of(text: str) -> Tuple[Entry, ...]:
+    """The labels in cephadm's inventory; nothing where it is of another shape."""
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        return ()
+    found: List[Entry] = []
+    for host, item in plain.items() if isinstance(plain, dict) else ():
+        labels = item.get("labels") if isinstance(item, dict) else None
+        for label in labels if isinstance(labels, list) else ():
+            if isinstance(label, str) and len(label) <= 100:
+                found.append(Entry(f"{str(host)[:255]}{LABELS_OF}", label, LABEL))
+    return tuple(found)

@@ -1,13 +1,15 @@
 """The mons' config database: its values by section, which one an OSD takes, and edits of it.
 
 A section is written as `ceph config set` takes it: `global`, `osd`, `osd/class:hdd`,
-`osd/root:default`, `osd/rack:r1`, `osd/host:h1`, `osd/host:h1/class:hdd`, `osd.3`.  A stronger
-section wins whatever its masks are; within one, any CRUSH location outranks a device class,
-and the inner location the outer one (src/mon/ConfigMap.cc, `generate_entity_map` and
-`get_precision`).  Masks that are equally precise are settled by their order in the dump.
+`osd/root:default`, `osd/rack:r1`, `osd/host:h1`, `osd/host:h1/class:hdd`, `osd.3`.  Within a
+section, any CRUSH location outranks a device class, and the inner location the outer one;
+what is equally precise is settled by the order of the keys (src/mon/ConfigMap.cc,
+`generate_entity_map` and `get_precision`).
 
-Not modelled: the mons compare precision across sections too where an option is the last
-of `osd` and the first of `osd.N`; seen on 18, a value of `osd/host:h1` then outranks `osd.N`.
+A stronger section wins, with one exception: the mons go through all options in the order of
+their names, and compare precision with the one before also where that was in the section
+before.  So `osd/host:h1` outranks a plain `osd.3` where the option is the last that the OSD
+has of `osd` and the first that it has of `osd.3`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from .cluster import OsdInfo
 
 TEXT_CHARS_MAX = 200
 EDITS_MAX = 4096
+# A host's label at cephadm, among the entries: `HOST/cephadm` is no section of the mons.
+LABELS_OF = "/cephadm"
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Entry:
     who: str
     name: str
     value: str
+    other: bool = False  # of an option that no knob goes by: it stands there, no more is kept
 
     @property
     def number(self) -> Optional[float]:
@@ -42,17 +47,22 @@ class Entry:
 
 
 def parse_dump(plain: Any, names: Collection[str]) -> Tuple[Entry, ...]:
-    """The entries of `ceph config dump` with these options; odd rows are left out."""
+    """The entries of `ceph config dump`; odd rows are left out.
+
+    Of options that are not in `names` no value is kept: they may be secrets.
+    """
     found = []
     for row in plain if isinstance(plain, list) else ():
-        if not isinstance(row, Mapping) or row.get("name") not in names:
+        if not isinstance(row, Mapping):
             continue
-        section, value = row.get("section"), row.get("value")
-        mask = row.get("mask") or ""
-        texts = (section, value, mask)
+        section, name, mask = row.get("section"), row.get("name"), row.get("mask") or ""
+        other = name not in names
+        value = "" if other else row.get("value")
+        texts = (section, name, value, mask)
         if not all(isinstance(text, str) and len(text) <= TEXT_CHARS_MAX for text in texts):
             continue
-        found.append(Entry(f"{section}/{mask}" if mask else str(section), row["name"], str(value)))
+        who = f"{section}/{mask}" if mask else str(section)
+        found.append(Entry(who, str(name), str(value), other))
     return tuple(found)
 
 
@@ -100,38 +110,80 @@ def _places(osd: OsdInfo) -> Tuple[Tuple[str, str], ...]:
     return osd.location or (("host", osd.failure_domain or osd.hostname),)
 
 
+Place = Optional[Tuple[str, str]]
+
+
 class Config:
     """Entries, asked by OSD."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self.entries = tuple(entries)
+        # the mons go by the order of their keys ("osd/host:h1/osd_memory_target")
+        everything = sorted(entries, key=lambda entry: f"{entry.who}/{entry.name}")
+        self.entries = tuple(entry for entry in everything if not entry.other)
         self._values = {(entry.who, entry.name): entry for entry in self.entries}
         # by option, section and place: an OSD's own are found without going through them all
-        self._found: Dict[Tuple[str, str, Optional[Tuple[str, str]]], List[Entry]] = (
+        self._found: Dict[Tuple[str, str, Place], List[Tuple[int, Entry, str]]] = (
             defaultdict(list)
         )
-        for entry in self.entries:
+        # by section, place and class: the first and the last option that stands there
+        self._edges: Dict[Tuple[str, Place, str], Tuple[str, str]] = {}
+        for index, entry in enumerate(everything):
             mask = mask_of(entry.who)
-            self._found[(entry.name, mask.section, mask.place)].append(entry)
+            place = (mask.section, mask.place)
+            key = (*place, mask.device_class)
+            low, high = self._edges.get(key, (entry.name, entry.name))
+            self._edges[key] = min(low, entry.name), max(high, entry.name)
+            if not entry.other:
+                found = self._found[(entry.name, *place)]
+                found.append((index, entry, mask.device_class))
+        self._everything = tuple(everything)
 
     def at(self, who: str, name: str) -> Optional[Entry]:
         """The entry of one section itself."""
         return self._values.get((who, name))
 
+    def after(self, edits: Iterable[ConfigEdit]) -> Config:
+        """What would stand there after these edits."""
+        gone = {edit.key for edit in edits}
+        kept = [entry for entry in self._everything if (entry.who, entry.name) not in gone]
+        made = [Entry(e.who, e.name, e.value) for e in edits if e.value is not None]
+        return Config([*kept, *made])
+
     def of_osd(self, osd: OsdInfo, name: str) -> Optional[Entry]:
-        """The entry that an OSD takes; None where the compiled default is in force."""
-        for section in (f"osd.{osd.osd_id}", "osd", "global"):
-            for place in (*_places(osd), None):
-                mine = [
-                    entry for entry in self._found.get((name, section, place), ())
-                    if mask_of(entry.who).device_class in ("", osd.device_class)
-                ]
-                if place is None:
-                    # a class is the more precise one; beside a place it adds nothing
-                    mine.sort(key=lambda entry: bool(mask_of(entry.who).device_class))
-                if mine:
-                    return mine[-1]
-        return None
+        """The entry that an OSD takes; None where the compiled default is in force.
+
+        As the mons find it: the last of the most precise ones.  `before` is the precision of
+        what was taken last, as long as no other option has come in between.
+        """
+        places: Tuple[Place, ...] = (*_places(osd), None)
+        taken: Optional[Entry] = None
+        last, before = "", 0
+        for section in ("global", "osd", f"osd.{osd.osd_id}"):
+            edges = [
+                self._edges[key] for place in places
+                for key in ((section, place, ""), (section, place, osd.device_class))
+                if key in self._edges
+            ]
+            if not edges:
+                continue
+            best = before if last == name == min(low for low, _ in edges) else None
+            for _, entry, precision in self._matching(section, places, osd.device_class, name):
+                if best is None or precision <= best:
+                    taken, best = entry, precision
+            last, before = max(high for _, high in edges), best or 0
+        return taken
+
+    def _matching(
+        self, section: str, places: Tuple[Place, ...], device_class: str, name: str
+    ) -> List[Tuple[int, Entry, int]]:
+        """Entries of one section that cover an OSD, in order, with their precision (0: best)."""
+        found = [
+            (index, entry, rank + (place is None and not of_class))
+            for rank, place in enumerate(places)
+            for index, entry, of_class in self._found.get((name, section, place), ())
+            if of_class in ("", device_class)
+        ]
+        return sorted(found, key=lambda item: item[0])
 
 
 # ---- edits
@@ -154,6 +206,9 @@ class ConfigEdit:
     @property
     def command(self) -> str:
         """The command by hand."""
+        if self.who.endswith(LABELS_OF):
+            verb = "rm" if self.value is None else "add"
+            return f"ceph orch host label {verb} {self.who[: -len(LABELS_OF)]} {self.name}"
         if self.value is None:
             return f"ceph config rm {self.who} {self.name}"
         return f"ceph config set {self.who} {self.name} {self.value}"
@@ -165,25 +220,46 @@ class ConfigEdit:
 
 
 @dataclass(frozen=True)
+class OsdValue:
+    """An option as an OSD itself has to have it after a change, and as it was before."""
+
+    osd_id: int
+    name: str
+    value: str
+    prior: str
+
+    @property
+    def inverse(self) -> OsdValue:
+        """What it has to have when the change is back."""
+        return OsdValue(self.osd_id, self.name, self.prior, self.value)
+
+
+@dataclass(frozen=True)
 class ConfigRequest:
     """Edits to be made in order, or, without `write`, only to be looked at.
 
     Nothing at all is written where others have changed one of them since, unless
-    `others_stay`: then theirs are left as they are and the rest is written.
+    `others_stay`: then theirs are left as they are and the rest is written.  What `expect`
+    names is read back from the OSDs.
     """
 
     edits: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})
     write: bool = True
     others_stay: bool = False
+    expect: Tuple[OsdValue, ...] = ()
 
 
 @dataclass(frozen=True)
 class ConfigState:
-    """What was read of each edit's value last, how many were written before, and what failed."""
+    """What was read of each edit's value last, how many were written before, and what failed.
+
+    `unlike` are OSDs that do not have what was expected of them, with what they have.
+    """
 
     values: Tuple[Optional[str], ...]
     written: int = 0
     error: str = ""
+    unlike: Tuple[str, ...] = ()
 
 
 def same(one: Optional[str], other: Optional[str]) -> bool:

@@ -170,6 +170,9 @@ class ConfigDatabase(Protocol):
     def write(self, edit: ConfigEdit) -> None:
         """Set or remove one value."""
 
+    def osd_value(self, osd_id: int, name: str) -> Optional[str]:
+        """An option as an OSD itself has it; None where it gives no answer."""
+
 
 class Reports(Protocol):
     """Module side: the last report of each host."""

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from ..core import events as act
 from ..core.codec import one_line
-from ..core.config_database import Config, ConfigEdit, ConfigState, left_to_write, values_of
+from ..core.config_database import (
+    Config,
+    ConfigEdit,
+    ConfigRequest,
+    ConfigState,
+    left_to_write,
+    same,
+    values_of,
+)
 from ..core.errors import NotReadyError, WcacheError
 from ..core.ports import ConfigDatabase
 
 EVERY_S = 600.0
 # A reading that fails (mons without a quorum) is made again after this long.
 RETRY_S = 30.0
+# The mons tell OSDs of a change at once, and an OSD that is busy takes a moment.
+TAKEN_WITHIN_S = 30.0
 # Edits told one by one in the audit log, which holds a thousand lines.
 TOLD_MAX = 20
 
@@ -32,6 +42,7 @@ class _Asked:
     written: int = 0
     error: str = ""
     tried: bool = False  # what is to be written was written, or refused: read once more
+    expect_until_s: Optional[float] = None  # until then OSDs may still have the old value
     cancelled: bool = False
 
 
@@ -126,13 +137,29 @@ class ConfigWatch:
             if not self._read():
                 asked.due_at_s = self._due_at_s
                 return False
+        unlike = self._unlike(request)
+        if unlike and asked.expect_until_s is None:
+            asked.expect_until_s = self._clock() + TAKEN_WITHIN_S
+        if unlike and self._clock() < (asked.expect_until_s or 0.0):
+            asked.due_at_s = self._clock() + 1.0
+            return False
         if self._stop or asked.cancelled:
             return False  # the next mgr goes on
         with self._lock:
             self._forget(owner)
-        state = ConfigState(values_of(request.edits, self.config), asked.written, asked.error)
+        values = values_of(request.edits, self.config)
+        state = ConfigState(values, asked.written, asked.error, unlike)
         self._post_event(owner, act.ConfigAnswered(asked.action.token, state))
         return True
+
+    def _unlike(self, request: ConfigRequest) -> Tuple[str, ...]:
+        """OSDs that do not have what is expected of them; one that gives no answer is not."""
+        found = []
+        for item in request.expect:
+            value = None if self._stop else self._database.osd_value(item.osd_id, item.name)
+            if value is not None and not same(value, item.value):
+                found.append(f"osd.{item.osd_id} has {item.name} {value[:40]}")
+        return tuple(found)
 
     def _write(self, owner: str, asked: _Asked, left: List[ConfigEdit]) -> None:
         for index, edit in enumerate(left):

@@ -192,13 +192,14 @@ class PlanService:
         config = self._engine.config
         if config.read_at_s is None or rollout.status is not RolloutStatus.DONE:
             return
-        for change in rollout.config_changes:
-            for edit, value in zip(change.edits, values_of(change.edits, config.config)):
-                if not same(value, edit.value):
-                    raise ConflictError(
-                        f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
-                        f"{value or 'not set'} since", again,
-                    )
+        # of several changes of one value, the last one stands
+        last = {edit.key: edit for change in rollout.config_changes for edit in change.edits}
+        for edit, value in zip(last.values(), values_of(last.values(), config.config)):
+            if not same(value, edit.value):
+                raise ConflictError(
+                    f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
+                    f"{value or 'not set'} since", again,
+                )
 
     def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
         """`rollback`: bring back what was there before a plan (default: the last one applied).

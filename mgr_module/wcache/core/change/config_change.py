@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, FrozenSet, Optional, Tuple
 
-from ..config_database import EDITS_MAX, ConfigEdit
+from ..config_database import EDITS_MAX, ConfigEdit, OsdValue
 from ..model import LoadPoint
 from .change_status import ChangeStatus, gain
 
@@ -19,7 +19,9 @@ class ConfigChange:
     """Values to be set or removed together, and taken back together, last first.
 
     `failure_domain` is what they concern at most.  With a `load_point` the change is proven
-    by measuring `osd_id` before and after; without one the values that were read back prove it.
+    by measuring `osd_id` before and after; without one the values that were read back prove it,
+    also those of OSDs that `expect` names.  Nothing else is done for `wait_s` after it was made,
+    and for `back_wait_s` after it was taken back.
     """
 
     KIND: ClassVar[str] = "config"
@@ -40,6 +42,9 @@ class ConfigChange:
     seconds: float = 0.0
     bytes_written: int = 0
     at_s: float = 0.0  # when it came to its end
+    expect: Tuple[OsdValue, ...] = field(default=(), metadata={"max_items": EDITS_MAX})
+    wait_s: float = 0.0
+    back_wait_s: float = 0.0
 
     @property
     def simulated(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ..config_database import (
     EDITS_MAX,
@@ -37,11 +37,15 @@ def look(rollout: Rollout, change: ConfigChange) -> ConfigRequest:
 
     A plan is made from what was there: where that has moved, none of the rest is made.
     """
-    later = [
-        edit for item in rollout.config_changes
-        if item.status is ChangeStatus.PLANNED and item != change for edit in item.edits
-    ]
-    return ConfigRequest((*change.edits, *later)[:EDITS_MAX], write=False)
+    mine = {edit.key for edit in change.edits}
+    later: Dict[Tuple[str, str], ConfigEdit] = {}
+    for item in rollout.config_changes:
+        if item.status is ChangeStatus.PLANNED and item != change:
+            for edit in item.edits:
+                # of several in a row the first one knows what stands there until then
+                if edit.key not in mine:
+                    later.setdefault(edit.key, edit)
+    return ConfigRequest((*change.edits, *later.values())[:EDITS_MAX], write=False)
 
 
 def looked(
@@ -67,7 +71,7 @@ def looked(
 
 def apply(change: ConfigChange) -> ConfigRequest:
     """What makes a change."""
-    return ConfigRequest(change.edits)
+    return ConfigRequest(change.edits, expect=change.expect)
 
 
 def made(change: ConfigChange, outcome: object) -> Tuple[Made, str]:
@@ -76,6 +80,8 @@ def made(change: ConfigChange, outcome: object) -> Tuple[Made, str]:
         return Made.UNSURE, "the config database gave an unexpected answer"
     now = list(zip(change.edits, outcome.values))
     missing = [edit.who for edit, value in now if not same(value, edit.value)]
+    if not missing and outcome.unlike:
+        return Made.WRONG, f"{_named(list(outcome.unlike))} after it was set"
     if not missing:
         return (Made.YES if outcome.written else Made.ALREADY), ""
     others = [edit.who for edit, value in now if is_of_others(edit, value)]
@@ -92,7 +98,8 @@ def made(change: ConfigChange, outcome: object) -> Tuple[Made, str]:
 def back(change: ConfigChange) -> ConfigRequest:
     """What takes a change back, last first; what others have changed since is left alone."""
     return ConfigRequest(
-        tuple(edit.inverse for edit in reversed(change.edits)), others_stay=True
+        tuple(edit.inverse for edit in reversed(change.edits)), others_stay=True,
+        expect=tuple(item.inverse for item in change.expect),
     )
 
 
@@ -109,6 +116,8 @@ def went_back(change: ConfigChange, outcome: object) -> Tuple[ConfigChange, str]
     ]
     if ours:
         return change, outcome.error or f"{_named(ours)} did not take its prior value"
+    if not others and outcome.unlike:
+        return change, f"{_named(list(outcome.unlike))} after it was taken back"
     if not others:
         return change, ""
     return replace(change, detail=f"{LEFT_ALONE}: {_named(others)}"), ""

@@ -10,7 +10,6 @@ watched longer.  A rollback goes backwards.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import List, Optional
 
 from .. import events as act
@@ -20,23 +19,12 @@ from ..protocol import FailureOutcome, SamplesOutcome
 from . import preconditions as holding
 from . import steps
 from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus, Made
+from .phase import Phase
 from .regression_check import error_of, is_worse, latency_of
 from .rollout_state import Change, Rollout, RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.
 DOUBTS_MAX = 2
-
-
-class _Phase(Enum):
-    IDLE = "idle"
-    BEFORE = "before"
-    CHECKING = "checking"  # whether the preconditions hold
-    HELD = "held"  # until they do
-    LOOKING = "looking"
-    CHANGING = "changing"
-    WAITING = "waiting"
-    AFTER = "after"
-    BACK = "back"
 
 
 @dataclass
@@ -45,7 +33,7 @@ class RolloutMachine:
 
     rollout: Rollout
     epoch: str = "0"
-    _phase: _Phase = _Phase.IDLE
+    _phase: Phase = Phase.IDLE
     _token: str = ""
     _serial: int = 0
     _wait_until_s: float = 0.0
@@ -60,8 +48,8 @@ class RolloutMachine:
     @property
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
-        waits = self._phase in (_Phase.WAITING, _Phase.HELD)
-        return self._wait_until_s if waits else None
+        waits = (Phase.WAITING, Phase.HELD, Phase.PAUSED_BACK)
+        return self._wait_until_s if self._phase in waits else None
 
     @property
     def current(self) -> Optional[Change]:
@@ -76,9 +64,8 @@ class RolloutMachine:
         if self.over:
             return []
         if isinstance(event, act.Tick):
-            if self.wake_at_s is None or now_s < self.wake_at_s:
-                return []
-            return self._check() if self._phase is _Phase.HELD else self._measure(_Phase.AFTER)
+            due = self.wake_at_s is not None and now_s >= self.wake_at_s
+            return self._waited() if due else []
         if isinstance(event, act.ClusterSeen):
             return self._cluster_seen(event, now_s)
         if isinstance(event, act.TaskAnswered) and event.task_id == self._token:
@@ -116,17 +103,17 @@ class RolloutMachine:
     def _next(self) -> List[act.Action]:
         if self.current is None:
             self._set(RolloutStatus.DONE)
-            self._phase = _Phase.IDLE
+            self._phase = Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} done")]
         held = bool(self.rollout.missed)
-        return [act.SaveRun(), *(self._check() if held else self._measure(_Phase.BEFORE))]
+        return [act.SaveRun(), *(self._check() if held else self._measure(Phase.BEFORE))]
 
-    def _measure(self, phase: _Phase) -> List[act.Action]:
+    def _measure(self, phase: Phase) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         request = steps.measure(self.rollout, change)
         if request is None:  # what is read back is proof enough
-            return self._check() if phase is _Phase.BEFORE else self._applied("as read back")
+            return self._check() if phase is Phase.BEFORE else self._applied("as read back")
         self._phase = phase
         if isinstance(request, act.LoadRequest):
             return [act.MeasureLoad(self._new_token(), request)]
@@ -144,44 +131,44 @@ class RolloutMachine:
         why_not = samples.aborted or samples.unusable
         if latency_us is None or why_not:
             return self._unmeasured(why_not or "no sample was taken")
-        if self._phase is _Phase.BEFORE:
+        if self._phase is Phase.BEFORE:
             self._change(before_us=latency_us, before_error=error_of(samples))
             return self._check()
-        if self._phase is _Phase.AFTER:
+        if self._phase is Phase.AFTER:
             return self._judge(latency_us, error_of(samples), now_s)
         return []
 
     def _unmeasured(self, why: str) -> List[act.Action]:
         """Before a change: do not make it.  After it: take it back, since nothing proves it."""
-        if self._phase is _Phase.BEFORE:
+        if self._phase is Phase.BEFORE:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
         return self._take_back(f"could not be measured afterwards: {why}")
 
     def _check(self) -> List[act.Action]:
-        self._phase = _Phase.CHECKING
+        self._phase = Phase.CHECKING
         return [act.LookAtCluster()]
 
     def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
         """Go on with the change, or hold before it."""
         change = self.current
-        if self._phase is not _Phase.CHECKING or change is None:
+        if self._phase is not Phase.CHECKING or change is None:
             return []
         was_held = bool(self.rollout.missed)
         self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
         if not self.rollout.missed:
             # what was measured before it was held is of another load
-            return [*said, *(self._measure(_Phase.BEFORE) if was_held else self._look())]
+            return [*said, *(self._measure(Phase.BEFORE) if was_held else self._look())]
         if holding.too_long(self.rollout, now_s):
             return self._stop(holding.given_up(self.rollout))
-        self._phase, self._wait_until_s = _Phase.HELD, now_s + holding.LOOK_EVERY_S
+        self._phase, self._wait_until_s = Phase.HELD, now_s + holding.LOOK_EVERY_S
         return said
 
     def _look(self) -> List[act.Action]:
         """Nothing is touched before what was there is stored."""
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        self._phase = _Phase.LOOKING
+        self._phase = Phase.LOOKING
         return [act.SaveRun(), self._ask(steps.look(self.rollout, change))]
 
     def _looked(self, outcome: object) -> List[act.Action]:
@@ -195,22 +182,22 @@ class RolloutMachine:
         return [act.SaveRun(), *self._apply(change)]
 
     def _apply(self, change: Change) -> List[act.Action]:
-        self._phase = _Phase.CHANGING
+        self._phase = Phase.CHANGING
         return [self._ask(steps.apply(self.rollout, change))]
 
     def _answered(self, outcome: object, now_s: float) -> List[act.Action]:
-        measuring = self._phase in (_Phase.BEFORE, _Phase.AFTER)
+        measuring = self._phase in (Phase.BEFORE, Phase.AFTER)
         if measuring and isinstance(outcome, SamplesOutcome):
             samples = act.LoadSamples(
                 outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
             )
             return self._measured(samples, now_s)
-        if self._phase is _Phase.LOOKING:
+        if self._phase is Phase.LOOKING:
             return self._looked(outcome)
-        if self._phase is _Phase.CHANGING:
+        if self._phase is Phase.CHANGING:
             return self._changed(outcome, now_s)
-        if self._phase is _Phase.BACK:
-            return self._went_back(outcome)
+        if self._phase is Phase.BACK:
+            return self._went_back(outcome, now_s)
         if not measuring:
             return []
         if isinstance(outcome, FailureOutcome):
@@ -238,16 +225,11 @@ class RolloutMachine:
             self._change(status=ChangeStatus.UNCHANGED, detail=f"already in {change.goal}")
             return self._stop("nothing to try") if self.rollout.trial else self._next()
         self._resumed = False
+        pause_s = steps.wait_s(self.rollout, change)
         if steps.measure(self.rollout, change) is None:
-            return self._measure(_Phase.AFTER)
-        first = self.rollout.current_index == 0
-        self._phase = _Phase.WAITING
-        self._wait_until_s = now_s + (
-            max(self.rollout.canary_wait_s, self.rollout.settle_s)
-            if first
-            else self.rollout.settle_s
-        )
-        return [act.SaveRun()]
+            return self._wait(pause_s, now_s) if pause_s else self._measure(Phase.AFTER)
+        canary_s = self.rollout.canary_wait_s if self.rollout.current_index == 0 else 0.0
+        return self._wait(max(canary_s, self.rollout.settle_s), now_s)
 
     def _judge(self, latency_us: float, error: float, now_s: float) -> List[act.Action]:
         change = self.current
@@ -257,7 +239,7 @@ class RolloutMachine:
         if before_us is not None and is_worse(before_us, change.before_error, latency_us, error):
             if self._doubts < DOUBTS_MAX:
                 self._doubts += 1
-                self._phase = _Phase.WAITING
+                self._phase = Phase.WAITING
                 self._wait_until_s = now_s + self.rollout.settle_s
                 return []
             return self._take_back(
@@ -291,7 +273,7 @@ class RolloutMachine:
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return []
         self._set(RolloutStatus.STOPPED, reason=reason)
-        self._phase = _Phase.IDLE
+        self._phase = Phase.IDLE
         return [act.SaveRun(), act.Note(f"stopped: {reason}", "warning")]
 
     def _silent(self, detail: str) -> List[act.Action]:
@@ -307,7 +289,7 @@ class RolloutMachine:
             return self._leave(detail)
         self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
         self._set(RolloutStatus.STOPPED, reason=detail)
-        self._phase = _Phase.IDLE
+        self._phase = Phase.IDLE
         said = act.Note("the change under way was not begun")
         return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), said]
 
@@ -318,7 +300,7 @@ class RolloutMachine:
         why = one_line(why)
         self._change(detail=one_line(f"not checked: {why}"))
         self._set(RolloutStatus.STOPPED, reason=why)
-        self._phase = _Phase.IDLE
+        self._phase = Phase.IDLE
         said = (
             f"{change.name} was not checked; {change.look_first}: ceph wcache rollback "
             f"{self.rollout.plan_id}"
@@ -342,12 +324,12 @@ class RolloutMachine:
             left = self.rollout.touched
             final = RolloutStatus.STOPPED if left else RolloutStatus.ROLLED_BACK
             self._set(final)
-            self._phase = _Phase.IDLE
+            self._phase = Phase.IDLE
             return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
-        self._phase = _Phase.BACK
+        self._phase = Phase.BACK
         return [act.SaveRun(), self._ask(steps.back(self.rollout, change))]
 
-    def _went_back(self, outcome: object) -> List[act.Action]:
+    def _went_back(self, outcome: object, now_s: float) -> List[act.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         change, why = steps.went_back(self.rollout, change, outcome)
@@ -356,8 +338,11 @@ class RolloutMachine:
         if change.detail.startswith(LEFT_ALONE):
             said = one_line(f"{self.rollout.reason}; {change.detail}")
             self._set(RolloutStatus.ROLLING_BACK, reason=said)
+        pause_s = steps.wait_s(self.rollout, change)
         self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
-        return self._next_back()
+        if not (pause_s and self.current is not None):
+            return self._next_back()
+        return self._wait(pause_s, now_s, Phase.PAUSED_BACK)
 
     def _not_back(self, change: Change, why: str) -> List[act.Action]:
         """This one is not back; the others are still tried, and it can be tried again."""
@@ -366,6 +351,17 @@ class RolloutMachine:
         return [act.Note(said, "error"), *self._next_back()]
 
     # ---- small things
+
+    def _waited(self) -> List[act.Action]:
+        if self._phase is Phase.PAUSED_BACK:
+            return self._next_back()
+        return self._check() if self._phase is Phase.HELD else self._measure(Phase.AFTER)
+
+    def _wait(
+        self, seconds: float, now_s: float, phase: Phase = Phase.WAITING
+    ) -> List[act.Action]:
+        self._phase, self._wait_until_s = phase, now_s + seconds
+        return [act.SaveRun()]
 
     def _change(self, **values: object) -> None:
         change = self.current

@@ -13,7 +13,7 @@ from ..protocol import Request
 from . import cache_mode_steps, config_steps
 from .cache_mode_change import CacheModeChange
 from .change_status import Made
-from .rollout_state import Change, Rollout
+from .rollout_state import Change, Rollout, RolloutStatus
 
 # To a probe, or to the config database.
 Ask = Union[Request, ConfigRequest]
@@ -64,6 +64,14 @@ def back(rollout: Rollout, change: Change) -> Ask:
     if isinstance(change, CacheModeChange):
         return cache_mode_steps.back(rollout, change)
     return config_steps.back(change)
+
+
+def wait_s(rollout: Rollout, change: Change) -> float:
+    """How long nothing else is done after the change was made, or taken back."""
+    if isinstance(change, CacheModeChange):
+        return 0.0
+    back = rollout.status is RolloutStatus.ROLLING_BACK
+    return change.back_wait_s if back else change.wait_s
 
 
 def went_back(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change, str]:
