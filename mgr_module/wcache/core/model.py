@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
+from .host_memory import HostMemory
+
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
 # Pieces of evidence of one kind that a host keeps and tells.
@@ -365,3 +367,4 @@ class HostReport:
     simulated: bool = False
     journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
     power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
+    memory: Optional[HostMemory] = None

@@ -1,0 +1,178 @@
+"""What an OSD would miss with another target: its miss-ratio curve, as far as it is known.
+
+Downwards the age bins say it.  A smaller cache loses its oldest bytes first, over all kinds
+of caches alike (PriorityCache hands out by age).  The bytes per second that cross an age are
+the miss rate of an LRU whose residence time is that age.  In a bin they are at most its mean
+density, and at least that of the next older bin, since fewer bytes live longer.
+
+Upwards nothing is known until a trial has told; there the curve stays flat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from .rates import Rates
+from .reading import AgeBins, OsdReading
+
+# Of each byte of target the caches get this much; what they have at least (osd_memory_expected_
+# fragmentation, osd_memory_base and osd_memory_cache_min, src/common/options/global.yaml.in).
+CACHE_SHARE = 0.85
+BASE_BYTES = 768 * 2**20
+CACHE_BYTES_MIN = 128 * 2**20
+# One block of RocksDB, and what reading from a device costs where nothing was read.
+BLOCK_BYTES = 4096.0
+ONODE_BYTES = 1500.0
+READ_S = {True: 8e-3, False: 2e-4}  # rotational or not
+
+
+@dataclass(frozen=True)
+class Point:
+    """With this target: seconds of waiting in a second, and onode misses per second.
+
+    `low` and `high` bound the misses.  A point holds up to the next larger one.
+    """
+
+    target_bytes: int
+    wait: float
+    misses: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points with rising targets and falling waits; flat above the last and below the first."""
+
+    points: Tuple[Point, ...]
+
+    def at(self, target_bytes: float) -> Point:
+        """What holds with a target."""
+        found = self.points[0]
+        for point in self.points:
+            if point.target_bytes > target_bytes:
+                break
+            found = point
+        return found
+
+
+def cache_bytes(target_bytes: float) -> float:
+    """What the caches of an OSD with this target get in all."""
+    return max(float(CACHE_BYTES_MIN), CACHE_SHARE * target_bytes - BASE_BYTES)
+
+
+def curve_of(reading: OsdReading, rates: Rates, *, rotational: bool) -> Optional[Curve]:
+    """The curve of one OSD up to its present target; None where it has no age bins."""
+    target, misses = reading.target_bytes, rates.onode_misses
+    if not reading.bins or target is None or misses is None:
+        return None
+    now_wait = _wait_now(rates, rotational)
+    now = Point(target, now_wait, misses, misses, misses)
+    have = sum(b.must_bytes + sum(b.bin_bytes) + b.rest_bytes for b in reading.bins)
+    ages = sorted({age for bins in reading.bins for age in bins.edges_s}, reverse=True)
+    points: List[Point] = [now]
+    for age_s in ages:
+        kept = sum(b.must_bytes + _younger(b, age_s) for b in reading.bins)
+        at = max(0, int(target - (have - kept) / CACHE_SHARE))
+        point = _point(at, age_s, reading, rates, now, rotational)
+        points.append(_no_better(point, points[-1]))
+    return Curve(_rising(points))
+
+
+def _point(
+    target: int, age_s: float, reading: OsdReading, rates: Rates, now: Point, rotational: bool
+) -> Point:
+    wait, misses, low, high = 0.0, 0.0, 0.0, 0.0
+    for bins in reading.bins:
+        least, most = _crossing(bins, age_s)
+        bytes_each, seconds_each = _miss(bins.cache, reading, rates, rotational)
+        wait += 0.5 * (least + most) / bytes_each * seconds_each
+        if bins.cache == "meta":
+            low, high = least / bytes_each, most / bytes_each
+            misses = 0.5 * (low + high)
+    return Point(
+        target, max(now.wait, wait), max(now.misses, misses), max(now.low, low),
+        max(now.high, high),
+    )
+
+
+def _crossing(bins: AgeBins, age_s: float) -> Tuple[float, float]:
+    """At least and at most how many bytes a second get older than `age_s`."""
+    most, least, edge_before = 0.0, 0.0, 0.0
+    for edge, held in zip(bins.edges_s, bins.bin_bytes):
+        density = held / (edge - edge_before)
+        if edge <= age_s:
+            most = density
+        elif edge_before <= age_s:
+            least = density
+        edge_before = edge
+    return min(least, most), most
+
+
+def _younger(bins: AgeBins, age_s: float) -> int:
+    return sum(held for edge, held in zip(bins.edges_s, bins.bin_bytes) if edge <= age_s)
+
+
+def _miss(
+    cache: str, reading: OsdReading, rates: Rates, rotational: bool
+) -> Tuple[float, float]:
+    """How many bytes one miss brings in, and the seconds that it takes."""
+    read_s = rates.read_s if rates.read_s is not None else READ_S[rotational]
+    if cache == "meta":
+        cost_s = rates.miss_s if rates.miss_s is not None else read_s
+        return reading.onode_bytes or ONODE_BYTES, cost_s
+    if cache == "data":
+        return max(BLOCK_BYTES, rates.read_bytes or 16 * BLOCK_BYTES), read_s
+    return BLOCK_BYTES, read_s
+
+
+def _wait_now(rates: Rates, rotational: bool) -> float:
+    read_s = rates.read_s if rates.read_s is not None else READ_S[rotational]
+    wait = (rates.onode_misses or 0.0) * (rates.miss_s if rates.miss_s is not None else read_s)
+    if rates.buffer_miss_bytes and rates.read_bytes:
+        wait += rates.buffer_miss_bytes / rates.read_bytes * read_s
+    return wait
+
+
+def _no_better(point: Point, larger: Point) -> Point:
+    """A smaller target never misses less: what looks so is noise of the bins."""
+    return Point(
+        min(point.target_bytes, larger.target_bytes), max(point.wait, larger.wait),
+        max(point.misses, larger.misses), max(point.low, larger.low),
+        max(point.high, larger.high),
+    )
+
+
+def _rising(points: Iterable[Point]) -> Tuple[Point, ...]:
+    """By target, one for each: the one that waits least."""
+    best: Dict[int, Point] = {}
+    for point in points:
+        before = best.get(point.target_bytes)
+        if before is None or point.wait < before.wait:
+            best[point.target_bytes] = point
+    return tuple(best[target] for target in sorted(best))
+
+
+def gained(curve: Curve, target_bytes: int, share: float, low: float, high: float) -> Curve:
+    """The curve with what a trial found: this share of misses and waits is left there."""
+    last = curve.points[-1]
+    if target_bytes <= last.target_bytes or share >= 1.0:
+        return curve
+    point = Point(
+        target_bytes, last.wait * share, last.misses * share, last.low * low, last.high * high
+    )
+    return Curve((*curve.points, point))
+
+
+def summed(curves: Sequence[Curve], share: float = 1.0) -> Curve:
+    """What OSDs that all have one target wait and miss together, times `share`."""
+    targets = sorted({point.target_bytes for curve in curves for point in curve.points})
+    points = []
+    for target in targets:
+        each = [curve.at(target) for curve in curves]
+        points.append(Point(
+            target, share * sum(p.wait for p in each), share * sum(p.misses for p in each),
+            share * sum(p.low for p in each), share * sum(p.high for p in each),
+        ))
+    return Curve(tuple(points))

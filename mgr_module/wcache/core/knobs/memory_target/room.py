@@ -1,0 +1,84 @@
+"""How much memory a host can give to its OSDs, and what cephadm's autotuner would say.
+
+cephadm takes a share of the RAM, takes off what it assumes of other daemons, and divides
+the rest equally (src/pybind/mgr/cephadm/autotune.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+from .knob import TARGET_BYTES_MIN
+
+MIB, GIB = 2**20, 2**30
+# What other daemons are given, by type (autotune.py, min_size_by_type); every other type 1 GiB.
+DAEMON_BYTES = {
+    "mds": 4 * GIB, "mgr": 4 * GIB, "mon": GIB, "crash": 128 * MIB, "keepalived": 128 * MIB,
+    "haproxy": 128 * MIB, "nvmeof": 4 * GIB,
+}
+DAEMON_BYTES_DEFAULT = GIB
+AUTOTUNE_RATIO = 0.7
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an admin allows: shares and bytes (`memory_*` of the module's options)."""
+
+    floor_bytes: int = 2 * GIB
+    ceiling_bytes: int = 16 * GIB
+    budget_bytes: int = 0  # of a host for its OSDs; 0: all that is left
+    headroom: float = 0.2
+
+    @property
+    def floor(self) -> int:
+        """Never under Ceph's own minimum."""
+        return max(TARGET_BYTES_MIN, self.floor_bytes)
+
+
+@dataclass(frozen=True)
+class Room:
+    """A host's memory: all of it, what others are given, what OSDs may have together."""
+
+    total_bytes: int
+    limit_bytes: Optional[int]  # the tightest cgroup limit over all of its OSDs, together
+    others_bytes: int
+    osds_bytes: int
+
+
+def others_bytes(daemons: Mapping[str, int], used_bytes: int = 0) -> int:
+    """What is not for OSDs: assumed of the daemons by type, or what is used where that is more."""
+    assumed = sum(
+        DAEMON_BYTES.get(kind, DAEMON_BYTES_DEFAULT) * count
+        for kind, count in daemons.items() if kind != "osd"
+    )
+    return max(assumed, used_bytes)
+
+
+def room_of(
+    total_bytes: int, others: int, limits: Limits, limit_bytes: Optional[int] = None
+) -> Room:
+    """What is left for OSDs: RAM less headroom and others, within limit and budget."""
+    left = max(0, int(total_bytes * (1.0 - limits.headroom)) - others)
+    if limit_bytes is not None:
+        left = min(left, int(limit_bytes * (1.0 - limits.headroom)))
+    if limits.budget_bytes:
+        left = min(left, limits.budget_bytes)
+    return Room(total_bytes, limit_bytes, others, left)
+
+
+def equal_split(room: Room, osds: int, limits: Limits) -> int:
+    """The rule where nothing is measured: the same for each OSD, within floor and ceiling."""
+    each = room.osds_bytes // max(1, osds)
+    return max(limits.floor, min(limits.ceiling_bytes, each))
+
+
+def autotuned(
+    total_bytes: int, daemons: Mapping[str, int], osds: int, ratio: float = AUTOTUNE_RATIO
+) -> Tuple[Optional[int], int]:
+    """What cephadm would set for each OSD (None: nothing), and what it takes off for others."""
+    others = others_bytes(daemons)
+    left = total_bytes * ratio - others
+    if left < 0 or osds < 1:
+        return None, others
+    return int(left // osds), others
