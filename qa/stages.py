@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from threading import Event, Lock
 from typing import IO, List, Optional, Sequence
 
@@ -80,6 +82,8 @@ class Stages:
             [*nice, *self._make, stage], stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT if output else None, start_new_session=True,
         )
+        if low:
+            _lower_session(process.pid)
         try:
             while process.poll() is None and not self._stop.is_set():
                 time.sleep(POLL_S)
@@ -97,6 +101,12 @@ class Stages:
 
     def _seconds(self) -> int:
         return round(time.monotonic() - self._began_s)
+
+
+def _lower_session(pid: int) -> None:
+    """Where the kernel shares time among sessions first, nice counts inside of each (sched(7))."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(LOW))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
