@@ -148,8 +148,7 @@ def booting_options(machine: MachineSpec) -> str:
         f"{KERNEL_OPTIONS} root=/dev/vda rw rootflags=noatime fsck.mode=skip "
         "systemd.show_status=auto rcupdate.rcu_cpu_stall_suppress=1"
     )
-    # else dracut leaves volumes alone that the root is not on
-    return f"{options} rd.auto=1" if machine.initramfs is Initramfs.DRACUT else options
+    return " ".join((options, *machine.kernel_options))
 
 
 def drivers(drives: Sequence[LabDrive]) -> list[str]:
@@ -169,6 +168,7 @@ class MachineSpec:
     address: str = "10.77.0.2/24"
     # with any other than the lab's own the guest boots by itself: systemd, LVM, its own /boot
     initramfs: Initramfs = Initramfs.LAB
+    kernel_options: Sequence[str] = ()  # besides the lab's own, for such a guest
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ what a LUN reset does to a drive that has not saved its mode.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drive_lab.booting_root import Initramfs, image_in
@@ -183,6 +183,10 @@ class BootingHost:
     def reboot_warm(self):
         """A new kernel, under which the drives kept their power."""
         self.sh("sync")
+        if self.initramfs is Initramfs.DRACUT:
+            # else it goes on as soon as it has the root, and whether LVM was earlier is luck
+            named = tuple(f"rd.lvm.lv={drive.group}/osd" for drive in self.drives)
+            self.lab.machine = replace(self.lab.machine, kernel_options=named)
         self.lab.reset()
         self.sh("modprobe sg")
         for drive in self.drives:
