@@ -142,6 +142,7 @@ def test_kernel_flush_counters_unmask_a_liar_at_any_load():
         return analyse(replace(record, pairs=pairs), OPTIONS)
 
     assert flushing(honest, flush_ms=8)["verdict"] == "write back"
+    assert flushing(honest, flush_ms=8)["if_plp_trusted"] is None
     lying = flushing(honest, flush_ms=0)
     assert lying["verdict"] == "insufficient data"
     assert [item["code"] for item in lying["findings"]] == ["WCACHE_FLUSH_TOO_FAST"]
@@ -181,6 +182,7 @@ def test_a_disk_that_flushes_too_fast_is_never_told_write_back():
     result = analyse(synthetic.record(lying, 12), OPTIONS)
     assert result["verdict"] == "insufficient data"
     assert [item["code"] for item in result["findings"]] == ["WCACHE_FLUSH_TOO_FAST"]
+    assert result["if_plp_trusted"]["verdict"] == "write back"
 
 
 def test_a_proven_worse_tail_makes_the_verdict_conflicting():

@@ -126,10 +126,13 @@ class FakeAnalysis:
         if ratio > 1.1 or ratio < 1 / 1.1:
             verdict = "write through" if ratio > 1 else "write back"
         mode = {"n": len(record.pairs), "p50_us": 1.0}
+        fast = any("WCACHE_FLUSH_TOO_FAST" in str(item) for item in self.findings)
+        trusted = {"verdict": verdict, "why": "medians"} if fast else None
+        verdict = "insufficient data" if fast else verdict
         return {
             "verdict": verdict, "stop": True, "why": "medians", "ratio": ratio,
             "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
-            "findings": self.findings,
+            "findings": self.findings, "if_plp_trusted": trusted,
             "per_mode": {"write back": mode, "write through": mode},
         }
 

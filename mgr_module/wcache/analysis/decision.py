@@ -84,8 +84,9 @@ def verdict_of(seen: Spread, margin: float) -> Verdict:
 
 def decide(
     record: Record, pairs: Sequence[Pair], seen: Differences, measured: Spread,
-    options: Options, warnings: List[str],
+    options: Options, warnings: List[str], trusted: bool = False,
 ) -> Decision:
+    """The decision on one drive; `trusted`: as if its power-loss protection were proven."""
     if measured.n < sequential.FIRST_LOOK:
         return Decision(
             Verdict.INSUFFICIENT,
@@ -97,7 +98,8 @@ def decide(
         return Decision(verdict, _said(verdict, record, measured, options))
     carried = _carried(record, pairs, seen, verdict, measured.mean, options.margin)
     if carried is not None:
-        doubt = _too_fast(record, pairs) if verdict is Verdict.WRITE_BACK else ""
+        may_lie = verdict is Verdict.WRITE_BACK and not trusted
+        doubt = _too_fast(record, pairs) if may_lie else ""
         if doubt and carried.findings:  # it holds for the drive whatever else is in doubt
             too_fast = (FindingCode.FLUSH_TOO_FAST, doubt)
             carried = replace(carried, findings=(*carried.findings, too_fast))
@@ -109,7 +111,7 @@ def decide(
     if not seen.later and not seen.stays:
         warnings.append("carryover was not checked: the periods hold too few samples")
     if verdict is Verdict.WRITE_BACK:
-        doubt = _too_fast(record, pairs)
+        doubt = "" if trusted else _too_fast(record, pairs)
         if doubt:
             return Decision(
                 Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True

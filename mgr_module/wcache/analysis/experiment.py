@@ -17,7 +17,7 @@ from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_V
 from . import factorial, sequential, summary
 from . import pairs as pairing
 from .consistency import check
-from .decision import NOT_COUNTED, Options, decide, flushes_unproven, verdict_of
+from .decision import NOT_COUNTED, Decision, Options, decide, flushes_unproven, verdict_of
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
@@ -55,9 +55,15 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         effects = factorial.effects(used, counter, record.late_watches)
         seen = effects.main
     measured = sequential.spread(seen.whole)
-    decision = decide(record, used, seen, measured, options, warnings)
-    if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:
-        decision = factorial.weigh(decision, effects, crossed, options)
+    def weighed(warnings: List[str], trusted: bool) -> Decision:
+        found = decide(record, used, seen, measured, options, warnings, trusted)
+        if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:
+            found = factorial.weigh(found, effects, crossed, options)
+        return found
+
+    decision, trusted = weighed(warnings, False), None
+    if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
+        trusted = weighed([], True)
     # what one difference stands for: a pair, or the pairs of a replicate
     unit = design_of(record.setup).pairs_per_unit
     pairs_max = min((record.setup.pairs_max or sequential.HORIZON) // unit, sequential.HORIZON)
@@ -118,6 +124,8 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "bytes_written": record.bytes_written,
         "subject": _subject(record),
         "alike": alike(record),
+        # what it would be, were its power-loss protection proven
+        "if_plp_trusted": trusted and {"verdict": trusted.verdict.value, "why": trusted.why},
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }

@@ -20,6 +20,7 @@ from ..services.service import Service
 from . import (
     agent_tables,
     automation_commands,
+    drive_model_commands,
     history_views,
     load_views,
     mclock_tables,
@@ -117,6 +118,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Accept a drive's current cache mode where its prior mode is lost or disputed",
         lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
     ),
+    *(Command(*row) for row in drive_model_commands.ROWS),
     Command(
         "wcache agent ls", (), "r", "List the probes and when each was heard",
         lambda s, v, a: v.agents(), agent_tables.agents,

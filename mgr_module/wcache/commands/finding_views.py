@@ -46,7 +46,7 @@ class FindingViews:
             agents, now_s = engine.hosts.agents, engine.clock()
             found += of_agents(agents.all(), now_s, agents.others(now_s))
             found += self._unrestored()
-            found += of_results(engine.analyses.results.values())
+            found += of_results(engine.analyses.believed())
             found += of_campaigns(
                 engine.campaigns.values(), (m.state for m in engine.runs.values()), engine.clock()
             )

@@ -76,10 +76,10 @@ def drives(data: Mapping[str, Any]) -> str:
             (d["hostname"], d["dev_name"], d["transport"],
              " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
              uses, d["state"]["device_cache"], d["state"]["kernel_view"],
-             d["state"]["pinned"], layers, d["safety"], note)
+             d["state"]["pinned"], layers, d["safety"], d["plp"], note)
         )
     heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
-             "PINNED", "LAYERS", "STATE", "NOTE")
+             "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
     return table(heads, rows)
 
 

@@ -7,7 +7,7 @@ or a campaign runs, and it needs no right to toggle anything.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Dict, List, Optional, Tuple
+from typing import AbstractSet, Any, Dict, List, Optional, Tuple
 
 from ..core import codec
 from ..core.change.change_status import ChangeStatus
@@ -16,9 +16,11 @@ from ..core.errors import NotFoundError
 from ..core.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
 from ..core.output_format import FORMAT_VERSION
+from ..core.verdict.plp import hints
 from ..engine.engine import Engine
 from ..services.mclock import MclockService
 from .campaign_views import CampaignViews
+from .drive_model_views import drive_models
 from .finding_views import FindingViews
 from .history_views import HistoryViews
 from .host_views import ModelKey
@@ -92,14 +94,19 @@ class Views:
                 )
             leased = self._findings.leased()
             reports = sorted(engine.hosts.reports.items())
+            trusted = frozenset(item.drive_model for item in engine.analyses.trust.all())
         # outside of the lock: a whole fleet's list takes long, and probes must not wait
         rows = [
-            _drive(name, drive, (name, drive.domain_id) in leased)
+            _drive(name, drive, (name, drive.domain_id) in leased, trusted)
             for name, report in reports
             if hostname in (None, "", name)
             for drive in report.drives
         ]
         return {"format_version": FORMAT_VERSION, "drives": rows}
+
+    def drive_models(self) -> Dict[str, Any]:
+        """`drive-model ls`: every drive model, with what is known of its power-loss protection."""
+        return drive_models(self._engine)
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns and rollouts: event id to (message, fraction done)."""
@@ -173,11 +180,14 @@ def _finding(item: Finding) -> Dict[str, str]:
     }
 
 
-def _drive(hostname: str, drive: DriveReport, leased: bool) -> Dict[str, Any]:
+def _drive(
+    hostname: str, drive: DriveReport, leased: bool, trusted: AbstractSet[str]
+) -> Dict[str, Any]:
     plain: Dict[str, Any] = codec.to_plain(drive)
     plain.update(
         hostname=hostname, leased=leased, safety=judge(drive.state).value,
         mode=drive.mode.value if drive.mode else "unknown",
         osds=sorted({use.osd_id for use in drive.uses}),
+        plp=hints.cell(drive.plp_hints, str(drive.drive_model) in trusted),
     )
     return plain

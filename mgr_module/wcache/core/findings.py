@@ -81,7 +81,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.FLUSH_TOO_FAST: (
         "drives answer flushes faster than any medium can write",
-        "keep them in write through, unless their power-loss protection is proven",
+        "keep them in write through; where you know that they have power-loss protection, say so "
+        "with `ceph wcache drive-model trust-plp`",
     ),
     FindingCode.FLUSH_NOT_COUNTED: (
         "the kernel does not count the flushes of drives that are faster in write back",

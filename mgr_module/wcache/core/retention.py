@@ -32,7 +32,7 @@ class Bounds:
     others: int = 200
     plans: int = 20
     records: int = 400
-    records_bytes: int = 1_000_000
+    records_bytes: int = 900_000
 
 
 _OPEN_PLANS = (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)

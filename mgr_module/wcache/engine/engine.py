@@ -42,7 +42,7 @@ from .run_queue import RunQueue
 from .steady_clock import steady_clock
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
-from .storing.persistence import ACCEPTED, FROZEN, Machine, StateKeeper
+from .storing.persistence import FROZEN, Machine, StateKeeper
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
@@ -248,8 +248,6 @@ class Engine:
     def _save(self, owner: str) -> None:
         if owner == FROZEN:
             self.keeper.save_frozen(self.frozen)
-        elif owner == ACCEPTED:
-            self.accepting.save()
         else:
             self._executor.save(owner)
 
@@ -385,8 +383,7 @@ class Engine:
             reports = believed(self.hosts.reports.values(), cluster)
             at_home = homes(reports, cluster, throwaway=throwaway)
             return recommend(
-                tuple(self.analyses.results.values()), joined, self.analyses.pools(), at_home,
-                by_osd, reports,
+                self.analyses.believed(), joined, self.analyses.pools(), at_home, by_osd, reports,
             )
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:

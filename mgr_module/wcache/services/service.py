@@ -18,6 +18,7 @@ from .accept import AcceptService
 from .automation.evidence import EvidenceService
 from .campaigns import CampaignService
 from .deploying import AgentService
+from .drive_models import DriveModelService
 from .mclock import MclockService
 from .mclock_plans import MclockPlans
 from .plans import PlanService
@@ -36,6 +37,7 @@ class Service:
         self.probes = ProbeService(engine)
         self.agents = agents
         self.accepts = AcceptService(engine)
+        self.drive_models = DriveModelService(engine)
         self.campaigns = CampaignService(engine)
         self.trials = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, mclock.facts, planners)

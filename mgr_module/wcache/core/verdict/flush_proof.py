@@ -68,7 +68,8 @@ def withheld_for(
         return (
             f"{_named(fast[0])} raised {FindingCode.FLUSH_TOO_FAST.value} at "
             f"{fast[0].load_point.value}{more}: the drive may be ignoring flushes, so write back "
-            "is not recommended; if you trust its power-loss protection, decide by hand"
+            "is not recommended; if you know that it has power-loss protection, say so with `ceph "
+            "wcache drive-model trust-plp`"
         )
     if not kept and all(_has(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
         return (

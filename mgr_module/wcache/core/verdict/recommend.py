@@ -41,6 +41,14 @@ class ModeSummary:
 
 
 @dataclass(frozen=True)
+class Trusted:
+    """What an experiment says where the drive's power-loss protection is taken as proven."""
+
+    verdict: Verdict
+    why: str
+
+
+@dataclass(frozen=True)
 class Result:
     """One analysed experiment, as the module keeps it.
 
@@ -77,6 +85,8 @@ class Result:
     pool_term: Optional[PoolTerm] = None
     # the record whose periods these are, seen from the other drive of a factorial
     measured_in: str = ""
+    # what it would be but for FLUSH_TOO_FAST; None where that was not raised
+    if_trusted: Optional[Trusted] = None
 
 
 @dataclass(frozen=True)

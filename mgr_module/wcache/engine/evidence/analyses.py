@@ -12,6 +12,7 @@ from ..storing.archive import Archive
 from .foreign import Foreign
 from .pools import Pools
 from .results import not_analysed, of_record
+from .trust import Trust
 
 # How often a record that could not be analysed is tried again.
 RETRY_S = 10.0
@@ -46,6 +47,7 @@ class Analyses:
         self._lock = lock
         self._wake = wake
         self._pools = Pools(analysis)
+        self.trust = Trust(archive)
         self._pools_at_s = 0.0
         self._retry_at_s = 0.0
         self._retries = 0
@@ -59,6 +61,17 @@ class Analyses:
         """Take up the stored results, and what was imported."""
         self.results = self._archive.results()
         self.foreign.load()
+        self.trust.load()
+
+    def believed(self) -> Tuple[Result, ...]:
+        """All results, with what an admin vouches for."""
+        return self.trust.lifted(self.results.values())
+
+    def trust_changed(self) -> None:
+        """Pool anew: what a drive is in doubt for has changed."""
+        self._pools.clear()
+        self._pools_at_s = 0.0
+        self._wake()
 
     def catch_up(self) -> None:
         """Have every stored record analysed that has no result yet."""
@@ -73,7 +86,7 @@ class Analyses:
         self._retry(now_s)
         if now_s >= self._pools_at_s:
             self._pools_at_s = now_s + POOLS_EVERY_S
-            self._pools.refresh(tuple(self.results.values()))
+            self._pools.refresh(self.believed())
 
     def pools(self) -> Dict[PoolKey, Pool]:
         """The pooled estimates there are."""

@@ -44,6 +44,12 @@ class Pools:
         with self._lock:
             return dict(self._pools)
 
+    def clear(self) -> None:
+        """Forget every pool; `refresh` has them computed anew."""
+        with self._lock:
+            self._pools.clear()
+            self._asked.clear()
+
     def refresh(self, results: Sequence[Result]) -> None:
         """Have computed what is missing for these results; forget what they no longer hold."""
         wanted = {key: _poolable(found) for key, found in groups(results).items()}

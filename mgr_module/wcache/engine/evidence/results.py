@@ -11,7 +11,7 @@ from ...core.experiment.factorial import PROVEN, measured_in
 from ...core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from ...core.record import Record
 from ...core.verdict.pooling import PoolTerm
-from ...core.verdict.recommend import ModeSummary, Result
+from ...core.verdict.recommend import ModeSummary, Result, Trusted
 
 DRIVE_DOUBTS = (
     FindingCode.FLUSH_TOO_FAST, FindingCode.FLUSH_NOT_COUNTED, FindingCode.CARRYOVER
@@ -38,7 +38,14 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
         pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
+        if_trusted=_if_trusted(answer.get("if_plp_trusted")),
     )
+
+
+def _if_trusted(plain: Any) -> Optional[Trusted]:
+    if not isinstance(plain, dict):
+        return None
+    return Trusted(_verdict(plain.get("verdict")), one_line(str(plain.get("why", ""))))
 
 
 def _why(answer: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ from ...core.ports import Done, Store, Write
 from ...core.record import RECORD_BYTES_MAX, Period, Record
 from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
+from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.recommend import Result
 
 T = TypeVar("T")
@@ -124,6 +125,14 @@ class Archive:
     def put_acceptances(self, items: Tuple[Acceptance, ...], done: Done) -> None:
         """Store all of them."""
         self._put("accepted", Acceptances(items), done)
+
+    def trusted_models(self) -> TrustedModels:
+        """Drive models whose power-loss protection an admin vouches for."""
+        return self._load_one(TrustedModels, "plp-trust") or TrustedModels()
+
+    def put_trusted_models(self, models: TrustedModels, done: Done) -> None:
+        """Store all of them."""
+        self._put("plp-trust", models, done)
 
     def campaigns(self) -> Dict[str, Campaign]:
         """All campaigns by id."""

@@ -37,6 +37,7 @@ class StateKeeper:
         self._archive = archive
         self._bounds = bounds
         self._gate = gate
+        self._values: Dict[str, Callable[[Done], None]] = {}  # how each was put last
         self._unsaved: Set[str] = set()  # ids of runs and rollouts, FROZEN
         self._retry_at_s = 0.0
         self.records = RecordKeeper(archive, bounds)
@@ -74,7 +75,8 @@ class StateKeeper:
         self.save_value(FROZEN, lambda done: self._archive.set_frozen(frozen, done))
 
     def save_value(self, owner: str, put: Callable[[Done], None]) -> None:
-        """Store what is no machine's; tried again later under its name."""
+        """Store what is no machine's; the newest `put` of its name is tried again later."""
+        self._values[owner] = put
         put(self._gate.expect(
             owner, lambda: self._saved(owner), lambda error: self.not_saved(owner)
         ))
@@ -106,7 +108,7 @@ class StateKeeper:
     def retry(self, now_s: float, save: Callable[[str], None], analyses: Analyses) -> None:
         """Store what the mons did not take before; records are analysed once they are stored.
 
-        `save` is called with what waits: ids of machines, or FROZEN.
+        `save` is called with what waits and is no value: ids of machines, or FROZEN.
         """
         if now_s < self._retry_at_s:
             return
@@ -115,7 +117,11 @@ class StateKeeper:
             save(FROZEN)  # whether the mons take values again
         for owner in sorted(self._unsaved):
             if not self._gate.closed(owner):
-                save(owner)
+                put = self._values.get(owner)
+                if put is not None:
+                    self.save_value(owner, put)
+                else:
+                    save(owner)
         for record in self.records.unsaved:
             run_id, index = self.records.made_of(record)
             again = f"record {record.record_id}"

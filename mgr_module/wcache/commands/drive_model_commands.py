@@ -1,0 +1,28 @@
+"""The commands about drive models: rows of the table."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from .automation_commands import Row
+from .drive_model_views import render
+from .tables import lines_of
+
+ROWS: Tuple[Row, ...] = (
+    (
+        "wcache drive-model ls", (), "r",
+        "List drive models, with what is known of their power-loss protection and from where",
+        lambda s, v, a: v.drive_models(), render,
+    ),
+    (
+        "wcache drive-model trust-plp",
+        ("name=drive_model,type=CephString", "name=reason,type=CephString"), "rw",
+        "Vouch for a drive model's power-loss protection: lifts WCACHE_FLUSH_TOO_FAST for it",
+        lambda s, v, a: s.drive_models.trust_plp(a["drive_model"], a["reason"]), lines_of,
+    ),
+    (
+        "wcache drive-model distrust-plp", ("name=drive_model,type=CephString",), "rw",
+        "Take back the word for a drive model's power-loss protection",
+        lambda s, v, a: s.drive_models.distrust_plp(a["drive_model"]), lines_of,
+    ),
+)

@@ -1,0 +1,62 @@
+"""`drive-model ls`: what is known of each drive model, and how it looks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Dict, List, Mapping, Set
+
+from ..core.model import DriveReport
+from ..core.output_format import FORMAT_VERSION
+from ..core.text import table, when
+from ..core.verdict.plp import hints
+from ..engine.engine import Engine
+
+
+def drive_models(engine: Engine) -> Dict[str, Any]:
+    """Every drive model that a host reported, or that an admin vouches for."""
+    with engine.lock:
+        found: Dict[str, List[DriveReport]] = defaultdict(list)
+        hosts: Dict[str, Set[str]] = defaultdict(set)
+        for report in engine.hosts.reports.values():
+            for drive in report.drives:
+                name = str(drive.drive_model)
+                if name:
+                    found[name].append(drive)
+                    hosts[name].add(report.hostname)
+        trusted = {item.drive_model: item for item in engine.analyses.trust.all()}
+    rows = []
+    for name in sorted({*found, *trusted}):
+        word = trusted.get(name)
+        drives = found.get(name, [])
+        told = dict.fromkeys(hint for drive in drives for hint in drive.plp_hints)
+        rows.append({
+            "drive_model": name, "drives": len(drives), "hosts": len(hosts[name]),
+            "transports": sorted({drive.transport.value for drive in drives}),
+            "rotational": drives[0].rotational if drives else None,
+            "plp": hints.cell(tuple(told), word is not None),
+            "plp_hints": [
+                {"protected": hint.protected, "source": hint.source,
+                 "drives": sum(hint in drive.plp_hints for drive in drives)}
+                for hint in told
+            ],
+            "plp_trusted": None if word is None else
+            {"reason": word.reason, "since_s": word.since_s},
+        })
+    return {"format_version": FORMAT_VERSION, "drive_models": rows}
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """`ceph wcache drive-model ls`."""
+    if not data["drive_models"]:
+        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
+    rows = []
+    for row in data["drive_models"]:
+        word, sources = row["plp_trusted"], row["plp_hints"]
+        plp = row["plp"] if word is None else f"trusted since {when(word['since_s'])}"
+        why = word["reason"] if word else ""
+        if word and sources:
+            why += f" (and hinted: {sources[0]['source']})"
+        rows.append((row["drive_model"], row["drives"], row["hosts"],
+                     ",".join(row["transports"]), plp, why))
+    heads = ("DRIVE MODEL", "DRIVES", "HOSTS", "TRANSPORT", "POWER-LOSS PROTECTION", "REASON")
+    return table(heads, rows)

@@ -1,0 +1,1 @@
+"""Power-loss protection: what drives hint at, and what an admin vouches for."""

@@ -1,0 +1,56 @@
+"""Drive models whose power-loss protection an admin vouches for.
+
+A drive with power-loss protection may answer a flush at once and keep its promise, so a flush
+that looks too fast is no doubt about a drive model that is trusted.  Nothing that a drive says of
+itself proves the protection: only an admin's word, with a reason, lifts the doubt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import AbstractSet, Tuple
+
+from ...model import FindingCode
+from ..recommend import Result
+
+REASON_CHARS_MAX = 200
+MODELS_MAX = 1000
+TRUSTED_WARNING = (
+    "its flushes look too fast to be true; an admin vouches for its power-loss protection"
+)
+MEASURE_AGAIN = (
+    "measured before its power-loss protection was vouched for, by an older version; measure again"
+)
+
+
+@dataclass(frozen=True)
+class TrustedModel:
+    """One drive model (vendor, model and firmware, as `str(DriveModel)` has them)."""
+
+    drive_model: str
+    reason: str = field(metadata={"max_chars": REASON_CHARS_MAX})
+    since_s: float = 0.0  # wall clock
+
+
+@dataclass(frozen=True)
+class TrustedModels:
+    """All of them, as they are stored."""
+
+    items: Tuple[TrustedModel, ...] = field(default=(), metadata={"max_items": MODELS_MAX})
+
+
+def lifted(result: Result, trusted: AbstractSet[str]) -> Result:
+    """The result with FLUSH_TOO_FAST lifted where its drive model is trusted."""
+    fast = [item for item in result.findings if item.code is FindingCode.FLUSH_TOO_FAST]
+    if not fast or str(result.drive_model) not in trusted:
+        return result
+    findings = tuple(item for item in result.findings if item not in fast)
+    trusted_as = result.if_trusted
+    if trusted_as is None:
+        return replace(
+            result, findings=findings, warnings=(*result.warnings, MEASURE_AGAIN)
+        )
+    return replace(
+        result, verdict=trusted_as.verdict, why=trusted_as.why, findings=findings,
+        warnings=(*result.warnings, TRUSTED_WARNING),
+    )

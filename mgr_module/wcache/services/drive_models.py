@@ -1,0 +1,91 @@
+"""The use cases behind `ceph wcache drive-model ...`: an admin's word for a drive model."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, Set
+
+from ..core.errors import MalformedError, NotFoundError, RefusedError
+from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
+from ..engine.engine import Engine
+from ..engine.evidence.trust import TRUSTED
+
+NAMED_MAX = 5
+
+
+class DriveModelService:
+    """Trust in power-loss protection, given and taken back; guarded by the engine's lock."""
+
+    def __init__(self, engine: Engine, wall_clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._wall_clock = wall_clock
+
+    def trust_plp(self, drive_model: str, reason: str) -> Dict[str, Any]:
+        """`drive-model trust-plp`: lift FLUSH_TOO_FAST for one drive model."""
+        said = " ".join(reason.split())
+        if not said:
+            raise MalformedError(
+                "a reason is missing", "say how you know: a data sheet, a test with pulled plugs"
+            )
+        if len(said) > REASON_CHARS_MAX:
+            raise MalformedError(f"the reason is longer than {REASON_CHARS_MAX} characters")
+        engine = self._engine
+        with engine.lock:
+            trust = engine.analyses.trust
+            self._require_known(drive_model)
+            old = trust.of(drive_model)
+            changed = old is None or old.reason != said
+            if changed:
+                if old is None and len(trust.all()) >= MODELS_MAX:
+                    raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
+                trust.add(TrustedModel(drive_model, said, self._wall_clock()))
+                self._save(drive_model, f"power-loss protection trusted: {said}")
+            stored = engine.keeper.is_stored(TRUSTED)
+        return {
+            "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
+            "stored": stored,
+            "note": "if this drive model has no power-loss protection, write back can lose "
+            "acknowledged data at a power cut",
+            "next": "ceph wcache recommend; take it back with `ceph wcache drive-model "
+            "distrust-plp`",
+        }
+
+    def distrust_plp(self, drive_model: str) -> Dict[str, Any]:
+        """`drive-model distrust-plp`: FLUSH_TOO_FAST counts again for this drive model."""
+        engine = self._engine
+        with engine.lock:
+            trust = engine.analyses.trust
+            changed = trust.of(drive_model) is not None
+            if changed:
+                trust.remove(drive_model)
+                self._save(drive_model, "power-loss protection trusted no more")
+            else:
+                self._require_known(drive_model)
+            stored = engine.keeper.is_stored(TRUSTED)
+        return {
+            "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
+            "note": "drives that were put into write back on this trust stay in it",
+            "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
+        }
+
+    def _save(self, drive_model: str, text: str) -> None:
+        engine = self._engine
+        engine.note("admin", drive_model, text)
+        engine.keeper.save_value(TRUSTED, engine.analyses.trust.put)
+        engine.hear_store()
+        engine.analyses.trust_changed()
+
+    def _require_known(self, drive_model: str) -> None:
+        engine = self._engine
+        known: Set[str] = {str(result.drive_model) for result in engine.analyses.results.values()}
+        known |= {
+            str(drive.drive_model)
+            for report in engine.hosts.reports.values() for drive in report.drives
+        }
+        known.discard("")
+        if drive_model not in known:
+            names = ", ".join(repr(name) for name in sorted(known)[:NAMED_MAX])
+            raise NotFoundError(
+                f"there is no drive model {drive_model[:80]!r}",
+                f"give vendor, model and firmware as `ceph wcache drive-model ls` does: {names}",
+            )
