@@ -227,8 +227,9 @@ def test_all_namespaces_of_a_controller_are_one_domain(fake_host):
         ("ahci", {"path": "ata1/host0", "vendor": "ATA"}, Transport.SATA, False),
         (
             "mpt3sas", {"path": "host0/port-0:0/end_device-0:0", "vendor": "ATA"},
-            Transport.SATA_HBA, True,
+            Transport.SATA_HBA, False,  # refused for each drive: see test_prove.py
         ),
+        ("megaraid_sas", {"vendor": "ATA"}, Transport.SATA_HBA, False),
         ("iscsi_tcp", {}, Transport.UNKNOWN, True),
     ],
 )

@@ -16,7 +16,7 @@ RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 COMMANDS = (
     "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
-    "accept", "removable", "witness",
+    "accept", "removable", "witness", "prove",
 )
 
 
@@ -104,6 +104,9 @@ def make_parser() -> argparse.ArgumentParser:
     _matrix(matrix)
     _folders(matrix)
     _host_root(matrix)
+    _prove(verbs.add_parser(
+        "prove", help="on a blank SATA drive behind an HBA: does its toggle take and come back?"
+    ))
     _witness(verbs.add_parser(
         "witness", help="on a blank drive whose plug is pulled: does it lose acknowledged writes?"
     ))
@@ -157,6 +160,16 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
         "--hostname", default=socket.gethostname(), help="for the file; default: %(default)s"
     )
     _osd_data(parser)
+
+
+def _prove(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("device", help="a blank drive that nothing uses; it is OVERWRITTEN")
+    parser.add_argument(
+        "--consent", action="store_true", help="toggle it, though nobody has proven that it obeys"
+    )
+    _drives(parser)
+    _folders(parser)
+    _host_root(parser)
 
 
 def _witness(parser: argparse.ArgumentParser) -> None:

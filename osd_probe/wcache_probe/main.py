@@ -59,6 +59,8 @@ def main(
             return _restore_one(options, after_step)
         if options.command == "matrix":
             return _matrix(options, after_step)
+        if options.command == "prove":
+            return _prove(options, after_step)
         if options.command == "appear":
             return _appear(options)
         if options.command in ("prepare", "unprepare"):
@@ -236,6 +238,18 @@ def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
     host = linux_host(options)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     return matrix(options, host, switcher, _say)
+
+
+def _prove(options: argparse.Namespace, after_step: AfterStep) -> int:
+    """Try a drive behind a translation; as `matrix`, with no probe beside it."""
+    from .linux.real_host import linux_host
+    from .prove.command import prove
+
+    state = StateFolder(options.state_dir, options.run_dir)
+    state.lock(MATRIX)
+    host = linux_host(options)
+    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
+    return prove(options, host, switcher, _say)
 
 
 # ---- appear: what our udev rules call

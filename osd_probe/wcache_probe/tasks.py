@@ -166,6 +166,8 @@ class TaskRunner:
     def _perform(self, task: Task) -> Outcome:
         request = task.request
         if isinstance(request, ReportRequest):
+            if self._evidence is not None:
+                self._evidence.take(request.proofs)
             return ReportOutcome(self.report())
         if isinstance(request, SetModeRequest):
             return self._set_mode(request)
@@ -203,7 +205,8 @@ class TaskRunner:
             self._identity.hostname, self._identity.probe_id, self._identity.instance_id, VERSION,
             drives, (*findings, *unprepared), lease.lease_id if lease else "",
             self._identity.simulated, journal_notes(self._switcher),
-            self._evidence.power_cuts() if self._evidence else (),
+            power_cuts=self._evidence.power_cuts() if self._evidence else (),
+            proofs=self._evidence.own_proofs() if self._evidence else (),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:

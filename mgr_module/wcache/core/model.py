@@ -18,6 +18,8 @@ from .host_memory import HostMemory
 DEV_NAME_CHARS_MAX = 64
 # Pieces of evidence of one kind that a host keeps and tells.
 EVIDENCE_MAX = 64
+# Lines that say why a combination of host driver and drive model is not proven.
+DISAGREED_MAX = 8
 
 
 class CacheMode(str, Enum):
@@ -354,6 +356,25 @@ class PowerCut:
 
 
 @dataclass(frozen=True)
+class ToggleProof:
+    """What `wcache-probe prove` has shown of a drive model behind a host driver's translation.
+
+    `disagreed` is empty where it is proven; `by_page`: it is toggled by the mode page, and not
+    by ATA pass-through.  Times are medians in us: a write, the flush after it, one more flush.
+    """
+
+    host_driver: str = field(metadata={"max_chars": 40})
+    drive_model: DriveModel
+    by_page: bool
+    disagreed: Tuple[str, ...] = field(metadata={"max_items": DISAGREED_MAX})
+    write_back_us: Tuple[float, ...] = field(metadata={"max_items": 3})
+    write_through_us: Tuple[float, ...] = field(metadata={"max_items": 3})
+    hostname: str
+    drive_id: str
+    proven_at_s: float
+
+
+@dataclass(frozen=True)
 class HostReport:
     """Everything a probe found on its host."""
 
@@ -368,3 +389,4 @@ class HostReport:
     journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
     power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
     memory: Optional[HostMemory] = None
+    proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})

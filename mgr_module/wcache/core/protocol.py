@@ -13,6 +13,7 @@ from typing import ClassVar, Optional, Tuple, Union
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .model import (
+    EVIDENCE_MAX,
     CacheMode,
     DriveReport,
     DriveState,
@@ -20,6 +21,7 @@ from .model import (
     HostReport,
     LoadPoint,
     Role,
+    ToggleProof,
 )
 
 PROTOCOL_VERSION = 2
@@ -53,9 +55,13 @@ class Lease:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """Look at every drive and post a HostReport."""
+    """Look at every drive and post a HostReport.
+
+    `proofs` are what other hosts have shown of drive models that this host has too.
+    """
 
     KIND: ClassVar[str] = "report"
+    proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Dict, Set, Tuple
 from ..core.agents import Agents
 from ..core.deployment.form import Deployment
 from ..core.drive.journal import EntryKind
+from ..core.drive.proofs import proofs_for
 from ..core.model import HostReport
 from ..core.protocol import ReportRequest, Request, Task
 from .storing.archive import Archive
@@ -69,7 +70,8 @@ class Hosts:
 
     def look_around(self, hostname: str, epoch: str) -> Task:
         """A new task for the host: to report its drives."""
-        return self.give(hostname, epoch, ReportRequest())
+        proofs = proofs_for(hostname, self.reports.values())
+        return self.give(hostname, epoch, ReportRequest(proofs))
 
     def give(self, hostname: str, epoch: str, request: Request) -> Task:
         """A new task for the host that no machine waits for."""

@@ -1,24 +1,35 @@
 """Evidence of hardware, a file each, in the probe's state folder.
 
     <state>/evidence/power-cut-<run>.json    what a witnessed power cut has shown of a drive
+    <state>/evidence/proof-<digest>.json     what `prove` has shown on this host
+    <state>/evidence/passed-<digest>.json    the same of another host, by way of the mgr
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from typing import Callable, Iterator, Tuple, Type, TypeVar
+from contextlib import suppress
+from typing import Callable, Iterator, Sequence, Tuple, Type, TypeVar
 
 from wcache.core import codec
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.model import EVIDENCE_MAX, PowerCut
+from wcache.core.model import EVIDENCE_MAX, PowerCut, ToggleProof
 
 from ..journal.journal_file import make_folders, sync_folder
 from ..linux.block.host_files import entries, read_bytes
 
 FILE_BYTES_MAX = 16_384
-POWER_CUT = "power-cut-"
+POWER_CUT, PROOF, PASSED = "power-cut-", "proof-", "passed-"
 T = TypeVar("T")
 Say = Callable[[str], None]
+
+
+def _digest(proof: ToggleProof) -> str:
+    """The file name of a combination: host driver, drive model, firmware."""
+    model = proof.drive_model
+    names = (proof.host_driver, model.vendor, model.model, model.firmware)
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
 
 
 class EvidenceFolder:
@@ -35,6 +46,29 @@ class EvidenceFolder:
     def put_power_cut(self, cut: PowerCut) -> str:
         """Keep it, on stable storage; returns the file's path."""
         return self.put(f"{POWER_CUT}{cut.run_id}", cut)
+
+    def own_proofs(self) -> Tuple[ToggleProof, ...]:
+        """What `prove` has shown on this host."""
+        return tuple(self._all(PROOF, ToggleProof))
+
+    def proofs(self) -> Tuple[ToggleProof, ...]:
+        """The same, and what the mgr has passed on of other hosts."""
+        return (*self.own_proofs(), *self._all(PASSED, ToggleProof))
+
+    def put_proof(self, proof: ToggleProof) -> str:
+        """Keep what was shown here, in place of what was shown before; returns the path."""
+        return self.put(f"{PROOF}{_digest(proof)}", proof)
+
+    def take(self, proofs: Sequence[ToggleProof]) -> None:
+        """Keep what other hosts have shown; those that the mgr tells no more are dropped."""
+        known = {_digest(proof): proof for proof in self._all(PASSED, ToggleProof)}
+        told = {_digest(proof): proof for proof in proofs}
+        for digest, proof in told.items():
+            if known.get(digest) != proof:
+                self.put(f"{PASSED}{digest}", proof)
+        for digest in known.keys() - told.keys():
+            with suppress(OSError):
+                os.unlink(os.path.join(self._folder, f"{PASSED}{digest}.json"))
 
     def put(self, name: str, value: object) -> str:
         """Keep a value under a name; StorageError where it cannot be kept."""

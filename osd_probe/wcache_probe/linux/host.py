@@ -31,6 +31,7 @@ from wcache.core.model import (
 from wcache.core.protocol import SamplesOutcome
 
 from ..arguments import STATE_DIR
+from ..evidence.folder import EvidenceFolder
 from .block import osds, sysfs
 from .block.host_files import HostFiles, read_table
 from .block.sysfs import BlockDevice
@@ -45,6 +46,7 @@ from .timing import time_fdatasync
 from .transports.base import Switch
 from .transports.classify import Switches
 from .transports.loop import backing_dev
+from .transports.sata_hba import SataHbaSwitch
 
 
 class LinuxDriveHost:
@@ -70,7 +72,7 @@ class LinuxDriveHost:
         self._files = files or HostFiles()
         self._globs = tuple(osd_data_globs)
         self._fsid = cluster_fsid
-        self._switches = switches or Switches()
+        self._switches = switches or Switches(proofs=EvidenceFolder(STATE_DIR).proofs)
         self._rules = rules or RuleFolder()
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
@@ -247,6 +249,28 @@ class LinuxDriveHost:
             refusal = switch.refusal or found.refusal
             if to_change and refusal:
                 raise RefusedError(f"{device.name} is left alone: {refusal}")
+            yield device, switch
+
+    @contextmanager
+    def held_to_prove(
+        self, drive: DriveReport
+    ) -> Iterator[Tuple[BlockDevice, SataHbaSwitch]]:
+        """A drive behind a translation, held open, for a trial that is journalled and pinned.
+
+        Raises RefusedError where anything but the missing proof speaks against it.
+        """
+        with self._held(drive, to_change=True) as (device, switch):
+            if not isinstance(switch, SataHbaSwitch):
+                raise RefusedError(f"{device.name} has no translation that could be proven")
+            other = drive.toggle_refusal
+            if other not in ("", switch.identify(device).unproven):
+                raise RefusedError(f"{device.name} is left alone: {other}")
+            unpinned = self._boot_pins().refusal(device.wwid)
+            if unpinned:
+                raise RefusedError(
+                    f"{device.name}: {unpinned}",
+                    f"`wcache-probe prepare --scratch /dev/{device.name}`",
+                )
             yield device, switch
 
     def _device_of(self, drive: DriveReport, osd_id: int, role: Role) -> BlockDevice:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Optional
 
+from ..evidence.folder import EvidenceFolder
 from .block.osds import DEFAULT_DATA_GLOBS
 from .host import LinuxDriveHost
 from .persistence import foreign_rules
 from .persistence.preparation import RULES_FOLDER, Preparation
 from .persistence.rule_folder import RuleFolder
+from .transports.classify import Switches
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +23,7 @@ def linux_host(options: argparse.Namespace, fsid: Optional[str] = None) -> Linux
     return LinuxDriveHost(
         osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
+        switches=Switches(proofs=EvidenceFolder(options.state_dir).proofs),
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=lambda: foreign_rules.find(root),
     )

@@ -156,6 +156,7 @@ class Survey:
         )
         odd = _unique(name for number in numbers for name in self._unfollowed[number])
         refusal = switch.refusal or silent or identity.refusal or reading.refusal
+        refusal = refusal or identity.unproven
         if self._blind and switch.transport is not Transport.LOOP:
             refusal = refusal or f"other programs may use it: {self._blind}"
         if odd:

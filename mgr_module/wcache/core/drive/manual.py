@@ -22,7 +22,7 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     if drive.transport in (Transport.SCSI, Transport.SAS):
         verb = "--set=WCE" if on else "--clear=WCE"
         return (pin(dev), f"sdparm {verb} /dev/{dev}")
-    if drive.transport is Transport.SATA:
+    if drive.transport in (Transport.SATA, Transport.SATA_HBA):
         return (pin(dev), f"hdparm -W{int(on)} /dev/{dev}")
     if drive.transport is Transport.NVME:
         controller = shlex.quote(drive.dev_name.rpartition("n")[0] or drive.dev_name)

@@ -84,7 +84,9 @@ def pinnable(transport: Transport) -> bool:
     pin: nvme_set_queue_limits() reads VWC at scan and the view never follows feature 06h.
     A loop device has nothing but its kernel view, so there is nothing to hold.
     """
-    return transport in (Transport.SCSI, Transport.SAS, Transport.SATA, Transport.SIMULATED)
+    return transport in (
+        Transport.SCSI, Transport.SAS, Transport.SATA, Transport.SATA_HBA, Transport.SIMULATED,
+    )
 
 
 def boots_with_rule(transport: Transport) -> bool:

@@ -27,7 +27,8 @@ _ID_CHARS_MAX = 120
 class Identity:
     """Which drive it is; `drive_id` and `domain_id` are safe in a key and on a terminal.
 
-    `refusal` says why it could be taken for another drive; empty where it cannot.
+    `refusal` says why it could be taken for another drive; empty where it cannot.  `unproven`
+    says why nothing new is begun on it: the way back needs no proof.
     """
 
     drive_id: str
@@ -38,6 +39,7 @@ class Identity:
     host_driver: str = ""
     plp_hints: Tuple[PlpHint, ...] = ()
     refusal: str = ""
+    unproven: str = ""
 
 
 @dataclass(frozen=True)

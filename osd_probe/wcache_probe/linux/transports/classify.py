@@ -19,6 +19,7 @@ from .nvme import NvmeSwitch
 from .nvme_io import NvmeIoctl, NvmePort
 from .pin import Pins
 from .sata import SataSwitch
+from .sata_hba import Proofs, SataHbaSwitch, no_proofs
 from .scsi import ScsiSwitch, host_driver
 from .sg_io import ScsiPort, SgIo
 
@@ -39,7 +40,8 @@ class Switches:
     """One switch of each transport, shared by all drives of the host."""
 
     def __init__(
-        self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None
+        self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None,
+        proofs: Proofs = no_proofs,
     ) -> None:
         port = scsi or SgIo()
         pins = Pins()
@@ -48,10 +50,7 @@ class Switches:
         self._scsi = ScsiSwitch(port, pins, Transport.SCSI)
         self._sas = ScsiSwitch(port, pins, Transport.SAS)
         self._sata = SataSwitch(port, pins)
-        self._sata_hba = SataSwitch(
-            port, pins, Transport.SATA_HBA,
-            "a SATA drive behind a SAS adapter, whose translation is not proven",
-        )
+        self._sata_hba = SataHbaSwitch(port, pins, proofs)
         self._raid = ScsiSwitch(
             port, pins, Transport.RAID, "the cache of its drives is owned by a RAID controller"
         )
@@ -82,7 +81,8 @@ class Switches:
         if _ATA_PORT.search(path):
             return self._sata
         if driver in RAID_HOSTS:
-            return self._raid
+            # a volume never says that it is ATA: this is a disk that is passed on as it is
+            return self._sata_hba if ata else self._raid
         if driver.startswith(SAS_HOSTS):
             # a volume of the adapter's own RAID firmware hangs on no SAS end device
             if "/end_device-" not in path:

@@ -1,0 +1,370 @@
+"""`wcache-probe prove`: a translation is believed where all sides say the same, always."""
+
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from translations import Translation
+from wcache.core.drive.journal import EntryKind
+from wcache.core.drive.proofs import proofs_for
+from wcache.core.drive.safety import may_toggle
+from wcache.core.errors import RefusedError
+from wcache.core.model import CacheMode, DriveModel, HostReport, ToggleProof, Transport
+from wcache_probe.evidence.folder import EvidenceFolder
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.block.sysfs import by_name
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.linux.transports.pin import Pins
+from wcache_probe.linux.transports.sata_hba import SataHbaSwitch
+from wcache_probe.prove import command
+from wcache_probe.prove.trial import FlushTimes, Found, Trial
+from wcache_probe.switcher import Switcher
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+BEHIND = {"path": "host0/port-0:0/end_device-0:0", "vendor": "ATA", "driver": "mpt3sas"}
+MODEL = DriveModel("ATA", "MODEL TWO", "FW02")
+HONEST = {BACK: FlushTimes(60.0, 9000.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
+SWALLOWED = {BACK: FlushTimes(60.0, 50.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
+CAPACITORS = {BACK: FlushTimes(40.0, 30.0, 20.0), THROUGH: FlushTimes(45.0, 20.0, 20.0)}
+
+
+def tried(fake_host, translation, times=None, before=BACK):
+    """What a trial finds; the drive is pinned."""
+    fake_host.scsi_disk("sda", "8:0", rotational=1, **BEHIND)
+    device = by_name(fake_host.files, "sda")
+    switch = SataHbaSwitch(translation.port(), Pins())
+    switch.pin(device)
+
+    def measure():
+        return (times or HONEST)[BACK if translation.drive.enabled else THROUGH]
+
+    return Trial(device, switch, measure, translation.rescan).run(before)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_an_honest_translation_is_proven_from_either_mode(fake_host, enabled):
+    translation = Translation(enabled=enabled)
+    found = tried(fake_host, translation, before=BACK if enabled else THROUGH)
+    assert found.disagreed == ()
+    assert not found.by_page
+    assert set(found.times) == {BACK, THROUGH}
+    assert translation.drive.enabled is enabled
+    assert set(translation.changes) == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ({"cached_page": True}, "the mode page says write back"),
+        ({"read_only": True}, "IDENTIFY DEVICE says write back"),
+        ({"returns": True}, "after a rescan: IDENTIFY DEVICE says write back"),
+        ({"no_features": True, "no_select": True}, "refuses SCSI command"),
+        ({"no_features": True, "cached_page": True}, "IDENTIFY DEVICE says write back"),
+        ({"blocked": True}, "refuses SCSI command 85h"),
+    ],
+    ids=["page cached", "read only", "returns", "no way", "page alone, cached", "blocked"],
+)
+def test_each_known_lie_is_found_and_named(fake_host, lie, said):
+    found = tried(fake_host, Translation(**lie))
+    assert any(said in line for line in found.disagreed), found.disagreed
+
+
+def test_a_flush_that_the_adapter_swallows_is_found_by_its_time(fake_host):
+    (line,) = tried(fake_host, Translation(), SWALLOWED).disagreed
+    assert "the flush is swallowed" in line
+
+
+def test_a_drive_with_capacitors_is_fast_in_both_modes_and_proven(fake_host):
+    assert tried(fake_host, Translation(), CAPACITORS).disagreed == ()
+
+
+def test_where_set_features_is_not_passed_on_an_honest_page_is_the_way(fake_host):
+    found = tried(fake_host, Translation(no_features=True))
+    assert (found.by_page, found.disagreed) == (True, ())
+
+
+def test_where_mode_select_is_refused_pass_through_is_the_way(fake_host):
+    found = tried(fake_host, Translation(no_select=True))
+    assert (found.by_page, found.disagreed) == (False, ())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lies=st.fixed_dictionaries(dict.fromkeys(
+        ("cached_page", "blocked", "no_features", "read_only", "returns", "no_select"),
+        st.booleans(),
+    )),
+    enabled=st.booleans(),
+)
+def test_what_is_proven_obeys_both_ways_and_stays_whatever_the_translation(
+    fake_host, lies, enabled
+):
+    translation = Translation(enabled=enabled, **lies)
+    with another(fake_host) as host:
+        found = tried(host, translation, before=BACK if enabled else THROUGH)
+        if found.disagreed:
+            return
+        switch = SataHbaSwitch(translation.port(), Pins(), lambda: [proof(found.by_page)])
+        device = by_name(host.files, "sda")
+        switch.pin(device)
+        for mode in (THROUGH, BACK):
+            switch.set_cache(device, mode)
+            translation.rescan()
+            assert translation.drive.enabled is (mode is BACK)
+            assert switch.read(device).device_cache.mode is mode
+            assert not switch.read(device).refusal
+
+
+@contextmanager
+def another(fake_host):
+    """A fake host of its own for each example."""
+    with tempfile.TemporaryDirectory() as root:
+        yield type(fake_host)(Path(root).resolve())
+
+
+def proof(by_page=False, disagreed=(), driver="mpt3sas", model=MODEL, hostname="h2"):
+    times = (60.0, 9000.0, 40.0)
+    return ToggleProof(driver, model, by_page, disagreed, times, times, hostname, "naa.9", 1.0)
+
+
+# ---- what a proof opens
+
+
+def host_with(fake_host, translation, proofs=(), **more):
+    fake_host.scsi_disk("sda", "8:0", **{**BEHIND, **more})
+    fake_host.osd(1, block="sda")
+    return LinuxDriveHost(
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
+        switches=Switches(scsi=translation.port(), proofs=lambda: proofs),
+    )
+
+
+def refusal(host):
+    (drive,) = host.look()
+    assert drive.transport is Transport.SATA_HBA
+    return may_toggle([drive], drive.mode.other, throwaway=False, consent_turn_on=True) or ""
+
+
+@pytest.mark.parametrize(
+    ("proofs", "open_"),
+    [
+        ([], False),
+        ([proof()], True),
+        ([proof(by_page=True)], True),
+        ([proof(driver="mpi3mr")], False),
+        ([proof(model=replace(MODEL, firmware="FW03"))], False),
+        ([proof(), proof(disagreed=("to write through: no",))], False),
+    ],
+    ids=["none", "proven", "by page", "other driver", "other firmware", "disproven too"],
+)
+def test_a_proof_opens_its_own_combination_and_no_other(fake_host, proofs, open_):
+    said = refusal(host_with(fake_host, Translation(), proofs))
+    assert (said == "") is open_
+    assert open_ or "wcache-probe prove" in said or "did not hold" in said
+
+
+def test_a_jbod_disk_of_a_raid_driver_is_opened_by_its_proof_and_a_volume_never(fake_host):
+    drivers = [proof(driver="megaraid_sas")]
+    host = host_with(fake_host, Translation(), drivers, driver="megaraid_sas", path="host0")
+    assert refusal(host) == ""
+    fake_host.scsi_disk("sdb", "8:16", driver="megaraid_sas", vendor="AVAGO", hctl="0:2:0:0")
+    switch = Switches(proofs=lambda: drivers).of(by_name(fake_host.files, "sdb"))
+    assert switch.transport is Transport.RAID
+    assert switch.refusal
+
+
+def test_a_proven_drive_whose_page_and_own_word_differ_is_refused_again(fake_host):
+    translation = Translation(cached_page=True)
+    host = host_with(fake_host, translation, [proof()])
+    assert refusal(host) == ""
+    translation.drive.enabled = False
+    assert "the adapter's mode page write back" in refusal(host)
+
+
+# ---- the command, with its journal
+
+
+class FakeScratch:
+    """Scratch space of which only what the trial needs is there."""
+
+    path = "/dev/sda"
+
+    def __init__(self, drive):
+        self.drive = drive
+        self.claimed = False
+
+    @contextmanager
+    def held(self):
+        yield
+
+    def claim(self):
+        self.claimed = True
+
+
+class Stage:
+    """A host, a state folder, and the command between them."""
+
+    def __init__(self, fake_host, tmp_path, translation):
+        self.translation = translation
+        fake_host.scsi_disk("sda", "8:0", rotational=1, **BEHIND)
+        self.host = LinuxDriveHost(
+            files=fake_host.files, boot_pins=fake_host.boot_pins,
+            osd_data_globs=[fake_host.osd_glob],
+            switches=Switches(scsi=translation.port()),
+        )
+        self.state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
+        self.drive = self.host.drive_of(by_name(fake_host.files, "sda"))
+
+    def run(self, trial):
+        switcher = Switcher(self.host, self.state.journal)
+        return command.run(
+            self.host, switcher, FakeScratch(self.drive), self.drive.mode, trial
+        )
+
+    def trial(self, device, switch, _scratch, mode):
+        times = HONEST
+
+        def measure():
+            assert self.journal(), "journalled before anything is touched"
+            return times[BACK if self.translation.drive.enabled else THROUGH]
+
+        return Trial(device, switch, measure, self.translation.rescan).run(mode)
+
+    def journal(self):
+        return Switcher(self.host, self.state.journal).read_journal()[0]
+
+
+@pytest.mark.parametrize("lie", [{}, {"cached_page": True}, {"no_features": True}])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_whatever_is_found_the_prior_state_is_back_and_the_journal_empty(
+    fake_host, tmp_path, lie, enabled
+):
+    stage = Stage(fake_host, tmp_path, Translation(enabled=enabled, **lie))
+    stage.run(stage.trial)
+    assert stage.translation.drive.enabled is enabled
+    assert stage.journal() == {}
+
+
+def test_a_trial_that_dies_in_the_other_mode_is_restored_with_no_proof_at_hand(
+    fake_host, tmp_path
+):
+    stage = Stage(fake_host, tmp_path, Translation())
+
+    class Killed(BaseException):
+        pass
+
+    def dies(device, switch, scratch, mode):
+        switch.set_cache(device, mode.other)
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_and_die(stage, dies)
+    assert stage.translation.drive.enabled is False
+    (entry,) = stage.journal().values()
+    assert entry.kind is EntryKind.LEASE
+    Switcher(stage.host, stage.state.journal).restore(entry)
+    assert stage.translation.drive.enabled is True
+    assert stage.journal() == {}
+
+
+def run_and_die(stage, dies):
+    """The steps of the command, without what a killed process cannot do any more."""
+    switcher = Switcher(stage.host, stage.state.journal)
+    entry = command.entry_of(stage.drive)
+    switcher.run(stage.drive.domain_id, command.begin(entry, stage.drive))
+    with stage.host.held_to_prove(stage.drive) as (device, switch):
+        dies(device, switch, None, stage.drive.mode)
+
+
+@pytest.mark.parametrize(
+    ("changes", "consent", "said"),
+    [
+        ({}, False, "consent with --consent"),
+        ({"transport": Transport.SATA}, True, "needs no proof"),
+        ({"foreign_uses": ("a mount",)}, True, "shared with a mount"),
+    ],
+)
+def test_what_may_not_be_tried_is_refused_before_anything_is_touched(
+    fake_host, tmp_path, changes, consent, said
+):
+    stage = Stage(fake_host, tmp_path, Translation())
+    drive = replace(stage.drive, **changes)
+    with pytest.raises(RefusedError) as refused:
+        command.refuse(drive, FakeScratch(drive), consent)
+    assert said in refused.value.line()
+    assert stage.translation.changes == []
+
+
+class NotPrepared:
+    def refusal(self, wwid):
+        return "it is not in the boot rule"
+
+
+def test_what_the_boot_rule_lacks_or_is_refused_for_another_reason_is_not_tried(
+    fake_host, tmp_path
+):
+    stage = Stage(fake_host, tmp_path, Translation())
+    other = replace(stage.drive, toggle_refusal="it is reached over several paths (sda, sdb)")
+    with pytest.raises(RefusedError, match="several paths"), stage.host.held_to_prove(other):
+        pass
+    stage.host = LinuxDriveHost(
+        files=fake_host.files, boot_pins=NotPrepared,
+        switches=Switches(scsi=stage.translation.port()),
+    )
+    with pytest.raises(RefusedError) as refused, stage.host.held_to_prove(stage.drive):
+        pass
+    assert "wcache-probe prepare --scratch /dev/sda" in refused.value.line()
+
+
+def test_the_answer_says_what_was_found_in_words():
+    found = tried_result(())
+    lines = command.lines(proof(), found)
+    assert lines[0] == "proven: mpt3sas with ATA MODEL TWO FW02; it is toggled by ATA PASS-THROUGH"
+    lines = command.lines(proof(disagreed=("the page says no",)), found)
+    assert lines[:2] == ["NOT PROVEN: mpt3sas with ATA MODEL TWO FW02", "  the page says no"]
+
+
+def tried_result(disagreed):
+    return Found(False, disagreed, HONEST)
+
+
+# ---- proofs of other hosts
+
+
+def told(hostname, *proofs, drives=(), simulated=False):
+    return HostReport(hostname, "p", "i", "1", drives, proofs=proofs, simulated=simulated)
+
+
+def test_the_mgr_passes_a_proof_to_hosts_that_have_the_combination_and_to_no_other(fake_host):
+    (drive,) = host_with(fake_host, Translation()).look()
+    needs = told("h1", drives=(drive,))
+    other = told("h3", drives=(replace(drive, drive_model=DriveModel("ATA", "X", "1")),))
+    has = told("h2", proof())
+    assert proofs_for("h1", [needs, has]) == (proof(),)
+    assert proofs_for("h3", [other, has]) == ()
+    assert proofs_for("h1", [needs, told("h2", proof(), simulated=True)]) == ()
+    assert proofs_for("h1", [needs, told("h2", replace(proof(), write_back_us=()))]) == ()
+
+
+def test_one_host_on_which_it_did_not_hold_closes_it_for_all(fake_host):
+    (drive,) = host_with(fake_host, Translation()).look()
+    bad = proof(disagreed=("no",), hostname="h4")
+    reports = [told("h1", drives=(drive,)), told("h2", proof()), told("h4", bad)]
+    assert proofs_for("h1", reports) == (bad,)
+
+
+def test_what_the_mgr_tells_no_more_is_forgotten_and_what_was_seen_here_never(tmp_path):
+    folder_ = EvidenceFolder(str(tmp_path))
+    own = proof(hostname="h1")
+    folder_.put_proof(own)
+    passed = proof(driver="mpi3mr")
+    folder_.take([passed])
+    assert folder_.proofs() == (own, passed)
+    assert folder_.own_proofs() == (own,)
+    folder_.take([])
+    assert folder_.proofs() == (own,)

@@ -1,0 +1,176 @@
+"""`wcache-probe prove`: one blank drive stands for its model behind its adapter.
+
+Journal, pin, read back, both ways and directions, and the prior state again: the order of any
+change.  After a crash the probe's next start, or `restore --all`, brings the prior state back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from typing import Callable
+
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
+from wcache.core.drive.safety import Safety, dropping_above, judge
+from wcache.core.drive.steps import Pin, Program, ReadState, Switched, WriteJournal
+from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
+from wcache.core.model import CacheMode, DriveReport, KernelView, ToggleProof, Transport
+from wcache.core.text import latency, table
+
+from ..evidence.folder import EvidenceFolder
+from ..linux.block import sysfs
+from ..linux.block.host_files import HostFiles
+from ..linux.host import LinuxDriveHost
+from ..linux.transports.sata_hba import SataHbaSwitch
+from ..matrix.scratch import Scratch, find
+from ..switcher import Switcher
+from .flush_times import measure
+from .trial import FlushTimes, Found, Trial
+
+PROVE = "prove"
+Say = Callable[[str], None]
+
+
+def prove(
+    options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher, say: Say
+) -> int:
+    """0 where the combination is proven, 1 where it is not."""
+    sound, damaged = switcher.read_journal()
+    owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
+    if owed or damaged:
+        raise ConflictError(
+            f"the journal holds what is not back yet ({', '.join([*owed, *damaged])})",
+            "run `wcache-probe restore --all` first",
+        )
+    scratch = find(HostFiles(), host, options.device)
+    drive = scratch.drive
+    mode = refuse(drive, scratch, options.consent)
+    say(f"{drive.dev_name} ({drive.drive_model}) behind {drive.host_driver}: pinned, toggled both "
+        f"ways by two ways, and put back to {mode.value}")
+    with host.held_to_prove(drive):
+        pass  # what speaks against it is said before anything is written
+    found = run(host, switcher, scratch, mode)
+    proof = proof_of(found, drive, options.hostname)
+    print("\n".join(lines(proof, found)))
+    path = EvidenceFolder(options.state_dir).put_proof(proof)
+    print(f"kept in {path}; the probe of this host tells the mgr, which tells the other hosts")
+    return 1 if proof.disagreed else 0
+
+
+def refuse(drive: DriveReport, scratch: Scratch, consent: bool) -> CacheMode:
+    """The mode the drive is in; RefusedError where it may not be tried."""
+    if drive.transport is not Transport.SATA_HBA:
+        raise RefusedError(
+            f"{drive.dev_name} is {drive.transport.value}, which needs no proof or takes none",
+            "see doc/hardware.md",
+        )
+    if drive.uses:
+        raise RefusedError(
+            f"{drive.dev_name} serves osd.{drive.uses[0].osd_id}", "give a drive that is unused"
+        )
+    if drive.foreign_uses:
+        raise RefusedError(f"{drive.dev_name} is shared with {drive.foreign_uses[0]}")
+    if drive.mode is None:
+        raise RefusedError(
+            f"{drive.dev_name}: not proven, since its own word cannot be had "
+            f"({drive.toggle_refusal or 'its cache state is unknown'})"
+        )
+    if judge(drive.state) is Safety.UNSAFE or dropping_above(drive):
+        raise RefusedError(
+            f"{drive.dev_name}: something above it drops flushes", "take it away first"
+        )
+    if not consent:
+        raise RefusedError(
+            f"this toggles the cache of {drive.dev_name} behind a translation that nobody has "
+            f"proven, and overwrites {scratch.path}", "consent with --consent",
+        )
+    return drive.mode
+
+
+def trial_on(
+    device: sysfs.BlockDevice, switch: SataHbaSwitch, scratch: Scratch, mode: CacheMode
+) -> Found:
+    """The trial itself, on a drive that is pinned."""
+    return Trial(device, switch, lambda: measure(scratch, secrets.randbits(32))).run(mode)
+
+
+def entry_of(drive: DriveReport) -> JournalEntry:
+    """What the journal keeps while a drive is tried."""
+    return JournalEntry(
+        JOURNAL_VERSION, EntryKind.LEASE, f"{PROVE}.{secrets.token_hex(4)}", drive.domain_id,
+        prior_of((drive,)), time.time(),
+    )
+
+
+def run(
+    host: LinuxDriveHost, switcher: Switcher, scratch: Scratch, mode: CacheMode,
+    trial: Callable[..., Found] = trial_on,
+) -> Found:
+    """The trial, between a journal entry and the prior state."""
+    domain_id = scratch.drive.domain_id
+    entry = entry_of(scratch.drive)
+    with scratch.held(), switcher.alone(domain_id):
+        scratch.claim()
+        try:
+            switcher.run(domain_id, begin(entry, scratch.drive))
+            with host.held_to_prove(scratch.drive) as (device, switch):
+                return trial(device, switch, scratch, mode)
+        finally:
+            put_back(switcher, entry)
+
+
+def begin(entry: JournalEntry, drive: DriveReport) -> Program:
+    """Journal, pin, and prove the pin: nothing of the drive is touched before."""
+    yield WriteJournal(entry)
+    yield Pin(drive)
+    state = yield ReadState(drive)
+    if state is None or not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
+        raise RefusedError(f"the kernel view of {drive.dev_name} could not be pinned")
+    return Switched((drive.state,), (state,), changed=False)
+
+
+def put_back(switcher: Switcher, entry: JournalEntry) -> None:
+    """Bring back what was there before; NotReadyError where that fails."""
+    if switcher.entry_at(entry.key) is None:
+        return
+    try:
+        switcher.restore(entry)
+    except WcacheError as error:
+        raise NotReadyError(
+            f"the prior cache state is not back: {error.line()}",
+            "run `wcache-probe restore --all`; the drive is pinned, so nothing is lost meanwhile",
+        ) from None
+
+
+def proof_of(found: Found, drive: DriveReport, hostname: str) -> ToggleProof:
+    """What others are told of a trial."""
+    def times(mode: CacheMode) -> tuple[float, ...]:
+        of = found.times.get(mode)
+        return (of.write_us, of.dirty_flush_us, of.clean_flush_us) if of else ()
+
+    disagreed = found.disagreed
+    if not disagreed and len(found.times) < len(CacheMode):
+        disagreed = ("flushes could not be timed in both modes",)
+    return ToggleProof(
+        drive.host_driver, drive.drive_model, found.by_page, disagreed,
+        times(CacheMode.WRITE_BACK), times(CacheMode.WRITE_THROUGH), hostname, drive.drive_id,
+        time.time(),
+    )
+
+
+def lines(proof: ToggleProof, found: Found) -> list[str]:
+    """The answer in words, and what flushes took."""
+    combination = f"{proof.host_driver} with {proof.drive_model}"
+    if proof.disagreed:
+        said = [f"NOT PROVEN: {combination}", *(f"  {line}" for line in proof.disagreed)]
+    else:
+        way = "the mode page" if proof.by_page else "ATA PASS-THROUGH"
+        said = [f"proven: {combination}; it is toggled by {way}"]
+    rows = [(mode.value, *_shown(times)) for mode, times in found.times.items()]
+    heads = ("MODE", "WRITE", "DIRTY FLUSH", "CLEAN FLUSH")
+    return [*said, table(heads, rows)] if rows else said
+
+
+def _shown(times: FlushTimes) -> tuple[str, str, str]:
+    return latency(times.write_us), latency(times.dirty_flush_us), latency(times.clean_flush_us)
