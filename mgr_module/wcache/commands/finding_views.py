@@ -10,6 +10,7 @@ from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..services.guards import disputes_of
 from ..services.mclock_facts import MclockFacts
+from .foreign_views import ForeignRules
 from .host_views import HostView, HostViews
 
 Leased = Set[Tuple[str, str]]
@@ -22,6 +23,7 @@ class FindingViews:
         self._engine = engine
         self._mclock = mclock
         self._host_views = HostViews()
+        self._foreign = ForeignRules(engine)
 
     def leased(self) -> Leased:
         """(hostname, domain id) of every cache domain that an experiment holds."""
@@ -38,7 +40,7 @@ class FindingViews:
         with engine.lock:
             leased = self.leased()
             hosts = self.hosts()
-            found = [item for host in hosts for item in host.findings]
+            found = self._foreign.judged(hosts)
             # a report that is due again may tell of a state that an experiment has left
             fresh = [h for h in hosts if h.report.hostname in engine.hosts.reported_at_s]
             found += mixed_modes(host.modes for host in fresh)

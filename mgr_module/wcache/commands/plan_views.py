@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..core import codec
 from ..core.change.change_status import ChangeStatus
-from ..core.drive.manual import commands
+from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
 from ..core.model import DriveReport
 from ..core.output_format import FORMAT_VERSION
@@ -39,7 +39,7 @@ class PlanViews:
                 measured = self._measured_drive(item.record_ids)
                 if measured is not None and item.mode is not None:
                     plain["manual_on"], drive = measured
-                    plain["manual"] = list(commands(drive, item.mode))
+                    plain["manual"] = list(by_hand(drive, item.mode))
                 plain["stale_keys"] = self._stale_keys(item)
                 rows.append(plain)
             others = foreign(engine, device_class)

@@ -95,7 +95,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.FOREIGN_RULE: (
         "something else on the host sets write caches",
-        "remove the other udev rule or tuning: it and wcache would undo each other's changes",
+        "each line says whether it agrees with the recommendation, and in which order to move to "
+        "wcache's own: as a rule, `ceph wcache plan --persist` and `apply` first, then remove it",
     ),
     FindingCode.NOT_PREPARED: (
         "drives that wcache may toggle, or has toggled, would not be pinned at the next boot",

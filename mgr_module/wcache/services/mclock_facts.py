@@ -99,8 +99,8 @@ class MclockFacts:
         changing: Set[int] = set()
         changed: Set[int] = set()
         for change in changes:
-            if change.simulated:
-                continue
+            if change.simulated or change.expected is change.mode:
+                continue  # one that is only made to last changes no latency
             report = self._engine.hosts.reports.get(change.hostname)
             ids = {
                 use.osd_id for drive in (report.drives if report else ())

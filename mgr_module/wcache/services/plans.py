@@ -62,7 +62,8 @@ class PlanService:
             require_class(engine, device_class)
             stored = engine.archive.names("rollout")
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
-            asked = Asked(plan_id, secrets.token_hex(NONCE_BYTES), device_class, consent_turn_on)
+            nonce = secrets.token_hex(NONCE_BYTES)
+            asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist)
             wanted = planner.plan(asked)
             changes, left = wanted.changes, wanted.left_alone
             if not changes:

@@ -25,11 +25,64 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     if drive.transport in (Transport.SATA, Transport.SATA_HBA):
         return (pin(dev), f"hdparm -W{int(on)} /dev/{dev}")
     if drive.transport is Transport.NVME:
-        controller = shlex.quote(drive.dev_name.rpartition("n")[0] or drive.dev_name)
-        return (f"nvme set-feature --feature-id=6 --value={int(on)} /dev/{controller}",)
+        return (f"nvme set-feature --feature-id=6 --value={int(on)} /dev/{_controller(drive)}",)
     if drive.transport is Transport.LOOP:
         return (f'echo "{mode.value}" > /sys/block/{dev}/queue/write_cache',)
     return ()
+
+
+def by_hand(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
+    """All of a change by hand: make it, read it back, have it last, and undo it.
+
+    Each line is a command with a comment that says what it is for.
+    """
+    made = commands(drive, mode)
+    if not made:
+        return ()
+    lines = [*made, *(f"{line}  # read it back" for line in _read_back(drive))]
+    saving = _saving(drive, mode)
+    if saving:
+        lines.append(f"{saving}  # have it last over a power cycle, once it has proven itself")
+    elif drive.transport is not Transport.LOOP:
+        lines.append(
+            "ceph wcache plan --persist  # have it last: the drive saves no mode of its own, so "
+            "a udev rule sets it at each boot"
+        )
+    before = drive.mode
+    if before is not None and before is not mode:
+        undo = _saving(drive, before) or commands(drive, before)[-1]
+        lines.append(f"{undo}  # undo it")
+    return tuple(lines)
+
+
+def _read_back(drive: DriveReport) -> Tuple[str, ...]:
+    """What shows the drive's side of the cache, and the kernel's."""
+    dev = shlex.quote(drive.dev_name)
+    view = f"cat /sys/block/{dev}/queue/write_cache"
+    if drive.transport in (Transport.SCSI, Transport.SAS):
+        return (f"sdparm --get=WCE /dev/{dev}", view)
+    if drive.transport is Transport.SATA:
+        return (f"hdparm -W /dev/{dev}", view)
+    if drive.transport is Transport.NVME:
+        return (f"nvme get-feature --feature-id=6 /dev/{_controller(drive)}", view)
+    return (view,)
+
+
+def _saving(drive: DriveReport, mode: CacheMode) -> str:
+    """What makes a mode last where the drive itself saves it; '' where it does not."""
+    dev, on = shlex.quote(drive.dev_name), mode is CacheMode.WRITE_BACK
+    page = drive.state.page
+    if page.saved is None or page.by_rule:
+        return ""
+    if drive.transport in (Transport.SCSI, Transport.SAS):
+        return f"sdparm --save {'--set=WCE' if on else '--clear=WCE'} /dev/{dev}"
+    if drive.transport is Transport.NVME:
+        return f"nvme set-feature --feature-id=6 --value={int(on)} --save /dev/{_controller(drive)}"
+    return ""
+
+
+def _controller(drive: DriveReport) -> str:
+    return shlex.quote(drive.dev_name.rpartition("n")[0] or drive.dev_name)
 
 
 def turn_off(hostname: str, drives: Sequence[DriveReport]) -> str:

@@ -35,6 +35,7 @@ class Asked:
     nonce: str
     device_class: Optional[str] = None
     consent_turn_on: bool = False
+    persist: bool = False
 
     def action_id(self, index: int) -> str:
         """The id of a change by its place in the plan."""

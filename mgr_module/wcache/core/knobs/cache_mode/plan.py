@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...change.cache_mode_change import CacheModeChange
 from ...cluster import ClusterState, failure_domains
-from ...drive.manual import commands, turn_off
+from ...drive.manual import by_hand, turn_off
 from ...drive.safety import Safety, judge, may_toggle
 from ...model import (
     CacheMode,
@@ -53,7 +53,7 @@ def make_changes(
     more = 0
     for where, report, drives in _in_order(reports, cluster):
         first = drives[0]
-        recommendation = _wanted_for(first, report, cluster, wanted)
+        recommendation = recommended_for(first, report, cluster, wanted)
         name = f"{report.hostname} {', '.join(d.dev_name for d in drives)}"
         mode = None if recommendation is None else recommendation.mode
         losing = [
@@ -66,7 +66,9 @@ def make_changes(
             continue
         if recommendation is None or mode is None:
             continue
-        if all(drive.mode is mode for drive in drives):
+        there = all(drive.mode is mode for drive in drives)
+        lasts = all(drive.state.page.saved is mode for drive in drives)
+        if there and (lasts or not asked.persist):
             continue
         reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
@@ -85,8 +87,9 @@ def make_changes(
                 asked.action_id(len(changes)), report.hostname, first.domain_id,
                 tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
                 recommendation.device_class, first.transport, first.mode, mode,
-                recommendation.why,
-                tuple(line for drive in drives for line in commands(drive, mode)),
+                f"{recommendation.why}; only to last over a power cycle" if there
+                else recommendation.why,
+                tuple(line for drive in drives for line in by_hand(drive, mode)),
                 _proof(recommendation), report.simulated, failure_domain=", ".join(where),
             )
         )
@@ -112,12 +115,13 @@ def _in_order(
     return sorted(found, key=lambda item: (item[0], item[1].hostname, item[2][0].domain_id))
 
 
-def _wanted_for(
+def recommended_for(
     drive: DriveReport,
     report: HostReport,
     cluster: ClusterState,
-    wanted: Dict[Tuple[str, DriveModel, bool], Recommendation],
+    wanted: Mapping[Tuple[str, DriveModel, bool], Recommendation],
 ) -> Optional[Recommendation]:
+    """What is recommended for a drive, out of `wanted` by class, model and whether simulated."""
     if not drive.uses:
         return None
     for (device_class, model, simulated), recommendation in wanted.items():
