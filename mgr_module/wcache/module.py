@@ -97,11 +97,14 @@ class Module(MgrModule):
             self._engine, self._mclock, planners(self._engine, self._mclock.facts), agents,
             CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
         )
-        self._views = Views(self._engine, self._mclock, self._load_watch.by_osd)
+        self._views = Views(
+            self._engine, self._mclock, self._load_watch.by_osd, self._service.auto.findings
+        )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
             self._store.start, self._load_watch.load, self._engine.load, self._mclock.load,
+            self._service.auto.load,
             self._views.warm, self._load_watch.start, self._engine.config.start,
         ))
 
@@ -155,6 +158,7 @@ class Module(MgrModule):
                     try:
                         wait_s = self._engine.tick()
                         self._mclock.tick()
+                        self._service.auto.tick()
                     finally:
                         self._publish()  # also that the engine is stuck
                 else:

@@ -28,6 +28,12 @@ class Options:
     canary_wait_s: float = 60.0
     python_path: str = "/usr/bin/python3"
     analysis_seconds_max: float = 20.0
+    auto_windows: str = ""
+    auto_seconds_per_day: float = 14400.0
+    auto_bytes_per_day: int = 64 * 1024**3
+    auto_changes_per_day: int = 50
+    auto_quiet_s: float = 3600.0
+    auto_persist: bool = False
 
 
 # name: (description, lowest, highest); numbers outside are refused when they are set
@@ -66,6 +72,19 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "folders belong to root (or the mgr's user) and nobody else can write there.",
         None, None),
     "analysis_seconds_max": ("Seconds one analysis may take before it is stopped.", 1.0, 600.0),
+    "auto_windows": (
+        "When `ceph wcache auto` may begin something, in UTC: '22:00-06:00; sat,sun 00:00-24:00'. "
+        "Empty: at any time.", None, None),
+    "auto_seconds_per_day": (
+        "Drive seconds that automatic campaigns may take in a day (UTC).", 0.0, 1e9),
+    "auto_bytes_per_day": (
+        "Bytes that automatic campaigns may write in a day (UTC).", 0, 2**50),
+    "auto_changes_per_day": ("Drives that may be changed automatically in a day.", 0, 100000),
+    "auto_quiet_s": (
+        "Seconds of clean PGs after new OSDs or recovery before anything is begun.",
+        0.0, 604800.0),
+    "auto_persist": (
+        "Whether what is applied automatically also lasts over a power cycle.", None, None),
 }
 
 _TYPE_NAMES = {"bool": "bool", "int": "int", "float": "float", "str": "str"}

@@ -23,6 +23,7 @@ class ModelScsi:
     def __init__(self, *, wce=True, savable=False, changeable=True, ten=True, obeys=True):
         self.current = self.saved = self.page(wce)
         self.savable, self.changeable, self.ten, self.obeys = savable, changeable, ten, obeys
+        self.zoned = 0
         self.naa = bytes.fromhex("5000c50000000001")
         self.serial = b"SER1"
         self.log = []
@@ -57,6 +58,7 @@ class ModelScsi:
             0x80: vpd(0x80, self.serial),
             0x83: vpd(0x83, designator(b"T10 name", 1, 0, 2) + designator(self.naa)),
             0x86: vpd(0x86, bytes(60)),
+            0xB1: vpd(0xB1, bytes((0, 1, 0, 2, self.zoned << 4)) + bytes(55)),
         }
         if cdb[2] not in pages:
             raise ScsiError("no such page", Sense(5, 0x24, 0))
@@ -101,6 +103,7 @@ class ModelAta:
         self.enabled, self.supported, self.valid = enabled, supported, valid
         self.sct_state = sct_state
         self.serial = "SER2"
+        self.zoned = 0
         self.log = []
 
     def identify(self):
@@ -109,6 +112,7 @@ class ModelAta:
             raw = text.ljust(size * 2).encode()
             for i in range(size):
                 words[at + i] = (raw[2 * i] << 8) | raw[2 * i + 1]
+        words[69] = self.zoned
         words[82] = 0x20 if self.supported else 0
         words[83] = 0x6000 if self.valid else 0
         words[85] = 0x20 if self.enabled else 0

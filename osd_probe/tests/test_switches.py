@@ -151,6 +151,21 @@ def test_sata_reads_and_sets_by_identify_and_set_features(fake_host):
     assert switch.save(device, THROUGH) is False
 
 
+@pytest.mark.parametrize("zoned", range(4))
+def test_a_drive_that_shingles_by_itself_is_told_and_others_are_not(fake_host, zoned):
+    drive = ModelAta()
+    drive.zoned = zoned
+    switch, device = sata(fake_host, drive)
+    found = [finding.code for finding in switch.read(device).findings]
+    assert found == ([FindingCode.SHINGLED] if zoned == 2 else [])
+    disk = ModelScsi()
+    disk.zoned = zoned
+    fake_host.scsi_disk("sdb", "8:16")
+    other = ScsiSwitch(disk, Pins(), Transport.SCSI)
+    found = [item.code for item in other.read(by_name(fake_host.files, "sdb")).findings]
+    assert found == ([FindingCode.SHINGLED] if zoned == 2 else [])
+
+
 @pytest.mark.parametrize(("state", "cache"), [(2, "write back"), (3, "write through")])
 def test_sct_overrules_what_identify_says_and_is_left_alone(fake_host, state, cache):
     drive = ModelAta(enabled=state == 3, sct_state=state)

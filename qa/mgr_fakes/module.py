@@ -221,9 +221,12 @@ class FakeMgr:
             {**planners(self.engine, self.mclock.facts), **self.more_planners(self.engine)},
             agents, self.traffic,
         )
-        self.views = Views(self.engine, self.mclock)
+        self.views = Views(
+            self.engine, self.mclock, more_findings=self.service.auto.findings
+        )
         self.engine.load()
         self.mclock.load()
+        self.service.auto.load()
         self.views.warm()
 
     def latency_ns(self, osd_id: int) -> int:
@@ -253,6 +256,7 @@ class FakeMgr:
         self.bench.run()
         self.engine.tick()
         self.mclock.tick()
+        self.service.auto.tick()
         while self.engine.config.turn():
             self.engine.tick()
 

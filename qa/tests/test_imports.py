@@ -118,8 +118,8 @@ def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
 
 # No folder of the module imports one that comes after it.  The words of core come first.
 ORDER = (
-    "words", "drive", "experiment", "verdict", "change", "knobs", "history", "fleet", "deployment",
-    "analysis", "ceph", "engine", "services", "commands", "module",
+    "words", "drive", "experiment", "verdict", "change", "knobs", "history", "automation", "fleet",
+    "deployment", "analysis", "ceph", "engine", "services", "commands", "module",
 )
 # What stands elsewhere than the folder says.  Journal entries and prior states are words that
 # probe and mgr exchange; what looks at all drives, runs and plans at once comes after them all.

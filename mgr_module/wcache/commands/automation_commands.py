@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Tuple
 
 from ..services.service import Service
-from . import evidence_views
+from . import auto_views, evidence_views
 from .tables import lines_of
 from .views import Views
 
@@ -17,6 +17,19 @@ Row = Tuple[
 
 
 ROWS: Tuple[Row, ...] = (
+    (
+        "wcache auto",
+        ("name=mode,type=CephChoices,strings=off|recommend|apply",
+         "name=device_class,type=CephString,req=false"), "rw",
+        "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
+        "of a known model are confirmed first; the options auto_* set windows and daily limits",
+        lambda s, v, a: s.auto.turn(a["mode"], a.get("device_class")), lines_of,
+    ),
+    (
+        "wcache auto status", (), "r",
+        "Show what is allowed, what was spent today, what it waits for and what it leaves alone",
+        lambda s, v, a: s.auto.status(), auto_views.status,
+    ),
     (
         "wcache evidence export", (), "r",
         "Print what was found of this cluster's drive models, as a file for another cluster",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Set, Tuple
+from typing import Callable, List, Set, Tuple
 
 from ..core.change.change_status import ChangeStatus
 from ..core.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.model import Finding, FindingCode, Severity
+from ..engine.automation.looking import stands
 from ..engine.engine import Engine
 from ..services.guards import disputes_of
 from ..services.mclock_facts import MclockFacts
@@ -19,8 +20,11 @@ Leased = Set[Tuple[str, str]]
 class FindingViews:
     """Findings over the engine, and the views of hosts that they come from."""
 
-    def __init__(self, engine: Engine, mclock: MclockFacts) -> None:
+    def __init__(
+        self, engine: Engine, mclock: MclockFacts, more: Callable[[], List[Finding]] = list
+    ) -> None:
         self._engine = engine
+        self._more = more
         self._mclock = mclock
         self._host_views = HostViews()
         self._foreign = ForeignRules(engine)
@@ -59,6 +63,7 @@ class FindingViews:
                     )
                 )
             found += self._mclock.findings()
+            found += self._more()
             found += self._of_the_module()
             if engine.analyses.error:
                 found.append(
@@ -104,25 +109,19 @@ class FindingViews:
 
     def _drift(self, leased: Leased) -> List[Finding]:
         engine = self._engine
-        applied: Dict[Tuple[str, str], Tuple[float, str, str]] = {}
-        for plan_id, machine in engine.rollouts.items():
-            for change in machine.rollout.drive_changes:
-                if change.status is ChangeStatus.APPLIED and machine.over:
-                    key = (change.hostname, change.domain_id)
-                    entry = (machine.rollout.created_at_s, plan_id, change.mode.value)
-                    applied[key] = max(applied.get(key, entry), entry)
         found = []
-        for (hostname, domain_id), (_, plan_id, mode) in sorted(applied.items()):
+        for (hostname, domain_id), plan in sorted(stands(engine).items()):
             report = engine.hosts.reports.get(hostname)
             stale = hostname not in engine.hosts.reported_at_s
             if report is None or stale or (hostname, domain_id) in leased:
                 continue
             for drive in report.drives:
-                if drive.domain_id == domain_id and drive.mode and drive.mode.value != mode:
+                if drive.domain_id == domain_id and drive.mode and drive.mode is not plan.mode:
                     found.append(
                         Finding(
                             FindingCode.DRIFT, Severity.WARNING, f"{hostname} {drive.dev_name}",
-                            f"plan {plan_id} applied {mode}, but it is in {drive.mode.value}",
+                            f"plan {plan.plan_id} applied {plan.mode.value}, but it is in "
+                            f"{drive.mode.value}",
                         )
                     )
         return found

@@ -7,7 +7,7 @@ or a campaign runs, and it needs no right to toggle anything.
 from __future__ import annotations
 
 from collections import Counter
-from typing import AbstractSet, Any, Dict, List, Optional, Tuple
+from typing import AbstractSet, Any, Callable, Dict, List, Optional, Tuple
 
 from ..core import codec
 from ..core.change.change_status import ChangeStatus
@@ -32,12 +32,13 @@ class Views:
     """Read-only use cases over the engine; those about campaigns and plans are parts."""
 
     def __init__(
-        self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict
+        self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict,
+        more_findings: Callable[[], List[Finding]] = list,
     ) -> None:
         self._engine = engine
         self._mclock = mclock
         self._profiles = profiles
-        self._findings = FindingViews(engine, mclock.facts)
+        self._findings = FindingViews(engine, mclock.facts, more_findings)
         self.campaigns = CampaignViews(engine)
         self.plans = PlanViews(engine, mclock.facts)
         self.history = HistoryViews(engine)

@@ -43,6 +43,16 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "drives are not in the cache mode that was applied",
         "see `ceph wcache history`; apply again with `ceph wcache plan` and `apply`",
     ),
+    FindingCode.CONTESTED: (
+        "drives are changed back again and again: somebody else wants them otherwise",
+        "remove the other rule, or roll back and leave the drives as it wants them; wcache does "
+        "not change them by itself any more until you apply a plan to them",
+    ),
+    FindingCode.SHINGLED: (
+        "drives shingle their tracks by themselves (drive-managed SMR)",
+        "a short experiment does not show how slow they get; wcache begins nothing on them by "
+        "itself, so measure under hours of real load before you apply",
+    ),
     FindingCode.MIXED_MODES: (
         "drives of one drive model are in different cache modes",
         "see `ceph wcache drive ls`; `ceph wcache recommend` says which mode is better",

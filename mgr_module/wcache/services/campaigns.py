@@ -22,6 +22,7 @@ from ..core.experiment.campaign import (
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.trial import Trial, cheapest
+from ..core.history.entry import ADMIN
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
@@ -53,7 +54,7 @@ class CampaignService:
                 arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
                 "drives_per_model",
             ),
-            settle_s=options.settle_s,
+            settle_s=max(options.settle_s, arguments.get("settle_s") or 0.0),
             period_s=options.period_s,
             latency_limit_ms=options.latency_limit_ms,
             seconds_max=options.experiment_seconds_max,
@@ -68,6 +69,8 @@ class CampaignService:
             raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
         reports = believed(engine.hosts.reports.values(), cluster)
         found = candidates(reports, cluster, parse_scope(chosen.scope))
+        only = arguments.get("only")  # the automation's: hosts and cache domains
+        found = [c for c in found if only is None or (c.hostname, c.domain_id) in only]
         selection = select(
             found, cluster, chosen, throwaway=options.throwaway_cluster,
             disputed=disputed_domains(engine),
@@ -125,17 +128,19 @@ class CampaignService:
                 )
             campaign = Campaign(
                 campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
-                skipped, trial is not None,
+                skipped, trial is not None, arguments.get("by", ADMIN),
             )
             states = [RunState(run, RunStatus.WAITING) for run in runs]
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
-            engine.note("admin", campaign_id, text)
+            engine.note(campaign.by, campaign_id, text)
             engine.add_campaign(campaign, states)
             engine.prune()
         engine.wake()
         return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
 
-    def stop(self, campaign_id: str, reason: str = STOPPED_BY_ADMIN) -> Dict[str, Any]:
+    def stop(
+        self, campaign_id: str, reason: str = STOPPED_BY_ADMIN, by: str = ADMIN
+    ) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
         engine = self._engine
         with engine.lock:
@@ -149,7 +154,7 @@ class CampaignService:
                 if machine.spec.campaign_id == campaign_id and not machine.over
             ]
             if stopping:
-                engine.note("admin", campaign_id, reason)
+                engine.note(by, campaign_id, reason)
             for run_id in stopping:
                 engine.feed(run_id, Halt(reason))
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.change import preconditions as holding
@@ -15,6 +15,7 @@ from ..core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, Rollou
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.events import SaveRun
+from ..core.history.entry import ADMIN
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
@@ -49,6 +50,8 @@ class PlanService:
         consent_turn_on: bool = False,
         persist: bool = False,
         knob: str = CACHE_MODE.name,
+        only: Optional[FrozenSet[Tuple[str, str]]] = None,
+        by: str = ADMIN,
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed."""
         engine, options = self._engine, self._engine.options()
@@ -63,7 +66,7 @@ class PlanService:
             stored = engine.archive.names("rollout")
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
             nonce = secrets.token_hex(NONCE_BYTES)
-            asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist)
+            asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist, only)
             wanted = planner.plan(asked)
             changes, left = wanted.changes, wanted.left_alone
             if not changes:
@@ -73,18 +76,18 @@ class PlanService:
                 consent_persist=persist, throwaway=options.throwaway_cluster,
                 settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
                 latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-                cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION,
+                cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by,
             )
             require_room(rollout)
             readable(f"plan {plan_id}", rollout)
             engine.add_rollout(rollout)
-            engine.note("admin", plan_id, f"planned {len(changes)} change(s)")
+            engine.note(by, plan_id, f"planned {len(changes)} change(s)")
             return {"plan_id": plan_id, "changes": plain_changes(changes),
                     "left_alone": list(left),
                     "stale_keys": self._facts.stale_keys_of(rollout.drive_changes)}
 
     def apply(
-        self, plan_id: str, override: Optional[str] = None, trial: bool = False
+        self, plan_id: str, override: Optional[str] = None, trial: bool = False, by: str = ADMIN
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
@@ -118,7 +121,7 @@ class PlanService:
             self._require_fit(machine.rollout, need_not)
             if trial:
                 self._try_only(machine)
-            engine.note("admin", plan_id, "apply, as a trial" if trial else "apply")
+            engine.note(by, plan_id, "apply, as a trial" if trial else "apply")
             self._override(machine, need_not)
             engine.begin(plan_id)
         engine.wake()

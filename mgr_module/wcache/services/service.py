@@ -15,6 +15,7 @@ from ..core.knobs.knob import Planner
 from ..engine.engine import Engine
 from ..engine.storing.persistence import FROZEN
 from .accept import AcceptService
+from .automation.auto import AutoService
 from .automation.evidence import EvidenceService
 from .campaigns import CampaignService
 from .deploying import AgentService
@@ -42,6 +43,7 @@ class Service:
         self.trials = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, mclock.facts, planners)
         self.evidence = EvidenceService(engine)
+        self.auto = AutoService(engine, self.campaigns, self.plans)
         self.mclock = mclock
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, Optional, Protocol, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Tuple
 
 from ..change.rollout_state import Change, Rollout
 
@@ -36,6 +36,7 @@ class Asked:
     device_class: Optional[str] = None
     consent_turn_on: bool = False
     persist: bool = False
+    only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
 
     def action_id(self, index: int) -> str:
         """The id of a change by its place in the plan."""

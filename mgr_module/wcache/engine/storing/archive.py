@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, T
 
 from ...core import codec
 from ...core.agents import Agent
+from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
 from ...core.deployment.form import Deployment
 from ...core.drive.acceptance import Acceptance, Acceptances
@@ -251,6 +252,14 @@ class Archive:
     def drop_foreign(self, cluster: str) -> None:
         """Remove what was imported from a cluster."""
         self._drop(f"foreign/{cluster}")
+
+    def automation(self) -> AutoState:
+        """What `auto` allows, and how far it has come."""
+        return self._load_one(AutoState, "automation") or AutoState()
+
+    def put_automation(self, state: AutoState, done: Done) -> None:
+        """Store it."""
+        self._put("automation", state, done)
 
     def profiles(self) -> Dict[int, LoadProfile]:
         """Load profiles by OSD."""

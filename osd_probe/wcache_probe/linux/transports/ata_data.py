@@ -21,6 +21,8 @@ SCT_LOG = 0xE0
 SCT_FEATURE_CONTROL, SCT_RETURN_STATE, SCT_WRITE_CACHE = 0x0004, 0x0002, 0x0001
 SCT_BY_SET_FEATURES, SCT_FORCED_ON, SCT_FORCED_OFF = 1, 2, 3
 
+ZONED_BY_DEVICE = 2  # ZONED of word 69, and of VPD page B1h (SBC-4 6.6.2)
+
 
 @dataclass(frozen=True)
 class Identify:
@@ -34,6 +36,7 @@ class Identify:
     cache_enabled: Optional[bool]
     flush_ext: bool
     sct_feature_control: bool
+    shingled: bool = False  # drive-managed SMR
 
 
 def parse_identify(raw: bytes) -> Optional[Identify]:
@@ -57,6 +60,7 @@ def parse_identify(raw: bytes) -> Optional[Identify]:
         cache_enabled=enabled,
         flush_ext=_valid(words[83]) and bool(words[83] & 0x2000),
         sct_feature_control=(words[206] & 0x11) == 0x11,
+        shingled=words[69] & 0x3 == ZONED_BY_DEVICE,  # ACS-4 7.13.6.40, additional supported
     )
 
 

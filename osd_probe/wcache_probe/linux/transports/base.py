@@ -14,7 +14,9 @@ from wcache.core.model import (
     DeviceCache,
     DriveModel,
     Finding,
+    FindingCode,
     PlpHint,
+    Severity,
     Transport,
 )
 
@@ -53,6 +55,13 @@ class CacheReading:
     page: CachePage = field(default_factory=CachePage)
     findings: Tuple[Finding, ...] = ()
     refusal: str = ""
+
+
+def smr(device: BlockDevice, source: str) -> Tuple[Finding, ...]:
+    """The finding about a drive that shingles its tracks by itself, and says so."""
+    return (Finding(
+        FindingCode.SHINGLED, Severity.INFO, device.name, f"{source} says drive-managed SMR"
+    ),)
 
 
 class Switch(Protocol):

@@ -23,7 +23,7 @@ from wcache.core.model import (
 
 from ..block.sysfs import BlockDevice
 from . import ata_data as ata
-from .base import CacheReading, Identity, safe_id, why_nameless
+from .base import CacheReading, Identity, safe_id, smr, why_nameless
 from .pin import Pins
 from .scsi import host_driver
 from .sg_io import FLUSH_TIMEOUT_MS, ScsiPort
@@ -71,6 +71,7 @@ class SataSwitch:
         if not known.cache_supported:
             return CacheReading(DeviceCache.NONE)
         on = known.cache_enabled
+        shingles = smr(device, "IDENTIFY DEVICE word 69") if known.shingled else ()
         forced = self._sct_state(device) if known.sct_feature_control else None
         if forced in (ata.SCT_FORCED_ON, ata.SCT_FORCED_OFF):
             on = forced == ata.SCT_FORCED_ON
@@ -78,8 +79,8 @@ class SataSwitch:
             found = Finding(
                 FindingCode.FOREIGN_RULE, Severity.WARNING, device.name, text
             )
-            return CacheReading(_cache(on), CachePage(False), (found,), text)
-        return CacheReading(_cache(on), CachePage(True))
+            return CacheReading(_cache(on), CachePage(False), (found, *shingles), text)
+        return CacheReading(_cache(on), CachePage(True), shingles)
 
     def _sct_state(self, device: BlockDevice) -> Optional[int]:
         """1, 2 or 3 as ACS-4 has them; None where the drive would not say."""

@@ -23,7 +23,7 @@ from ..block import sysfs
 from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import scsi_data as data
-from .base import CacheReading, Identity, safe_id, why_nameless
+from .base import CacheReading, Identity, safe_id, smr, why_nameless
 from .pin import Pins
 from .sg_io import FLUSH_TIMEOUT_MS, KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
@@ -103,7 +103,8 @@ class ScsiSwitch:
             _mode(saved.wce) if saved else None,
         )
         stuck = "its write cache cannot be changed" if page.changeable is False else ""
-        return CacheReading(DeviceCache(_mode(current.wce).value), page, refusal=stuck)
+        found = smr(device, "VPD page B1h") if data.shingled(self._vpd(device, 0xB1)) else ()
+        return CacheReading(DeviceCache(_mode(current.wce).value), page, found, stuck)
 
     def _page(self, device: BlockDevice, control: int) -> Optional[data.CachingPage]:
         found, _ = self._sensed(device, control)

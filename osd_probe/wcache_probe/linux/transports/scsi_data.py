@@ -11,6 +11,7 @@ from typing import Dict, Iterator, Optional, Tuple
 
 INQUIRY_BYTES = 96
 VPD_BYTES = 252
+ZONED_BY_DEVICE = 2
 MODE_BYTES = 252
 CACHING_PAGE = 0x08
 WCE = 0x04  # byte 2 of the caching mode page (SBC-4 6.5.6)
@@ -116,6 +117,12 @@ def nonvolatile_cache(raw: bytes) -> Optional[bool]:
     """NV_SUP of the extended INQUIRY data (VPD page 86h): some of the cache keeps its data."""
     payload = vpd_payload(raw, 0x86)
     return None if payload is None or len(payload) < 3 else bool(payload[2] & 0x02)
+
+
+def shingled(raw: bytes) -> bool:
+    """ZONED of VPD page B1h, byte 8 (drivers/scsi/sd.c, sd_read_block_characteristics)."""
+    payload = vpd_payload(raw, 0xB1)
+    return payload is not None and len(payload) > 4 and (payload[4] >> 4) & 3 == ZONED_BY_DEVICE
 
 
 def mode_sense_cdb(page_control: int, ten: bool) -> bytes:

@@ -70,6 +70,8 @@ def make_changes(
         lasts = all(drive.state.page.saved is mode for drive in drives)
         if there and (lasts or not asked.persist):
             continue
+        if asked.only is not None and (report.hostname, first.domain_id) not in asked.only:
+            continue
         reason = disputed.get((report.hostname, first.domain_id)) or may_toggle(
             drives, mode, throwaway=throwaway, consent_turn_on=asked.consent_turn_on,
             experiment=False,

@@ -1,0 +1,366 @@
+"""`auto`: what is begun without an admin, on the whole module with fake ports."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from mgr_fakes.probe import FakeProbe
+from module_world import WB, WT, all_modes, fine, ok, said
+from wcache.core.cluster import ClusterState
+from wcache.core.model import DriveModel, Finding, FindingCode, Severity
+from wcache.core.record import Precondition
+
+OTHER = DriveModel("ACME", "HD2", "1.0")
+DAY_S = 86400.0
+
+
+def a_mgr(**options):
+    settings = {"auto_quiet_s": 0.0, "canary_wait_s": 0.0, **options}
+    mgr = FakeMgr(
+        ("h1", (make.drive("sda", 0), make.drive("sdb", 1))), ("h2", (make.drive("sdc", 2),)),
+        **settings,
+    )
+    mgr.report_all()
+    return mgr
+
+
+def go_on(mgr, seconds=60.0):
+    """Let the automation do what it wants, and look at all drives anew."""
+    for _ in range(3):
+        for _ in range(int(seconds / 6)):
+            mgr.step(6.0)
+        mgr.settle()
+        mgr.engine.hosts.reported_at_s.clear()
+        mgr.report_all()
+
+
+def standing(mode="apply", **options):
+    """A cluster whose one drive model has a verdict, carried out by `auto apply`."""
+    mgr = a_mgr(**options)
+    ok(mgr.command("auto", mode=mode))
+    go_on(mgr)
+    return mgr
+
+
+def expand(mgr, hostname, *drives):
+    """OSDs that come to the cluster, on a host of their own."""
+    found = dict(mgr.view.state.osds)
+    for drive in drives:
+        for use in drive.uses:
+            found[use.osd_id] = make.osd(use.osd_id, hostname, uuid=f"u{use.osd_id}")
+    mgr.view.state = replace(mgr.view.state, osds=found)
+    mgr.probes[hostname] = FakeProbe(mgr.send, hostname, drives)
+    mgr.report_all()
+
+
+def changes(mgr):
+    return [r for r in said(mgr, "history", limit=1000)["history"] if r["kind"] == "change"]
+
+
+def campaigns(mgr):
+    return said(mgr, "campaign ls")["campaigns"]
+
+
+def test_off_is_the_default_and_begins_nothing():
+    mgr = a_mgr()
+    go_on(mgr)
+    assert (campaigns(mgr), changes(mgr)) == ([], [])
+    assert said(mgr, "auto status")["modes"] == {}
+
+
+def test_recommend_measures_what_nobody_knows_and_changes_nothing():
+    mgr = standing("recommend")
+    assert len(campaigns(mgr)) == 1
+    (row,) = said(mgr, "recommend")["recommendations"]
+    assert row["mode"] == "write through"
+    assert (all_modes(mgr), changes(mgr)) == ({WB}, [])
+    fine(mgr)
+
+
+def test_apply_measures_and_carries_out_what_is_recommended_as_auto():
+    mgr = standing()
+    assert all_modes(mgr) == {WT}
+    assert {row["who"] for row in changes(mgr)} == {"auto"}
+    text = ok(mgr.command("history", what="automation", limit=1000))
+    assert "a drive model without a verdict is measured" in text
+    assert len(campaigns(mgr)) == 1
+    fine(mgr)
+
+
+def test_a_new_osd_of_a_known_drive_model_is_confirmed_briefly_and_then_gets_the_standing_mode():
+    mgr = standing()
+    before = mgr.loads.measured
+    expand(mgr, "h3", make.drive("sdd", 3))
+    go_on(mgr)
+    assert len(campaigns(mgr)) == 2
+    last = said(mgr, "campaign show", campaign_id="c2")
+    assert {run["hostname"] for run in last["run_list"]} == {"h3"}
+    assert all_modes(mgr) == {WT}
+    assert mgr.loads.measured - before < 60
+    assert "a new drive of a drive model with a verdict" in ok(mgr.command("history", what="c2"))
+    fine(mgr)
+
+
+def test_a_new_osd_of_an_unknown_drive_model_is_measured_whole_and_gets_its_own_verdict():
+    mgr = standing()
+    expand(mgr, "h3", make.drive("sdd", 3, drive_model=OTHER), make.drive("sde", 4))
+    go_on(mgr, 120.0)
+    models = {r["drive_model"]["model"]: r for r in said(mgr, "recommend")["recommendations"]}
+    assert set(models) == {"HD1", "HD2"}
+    assert all_modes(mgr) == {WT}
+    assert len(campaigns(mgr)) == 3
+    fine(mgr)
+
+
+def test_another_firmware_is_another_drive_model_and_its_verdict_is_not_used():
+    mgr = standing()
+    flashed = make.drive("sdd", 3, drive_model=DriveModel("ACME", "HD1", "2.0"))
+    expand(mgr, "h3", flashed)
+    mgr.step(6.0)
+    mgr.step(6.0)
+    assert said(mgr, "campaign ls")["campaigns"][-1]["campaign_id"] == "c2"
+    assert mgr.probes["h3"].modes() == {"wwn-sdd": WB} or campaigns(mgr)
+    mgr.settle()
+    (show,) = [r for r in said(mgr, "recommend")["recommendations"]
+               if r["drive_model"]["firmware"] == "2.0"]
+    assert {name.partition(".")[0] for name in show["record_ids"]} == {"c2"}
+
+
+def test_of_a_replaced_drive_nothing_of_the_old_one_carries_over():
+    mgr = standing()
+    old = mgr.probes["h2"].drives
+    new = make.drive("sdc", 2, drive_id="wwn-new", domain_id="domain-new")
+    mgr.probes["h2"] = FakeProbe(mgr.send, "h2", (new,))
+    state = mgr.view.state
+    mgr.view.state = replace(
+        state, osds={**state.osds, 2: make.osd(2, "h2", uuid="made-anew")}
+    )
+    assert old
+    mgr.engine.hosts.reported_at_s.clear()
+    mgr.report_all()
+    assert [f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_DRIFT"] == []
+    mgr.step(6.0)
+    assert said(mgr, "auto status")["new_drives"] == 1
+    go_on(mgr)
+    assert {run["domain_id"] for run in said(mgr, "campaign show", campaign_id="c2")["run_list"]
+            } == {"domain-new"}
+    assert all_modes(mgr) == {WT}
+
+
+def test_quiet_time_after_an_expansion_lasts_until_the_pgs_are_clean_and_longer():
+    mgr = standing(auto_quiet_s=600.0)
+    for _ in range(120):
+        mgr.step(6.0)
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}
+    expand(mgr, "h3", make.drive("sdd", 3))
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
+    count = len(campaigns(mgr))
+    for _ in range(200):
+        mgr.step(6.0)
+    assert len(campaigns(mgr)) == count
+    mgr.view.state = replace(mgr.view.state, missed=())
+    mgr.step(6.0)
+    assert "quiet for" in said(mgr, "auto status")["waiting"]
+    for _ in range(80):
+        mgr.step(6.0)
+    assert len(campaigns(mgr)) == count
+    for _ in range(30):
+        mgr.step(6.0)
+    assert len(campaigns(mgr)) == count + 1
+
+
+def test_nothing_is_begun_outside_the_maintenance_windows():
+    mgr = a_mgr(auto_windows="02:00-03:00")
+    ok(mgr.command("auto", mode="apply"))
+    mgr.now_s = 20 * DAY_S + 4 * 3600
+    go_on(mgr)
+    assert campaigns(mgr) == []
+    assert "maintenance windows" in said(mgr, "auto status")["waiting"]
+    mgr.now_s = 21 * DAY_S + 2 * 3600 + 60
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}
+
+
+def test_windows_that_make_no_sense_begin_nothing_and_are_told():
+    mgr = a_mgr()
+    ok(mgr.command("auto", mode="apply"))
+    mgr.options = replace(mgr.options, auto_windows="at night")
+    go_on(mgr)
+    assert campaigns(mgr) == []
+    assert "auto_windows" in said(mgr, "auto status")["waiting"]
+    assert mgr.command("auto", mode="apply")[0] == -errno.EINVAL
+
+
+def test_no_more_drives_are_changed_in_a_day_than_allowed():
+    mgr = standing(auto_changes_per_day=2)
+    assert len(changes(mgr)) == 2
+    assert "auto_changes_per_day" in said(mgr, "auto status")["waiting"]
+    mgr.now_s += DAY_S
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}
+
+
+def test_a_campaign_that_would_take_more_than_the_day_allows_is_not_begun():
+    mgr = standing(auto_seconds_per_day=1.0)
+    assert campaigns(mgr) == []
+    assert "auto_seconds_per_day" in said(mgr, "auto status")["waiting"]
+
+
+def test_what_a_campaign_took_is_charged_and_not_what_it_might_have_taken():
+    mgr = standing("recommend")
+    spent = said(mgr, "auto status")["spent_today"]
+    took = said(mgr, "campaign show", campaign_id="c1")
+    assert 0 < spent["bytes_written"] == took["bytes_written"]
+
+
+def test_without_bytes_to_write_only_free_loads_are_measured():
+    mgr = standing("recommend", auto_bytes_per_day=0)
+    assert len(campaigns(mgr)) == 1
+    assert said(mgr, "campaign show", campaign_id="c1")["bytes_written"] == 0
+
+
+def drift(mgr):
+    """Somebody turns a cache on again."""
+    probe = mgr.probes["h2"]
+    (name,) = probe.drives
+    drive = probe.drives[name]
+    probe.drives[name] = replace(drive, state=make.state(WB))
+    mgr.engine.hosts.reported_at_s.clear()
+    mgr.report_all()
+
+
+def codes(mgr):
+    return {f["code"]: f["detail"] for f in said(mgr, "status")["findings"]}
+
+
+def test_a_drive_that_drifts_is_set_right_once_and_then_contested_with_the_suspect_named():
+    mgr = standing()
+    drift(mgr)
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}
+    assert "WCACHE_CONTESTED" not in codes(mgr)
+    rule = Finding(
+        FindingCode.FOREIGN_RULE, Severity.WARNING, "tuned.conf",
+        "/etc/tuned/osd/tuned.conf:7: sdparm --set=WCE /dev/sdc",
+    )
+    mgr.probes["h2"].findings = (rule,)
+    drift(mgr)
+    mgr.step(6.0)
+    assert "suspect: " in codes(mgr)["WCACHE_CONTESTED"]
+    count = len(changes(mgr))
+    go_on(mgr)
+    assert len(changes(mgr)) == count
+    assert all_modes(mgr) == {WT, WB}
+    mgr.restart()
+    mgr.report_all()
+    mgr.step(6.0)
+    assert "WCACHE_CONTESTED" in codes(mgr)
+    ok(mgr.command("auto", mode="off"))
+    ok(mgr.command("apply", plan_id=said(mgr, "plan")["plan_id"]))
+    mgr.settle()
+    mgr.report_all()
+    mgr.step(6.0)
+    assert "WCACHE_CONTESTED" not in codes(mgr)
+    fine(mgr)
+
+
+def test_drift_is_left_alone_where_only_measuring_is_allowed():
+    mgr = standing()
+    ok(mgr.command("auto", mode="recommend"))
+    drift(mgr)
+    count = len(changes(mgr))
+    go_on(mgr)
+    assert len(changes(mgr)) == count
+    assert "WCACHE_DRIFT" in codes(mgr)
+
+
+def test_a_drive_that_shingles_is_never_begun_with():
+    shingled = make.drive("sda", 0, drive_model=DriveModel("ATA", "WDC WD40EFAX-68JH4N1", "8"))
+    mgr = FakeMgr(("h1", (shingled,)), auto_quiet_s=0.0)
+    mgr.report_all()
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    assert campaigns(mgr) == []
+    assert "SMR" in " ".join(said(mgr, "auto status")["left_alone"])
+
+
+def test_an_experiment_that_ended_on_a_transient_begins_anew_once_with_a_longer_settling():
+    mgr = a_mgr()
+    mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "it creeps"}]
+    ok(mgr.command("auto", mode="recommend"))
+    for _ in range(4):
+        go_on(mgr)
+    began = mgr.engine.campaigns
+    settles = {name: item.options.settle_s for name, item in began.items()}
+    assert settles["c1"] == 0.25
+    again = {name: value for name, value in settles.items() if name != "c1"}
+    assert again
+    assert set(again.values()) == {2.0}
+    scopes = [
+        machine.spec.domain_id for machine in mgr.engine.runs.values()
+        if machine.spec.campaign_id != "c1"
+    ]
+    assert sorted(scopes) == sorted(set(scopes))
+
+
+def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
+    mgr = a_mgr()
+    ok(mgr.command("auto", mode="recommend"))
+    go_on(mgr)
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 1_000_000, WT: 9_000_000}
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    assert all_modes(mgr) == {WB}
+    plans = len(said(mgr, "plan ls")["plans"])
+    go_on(mgr)
+    assert len(said(mgr, "plan ls")["plans"]) == plans == 1
+    assert "not applied by itself any more" in " ".join(said(mgr, "auto status")["left_alone"])
+
+
+def test_a_class_of_its_own_has_a_mode_of_its_own():
+    mgr = a_mgr()
+    assert mgr.command("auto", mode="apply", device_class="nvme")[0] == -errno.ENOENT
+    ok(mgr.command("auto", mode="apply", device_class="hdd"))
+    assert said(mgr, "auto status")["modes"] == {"hdd": "apply"}
+    ok(mgr.command("auto", mode="off"))
+    assert said(mgr, "auto status")["modes"] == {"*": "off"}
+    mgr.restart()
+    assert said(mgr, "auto status")["modes"] == {"*": "off"}
+
+
+def test_a_frozen_cluster_is_left_alone():
+    mgr = a_mgr()
+    ok(mgr.command("freeze"))
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    assert campaigns(mgr) == []
+    assert "frozen" in said(mgr, "auto status")["waiting"]
+
+
+def test_an_unclean_cluster_is_left_alone():
+    mgr = a_mgr()
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.PGS_CLEAN,))
+    assert isinstance(mgr.view.state, ClusterState)
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    assert campaigns(mgr) == []
+
+
+@pytest.mark.parametrize("step", range(0, 60, 7))
+def test_a_mgr_lost_at_any_step_goes_on_and_begins_nothing_twice(step):
+    mgr = a_mgr()
+    ok(mgr.command("auto", mode="apply"))
+    for number in range(60):
+        if number == step:
+            mgr.restart()
+            mgr.report_all()
+        mgr.step(3.0)
+    go_on(mgr)
+    assert all_modes(mgr) == {WT}
+    assert len(campaigns(mgr)) == 1
+    assert len(said(mgr, "plan ls")["plans"]) == 1
+    fine(mgr)

@@ -1,0 +1,78 @@
+"""What the automation looks at: drives, verdicts, and whether anything may be begun."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import FrozenSet, Iterable, Mapping, Optional, Tuple
+
+from ..drive.shingled import shingled
+from ..model import CacheMode, DriveReport, Verdict
+from .drift import Key
+
+ModelKey = Tuple[str, str]
+"""Device class and drive model, firmware included."""
+
+
+def token(drives: Iterable[DriveReport], uuids: Iterable[str]) -> str:
+    """A short name of a cache domain that changes with its drives, firmware and OSDs.
+
+    A replaced drive, another firmware and an OSD that was made anew are all new.
+    """
+    parts = sorted(f"{drive.drive_id}\0{drive.drive_model}" for drive in drives)
+    text = "\n".join((*parts, *sorted(uuids)))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class DriveSeen:
+    """A cache domain now.  `refusal` is why it is left alone, `measured` whether it was."""
+
+    key: Key
+    token: str
+    device_class: str
+    drive_model: str
+    mode: Optional[CacheMode]
+    refusal: str = ""
+    measured: bool = False
+    transient: bool = False
+    new: bool = False
+
+    @property
+    def model_key(self) -> ModelKey:
+        """By what verdicts stand."""
+        return self.device_class, self.drive_model
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How what was begun last has ended, and what it took; `good`: it came to its own end."""
+
+    good: bool
+    why: str = ""
+    seconds: float = 0.0
+    bytes_written: int = 0
+    changes: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything at one moment; `blocked` is why nothing can be begun, `clean`: no recovery."""
+
+    drives: Tuple[DriveSeen, ...]
+    verdicts: Mapping[ModelKey, Verdict] = field(default_factory=dict)
+    contested: FrozenSet[Key] = frozenset()
+    drifted: FrozenSet[Key] = frozenset()
+    blocked: str = ""
+    clean: bool = True
+    ended: Optional[Ended] = None
+    under_way: str = ""
+
+
+def refused(drives: Iterable[DriveReport]) -> str:
+    """Why drives are never dealt with by themselves, "" where they may be."""
+    for drive in drives:
+        why = shingled(drive)
+        if why:
+            return f"{drive.dev_name}: {why}, so an admin decides"
+    return ""

@@ -1,0 +1,179 @@
+"""Everything the automation looks at, gathered from the engine under its lock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+
+from ...core.automation.drift import Applied, Key, Undone, applied
+from ...core.automation.seen import DriveSeen, Ended, Seen, refused, token
+from ...core.automation.state import Pending
+from ...core.change.change_status import ChangeStatus
+from ...core.change.rollout_state import RolloutStatus
+from ...core.claims import believed
+from ...core.cluster import ClusterState
+from ...core.drive.safety import may_toggle
+from ...core.experiment.run_state import RunStatus
+from ...core.model import CacheMode, DriveReport, FindingCode, HostReport, Severity
+from ...core.record import Precondition
+from ...core.verdict.recommend import Result, latest
+from ..engine import Engine
+
+_UNCLEAN = (Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
+
+
+def stands(engine: Engine) -> Dict[Key, Applied]:
+    """What plans have left drives in."""
+    machines = list(engine.rollouts.values())
+    return applied((m.rollout for m in machines), (m.over for m in machines))
+
+
+def modes_now(engine: Engine) -> Dict[Key, CacheMode]:
+    """The mode of each cache domain of which this mgr has a report, and nobody holds it."""
+    held = {
+        (m.spec.hostname, domain_id) for m in engine.runs.values() if m.holds_lease
+        for domain_id in m.spec.domain_ids
+    }
+    found: Dict[Key, CacheMode] = {}
+    for hostname in engine.hosts.reported_at_s:
+        report = engine.hosts.reports.get(hostname)
+        for drive in report.drives if report is not None else ():
+            key = (hostname, drive.domain_id)
+            if drive.mode is not None and key not in held:
+                found[key] = drive.mode
+    return found
+
+
+def look(
+    engine: Engine, undone: Tuple[Undone, ...], pending: Optional[Pending], disputed: FrozenSet[Key]
+) -> Seen:
+    """All of it, as of now; `disputed` are domains on which nothing is begun."""
+    cluster = engine.view.cluster()
+    reports = believed(engine.hosts.reports.values(), cluster)
+    results = latest(list(engine.analyses.results.values()))
+    measured, transient = _measured(results)
+    drives = tuple(
+        _drive(engine, report, items, cluster, disputed, measured, transient)
+        for report in reports if report.hostname in engine.hosts.reported_at_s
+        for items in _domains(report).values() if any(item.uses for item in items)
+    )
+    real = any(not report.simulated for report in reports)
+    blocking = cluster.blocking if real else ()
+    blocked = f"this does not hold: {', '.join(item.value for item in blocking)}"
+    return Seen(
+        drives,
+        {
+            (item.device_class, str(item.drive_model)): item.verdict
+            for item in engine.recommendations()
+        },
+        frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
+        frozenset((item.hostname, item.domain_id) for item in undone if item.away),
+        blocked if blocking else _unreported(engine),
+        not any(item in blocking for item in _UNCLEAN),
+        None if pending is None else _ended(engine, pending.owner),
+        _under_way(engine),
+    )
+
+
+def _unreported(engine: Engine) -> str:
+    """Hosts that are heard and have not reported since something ended on them, in words."""
+    now_s = engine.clock()
+    heard = {agent.hostname for agent in engine.hosts.agents.all() if not agent.silent(now_s)}
+    missing = sorted((heard & set(engine.hosts.reports)) - set(engine.hosts.reported_at_s))
+    if not missing:
+        return ""
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"the next report of {', '.join(missing[:3])}{more} is awaited"
+
+
+def _measured(results: List[Result]) -> Tuple[Set[Tuple[str, str]], Set[Tuple[str, str]]]:
+    """Drives that were measured, and those whose newest results have a transient."""
+    found = {(r.drive_id, str(r.drive_model)) for r in results}
+    shaky = {
+        (r.drive_id, str(r.drive_model)) for r in results
+        if any(item.code is FindingCode.CARRYOVER for item in r.findings)
+    }
+    return found, shaky
+
+
+def _domains(report: HostReport) -> Mapping[str, List[DriveReport]]:
+    found: Dict[str, List[DriveReport]] = defaultdict(list)
+    for drive in report.drives:
+        found[drive.domain_id].append(drive)
+    return found
+
+
+def _drive(
+    engine: Engine, report: HostReport, drives: List[DriveReport], cluster: ClusterState,
+    disputed: FrozenSet[Key], measured: Set[Tuple[str, str]], transient: Set[Tuple[str, str]],
+) -> DriveSeen:
+    first = next(item for item in drives if item.uses)
+    osd_ids = sorted({use.osd_id for item in drives for use in item.uses})
+    osds = [cluster.osds[osd_id] for osd_id in osd_ids if osd_id in cluster.osds]
+    names = {(item.drive_id, str(item.drive_model)) for item in drives}
+    throwaway = engine.options().throwaway_cluster
+    mode = first.mode
+    refusal = refused(drives)
+    if not refusal and mode is not None:
+        refusal = may_toggle(drives, mode.other, throwaway=throwaway, consent_turn_on=False) or ""
+    if mode is None:
+        refusal = refusal or "its cache state is unknown"
+    if (report.hostname, first.domain_id) in disputed:
+        refusal = refusal or "what was there before a change is owed or in dispute"
+    if any(f.severity is Severity.ERROR for item in drives for f in item.findings):
+        refusal = refusal or "a finding about it is an error"
+    if not report.simulated and (len(osds) < len(osd_ids) or any(not osd.up for osd in osds)):
+        refusal = refusal or "its OSDs are not all up"
+    return DriveSeen(
+        (report.hostname, first.domain_id), token(drives, (osd.uuid for osd in osds)),
+        osds[0].device_class if osds and not report.simulated else _class_of(engine, first),
+        str(first.drive_model), mode, refusal, bool(names & measured), bool(names & transient),
+    )
+
+
+def _class_of(engine: Engine, drive: DriveReport) -> str:
+    """Of a simulated drive: the class that it was measured in."""
+    for result in engine.analyses.results.values():
+        if result.simulated and result.drive_model == drive.drive_model:
+            return result.device_class
+    return "hdd" if drive.rotational else "ssd"
+
+
+def _under_way(engine: Engine) -> str:
+    for machine in engine.runs.values():
+        if not machine.over:
+            return f"campaign {machine.spec.campaign_id}"
+    for plan_id, rollout in engine.rollouts.items():
+        if not rollout.over:
+            return f"plan {plan_id}"
+    return engine.reserved
+
+
+def _ended(engine: Engine, owner: str) -> Optional[Ended]:
+    """How a campaign or plan has ended; None while it goes on."""
+    rollout = engine.rollouts.get(owner)
+    if rollout is not None:
+        if not rollout.over:
+            return None
+        done = rollout.rollout
+        made = [c for c in done.changes if c.status is ChangeStatus.APPLIED]
+        return Ended(
+            done.status is RolloutStatus.DONE, done.reason or done.status.value,
+            sum(c.seconds for c in done.changes), sum(c.bytes_written for c in done.changes),
+            len(made),
+        )
+    runs = [m for m in engine.runs.values() if m.spec.campaign_id == owner]
+    if any(not machine.over for machine in runs):
+        return None
+    waiting = [
+        r for m in runs for r in m.state.finished
+        if r not in engine.analyses.results or not engine.analyses.results[r].analysed
+    ]
+    if waiting and not engine.analyses.error:
+        return None
+    return Ended(
+        any(machine.state.status is RunStatus.DONE for machine in runs),
+        next((machine.state.reason for machine in runs if machine.state.reason), ""),
+        sum(machine.state.finished_seconds for machine in runs),
+        sum(machine.state.finished_bytes for machine in runs),
+    )

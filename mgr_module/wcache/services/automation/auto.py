@@ -1,0 +1,234 @@
+"""`ceph wcache auto`: begins what an admin would, by the same services and under their guards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Optional
+
+from ...core import codec
+from ...core.automation.deciding import Apply, Measure, Wish, begun, decide, turned
+from ...core.automation.drift import contested
+from ...core.automation.drift import look as look_for_drift
+from ...core.automation.modes import Mode, any_on, mode_of
+from ...core.automation.seen import DriveSeen, Seen
+from ...core.automation.spending import Limits, changes_left, over, today
+from ...core.automation.state import Purpose
+from ...core.automation.windows import is_open, parse_windows
+from ...core.errors import MalformedError, WcacheError
+from ...core.history.entry import ADMIN, AUTO
+from ...core.model import Finding, Verdict
+from ...core.output_format import FORMAT_VERSION
+from ...engine.automation.keeper import AutoKeeper
+from ...engine.automation.looking import look, modes_now, stands
+from ...engine.engine import Engine
+from ..campaigns import CampaignService
+from ..guards import disputed_domains, require_class, require_store, require_thawed
+from ..plans import PlanService
+
+LOOK_EVERY_S = 5.0
+# What was refused is asked again after this long.
+REFUSED_WAIT_S = 300.0
+LOADS = "traffic,depth1"
+FREE_LOADS = "traffic,timer"  # they write nothing
+# A second experiment settles for so many times the first one's, and for this long at least.
+SETTLE_FACTOR, SETTLE_AGAIN_S = 5.0, 2.0
+LEFT_SHOWN_MAX = 100
+
+
+class AutoService:
+    """One thing at a time; thread-safe by the engine's lock."""
+
+    def __init__(
+        self, engine: Engine, campaigns: CampaignService, plans: PlanService
+    ) -> None:
+        self._engine = engine
+        self._campaigns = campaigns
+        self._plans = plans
+        self._keeper = AutoKeeper(engine)
+        self._look_at_s = 0.0
+        self._wait_until_s = 0.0
+        self.waiting = ""
+
+    def load(self) -> None:
+        """Take up the stored state."""
+        self._keeper.load()
+
+    def limits(self) -> Limits:
+        """What the options allow; raises MalformedError where the windows make no sense."""
+        options = self._engine.options()
+        return Limits(
+            parse_windows(options.auto_windows), options.auto_seconds_per_day,
+            options.auto_bytes_per_day, options.auto_changes_per_day, options.auto_quiet_s,
+        )
+
+    # ---- commands
+
+    def turn(self, mode: str, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`auto off|recommend|apply`: what may be begun without an admin, stored."""
+        engine, wanted = self._engine, Mode(mode)
+        with engine.lock:
+            require_store(engine)
+            require_class(engine, device_class)
+            self.limits()
+            before = self._keeper.state
+            state = turned(before, self._seen(), device_class, wanted)
+            changed = state.modes != before.modes
+            if changed:
+                engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
+            self._keeper.keep(state)
+            self._wait_until_s = self._look_at_s = 0.0
+        engine.wake()
+        return {"device_class": device_class or "", "mode": wanted.value, "changed": changed}
+
+    def status(self) -> Dict[str, Any]:
+        """`auto status`: what is allowed, what is spent, what it waits for, what it leaves."""
+        engine = self._engine
+        with engine.lock:
+            state, now_s = self._keeper.state, engine.clock()
+            problem, limits = "", Limits()
+            try:
+                limits = self.limits()
+            except MalformedError as error:
+                problem = error.line()
+            seen, spent = self._seen(), today(state.spent, now_s)
+            on = [d for d in seen.drives if mode_of(state.modes, d.device_class) is not Mode.OFF]
+            left = [
+                f"{' '.join(d.key)}: {d.refusal}" for d in on
+                if d.refusal and not _fine(d, seen)
+            ]
+            left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
+                     for key in sorted(seen.contested)]
+            left += [f"{t.device_class} {t.drive_model}: not applied by itself any more: {t.held}"
+                     for t in state.tried if t.held]
+            return {
+                "format_version": FORMAT_VERSION,
+                "modes": {item.device_class or "*": item.mode.value for item in state.modes},
+                "persist": engine.options().auto_persist,
+                "window_open": is_open(limits.windows, now_s),
+                "windows": engine.options().auto_windows,
+                "spent_today": codec.to_plain(spent),
+                "limits": {
+                    "seconds_per_day": limits.seconds_per_day,
+                    "bytes_per_day": limits.bytes_per_day,
+                    "changes_per_day": limits.changes_per_day, "quiet_s": limits.quiet_s,
+                },
+                "changes_left_today": changes_left(spent, limits),
+                "under_way": state.pending.owner if state.pending is not None else "",
+                "new_drives": len(state.fresh),
+                "waiting": problem or (self.waiting if any_on(state.modes) else ""),
+                "left_alone": left[:LEFT_SHOWN_MAX],
+            }
+
+    def findings(self) -> List[Finding]:
+        """Drives that somebody else changes back."""
+        return contested(self._keeper.state.undone, self._engine.hosts.reports)
+
+    # ---- by itself
+
+    def tick(self) -> None:
+        """Look whether something is to be begun."""
+        engine = self._engine
+        with engine.lock:
+            now_s = engine.clock()
+            if now_s < self._look_at_s:
+                return
+            self._look_at_s = now_s + LOOK_EVERY_S
+            state = self._keeper.state
+            undone = look_for_drift(state.undone, stands(engine), modes_now(engine), now_s)
+            if undone != state.undone:
+                self._keeper.keep(replace(state, undone=undone))
+            if any_on(state.modes) or state.pending is not None:
+                self._go_on(now_s)
+
+    def _go_on(self, now_s: float) -> None:
+        engine = self._engine
+        try:
+            limits = self.limits()
+        except MalformedError as error:
+            self.waiting = error.line()
+            return
+        decision = decide(self._keeper.state, self._seen(), limits, now_s)
+        self._keeper.keep(decision.state)
+        if decision.wish is None:
+            self.waiting = decision.waiting
+            return
+        if now_s < self._wait_until_s:
+            return
+        try:
+            require_thawed(engine)
+            require_store(engine)
+            self.waiting = self._begin(decision.wish, limits)
+        except WcacheError as error:
+            self.waiting = error.line()
+        if self.waiting:
+            self._wait_until_s = now_s + REFUSED_WAIT_S
+
+    def _seen(self) -> Seen:
+        state = self._keeper.state
+        disputed = frozenset(disputed_domains(self._engine))
+        return look(self._engine, state.undone, state.pending, disputed)
+
+    def _begin(self, wish: Wish, limits: Limits) -> str:
+        """Begin it; returns why it was not."""
+        return (
+            self._apply(wish) if isinstance(wish, Apply) else self._measure(wish, limits)
+        )
+
+    def _measure(self, wish: Measure, limits: Limits) -> str:
+        options = self._engine.options()
+        arguments: Dict[str, Any] = {
+            "loads": LOADS if limits.bytes_per_day else FREE_LOADS,
+            "only": frozenset(wish.keys),
+            "confirm": wish.purpose is not Purpose.AGAIN,
+        }
+        if wish.purpose is Purpose.AGAIN:
+            arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * options.settle_s)
+        spent = today(self._keeper.state.spent, self._engine.clock())
+        why = ""
+        for drives in sorted({options.drives_per_model, min(2, options.drives_per_model), 1},
+                             reverse=True):
+            arguments["drives_per_model"] = drives
+            cost = self._campaigns.forecast(**arguments)["forecast"]
+            why = over(spent, limits, cost["drive_seconds"], cost["bytes_written"])
+            if not why:
+                break
+        if why:
+            return why
+        said = self._campaigns.start(accept_cost=True, by=AUTO, **arguments)
+        campaign_id = said["campaign_id"]
+        self._engine.note(
+            AUTO, campaign_id,
+            f"{_WHY[wish.purpose]}: class {wish.device_class}, drive model {wish.drive_model}",
+        )
+        self._keeper.keep(begun(
+            self._keeper.state, wish, campaign_id, cost["drive_seconds"], cost["bytes_written"], 0
+        ))
+        return ""
+
+    def _apply(self, wish: Apply) -> str:
+        persist = self._engine.options().auto_persist
+        plan = self._plans.plan(
+            device_class=wish.device_class, persist=persist, only=frozenset(wish.keys), by=AUTO
+        )
+        plan_id = plan["plan_id"]
+        if not plan_id:
+            return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
+        changes = len(plan["changes"])
+        self._keeper.keep(begun(self._keeper.state, wish, plan_id, 0.0, 0, changes))
+        self._plans.apply(plan_id, by=AUTO)
+        return ""
+
+
+def _fine(drive: DriveSeen, seen: Seen) -> bool:
+    """Whether a drive is as its drive model's verdict wants it."""
+    verdict = seen.verdicts.get(drive.model_key)
+    return verdict is Verdict.NO_DIFFERENCE or (
+        verdict is not None and verdict.mode is not None and verdict.mode is drive.mode
+    )
+
+
+_WHY = {
+    Purpose.CONFIRM: "a new drive of a drive model with a verdict is confirmed",
+    Purpose.UNKNOWN: "a drive model without a verdict is measured",
+    Purpose.AGAIN: "measured again with a longer settling, since it ended on a transient",
+}
