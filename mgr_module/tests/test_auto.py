@@ -114,6 +114,19 @@ def test_a_new_osd_of_an_unknown_drive_model_is_measured_whole_and_gets_its_own_
     fine(mgr)
 
 
+def test_drives_that_come_while_others_are_measured_are_still_new_afterwards():
+    mgr = FakeMgr(("h1", (make.drive("sda", 0),)), auto_quiet_s=0.0, canary_wait_s=0.0)
+    mgr.report_all()
+    ok(mgr.command("auto", mode="apply"))
+    mgr.step(6.0)
+    mgr.step(6.0)
+    assert len(campaigns(mgr)) == 1
+    expand(mgr, "h2", make.drive("sdb", 1))
+    go_on(mgr)
+    assert len(campaigns(mgr)) == 2
+    assert all_modes(mgr) == {WT}
+
+
 def test_another_firmware_is_another_drive_model_and_its_verdict_is_not_used():
     mgr = standing()
     flashed = make.drive("sdd", 3, drive_model=DriveModel("ACME", "HD1", "2.0"))

@@ -29,7 +29,7 @@ DECIDED = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE)
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure these cache domains."""
+    """Measure these cache domains; `tokens` are all drives that are dealt with by it."""
 
     purpose: Purpose
     device_class: str
@@ -168,7 +168,7 @@ def _settled(
     state = replace(state, tried=(*_others(state.tried, (one,)), one))
     if not ended.good:
         return state
-    done = {d.token for d in seen.drives if d.model_key == key}
+    done = set(pending.tokens)  # what came meanwhile is still new
     return replace(
         state, known=_tokens((*state.known, *sorted(done - set(state.known))), seen),
         fresh=tuple(name for name in state.fresh if name not in done),
@@ -239,16 +239,18 @@ def _measure(
         rests = now_s < wait_until_s.get(key, now_s)
         if seen.verdicts.get(key) in DECIDED:
             if new and not (rests and key in failed):
-                return _of(Purpose.CONFIRM, key, _spread(new)[:CONFIRM_DRIVES])
+                return _of(Purpose.CONFIRM, key, _spread(new)[:CONFIRM_DRIVES], new)
         elif not rests or (new and key not in failed):
             return _of(Purpose.UNKNOWN, key, items)
     return None
 
 
-def _of(purpose: Purpose, key: ModelKey, items: List[DriveSeen]) -> Measure:
-    return Measure(
-        purpose, *key, tuple(item.key for item in items), tuple(item.token for item in items)
-    )
+def _of(
+    purpose: Purpose, key: ModelKey, items: List[DriveSeen],
+    stand_for: Optional[List[DriveSeen]] = None,
+) -> Measure:
+    tokens = tuple(item.token for item in stand_for or items)
+    return Measure(purpose, *key, tuple(item.key for item in items), tokens)
 
 
 def _spread(items: List[DriveSeen]) -> List[DriveSeen]:

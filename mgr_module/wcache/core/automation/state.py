@@ -30,7 +30,7 @@ class Pending:
     purpose: Purpose
     device_class: str
     drive_model: str = ""
-    tokens: Tuple[str, ...] = field(default=(), metadata={"max_items": 4096})
+    tokens: Tuple[str, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
     seconds: float = 0.0
     bytes_written: int = 0
     changes: int = 0

@@ -1,0 +1,137 @@
+"""The rules of the automation by themselves: windows, spending, drift, and what comes next."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcache.core.automation.deciding import Apply, Measure, begun, decide
+from wcache.core.automation.drift import Applied, look
+from wcache.core.automation.modes import ClassMode, Mode, mode_of, with_mode
+from wcache.core.automation.seen import DriveSeen, Ended, Seen
+from wcache.core.automation.spending import Limits
+from wcache.core.automation.state import AutoState, Purpose
+from wcache.core.automation.windows import is_open, parse_windows
+from wcache.core.errors import MalformedError
+from wcache.core.model import CacheMode, Verdict
+
+WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+HOUR_S, DAY_S = 3600.0, 86400.0
+THURSDAY_S = 0.0  # 1970-01-01
+LIMITS = Limits(quiet_s=0.0)
+ON = AutoState(modes=(ClassMode("", Mode.APPLY),))
+
+
+def drive(number, **changes):
+    found = DriveSeen((f"h{number}", f"d{number}"), f"t{number}", "hdd", "M", WB)
+    return replace(found, **changes)
+
+
+def known(*drives):
+    return replace(ON, known=tuple(item.token for item in drives))
+
+
+@pytest.mark.parametrize(("text", "hour", "opened"), [
+    ("", 3, True), ("02:00-04:00", 3, True), ("02:00-04:00", 4, False),
+    ("22:00-06:00", 23, True), ("22:00-06:00", 5, True), ("22:00-06:00", 6, False),
+    ("thu 00:00-24:00", 12, True), ("fri 00:00-24:00", 12, False),
+    ("wed 22:00-06:00", 3, True), ("thu 22:00-06:00", 3, False),
+    ("fri 00:00-01:00; thu 12:00-13:00", 12, True),
+])
+def test_a_window_is_open_at_its_hours_of_its_days(text, hour, opened):
+    assert is_open(parse_windows(text), THURSDAY_S + hour * HOUR_S) is opened
+
+
+@pytest.mark.parametrize(
+    "text", ["at night", "25:00-26:00", "10:00", "10:99-11:00", "xxx 1:00-2:00"]
+)
+def test_a_window_that_makes_no_sense_is_refused(text):
+    with pytest.raises(MalformedError):
+        parse_windows(text)
+
+
+def test_a_class_keeps_its_own_mode_until_all_are_set():
+    modes = with_mode(with_mode((), None, Mode.RECOMMEND), "ssd", Mode.APPLY)
+    assert (mode_of(modes, "ssd"), mode_of(modes, "hdd")) == (Mode.APPLY, Mode.RECOMMEND)
+    assert mode_of(with_mode(modes, None, Mode.OFF), "ssd") is Mode.OFF
+
+
+@given(st.lists(st.sampled_from([WB, WT, None]), max_size=40))
+def test_a_drive_is_contested_when_it_was_undone_twice_and_never_sooner(readings):
+    stands, undone, before, times = {("h", "d"): Applied("p1", WT)}, (), WT, 0
+    for number, mode in enumerate(readings):
+        undone = look(undone, stands, {} if mode is None else {("h", "d"): mode}, float(number))
+        if mode is WB and before is WT:
+            times += 1
+        before = mode or before
+        assert any(item.contested for item in undone) is (times >= 2)
+
+
+def test_what_an_admin_decides_anew_is_not_contested_any_more():
+    undone = ()
+    for number, mode in enumerate((WB, WT, WB)):
+        undone = look(undone, {("h", "d"): Applied("p1", WT)}, {("h", "d"): mode}, float(number))
+    assert undone[0].contested
+    by_auto = look(undone, {("h", "d"): Applied("p2", WT, "auto")}, {("h", "d"): WT}, 9.0)
+    assert by_auto[0].contested
+    assert look(undone, {("h", "d"): Applied("p3", WT)}, {("h", "d"): WT}, 9.0) == ()
+    assert look(undone, {}, {("h", "d"): WB}, 9.0) == ()
+
+
+def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
+    old, new = drive(1), drive(2)
+    seen = Seen((old, new), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    state = known(old)
+    found = decide(state, seen, LIMITS, 100.0)
+    assert isinstance(found.wish, Apply)
+    assert found.wish.keys == (old.key,)
+    done = Seen((replace(old, mode=WT), new), seen.verdicts)
+    found = decide(found.state, done, LIMITS, 101.0)
+    assert isinstance(found.wish, Measure)
+    assert (found.wish.purpose, found.wish.keys) == (Purpose.CONFIRM, (new.key,))
+    state = begun(found.state, found.wish, "c2", 10.0, 100, 0)
+    assert decide(state, done, LIMITS, 102.0).waiting == "c2 is under way"
+    found = decide(state, replace(done, ended=Ended(True, "", 2.0, 8)), LIMITS, 103.0)
+    assert (found.state.spent.seconds, found.state.spent.bytes_written) == (2.0, 8)
+    assert isinstance(found.wish, Apply)
+    assert found.wish.keys == (new.key,)
+
+
+@given(st.sampled_from(["refusal", "contested", "off", "held", "blocked", "window", "changes"]))
+def test_whatever_forbids_it_nothing_is_applied(why):
+    one = drive(1, refusal="x" if why == "refusal" else "")
+    state, limits = known(one), LIMITS
+    seen = Seen((one,), {("hdd", "M"): Verdict.WRITE_THROUGH})
+    if why == "contested":
+        seen = replace(seen, contested=frozenset({one.key}))
+    if why == "off":
+        state = replace(state, modes=(ClassMode("", Mode.OFF),))
+    if why == "blocked":
+        seen = replace(seen, blocked="PGs")
+    if why == "window":
+        limits = replace(limits, windows=parse_windows("01:00-02:00"))
+    if why == "changes":
+        limits = replace(limits, changes_per_day=0)
+    if why == "held":
+        wish = decide(state, seen, limits, 1.0).wish
+        state = begun(state, wish, "p1", 0.0, 0, 1)
+        state = decide(state, replace(seen, ended=Ended(False, "worse")), limits, 2.0).state
+    assert decide(state, seen, limits, 3.0).wish is None
+
+
+def test_a_campaign_that_failed_is_tried_again_after_an_hour_and_not_at_once():
+    seen = Seen((drive(1),))
+    found = decide(ON, seen, LIMITS, 100.0)
+    state = begun(found.state, found.wish, "c1", 1.0, 1, 0)
+    state = decide(state, replace(seen, ended=Ended(False)), LIMITS, 200.0).state
+    assert decide(state, seen, LIMITS, 300.0).wish is None
+    assert decide(state, seen, LIMITS, 200.0 + HOUR_S).wish is not None
+
+
+def test_an_undecided_drive_model_is_measured_again_after_a_week():
+    seen = Seen((drive(1),), {("hdd", "M"): Verdict.INSUFFICIENT})
+    found = decide(ON, seen, LIMITS, 100.0)
+    state = begun(found.state, found.wish, "c1", 1.0, 1, 0)
+    state = decide(state, replace(seen, ended=Ended(True)), LIMITS, 200.0).state
+    assert decide(state, seen, LIMITS, 200.0 + 6 * DAY_S).wish is None
+    assert decide(state, seen, LIMITS, 201.0 + 7 * DAY_S).wish is not None
