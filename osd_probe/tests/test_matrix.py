@@ -44,6 +44,31 @@ def test_what_is_not_blank_is_neither_written_nor_toggled(bench, place):
     refused_as_not_blank(bench)
 
 
+def test_a_long_run_measures_both_modes_and_puts_back_what_was(bench):
+    code, out, error = bench.run("--long", "5")
+    assert code == 0, error
+    assert "FIRST writes/s" in out
+    assert len(json.loads(bench.out.read_text())["cells"]) == 2
+    assert bench.view == "write back"
+
+
+def test_a_small_device_is_refused_for_pieces_over_all_of_it(bench):
+    code, _, error = bench.run("--span")
+    assert code == 2
+    assert "too small for --span" in error
+    assert not any(bench.backing.read_bytes())
+
+
+def test_pieces_lie_over_the_whole_device_and_never_on_each_other(tmp_path):
+    with loop_on(tmp_path / "large.img", 2048 * MIB) as name:
+        scratch = find(HostFiles(), LinuxDriveHost(), f"/dev/{name}", whole=True)
+        offsets = [scratch.offset_of(block) for block in range(scratch.span // 4096)]
+    assert len(set(offsets)) == len(offsets)
+    assert all(b - a >= 4096 for a, b in zip(offsets, offsets[1:]))
+    assert offsets[0] == MIB
+    assert 2000 * MIB < offsets[-1] < 2047 * MIB
+
+
 @pytest.mark.parametrize("place", [446, 1080, 4086, MIB - 1])
 def test_a_mark_is_none_where_something_was_written_beside_it(bench, place):
     with open(bench.path, "r+b") as device:

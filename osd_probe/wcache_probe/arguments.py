@@ -16,7 +16,7 @@ RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 COMMANDS = (
     "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
-    "accept", "removable", "witness", "prove",
+    "accept", "removable", "witness", "prove", "time",
 )
 
 
@@ -104,6 +104,9 @@ def make_parser() -> argparse.ArgumentParser:
     _matrix(matrix)
     _folders(matrix)
     _host_root(matrix)
+    _time(verbs.add_parser(
+        "time", help="time flushes of a device as it is; changes and writes nothing"
+    ))
     _prove(verbs.add_parser(
         "prove", help="on a blank SATA drive behind an HBA: does its toggle take and come back?"
     ))
@@ -148,6 +151,13 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=_seconds, default=0.5, help="for each cell; default: %(default)s"
     )
+    parser.add_argument(
+        "--span", action="store_true", help="write in pieces over the whole (large) device"
+    )
+    parser.add_argument(
+        "--long", type=_long_seconds, default=0.0, metavar="SECONDS",
+        help="in place of the matrix: one long run in each mode, with its rate over time",
+    )
     parser.add_argument("--out", default="", metavar="FILE", help="default: in this folder")
     parser.add_argument(
         "--beside-osds", action="store_true",
@@ -160,6 +170,18 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
         "--hostname", default=socket.gethostname(), help="for the file; default: %(default)s"
     )
     _osd_data(parser)
+
+
+def _time(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("device", help="any block device: a drive, an OSD's LV, an array")
+    parser.add_argument(
+        "--count", type=int, default=300, choices=range(1, 10_001), metavar="N",
+        help="flushes, at most; default: %(default)s",
+    )
+    parser.add_argument(
+        "--seconds", type=_seconds, default=10.0, help="at most; default: %(default)s"
+    )
+    parser.add_argument("--format", choices=("plain", "json"), default="plain")
 
 
 def _prove(parser: argparse.ArgumentParser) -> None:
@@ -199,6 +221,13 @@ def _seconds(word: str) -> float:
     seconds = float(word)
     if not 0.1 <= seconds <= 60.0:
         raise argparse.ArgumentTypeError("from 0.1 to 60 seconds")
+    return seconds
+
+
+def _long_seconds(word: str) -> float:
+    seconds = float(word)
+    if not 5.0 <= seconds <= 7200.0:
+        raise argparse.ArgumentTypeError("from 5 to 7200 seconds")
     return seconds
 
 

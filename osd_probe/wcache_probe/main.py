@@ -86,6 +86,11 @@ def _look_and_say(options: argparse.Namespace) -> int:
         from .commands.accept import accept
 
         return accept(options)
+    if options.command == "time":
+        from .commands.time import time_device
+        from .linux.block.host_files import HostFiles
+
+        return time_device(options, HostFiles())
     if options.command == "witness":
         from .witness.command import witness
 

@@ -21,10 +21,10 @@ from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
-from . import fio
+from . import fio, sustained
 from .result_file import ResultFile
 from .run import SETTLE_S, MatrixRun, Plan
-from .scratch import MIB, find
+from .scratch import MIB, Scratch, find
 
 SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts
 
@@ -41,7 +41,9 @@ def matrix(
             f"the journal holds what is not back yet ({', '.join([*owed, *damaged])})",
             "run `wcache-probe restore --all` first",
         )
-    scratch = find(HostFiles(), host, options.scratch)
+    scratch = find(HostFiles(), host, options.scratch, options.span)
+    if options.span and not scratch.whole:
+        raise RefusedError(f"{scratch.device.name} is too small for --span", "leave it away")
     drives = host.domain(scratch.drive.domain_id)
     osds = sorted({use.osd_id for drive in drives for use in drive.uses})
     if osds and not options.beside_osds:
@@ -64,7 +66,9 @@ def matrix(
         f"{MATRIX}.{secrets.token_hex(4)}", options.hostname, options.pairs, options.seconds,
         secrets.randbits(32), options.consent_turn_on,
     )
-    deep = fio.find()
+    deep = None if options.span else fio.find()
+    if options.long:
+        return _long(options, host, switcher, say, scratch, plan)
     each_s = sum(
         options.seconds + (SECONDS_OF_FIO if cell.depth > 1 else 0.0)
         for cell in CELLS if deep or cell.depth == 1
@@ -87,6 +91,34 @@ def matrix(
             result.put(codec.dumps(found))
     print(f"written to {target}; decide it where numpy and scipy are: wcache analyze {target}")
     return 0 if found.ended == "done" else 1
+
+
+def _long(
+    options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher,
+    say: Callable[[str], None], scratch: Scratch, plan: Plan,
+) -> int:
+    """`--long`: one long cell in each mode, in place of the matrix."""
+    target = options.out or f"wcache-long-{scratch.device.name}-{int(time.time())}.json"
+    with ResultFile(target) as result:
+        say(f"{scratch.device.name} on {scratch.drive.dev_name} ({scratch.drive.drive_model}): "
+            f"about {3 * options.long:.0f} s")
+        stop = StopSignal()
+        stop.install()
+        cells = MatrixRun(
+            host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
+            fio_path=None,
+        ).run_long(options.long)
+        found = sustained.Sustained(
+            sustained.SUSTAINED_FORMAT, sustained.SUSTAINED_VERSION, options.hostname,
+            scratch.device.name, scratch.drive.drive_id, str(scratch.drive.drive_model),
+            options.long, cells,
+        )
+        try:
+            print("\n".join(sustained.lines(cells)), flush=True)
+        finally:
+            result.put(codec.dumps(found))
+    print(f"written to {target}; it is evidence about a drive, and no verdict")
+    return 0 if len(cells) == len(CacheMode) else 1
 
 
 def lines(found: Matrix) -> List[str]:

@@ -32,11 +32,14 @@ from wcache.core.ports import DriveHost
 
 from ..stop_signal import Stop
 from ..switcher import Switcher
-from . import fio, writes
+from . import fio, sustained, writes
 from .scratch import Scratch
+from .sustained import LongCell
 
 SETTLE_S = 0.5
 NO_FIO = "fio is not installed, and queues are filled by it"
+IN_PIECES = "with --span the space lies in pieces, which fio does not fill a queue over"
+LONG_CHECK_S = 1.0  # how often it is looked whether somebody else has taken the device
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ class MatrixRun:
         self._skipped: Dict[Cell, str] = {}
         self._writes = 0
         if fio_path is None:
-            self._skipped = {cell: NO_FIO for cell in CELLS if cell.depth > 1}
+            why = IN_PIECES if scratch.whole else NO_FIO
+            self._skipped = {cell: why for cell in CELLS if cell.depth > 1}
 
     def run(self) -> Matrix:
         """Measure until all pairs are done or it has to stop; the prior state is back then.
@@ -97,8 +101,47 @@ class MatrixRun:
             drive.transport, drive.rotational, plan.seed, SETTLE_S, plan.cell_s, plan.pairs,
             tuple(pairs),
             tuple(Skipped(cell, why) for cell, why in self._skipped.items()),
-            self._writes * WRITE_BYTES, ended,
+            self._writes * WRITE_BYTES, ended, self._scratch.whole,
         )
+
+    def run_long(self, seconds: float) -> Tuple[LongCell, ...]:
+        """Single writes for so long in each mode, with as long a rest between.
+
+        The prior state is back when it returns; a mode that was not ended is left out.
+        """
+        cells: List[LongCell] = []
+        first = coin(self._plan.seed, 0)
+        try:
+            with self._scratch.held():
+                self._scratch.claim()
+                for mode in (first, first.other):
+                    if cells:
+                        self._say(f"resting {seconds:g} s, so that caches can empty")
+                        self._stop.wait(seconds)
+                    self._say(f"{mode.value}: {seconds:g} s of single writes")
+                    before = self._set(mode)
+                    found = self._long(mode, seconds)
+                    if tuple(self._host.state(drive) for drive in self._drives()) != before:
+                        raise RefusedError("the cache mode was changed behind our back")
+                    if self._stop.is_set():
+                        break
+                    cells.append(found)
+        finally:
+            self._restore()
+        return tuple(sorted(cells, key=lambda cell: cell.mode.value))
+
+    def _long(self, mode: CacheMode, seconds: float) -> LongCell:
+        checked_at = time.monotonic()
+        with writes.single(self._scratch, self._plan.seed) as write:
+
+            def one() -> None:
+                nonlocal checked_at
+                if time.monotonic() - checked_at > LONG_CHECK_S:
+                    self._scratch.check()
+                    checked_at = time.monotonic()
+                write()
+
+            return sustained.run(mode, seconds, one, self._stop.is_set)
 
     def _pair(self, index: int) -> MatrixPair:
         first = coin(self._plan.seed, index)

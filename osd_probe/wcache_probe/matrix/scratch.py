@@ -29,13 +29,17 @@ MIB = 2**20
 MARGIN_BYTES = MIB
 SPAN_MAX_BYTES = 256 * MIB
 SPAN_MIN_BYTES = 16 * MIB
+PIECES = 64
+PIECE_BYTES = SPAN_MAX_BYTES // PIECES
 MARK = b"wcache scratch space: may be overwritten at any time\n".ljust(WRITE_BYTES, b"\0")
 
 
 class Scratch:
     """One scratch device and the drive below it."""
 
-    def __init__(self, files: HostFiles, device: BlockDevice, drive: DriveReport) -> None:
+    def __init__(
+        self, files: HostFiles, device: BlockDevice, drive: DriveReport, whole: bool = False
+    ) -> None:
         self.files = files
         self.device = device
         self.drive = drive
@@ -43,10 +47,17 @@ class Scratch:
         self.start = MARGIN_BYTES
         room = device.size_bytes - 2 * MARGIN_BYTES
         self.span = min(room, SPAN_MAX_BYTES) // WRITE_BYTES * WRITE_BYTES
+        self.whole = whole and room >= 2 * SPAN_MAX_BYTES
+        self._stride = room // PIECES // WRITE_BYTES * WRITE_BYTES if self.whole else PIECE_BYTES
         if room < SPAN_MIN_BYTES:
             raise RefusedError(
                 f"{device.name} is too small", f"give {SPAN_MIN_BYTES // MIB + 2} MiB or more"
             )
+
+    def offset_of(self, block: int) -> int:
+        """Where a block of the space is: in one stretch, or in pieces over the whole device."""
+        piece, within = divmod(block * WRITE_BYTES, PIECE_BYTES)
+        return self.start + piece * self._stride + within
 
     @property
     def is_loop(self) -> bool:
@@ -93,7 +104,8 @@ class Scratch:
             if any(buffer[WRITE_BYTES if marked else 0 :]):
                 raise self._not_blank(0)
             end = self.device.size_bytes // WRITE_BYTES * WRITE_BYTES - MARGIN_BYTES
-            places = [end] if marked else [*range(self.start, self.start + self.span, MIB), end]
+            firsts = range(0, self.span // WRITE_BYTES, MIB // WRITE_BYTES)
+            places = [end] if marked else [*(self.offset_of(first) for first in firsts), end]
             for place in places:
                 self._read(fd, buffer, place)
                 if any(buffer[:]):
@@ -154,8 +166,12 @@ class Scratch:
         )
 
 
-def find(files: HostFiles, host: LinuxDriveHost, path: str) -> Scratch:
+def find(
+    files: HostFiles, host: LinuxDriveHost, path: str, whole: bool = False
+) -> Scratch:
     """The scratch space at a path such as /dev/vg/scratch, and the drive it lies on.
+
+    With `whole` it lies in pieces over the whole device, where that is large enough.
 
     RefusedError where it is no block device, where an OSD uses it, or where it does not
     lie on one drive by layers that are understood.
@@ -175,7 +191,7 @@ def find(files: HostFiles, host: LinuxDriveHost, path: str) -> Scratch:
     refuse_false_flush(bottom, drive.transport, files)
     if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
         raise RefusedError(f"{device.name} lies on a loop device", "give a drive, not a file")
-    return Scratch(files, device, drive)
+    return Scratch(files, device, drive, whole)
 
 
 def _used_by(drive: DriveReport, device: BlockDevice) -> Optional[int]:

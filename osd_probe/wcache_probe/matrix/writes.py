@@ -6,8 +6,9 @@ import mmap
 import os
 import random
 import time
+from contextlib import contextmanager
 from itertools import count
-from typing import Iterator, List
+from typing import Callable, Iterator, List
 
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.experiment.matrix import SAMPLES_MAX, WRITE_BYTES, Cell, CellSamples, Pattern, Sync
@@ -53,6 +54,25 @@ def measure(scratch: Scratch, cell: Cell, seconds: float, seed: int) -> CellSamp
     return CellSamples(cell, tuple(samples), len(samples), (now - begin) / 1e9)
 
 
+@contextmanager
+def single(scratch: Scratch, seed: int) -> Iterator[Callable[[], None]]:
+    """Something that writes 4 KiB at a random place, with fdatasync, each time it is called."""
+    offsets = _offsets(scratch, Pattern.RANDOM, seed)
+    with scratch.opened() as fd, mmap.mmap(-1, WRITE_BYTES) as block:
+        block[:] = os.urandom(WRITE_BYTES)
+
+        def write() -> None:
+            try:
+                os.pwritev(fd, [block], next(offsets))
+                os.fdatasync(fd)
+            except OSError as error:
+                raise StorageError(
+                    f"{scratch.path} fails a write ({error.strerror})", "look at the kernel's log"
+                ) from None
+
+        yield write
+
+
 def _offsets(scratch: Scratch, pattern: Pattern, seed: int) -> Iterator[int]:
     """Where each write goes: anywhere, or on from somewhere."""
     blocks = scratch.span // WRITE_BYTES
@@ -60,4 +80,4 @@ def _offsets(scratch: Scratch, pattern: Pattern, seed: int) -> Iterator[int]:
     first = draw.randrange(blocks)
     for number in count():
         block = first + number if pattern is Pattern.SEQUENTIAL else draw.randrange(blocks)
-        yield scratch.start + block % blocks * WRITE_BYTES
+        yield scratch.offset_of(block % blocks)

@@ -27,7 +27,7 @@ def measure(scratch: Scratch, seed: int) -> FlushTimes:
     with scratch.opened() as fd, mmap.mmap(-1, BLOCK_BYTES) as block:
         block[:] = os.urandom(BLOCK_BYTES)
         for _ in range(ROUNDS):
-            at = scratch.start + draw.randrange(blocks) * BLOCK_BYTES
+            at = scratch.offset_of(draw.randrange(blocks))
             begin = time.perf_counter_ns()
             try:
                 os.pwritev(fd, [block], at)

@@ -121,6 +121,7 @@ class Matrix:
     skipped: Tuple[Skipped, ...]
     bytes_written: int
     ended: str
+    whole: bool = False  # in pieces over the whole device, and not in one stretch
 
 
 def cells_of(seed: int, pair_index: int) -> Tuple[Cell, ...]:

@@ -1,0 +1,114 @@
+"""What shows that flushes are carried out: a power cut with a witness; and a kernel that is old."""
+
+import json
+import time
+
+import pytest
+from probe_bench import BACK, THROUGH
+from wcache.analysis.decision import FLUSH_FLOOR_ROTATIONAL_US
+
+pytestmark = pytest.mark.lab
+
+SPAN_MIB = 258  # what has to be blank
+ACKNOWLEDGED_MIN = 30  # lines of the log
+
+
+class Witnessed:
+    """A run of `witness` on a drive whose power is cut."""
+
+    def __init__(self, bench, forks, name):
+        self.bench, self.forks, self.name = bench, forks, name
+        self.disk = bench.all_on(name)
+        self.log = f"/tmp/witness-{name}.log"
+        self.drives = [
+            "--osd-data", "/nonexistent/*", "--state-dir", f"/var/lib/wcache-witness-{name}",
+            "--run-dir", f"/run/wcache-witness-{name}",
+        ]
+        last = bench.lab.drive(name).fitted.placed.spec.size_bytes // 2**20 - 1
+        bench.sh(
+            f"ip link set lo up; rm -f {self.log}\n"
+            f"blkdiscard --force --zeroout --length {SPAN_MIB}M {self.disk.path}\n"
+            f"dd if=/dev/zero of={self.disk.path} bs=1M seek={last} oflag=direct", timeout_s=120,
+        )
+
+    def until_the_cut(self):
+        listener = self.forks.fork(
+            ["witness", "listen", "--at", "127.0.0.1:0", "--log", self.log, "--idle", "10"]
+        )
+        words = self._words_of(listener)
+        writer = self.forks.fork([
+            "witness", "write", self.disk.path, "--to", words["--to"], "--token",
+            words["--token"], *self.drives,
+        ])  # fmt: skip
+        deadline = time.monotonic() + 120
+        count = f"cat {self.log} 2>/dev/null | wc -l"
+        while int(self.bench.sh(count).checked()) < ACKNOWLEDGED_MIN:
+            assert writer.ended() is None, writer.output() + listener.output()
+            assert time.monotonic() < deadline, writer.output() + listener.output()
+            time.sleep(0.1)
+        writer.kill()
+        self.bench.lab.drive(self.name).power_cut()
+        assert listener.wait(60) == 0, listener.output()
+
+    def _words_of(self, listener):
+        deadline = time.monotonic() + 60
+        while "--token" not in listener.output():
+            assert time.monotonic() < deadline, listener.output()
+            time.sleep(0.1)
+        words = listener.output().split()
+        return {name: words[words.index(name) + 1] for name in ("--to", "--token")}
+
+    def check(self):
+        done = self.forks.fork(
+            ["witness", "check", self.disk.path, "--log", self.log, *self.drives]
+        )
+        return done.wait(120), done.output()
+
+    def flush_us(self):
+        done = self.forks.fork(
+            ["time", self.disk.path, "--count", "40", "--seconds", "5", "--format", "json"]
+        )
+        assert done.wait(60) == 0, done.output()
+        return json.loads(done.output())["us"]["p50"]
+
+
+def test_an_honest_drive_has_kept_all_that_it_acknowledged(bench, forks):
+    run = Witnessed(bench, forks, "scsi")
+    run.until_the_cut()
+    code, said = run.check()
+    assert code == 0, said
+    assert "none lost" in said
+
+
+def test_a_liar_that_passes_every_timing_check_is_caught_by_its_power_cut(bench, forks):
+    run = Witnessed(bench, forks, "liar")
+    bench.write(run.disk.path, "dirty")
+    assert run.flush_us() > 1.5 * FLUSH_FLOOR_ROTATIONAL_US, "as slow as an honest one"
+    bench.sh(f"blkdiscard --force --zeroout --length {SPAN_MIB}M {run.disk.path}", timeout_s=120)
+    run.until_the_cut()
+    code, said = run.check()
+    assert code == 1, said
+    assert "LOST" in said
+
+
+def test_a_kernel_whose_flush_fields_are_hidden_changes_drives_and_counts_nothing(
+    bench, probe_of
+):
+    probe = probe_of("scsi")
+    name = probe.begin(BACK).name
+    stat = f"/sys/block/{name}/stat"
+    bench.sh(
+        f"set -- $(cat {stat}); echo $1 $2 $3 $4 $5 $6 $7 $8 $9 0 0 > /tmp/stat\n"
+        f"mount --bind /tmp/stat {stat}"
+    ).checked()
+    try:
+        outcome = probe.set_mode(THROUGH)
+        assert outcome["kind"] == "state", outcome
+        assert outcome["counters"] == []
+        assert probe.mode() is THROUGH
+        probe.end()
+        code, said = probe.restore_all()
+        assert code == 0, said
+        assert probe.mode() is BACK
+    finally:
+        bench.sh(f"umount {stat}").checked()
