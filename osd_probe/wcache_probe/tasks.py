@@ -30,6 +30,7 @@ from wcache.core.model import (
 )
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
+    DOMAIN_DRIVES_MAX,
     AcceptRequest,
     ApplyRequest,
     CountersRequest,
@@ -221,6 +222,7 @@ class TaskRunner:
         return StateOutcome(
             done.before, done.after, self._counters(drives), done.changed,
             tuple(drive.drive_id for drive in drives), prior_of_entry(entry),
+            tuple(one for drive in drives for one in drive.bcache)[:DOMAIN_DRIVES_MAX],
         )
 
     def _counters(self, drives: Tuple[DriveReport, ...]) -> Tuple[FlushCounters, ...]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ..core.bcache import crossed_target
 from ..core.experiment.design import design_of
 from ..core.experiment.pairs import IN_PROGRESS
 from ..core.experiment.settling_time import settling
@@ -96,6 +97,16 @@ def decide(
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
         return Decision(verdict, _said(verdict, record, measured, options))
+    crossed = crossed_target(
+        one for pair in pairs for period in (pair.write_back, pair.write_through)
+        for one in period.bcache
+    )
+    if crossed:
+        return Decision(
+            Verdict.INSUFFICIENT,
+            f"the dirty data of {', '.join(crossed)} crossed its target while this was measured, "
+            "so the periods are not alike; measure when it stays on one side",
+        )
     carried = _carried(record, pairs, seen, verdict, measured.mean, options.margin)
     if carried is not None:
         may_lie = verdict is Verdict.WRITE_BACK and not trusted

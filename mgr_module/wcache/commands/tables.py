@@ -71,7 +71,10 @@ def drives(data: Mapping[str, Any]) -> str:
         layers = " ".join(
             f"{layer['name']}={layer['kernel_view']}" for layer in d["state"]["layers"]
         )
-        note = "experiment" if d["leased"] else d["toggle_refusal"]
+        note = "; ".join(filter(None, (
+            "experiment" if d["leased"] else d["toggle_refusal"],
+            *(_bcache(one) for one in d.get("bcache", ())),
+        )))
         rows.append(
             (d["hostname"], d["dev_name"], d["transport"],
              " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
@@ -81,6 +84,22 @@ def drives(data: Mapping[str, Any]) -> str:
     heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
              "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
     return table(heads, rows)
+
+
+def _bcache(one: Mapping[str, Any]) -> str:
+    """A bcache device above a drive: what it is to it, and what it is set to."""
+    role = "cache" if one["is_cache"] else "backing"
+    sizes = {
+        name: "unknown" if one[key] is None else amount(one[key])
+        for name, key in (
+            ("cutoff", "sequential_cutoff_bytes"), ("dirty", "dirty_bytes"),
+            ("target", "target_bytes"), ("rate", "rate_bytes_s"),
+        )
+    }
+    return (
+        f"{role} of {one['name']} ({one['mode']}, sequential cutoff {sizes['cutoff']}, dirty "
+        f"{sizes['dirty']} of {sizes['target']}, {sizes['rate']}/s)"
+    )
 
 
 def forecast(data: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
+from .bcache import BcacheState
 from .host_memory import HostMemory
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
@@ -313,6 +314,7 @@ class DriveReport:
     toggle_refusal: str = ""
     findings: Tuple[Finding, ...] = ()
     wwid: str = ""
+    bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": 16})
 
     @property
     def mode(self) -> Optional[CacheMode]:

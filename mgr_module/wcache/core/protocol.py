@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional, Tuple, Union
 
+from .bcache import BcacheState
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .model import (
@@ -252,6 +253,8 @@ class StateOutcome:
     changed: bool
     drive_ids: Tuple[str, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
     prior: Tuple[PriorDrive, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
+    # of the bcache devices above the drives, read before anything was done
+    bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": DOMAIN_DRIVES_MAX})
 
 
 @dataclass(frozen=True)

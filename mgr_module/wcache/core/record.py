@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
+from .bcache import BcacheState
 from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, Role, Transport
 
 RECORD_FORMAT = "wcache.record"
@@ -101,6 +102,8 @@ class Period:
     later_counters: Tuple[CounterDelta, ...] = ()
     # of traffic: the client writes of the period, where the OSD tells
     histogram: Optional[LatencyHistogram] = None
+    # of the bcache devices above the drive: at the start, then at the end
+    bcache: Tuple[BcacheState, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from wcache.core.model import (
 )
 
 from .block import foreign, osds, sysfs
+from .block.bcache import bcaches_on
 from .block.host_files import HostFiles, printable
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
@@ -188,6 +189,7 @@ class Survey:
                 *_not_prepared(device.name, unpinned),
             ),
             wwid=printable(device.wwid, 512),
+            bcache=bcaches_on(device),
         )
 
 

@@ -115,6 +115,9 @@ def load_of(
     )
 
 
+BCACHES_MAX = 16  # of a reading that are kept with a period
+
+
 def samples_of(outcome: SamplesOutcome) -> act.LoadSamples:
     """What a task of the probe measured, as if a load on the OSD had."""
     return act.LoadSamples(
@@ -148,7 +151,9 @@ def period_of(
         samples.samples_ns, samples.counters, samples.bytes_written,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
         seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
-        samples.histogram,
+        samples.histogram, tuple(
+            one for outcome in (*set_up, *now.after) for one in outcome.bcache[:BCACHES_MAX]
+        ),
     )
 
 

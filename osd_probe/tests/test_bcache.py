@@ -1,0 +1,65 @@
+"""bcache above a drive: what its files say, from which side; nothing where they make no sense."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcache_probe.linux.block.bcache import bcaches_on, parse_size
+from wcache_probe.linux.block.sysfs import by_name
+
+DEBUG = (
+    "rate:\t\t4.0k/sec\ndirty:\t\t1.1G\ntarget:\t\t10.2G\nproportional:\t-8.0k\n"
+    "integral:\t0\nchange:\t\t0k/sec\nnext io:\t-12ms\n"
+)
+
+
+def stacked(fake_host, mode="writethrough [writeback] writearound none", debug=DEBUG):
+    """An HDD behind an SSD, as bcache0."""
+    hdd = fake_host.disk("sda", "8:0", marker="bcache")
+    fake_host.disk("nvme0n1", "259:0", marker="bcache")
+    (hdd / "bcache/cache_mode").write_text(f"{mode}\n")
+    top = fake_host.device("bcache0", "252:0", below=("sda", "nvme0n1"), marker="bcache")
+    for name, text in (
+        ("cache_mode", mode), ("sequential_cutoff", "4.0M"), ("dirty_data", "1.1G"),
+        ("writeback_rate_debug", debug),
+    ):
+        (top / "bcache" / name).write_text(f"{text}\n")
+
+
+def test_both_sides_are_told_apart_and_all_settings_are_read(fake_host):
+    stacked(fake_host)
+    (backing,) = bcaches_on(by_name(fake_host.files, "sda"))
+    (cache,) = bcaches_on(by_name(fake_host.files, "nvme0n1"))
+    assert (backing.name, backing.is_cache, cache.is_cache) == ("bcache0", False, True)
+    assert backing.mode == "writeback"
+    assert backing.sequential_cutoff_bytes == 4 * 2**20
+    assert backing.dirty_bytes == int(1.1 * 2**30)
+    assert backing.target_bytes == int(10.2 * 2**30)
+    assert backing.rate_bytes_s == 4096
+    assert backing.above_target is False
+
+
+@pytest.mark.parametrize("mode", ["", "[evil\x1b]", "writeback", "[writearound"])
+def test_a_mode_that_makes_no_sense_is_unknown_and_crosses_nothing(fake_host, mode):
+    stacked(fake_host, mode=mode, debug="target: lots\n" * 1000)
+    (found,) = bcaches_on(by_name(fake_host.files, "sda"))
+    assert (found.mode, found.target_bytes, found.above_target) == ("unknown", None, None)
+
+
+def test_a_drive_without_bcache_has_none(fake_host):
+    fake_host.disk("sda", "8:0")
+    assert bcaches_on(by_name(fake_host.files, "sda")) == ()
+
+
+@given(st.text(max_size=40))
+def test_no_text_is_a_size_by_mistake(text):
+    found = parse_size(text)
+    assert found is None or found >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("512", 512), ("1.5k", 1536), ("4.0M", 4 * 2**20), ("-8.0k", 0), ("", None),
+     ("4.0MB", None), ("1e9", None)],
+)
+def test_sizes_are_read_as_bcache_prints_them(text, size):
+    assert parse_size(text) == size

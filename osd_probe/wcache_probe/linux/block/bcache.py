@@ -1,0 +1,80 @@
+"""bcache devices above a drive, as their files in sysfs describe them.
+
+Documentation/admin-guide/bcache.rst; sizes are as drivers/md/bcache/util.c, bch_hprint()
+prints them ("4.0M").
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, List, Optional, Tuple
+
+from wcache.core.bcache import BcacheState
+from wcache.core.model import LayerKind
+
+from .host_files import printable, read_text
+from .stack import standing_on
+from .sysfs import BlockDevice
+
+_SIZE = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]))?([kMGTPEZY]?)")
+_UNITS = "kMGTPEZY"
+MODES = ("writethrough", "writeback", "writearound", "none")
+DEVICES_MAX = 16
+
+
+def bcaches_on(drive: BlockDevice) -> Tuple[BcacheState, ...]:
+    """Every bcache device that the drive is a member of."""
+    tops = [one for one in standing_on(drive) if one.kind is LayerKind.BCACHE]
+    return tuple(_state(top, drive) for top in tops[:DEVICES_MAX])
+
+
+def _state(top: BlockDevice, drive: BlockDevice) -> BcacheState:
+    folder = os.path.join(top.folder, "bcache")
+    debug = _table(read_text(os.path.join(folder, "writeback_rate_debug")) or "")
+    dirty = parse_size(read_text(os.path.join(folder, "dirty_data")) or "")
+    return BcacheState(
+        printable(top.name, 64), _is_cache(top, drive), _mode(folder),
+        parse_size(read_text(os.path.join(folder, "sequential_cutoff")) or ""),
+        dirty if dirty is not None else debug.get("dirty"), debug.get("target"),
+        debug.get("rate"),
+    )
+
+
+def _is_cache(top: BlockDevice, drive: BlockDevice) -> bool:
+    """A backing device has a mode of its own; a cache has none (drivers/md/bcache/sysfs.c)."""
+    members = [
+        member for member in top.below()
+        if drive.number in (member.number, *(one.number for one in member.below()))
+    ]
+    return bool(members) and not any(
+        os.path.exists(os.path.join(member.folder, "bcache", "cache_mode")) for member in members
+    )
+
+
+def _mode(folder: str) -> str:
+    """The mode in brackets; "unknown" where none is."""
+    found = re.search(r"\[([a-z]+)\]", read_text(os.path.join(folder, "cache_mode")) or "")
+    return found.group(1) if found and found.group(1) in MODES else "unknown"
+
+
+def _table(text: str) -> Dict[str, int]:
+    """`writeback_rate_debug`: a name and a size in each line."""
+    found: Dict[str, int] = {}
+    lines: List[str] = text.splitlines()
+    for line in lines[:32]:
+        name, _, value = line.partition(":")
+        size = parse_size(value.strip().partition("/")[0])
+        if size is not None:
+            found[name.strip()] = size
+    return found
+
+
+def parse_size(text: str) -> Optional[int]:
+    """A size as bcache prints it; None where it is none."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return None
+    whole, tenth, unit = found.groups()
+    value = int(whole) + int(tenth or 0) / 10
+    return max(0, int(value * 1024 ** (_UNITS.index(unit) + 1 if unit else 0)))
