@@ -38,7 +38,8 @@ class Scratch:
     """One scratch device and the drive below it."""
 
     def __init__(
-        self, files: HostFiles, device: BlockDevice, drive: DriveReport, whole: bool = False
+        self, files: HostFiles, device: BlockDevice, drive: DriveReport, whole: bool = False,
+        span_max: int = SPAN_MAX_BYTES,
     ) -> None:
         self.files = files
         self.device = device
@@ -46,7 +47,7 @@ class Scratch:
         self.path = os.path.join(files.dev, device.name)
         self.start = MARGIN_BYTES
         room = device.size_bytes - 2 * MARGIN_BYTES
-        self.span = min(room, SPAN_MAX_BYTES) // WRITE_BYTES * WRITE_BYTES
+        self.span = min(room, span_max) // WRITE_BYTES * WRITE_BYTES
         self.whole = whole and room >= 2 * SPAN_MAX_BYTES
         self._stride = room // PIECES // WRITE_BYTES * WRITE_BYTES if self.whole else PIECE_BYTES
         if room < SPAN_MIN_BYTES:
@@ -167,11 +168,13 @@ class Scratch:
 
 
 def find(
-    files: HostFiles, host: LinuxDriveHost, path: str, whole: bool = False
+    files: HostFiles, host: LinuxDriveHost, path: str, whole: bool = False,
+    span_max: int = SPAN_MAX_BYTES,
 ) -> Scratch:
     """The scratch space at a path such as /dev/vg/scratch, and the drive it lies on.
 
-    With `whole` it lies in pieces over the whole device, where that is large enough.
+    With `whole` it lies in pieces over the whole device, where that is large enough.  No more
+    than `span_max` bytes are used.
 
     RefusedError where it is no block device, where an OSD uses it, or where it does not
     lie on one drive by layers that are understood.
@@ -191,7 +194,7 @@ def find(
     refuse_false_flush(bottom, drive.transport, files)
     if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
         raise RefusedError(f"{device.name} lies on a loop device", "give a drive, not a file")
-    return Scratch(files, device, drive, whole)
+    return Scratch(files, device, drive, whole, span_max)
 
 
 def _used_by(drive: DriveReport, device: BlockDevice) -> Optional[int]:

@@ -10,6 +10,7 @@ from ..linux.block.host_files import HostFiles
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
 from ..stop_signal import StopSignal
+from .blocks import BLOCK_BYTES, BLOCKS_MAX
 
 Say = Callable[[str], None]
 
@@ -21,7 +22,9 @@ def witness(options: argparse.Namespace, say: Say) -> int:
 
         return listen(options.at, options.log, options.idle, say)
     # a mode is not changed, so no boot pin and no rule is asked for
-    scratch = find(HostFiles(), linux_host(options), options.device)
+    scratch = find(
+        HostFiles(), linux_host(options), options.device, span_max=BLOCKS_MAX * BLOCK_BYTES
+    )
     if options.verb == "write":
         from .write import write
 

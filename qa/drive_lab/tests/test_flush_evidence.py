@@ -8,7 +8,7 @@ from wcache.analysis.decision import FLUSH_FLOOR_ROTATIONAL_US
 
 pytestmark = pytest.mark.lab
 
-SPAN_MIB = 258  # what has to be blank
+SPAN_MIB = 18  # what has to be blank
 ACKNOWLEDGED_MIN = 30  # lines of the log
 
 
