@@ -11,7 +11,7 @@ EXAMPLES ?= quarter
 .PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all \
     test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
     test-release-16 test-release-18 test-release-20 test-releases test-simulations \
-    test-statistics test-timers wheels zipapps
+    simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
 
 check:
 	@venv=$$(qa/venv.sh) && \
@@ -78,6 +78,15 @@ bench-fleet:
 	@HOSTS=$(HOSTS) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
 	    -m bench.fleet
 
+# A fleet that grows under `auto apply`, in virtual time on the module's real code, with faults:
+# make simulate-fleet [OSDS=100] [SEEDS=10] [SEED=s: only that one]
+simulate-fleet:
+	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) PYTHONPATH=qa:mgr_module \
+	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation
+
+simulate-fleet-short:
+	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=3
+
 zipapps:
 	@/usr/bin/python3 packaging/zipapps.py out
 
@@ -129,7 +138,8 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py EXAMPLES=all
 
 test:
-	@$(STAGES) "test-lab | check test-mutations test-simulations" test-packages-short \
+	@$(STAGES) "test-lab | check test-mutations test-simulations simulate-fleet-short" \
+	    test-packages-short \
 	    test-timers test-releases
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
