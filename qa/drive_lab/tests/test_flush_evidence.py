@@ -6,7 +6,7 @@ import pytest
 from probe_bench import BACK, THROUGH
 from wcache.analysis.decision import FLUSH_FLOOR_ROTATIONAL_US
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 SPAN_MIB = 18  # what has to be blank
 ACKNOWLEDGED_MIN = 30  # lines of the log
