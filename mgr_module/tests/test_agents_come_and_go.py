@@ -49,9 +49,9 @@ def test_each_host_gets_a_key_for_its_own_two_commands():
 @pytest.mark.parametrize("form", FORMS)
 def test_again_nothing_is_changed_and_the_same_is_printed(form):
     mgr = contained(a_mgr())
-    first = said(mgr, "agent add", all=True, **{"for": form})
+    first = said(mgr, "agent add", all=True, **{"run_by": form})
     stored = texts(mgr)
-    again = said(mgr, "agent add", all=True, **{"for": form})
+    again = said(mgr, "agent add", all=True, **{"run_by": form})
     assert again["script"] == first["script"]
     assert {row["key"] for row in again["hosts"]} <= {"there", "rook"}
     assert texts(mgr) == stored
@@ -70,14 +70,14 @@ def test_who_runs_the_clusters_daemons_is_found_and_said(backend, namespace, for
     data = said(mgr, "agent add", hostname="h1")
     assert data["form"] == form
     assert form in ok(mgr.command("agent add", hostname="h1")).splitlines()[0]
-    assert said(mgr, "agent add", hostname="h1", **{"for": "systemd"})["form"] == "systemd"
+    assert said(mgr, "agent add", hostname="h1", **{"run_by": "systemd"})["form"] == "systemd"
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_all_that_is_printed_is_one_shell_script(form):
     mgr = contained(a_mgr())
     for prefix, arguments in (
-        ("agent add", {"all": True, "for": form}), ("agent rm", {"hostname": "h1"}),
+        ("agent add", {"all": True, "run_by": form}), ("agent rm", {"hostname": "h1"}),
     ):
         script = ok(mgr.command(prefix, **arguments))
         done = subprocess.run(
@@ -97,14 +97,14 @@ def test_all_that_is_printed_is_one_shell_script(form):
 def test_a_host_name_that_means_something_to_a_shell_comes_into_no_script(hostname, form):
     mgr = contained(a_mgr())
     mgr.surroundings.places[hostname] = HostPlace(IMAGE)
-    data = said(mgr, "agent add", all=True, **{"for": form})
+    data = said(mgr, "agent add", all=True, **{"run_by": form})
     assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
     assert len(data["left_out"]) == 1
-    plain = ok(mgr.command("agent add", all=True, **{"for": form}))
+    plain = ok(mgr.command("agent add", all=True, **{"run_by": form}))
     assert all(
         line.startswith("#") for line in plain.splitlines() if hostname and repr(hostname) in line
     )
-    code, out, error = mgr.command("agent add", hostname=hostname, **{"for": form})
+    code, out, error = mgr.command("agent add", hostname=hostname, **{"run_by": form})
     assert (code, out) == (-errno.EINVAL, "")
     assert "\n" not in error
 
@@ -118,7 +118,7 @@ def test_what_osds_tell_of_their_container_is_no_more_trusted(place, word):
     mgr = a_mgr()
     mgr.surroundings.places["h1"] = place
     for form in ("cephadm", "rook") if not place.namespace else ("rook",):
-        code, _, error = mgr.command("agent add", hostname="h1", **{"for": form})
+        code, _, error = mgr.command("agent add", hostname="h1", **{"run_by": form})
         assert code < 0
         assert word in error
 
@@ -134,7 +134,7 @@ def test_no_key_is_in_any_answer_log_or_store():
         def remove(self, entity):
             raise ValueError(secret)
 
-    answers = [ok(mgr.command("agent add", all=True, **{"for": form})) for form in FORMS]
+    answers = [ok(mgr.command("agent add", all=True, **{"run_by": form})) for form in FORMS]
     mgr.service.agents._keys = KeyWork(Leaky())
     answers.append(refused(mgr, "agent rm", errno.EAGAIN, hostname="h1"))
     assert secret not in " ".join(answers) + texts(mgr)
@@ -146,7 +146,7 @@ def test_a_host_without_osds_is_refused_by_name():
     assert "h1, h2" in error
     refused(a_mgr(), "agent add", errno.EINVAL)
     refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", all=True)
-    refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", **{"for": "docker"})
+    refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", **{"run_by": "docker"})
     refused(a_mgr(), "agent add", errno.EINVAL, hostname="h1", image=IMAGE)
 
 
@@ -154,18 +154,18 @@ def test_a_host_without_osds_is_refused_by_name():
 def test_a_name_that_the_orchestrator_cannot_have_is_left_out(form, name):
     mgr = contained(a_mgr())
     mgr.surroundings.places[name] = HostPlace(IMAGE)
-    data = said(mgr, "agent add", all=True, **{"for": form})
+    data = said(mgr, "agent add", all=True, **{"run_by": form})
     assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
     assert name in data["left_out"][0]
-    refused(mgr, "agent add", errno.EINVAL, hostname=name, **{"for": form})
-    ok(mgr.command("agent add", hostname=name, **{"for": "systemd"}))
+    refused(mgr, "agent add", errno.EINVAL, hostname=name, **{"run_by": form})
+    ok(mgr.command("agent add", hostname=name, **{"run_by": "systemd"}))
 
 
 def test_a_cephadm_that_cannot_is_told_of():
     mgr = contained(a_mgr())
     mgr.surroundings.backend = "cephadm"
     mgr.surroundings.takes_arguments = False
-    assert "--for systemd" in refused(mgr, "agent add", errno.EPERM, all=True)
+    assert "--run-by systemd" in refused(mgr, "agent add", errno.EPERM, all=True)
 
 
 def test_mons_that_refuse_are_told_of_and_nothing_counts_as_added():
@@ -205,6 +205,16 @@ def test_a_host_that_was_added_is_shown_before_it_is_heard():
     assert (row["hostname"], row["heard_s_ago"], row["form"]) == ("h7", None, "systemd")
     ok(mgr.command("agent rm", hostname="h7"))
     assert said(mgr, "agent ls")["agents"] == []
+
+
+def test_whoever_is_faster_than_the_first_probe_is_told_to_wait():
+    mgr = FakeMgr()
+    mgr.surroundings.places["h7"] = HostPlace()
+    for command in ("try", "campaign forecast"):
+        assert "agent add --all" in refused(mgr, command, errno.EAGAIN)
+    ok(mgr.command("agent add", hostname="h7"))
+    for command in ("try", "campaign forecast"):
+        assert "wait some seconds" in refused(mgr, command, errno.EAGAIN)
 
 
 # ---- rm

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 
 import pytest
 from examples import examples
@@ -10,6 +11,15 @@ from hypothesis import strategies as st
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, measured
 from wcache.commands import commands
+
+# The options of the `ceph` tool itself (ceph/ceph, src/ceph.in, parse_cmdargs()); it takes what
+# begins one of them for that one, by argparse's rule of abbreviations.
+OF_THE_TOOL = (
+    "help", "conf", "in-file", "out-file", "setuser", "setgroup", "id", "user", "name", "cluster",
+    "admin-daemon", "status", "watch", "watch-debug", "watch-info", "watch-sec", "watch-warn",
+    "watch-error", "watch-channel", "version", "verbose", "concise", "daemon-output-file",
+    "format", "connect-timeout", "block", "period",
+)
 
 
 def everything(mgr):
@@ -33,6 +43,18 @@ def everything(mgr):
         ("drive-model distrust-plp", {"drive_model": "ACME HD1 1.0"}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
     ]
+
+
+def test_no_option_is_one_that_the_ceph_tool_takes_for_itself():
+    named = {
+        re.search(r"name=(\w+)", argument)[1].replace("_", "-"): "req=false" in argument
+        for command in commands.COMMANDS for argument in command.arguments
+    }
+    # a target, as in `ceph tell`
+    assert "host" not in named
+    options = [name for name, optional in named.items() if optional]
+    assert len(options) > 10
+    assert [(name, own) for name in options for own in OF_THE_TOOL if own.startswith(name)] == []
 
 
 @pytest.mark.parametrize("form", ["plain", "json", "json-pretty", "yaml"])

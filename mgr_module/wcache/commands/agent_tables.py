@@ -17,8 +17,8 @@ def added(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent add`: every line is a command or a comment."""
     hosts = data["hosts"]
     notes = [f"probes on {_named(hosts)}, run by {data['form']}: {data['why']}"]
-    if data["why"] != "as --for says":
-        notes.append("(choose another way with --for cephadm, rook or systemd)")
+    if data["why"] != "as --run-by says":
+        notes.append("(choose another way with --run-by cephadm, rook or systemd)")
     for state, words in _KEYS.items():
         found = [row for row in hosts if row["key"] == state]
         if found:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ..core import codec
 from ..core.claims import believed
-from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
+from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.events import Halt
 from ..core.experiment.campaign import (
     Campaign,
@@ -26,7 +26,13 @@ from ..core.history.entry import ADMIN
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
-from .guards import disputed_domains, require_store, require_thawed, require_unreserved
+from .guards import (
+    disputed_domains,
+    require_reports,
+    require_store,
+    require_thawed,
+    require_unreserved,
+)
 
 
 class CampaignService:
@@ -65,8 +71,7 @@ class CampaignService:
             same_share=options.no_difference_share,
         )
         cluster = engine.view.cluster()
-        if not engine.hosts.reports:
-            raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
+        require_reports(engine)
         reports = believed(engine.hosts.reports.values(), cluster)
         found = candidates(reports, cluster, parse_scope(chosen.scope))
         only = arguments.get("only")  # the automation's: hosts and cache domains

@@ -86,8 +86,8 @@ class AgentService:
         if asked is not None:
             known = {item.value: item for item in Form}
             if asked not in known:
-                raise MalformedError(f"--for is one of {', '.join(known)}")
-            return known[asked], "as --for says"
+                raise MalformedError(f"--run-by is one of {', '.join(known)}")
+            return known[asked], "as --run-by says"
         backend = self._surroundings.orchestrator()
         if backend == Form.ROOK.value or any(place.namespace for place in places):
             return Form.ROOK, "the OSDs run in pods"
@@ -103,7 +103,7 @@ class AgentService:
         if form is Form.CEPHADM and not self._surroundings.containers_take_arguments():
             raise RefusedError(
                 "cephadm of this release cannot give a container's program its arguments",
-                "use --for systemd",
+                "use --run-by systemd",
             )
 
     def _deployments(
@@ -296,7 +296,7 @@ def _named_for(
         else:
             hostnames.append(name)
     if not hostnames:
-        raise MalformedError(f"no host can be added ({left_out[0]})", "choose another --for")
+        raise MalformedError(f"no host can be added ({left_out[0]})", "choose another --run-by")
     return hostnames
 
 
@@ -304,7 +304,7 @@ def _image_of(hostname: str, place: HostPlace) -> str:
     if not place.image:
         raise NotFoundError(
             f"the OSDs of {hostname} name no container image",
-            "name Ceph's own with --image, with the probe in it, or give another --for",
+            "name Ceph's own with --image, with the probe in it, or give another --run-by",
         )
     return place.image
 

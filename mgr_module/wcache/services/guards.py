@@ -22,6 +22,19 @@ def require_store(engine: Engine) -> None:
         raise NotReadyError(trouble)
 
 
+def require_reports(engine: Engine) -> None:
+    """Without a report there is no drive to measure; a probe sends one soon after its start."""
+    if engine.hosts.reports:
+        return
+    if engine.hosts.deployments:
+        raise NotReadyError(
+            "no probe has reported yet",
+            "wait some seconds and try again; `ceph wcache agent ls` shows which probes were "
+            "never heard",
+        )
+    raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
+
+
 def require_unreserved(engine: Engine) -> None:
     """Nothing is toggled while mClock's capacities are measured."""
     if engine.reserved:

@@ -10,12 +10,13 @@ from typing import Any, Dict, FrozenSet, List, Optional
 
 from ..ceph.traffic import Traffic
 from ..core.claims import believed
-from ..core.errors import NotReadyError, RefusedError
+from ..core.errors import RefusedError
 from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
 from ..core.experiment.trial import DRIVES_PER_MODEL, LOADS, Trial, enough_traffic
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
 from .campaigns import CampaignService
+from .guards import require_reports
 
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
 # Below this share of the periods, what is left is told by the budget alone.
@@ -60,8 +61,7 @@ class TryService:
     def _busy(self, scope: str) -> FrozenSet[int]:
         engine, options = self._engine, self._engine.options()
         cluster = engine.view.cluster()
-        if not engine.hosts.reports:
-            raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
+        require_reports(engine)
         reports = believed(engine.hosts.reports.values(), cluster)
         found = candidates(reports, cluster, parse_scope(scope))
         osd_ids = {

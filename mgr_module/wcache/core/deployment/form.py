@@ -111,13 +111,13 @@ def require_name(form: Form, hostname: str) -> None:
     if form is Form.CEPHADM and not _SPEC_HOST(hostname):
         raise MalformedError(
             f"{hostname[:60]} is not the name of a host of cephadm: small letters, digits and "
-            "dashes between dots", "choose another --for",
+            "dashes between dots", "choose another --run-by",
         )
     node = len(hostname) <= NODE_CHARS_MAX and _SUBDOMAIN(hostname)
     if form is Form.ROOK and not node:
         raise MalformedError(
             f"{hostname[:60]} is not the name of a Kubernetes node: small letters, digits, dots "
-            f"and dashes, at most {NODE_CHARS_MAX}", "choose another --for",
+            f"and dashes, at most {NODE_CHARS_MAX}", "choose another --run-by",
         )
 
 
