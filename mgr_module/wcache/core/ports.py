@@ -18,7 +18,6 @@ from .model import (
     DriveState,
     Finding,
     FlushCounters,
-    HostReport,
     LoadPoint,
     Role,
 )
@@ -172,10 +171,3 @@ class ConfigDatabase(Protocol):
 
     def osd_value(self, osd_id: int, name: str) -> Optional[str]:
         """An option as an OSD itself has it; None where it gives no answer."""
-
-
-class Reports(Protocol):
-    """Module side: the last report of each host."""
-
-    def report(self, hostname: str) -> Optional[HostReport]:
-        """The last report, or None."""

@@ -53,7 +53,9 @@ def _grouped(
     found = [[item] for item in list(groups.items())[:1]]
     rest = list(groups.items())[1:]
     each = max(1, math.ceil(len(rest) / GROUPS_MAX))
-    found += [rest[start : start + each] for start in range(0, len(rest), each)]
+    for start in range(0, len(rest), each):
+        end = start + each
+        found.append(rest[start:end])
     return [
         (_named([where for where, _ in items]), tuple(edit for _, mine in items for edit in mine))
         for items in found
