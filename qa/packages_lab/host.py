@@ -10,6 +10,7 @@ from typing import List
 
 from harness.access import PROJECT
 from harness.errors import HarnessError
+from harness.processes import MARKER
 from harness.roots import SYSTEM_PATH, Root
 
 SHOWN_CHARS_MAX = 150
@@ -40,8 +41,19 @@ class Host:
         self._root = root
         self._folder = folder
         self.write("/usr/local/bin/ssh", SSH, 0o755)
+        self._teach_the_host_name()
         # what packages ask for before they start or stop a service
         self.path("/run/systemd/system").mkdir(parents=True)
+
+    def _teach_the_host_name(self) -> None:
+        """The stand-in for systemctl knows what %h is in a unit, and not %H."""
+        stand_in = self.path("/usr/bin/systemctl")
+        text = stand_in.read_text(encoding="utf-8")
+        known = 'confs["h"] = HOME\n'
+        if text.count(known) != 1:
+            raise HarnessError(f"{stand_in} is not the stand-in for systemctl that is known")
+        taught = f'{known}            confs["H"] = os.uname().nodename\n'
+        stand_in.write_text(text.replace(known, taught), encoding="utf-8")
 
     def path(self, inside: str) -> Path:
         """A file of the host, from outside."""
@@ -68,7 +80,7 @@ class Host:
         argv = ["/bin/bash", "-c", f"cd {self.home} 2>/dev/null || cd /\n{command}"]
         environment = {
             "PATH": f"/usr/local/bin:{SYSTEM_PATH}", "HOME": "/root", "LC_ALL": "C.UTF-8",
-            "PYTHONWARNINGS": "ignore",
+            "PYTHONWARNINGS": "ignore", MARKER: str(self._folder),
             "DEBIAN_FRONTEND": "noninteractive", "TERM": "dumb",
         }
         began_s = time.monotonic()

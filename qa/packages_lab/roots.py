@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import List, Optional, Type
 
 from harness.errors import HarnessError
+from harness.processes import kill_all
 from harness.releases import (
     CEPH_PACKAGES,
     EXCLUDED_PATHS,
@@ -91,6 +92,8 @@ class FreshRoot:
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
+        # a service that was started there and not stopped
+        kill_all(self.folder)
         subprocess.run(["umount", "--lazy", str(self.folder / "root")], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -120,7 +120,7 @@ def test_three_commands_lead_to_a_recommendation_and_the_undo_takes_all_away(
     for line in first:
         if "wcache try" in line:
             as_a_test_needs_it(cluster)
-            until(host, "ceph wcache agent ls", lambda seen: seen["agents"])
+            until(host, "ceph wcache drive ls", lambda seen: seen["drives"])
         host.type(line)
         if "module enable" in line:
             until(host, "ceph wcache status", lambda seen: True)
