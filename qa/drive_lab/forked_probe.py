@@ -56,8 +56,12 @@ class ForkedProbe:
 
     def kill(self, signal: str = "KILL") -> int:
         """Send it a signal and wait for its end; returns its exit code."""
-        self._forks.request({"kill": int(self._stem.name), "signal": signal})
+        self.send(signal)
         return self.wait()
+
+    def send(self, signal: str) -> None:
+        """Send it a signal, whatever it makes of it."""
+        self._forks.request({"kill": int(self._stem.name), "signal": signal})
 
     def output(self) -> str:
         """What it has printed so far."""

@@ -18,7 +18,8 @@ STEPS = {"scsi": 8, "sas": 8, "sata": 8, "nvme": 6}
 # the same, after every path was pinned in case nothing else can be done
 BACK_STEPS = {"scsi": 9, "sas": 9, "sata": 9, "nvme": 6}
 ALL = range(1, STEPS_MAX)
-# of the ten that a container's runtime gives between SIGTERM and SIGKILL
+# what a container's runtime gives between SIGTERM and SIGKILL, and what is promised of it
+KILLED_AFTER_S = 10.0
 RESTORED_S = 8.0
 # the entry and nothing else; pinned; switched (an NVMe drive has no pin to set)
 SOME = {"scsi": (1, 3, 6), "sas": (1, 3, 6), "sata": (1, 3, 6), "nvme": (1, 4)}
@@ -141,3 +142,27 @@ def test_a_probe_that_is_asked_to_end_gives_its_drive_back_in_time(probe_of, nam
     check_restored(probe, prior)
     assert took_s < RESTORED_S
     probe.check_safe("stopped")
+
+
+@STOPPED
+def test_a_hung_probe_that_is_killed_after_ten_seconds_leaves_its_drive_flushed(
+    bench, probe_of, name, prior
+):
+    probe = probe_of(name)
+    probe.begin(prior)
+    outcome = probe.set_mode(OTHER[prior])
+    assert outcome["kind"] == "state", outcome
+    # it gets no further, like one that waits for a drive which does not answer
+    probe.running.send("STOP")
+    probe.running.send("TERM")
+    time.sleep(KILLED_AFTER_S)
+    assert probe.running.ended() is None
+    assert probe.running.kill() == SIGKILL
+    assert (probe.mode(), len(probe.journal())) == (OTHER[prior], 1)
+    assert bench.disk(name).kernel_view() == "write back"
+    probe.check_safe("killed")
+    # the next start of the container, with the same state folder, restores it
+    code, said = probe.restart()
+    assert code == 0, said
+    check_restored(probe, prior)
+    probe.check_safe("started-anew")

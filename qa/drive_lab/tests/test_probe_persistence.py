@@ -10,6 +10,7 @@ pytestmark = pytest.mark.lab
 
 NAMES = ("scsi", "sas", "sata", "nvme")
 COMMAND = "/usr/bin/wcache-probe"
+BOOT_RULE = "/etc/udev/rules.d/59-wcache-pin.rules"
 PACKAGES = "/wcache/osd_probe:/wcache/mgr_module"
 
 
@@ -79,6 +80,46 @@ def test_a_rollback_has_the_last_word_over_an_event_of_udev(bench, persisted):
         bench.settle()
         assert (probe.mode(), rules_of(bench)) == (BACK, 0)
         probe.check_safe(f"rolled-back-{round_number}")
+
+
+def view_of_a_new_disk_that_was_switched_off(bench, probe):
+    """Plug a drive in anew, switch it behind the kernel, and let the kernel look again.
+
+    A rescan believes the drive where there is no pin.
+    """
+    bench.lab.unplug(probe.name)
+    bench.lab.replug(probe.name)
+    bench.settle()
+    # the first command to a new disk may be answered by a Unit Attention
+    bench.sh(f"sg_turs {bench.disk(probe.name).generic} || :").checked()
+    probe.behind_our_back(THROUGH)
+    bench.disk(probe.name).rescan()
+    return bench.disk(probe.name).kernel_view()
+
+
+def test_a_rule_that_outlives_the_program_still_pins_its_drive(bench, persisted, probe_of):
+    """As after a removal that was told to leave it: what the rule starts is not there."""
+    (probe,) = persisted("scsi")
+    # what `prepare` wrote would pin it too
+    away = {path: f"{path}.away" for path in (COMMAND, BOOT_RULE)}
+    for path, aside in away.items():
+        bench.sh(f"mv {path} {aside}").checked()
+    bench.sh("udevadm control --reload").checked()
+    try:
+        assert view_of_a_new_disk_that_was_switched_off(bench, probe_of("sas")) == "write through"
+        bench.all_on("sas")
+        assert view_of_a_new_disk_that_was_switched_off(bench, probe) == "write back"
+        probe.check_safe("off-and-pinned")
+        probe.behind_our_back(BACK)
+        probe.check_safe("on-and-pinned")
+    finally:
+        for path, aside in away.items():
+            bench.sh(f"mv {aside} {path}").checked()
+        bench.sh("udevadm control --reload").checked()
+    probe.make_osd()
+    code, said = probe.restore_action("scsi")
+    assert code == 0, said
+    assert (probe.mode(), rules_of(bench)) == (BACK, 0)
 
 
 @pytest.mark.long
