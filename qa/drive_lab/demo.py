@@ -27,7 +27,6 @@ from .stage import Stage, bold, say
 
 DRIVE_FILE = Path(__file__).resolve().parents[1] / "drive_models" / "lab.toml"
 OUT = Path(__file__).resolve().parents[2] / "out"
-PAIRS_MAX = 80
 # where it makes a difference; to show that there is none takes clients half a minute longer
 TRAFFIC_CLASSES = ("hdd", "nvme")
 # looked at fast: the defaults are for clusters with more to lose
@@ -89,18 +88,20 @@ def _steps(stage: Stage) -> None:
     stage.witnesses()
 
     stage.step(
-        "Measure without clients: one write at a time, by osd bench, at a forecast cost",
+        "Measure without clients: `try` picks one write at a time, at a forecast cost",
         "Each drive in both modes, in pairs of periods ordered by a coin, until it is decided;",
         "one that is not decided after a minute of its time is given up, and that is said.",
     )
-    _campaign(stage, "--loads=depth1", f"--pairs={PAIRS_MAX}", "--accept-cost")
+    stage.wait_clean()
+    ceph("wcache", "try")
+    stage.tool("try", "--accept-cost")
 
     stage.step(
         "Measure while clients write: the OSDs' own traffic, in both modes; nothing is written"
     )
     for name in TRAFFIC_CLASSES:
         stage.start_clients(name)
-        _campaign(stage, f"--scope=class:{name}", "--loads=traffic", f"--pairs={PAIRS_MAX}")
+        _campaign(stage, f"--scope=class:{name}", "--loads=traffic")
         stage.stop_clients()
 
     stage.step("Decide: one recommendation per device class and drive model, with its evidence")
@@ -129,8 +130,7 @@ def _steps(stage: Stage) -> None:
 def _campaign(stage: Stage, *arguments: str) -> None:
     """Forecast a campaign, start it, follow it to its end."""
     stage.wait_clean()
-    asked = [word for word in arguments if word != "--accept-cost"]
-    stage.ceph("wcache", "campaign", "forecast", *asked)
+    stage.ceph("wcache", "campaign", "forecast", *arguments)
     stage.ceph("wcache", "campaign", "start", *arguments)
     campaign_id = stage.wcache("campaign ls")["campaigns"][-1]["campaign_id"]
     stage.tool("watch", campaign_id)
