@@ -99,13 +99,13 @@ def test_an_undecided_case_says_how_many_more_samples_would_do(tmp_path, capsys)
     ("text", "said"),
     [
         ("", "holds no latencies"),
-        ("1.0\nfast\n", "line 2: 'fast' is no number"),
+        ("1.0\nfast\n", "line 2: 'fast' is not a number"),
         ("1.0\n-3\n", "line 2: a latency must be above 0"),
         ("nan\n", "line 1: a latency must be above 0"),
         ('{"jobs": 3}', "no list of jobs"),
         ("{", "is not JSON"),
         ("1, 2\n", "line 1: a fio latency log has 4 or more fields"),
-        ("0, 100, 0, 4096\n", "without writes"),
+        ("0, 100, 0, 4096\n", "with no writes"),
     ],
 )
 def test_a_bad_file_is_one_clear_line_and_code_2(tmp_path, capsys, text, said):

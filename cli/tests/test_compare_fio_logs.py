@@ -83,11 +83,11 @@ def test_two_kinds_of_latencies_of_one_run_are_refused(tmp_path, capsys):
     whole, off = jobs(tmp_path, "on", 1), jobs(tmp_path, "off", 2)
     parts = jobs(tmp_path, "on", 3, kind="clat")
     said = refused(capsys, whole + parts, off)
-    assert f"{whole[0]} and {parts[0]} are two kinds of latencies of one run" in said
-    assert "give its _lat logs alone" in said
+    assert f"{whole[0]} and {parts[0]} hold two kinds of latency of one fio run" in said
+    assert "give only its _lat logs" in said
     assert "kind of latencies (clat, lat)" in refused(capsys, parts, off)
     submitting = jobs(tmp_path, "sub", 4, kind="slat")
-    assert "how long submitting took" in refused(capsys, submitting, off)
+    assert "holds submission latencies" in refused(capsys, submitting, off)
 
 
 def test_a_run_given_by_some_of_its_jobs_is_not_compared_with_all_of_another(tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_a_job_given_twice_or_with_nothing_written_adds_nothing(tmp_path, capsys
     assert twice["per_mode"] == once["per_mode"]
     other = tmp_path / "none_lat.1.log"
     other.write_text("5, 100, 0, 4096, 0\n")
-    assert "without writes" in refused(capsys, [str(other), str(other)], off)
+    assert "with no writes" in refused(capsys, [str(other), str(other)], off)
 
 
 @pytest.mark.parametrize("name", ["on_bw.1.log", "on.log", "lat.1.log", "on_lat.x.log"])

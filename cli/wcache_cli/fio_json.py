@@ -81,15 +81,15 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
         raise MalformedError(f"{path} is not JSON: {str(error)[:80]}") from None
     jobs = top.get("jobs") if isinstance(top, dict) else None
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
-        raise MalformedError(f"{path} is no output of fio: it has no list of jobs")
+        raise MalformedError(f"{path} is not fio's JSON output: it has no list of jobs")
     if len(jobs) > JOBS_MAX:
-        raise MalformedError(f"{path} has {len(jobs)} jobs, {JOBS_MAX} are the most")
+        raise MalformedError(f"{path} has {len(jobs)} jobs; at most {JOBS_MAX} are read")
     wrote, commits = [], []
     for place, job in enumerate(jobs):
         if job.get("error"):
             raise MalformedError(
                 f"{path}: job {place} ended with error {str(job['error'])[:30]!r}",
-                "a run that failed says nothing; measure again",
+                "a failed run cannot be used: repeat it",
             )
         found = _commits(path, job)
         if found is not None:
@@ -131,7 +131,7 @@ def number(path: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, bool) or not math.isfinite(found):
-        raise MalformedError(f"{path}: {str(value)[:30]!r} is no number")
+        raise MalformedError(f"{path}: {str(value)[:30]!r} is not a number")
     return found
 
 
@@ -148,8 +148,8 @@ def _commits(path: str, job: Mapping[str, Any]) -> Optional[_Distribution]:
         return writes or syncs
     if syncs.figures.n * 2 < writes.figures.n:
         raise MalformedError(
-            f"{path} syncs only once in {writes.figures.n // max(syncs.figures.n, 1)} writes",
-            "measure with --fdatasync=1 or --sync=1: what counts is a commit",
+            f"{path} syncs only once per {writes.figures.n // max(syncs.figures.n, 1)} writes",
+            "measure with --fdatasync=1 or --sync=1: an OSD syncs each commit",
         )
     after = syncs.values(SUM_POINTS)
     sums = sorted(a + b for a in writes.values(SUM_POINTS) for b in after)
@@ -195,7 +195,7 @@ def _count(path: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
     if not value <= COUNT_MAX:
-        raise MalformedError(f"{path} tells of more than {COUNT_MAX} latencies")
+        raise MalformedError(f"{path} holds more than {COUNT_MAX} latencies")
     return value if isinstance(value, int) and value > 0 else 0
 
 
@@ -214,9 +214,9 @@ def _from_bins(path: str, found: Mapping[str, Any], n: int, factor: float) -> _D
     bins = sorted((number(path, value), number(path, k)) for value, k in found["bins"].items())
     total = sum(k for _, k in bins)
     if total <= 0 or any(k < 0 for _, k in bins):
-        raise MalformedError(f"{path}: its bins hold no counts")
+        raise MalformedError(f"{path}: its latency bins are empty")
     if bins[0][0] < 0:
-        raise MalformedError(f"{path}: it has a bin of {bins[0][0]:g}; a latency is above 0")
+        raise MalformedError(f"{path}: it has a bin of {bins[0][0]:g}; latencies must be above 0")
     n = max(1, min(n, _count(path, int(total) if total <= COUNT_MAX else total)))
     figures = _figures(path, found, n, factor)
     points = []

@@ -55,12 +55,12 @@ def by_run(paths: Sequence[str]) -> List[List[str]]:
         key, kind = (os.path.realpath(os.path.dirname(path)), found[1]), found[2]
         if kinds.setdefault(key, kind) != kind:
             raise MalformedError(
-                f"{runs[key][0]} and {path} are two kinds of latencies of one run of fio",
-                f"give its _{WHOLE} logs alone",
+                f"{runs[key][0]} and {path} hold two kinds of latency of one fio run",
+                f"give only its _{WHOLE} logs",
             )
         if kind == SUBMISSION:
             raise MalformedError(
-                f"{path} tells how long submitting took, not the write",
+                f"{path} holds submission latencies, not those of writes",
                 f"give the _{WHOLE} logs",
             )
         runs.setdefault(key, []).append(path)
@@ -102,7 +102,7 @@ def log_run(logs: Sequence[Log]) -> Run:
         if log.latencies_us and not any(log.latencies_us == other.latencies_us for other in kept):
             kept.append(log)
     if not kept:
-        raise MalformedError(f"{logs[0].path} is a fio log without writes")
+        raise MalformedError(f"{logs[0].path} is a fio log with no writes")
     told = [log for log in logs if log.latencies_us]
     doubts = ["repeated"] if len(kept) < len(told) else []
     sizes = {size for log in kept for size in log.sizes}
@@ -130,7 +130,7 @@ def latency(word: str, path: str, line_number: int, factor: float) -> float:
     try:
         value = float(word)
     except ValueError:
-        raise MalformedError(f"{path}, line {line_number}: {word[:30]!r} is no number") from None
+        raise MalformedError(f"{path}, line {line_number}: {word[:30]!r} is not a number") from None
     if not (math.isfinite(value) and value > 0):
         raise MalformedError(f"{path}, line {line_number}: a latency must be above 0")
     if value * factor < LATENCY_MIN_US:
@@ -144,7 +144,7 @@ def bounded(path: str, count: int, room: int) -> None:
     """Raise MalformedError where a file holds more latencies than there is room for."""
     if count > room:
         raise MalformedError(
-            f"with {path} all files together hold more latencies than are compared at once",
-            f"{LATENCIES_MAX:,} are the most: give fewer or shorter files, or fio's json+, "
-            "which is small however long it ran",
+            f"with {path} the files hold more latencies than can be compared at once",
+            f"{LATENCIES_MAX:,} is the limit: give fewer or shorter files, or fio's json+, "
+            "whose size does not grow with the run",
         )

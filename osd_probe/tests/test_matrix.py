@@ -171,7 +171,7 @@ def test_a_device_that_somebody_takes_meanwhile_is_written_to_no_more(bench):
         device.write(b"bluestore block device\n".ljust(4096, b"x"))
     out, error = process.communicate(timeout=60)
     assert process.returncode in (1, 2)  # 1 where a pair was whole by then
-    assert "somebody else has written to" in out + error
+    assert "something else wrote to" in out + error
     assert bench.view == "write back"
 
 
@@ -218,10 +218,10 @@ DEEP = next(cell for cell in CELLS if cell.depth > 1)
 
 
 @pytest.mark.parametrize(("said", "error", "why"), [
-    ("exit 3", NotReadyError, "fio ends with 3"),
+    ("exit 3", NotReadyError, "fio failed with exit code 3"),
     ("echo 'no such option' >&2; exit 1", NotReadyError, "no such option"),
     ("echo nothing", MalformedError, "not JSON"),
-    ("echo '{\"jobs\": []}'", MalformedError, "no writes and runtime"),
+    ("echo '{\"jobs\": []}'", MalformedError, "lacks its number of writes"),
     ("echo '{\"jobs\": [{\"error\": 5, \"write\": {\"total_ios\": 1, \"runtime\": 1}}]}'",
      NotReadyError, "error 5"),
     ("echo '{\"jobs\": [{\"error\": 0, \"write\": {\"total_ios\": 0, \"runtime\": 500}}]}'",

@@ -76,7 +76,7 @@ def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fa
     data = fake_host.root / "sys/kernel/boot_params/data"
     data.parent.mkdir(parents=True)
     data.write_bytes(bytes(0x21C) + b"\x00\x10\x00\x00" + bytes(64))
-    with pytest.raises(NotFoundError, match="not on it"):
+    with pytest.raises(NotFoundError, match="not stored on it"):
         prepare(fake_host, host)
     assert not os.path.exists(preparation(fake_host).rule_path)
     made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
@@ -96,7 +96,7 @@ def test_an_image_that_is_cut_off_or_none_at_all_counts_as_lacking_it(fake_host)
             files_in(str(path), WHERE)
         code, said = prepare(fake_host, host)
         assert code == 1
-        assert "cannot be looked into" in said
+        assert "cannot be read" in said
 
 
 @given(st.binary(max_size=400))

@@ -65,7 +65,7 @@ def test_an_applied_change_is_a_reason_until_it_is_rolled_back(host):
 
 def test_what_the_journal_cannot_tell_is_a_reason(host):
     host.journal().write("action/a1", "not an entry")
-    with pytest.raises(ConflictError, match="cannot be read"):
+    with pytest.raises(ConflictError, match="unreadable"):
         host.ask()
 
 

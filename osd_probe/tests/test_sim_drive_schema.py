@@ -81,7 +81,7 @@ ratio = 1.01
         (('model = "M1"', 'model = "M\\u001b[2J"'), "drive[0].model"),
         (('model = "M1"', 'model = "M1 "'), "drive[0].model"),
         (('model = "M1"', 'model = "M1"\ncount = 0'), "must lie in 1"),
-        (('model = "M1"', 'model = "M1"\ncount = 2\nserial = "S1"'), "belongs to one drive"),
+        (('model = "M1"', 'model = "M1"\ncount = 2\nserial = "S1"'), "is that of one drive"),
         (('model = "M1"', 'model = "M1"\ntransport = "raid"'), "is not one of 'scsi'"),
         (('model = "M1"', 'model = "M1"\ncache = 3'), "cache: a table is needed"),
         (('model = "M1"', 'model = "M1"\ncache.saved = "write back"'), "savable = true"),

@@ -54,11 +54,11 @@ def _scope(scope: str) -> str:
 def _forecast(data: Mapping[str, Any]) -> List[str]:
     cost = data["forecast"]
     busy = data["busy_osds"]
-    by_traffic = f"{len(busy)} busy OSD(s) by their own clients' writes; " if busy else ""
+    others = f"{len(busy)} busy OSD(s) by their own clients' writes; the others" if busy else "each"
     lines = [
         f"this would measure {cost['drives']} drive(s) with the cache on and off, a drive or two "
         "of each drive model:",
-        f"  {by_traffic}others by one 4 KiB write at a time",
+        f"  {others} by one 4 KiB write at a time",
         f"  at most {duration(cost['seconds'])} and {amount(cost['bytes_written'])} written in "
         f"{cost['bench_calls']} bench calls; a clear case takes a fraction of it",
     ]

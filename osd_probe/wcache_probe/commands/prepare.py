@@ -30,7 +30,7 @@ LOOK_EVERY_S = 1.0
 def preparer_of(options: argparse.Namespace) -> Preparer:
     """What changes this machine; raises RefusedError where it would change another one."""
     if os.geteuid() != 0:
-        raise RefusedError("it writes to /etc and /boot", "run it as root")
+        raise RefusedError("`prepare` and `unprepare` write to /etc and /boot", "run it as root")
     if in_container():
         raise RefusedError(
             "this is a container, and its /etc and /boot are not the host's",
@@ -122,20 +122,21 @@ def unprepare(
         held = sorted(state.journal.read())
         if held:
             raise ConflictError(
-                f"{len(held)} prior state(s) stand in the journal, and need the boot rule",
+                f"{len(held)} prior state(s) in the journal still need the boot rule",
                 "roll back what was applied, or `wcache-probe restore --all`; "
                 "see `wcache-probe status`",
             )
         marks = state.journal.marks_of_others()
         if marks:
             raise ConflictError(
-                f"a lease that stands in the journal of another state folder has marked {marks[0]}",
-                "end it, or call this with its --state-dir; if that is gone, remove the mark",
+                f"a lease in the journal of another state folder holds {marks[0]}",
+                "end that lease, or give its folder with --state-dir; if the folder is gone, "
+                "remove the mark",
             )
         need = needing_the_rule(preparer.preparation, host or linux_host(options))
         if need:
             raise ConflictError(
-                f"{'; '.join(need)}: after a warm reboot nothing but the boot rule would have the "
+                f"{'; '.join(need)}: after a warm reboot only the boot rule would make the "
                 "kernel flush it",
                 "turn the cache on again, or keep the rule",
             )

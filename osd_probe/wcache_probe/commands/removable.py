@@ -32,10 +32,10 @@ def removable(options: argparse.Namespace, rules: RuleFolder) -> int:
         sound, damaged = read_journal(StateFolder(options.state_dir, options.run_dir).journal)
         applied = [e.owner_id for e in sound.values() if e.kind is EntryKind.ACTION]
         standing += _named(applied, "applied change")
-        standing += _named(list(damaged), "entry of the journal that cannot be read")
+        standing += _named(list(damaged), "unreadable journal entry")
     standing += _named(list(rules.standing()), "udev rule that starts wcache-probe")
     if standing:
-        raise ConflictError(f"on this host stands {', and '.join(standing)}", ADVICE)
+        raise ConflictError(f"still on this host: {', and '.join(standing)}", ADVICE)
     return 0
 
 

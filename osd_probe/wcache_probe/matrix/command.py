@@ -38,7 +38,7 @@ def matrix(
     owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
     if owed or damaged:
         raise ConflictError(
-            f"the journal holds what is not back yet ({', '.join([*owed, *damaged])})",
+            f"the journal has prior states to restore ({', '.join([*owed, *damaged])})",
             "run `wcache-probe restore --all` first",
         )
     scratch = find(HostFiles(), host, options.scratch, options.span)
@@ -49,8 +49,8 @@ def matrix(
     if osds and not options.beside_osds:
         names = ", ".join(f"osd.{osd}" for osd in osds)
         raise RefusedError(
-            f"{scratch.drive.dev_name} also serves {names}, which would wait and be toggled",
-            "give an unused drive, or consent with --beside-osds",
+            f"{scratch.drive.dev_name} also serves {names}, which would wait and be toggled too",
+            "name an unused drive, or consent with --beside-osds",
         )
     for mode in CacheMode:
         reason = may_toggle(
@@ -89,7 +89,7 @@ def matrix(
             print("\n".join(lines(found)), flush=True)
         finally:  # neither a closed terminal nor a full disk shall cost both
             result.put(codec.dumps(found))
-    print(f"written to {target}; decide it where numpy and scipy are: wcache analyze {target}")
+    print(f"written to {target}; next, where numpy and scipy are: wcache analyze {target}")
     return 0 if found.ended == "done" else 1
 
 

@@ -68,7 +68,7 @@ def _run(command: List[str], seconds_max: float, stop: Stop) -> str:
                 stop.wait(POLL_S)
                 left_s -= POLL_S
             if process.poll() is None:
-                why = "stopped" if stop.is_set() else f"fio has not ended in {seconds_max:.0f} s"
+                why = "stopped" if stop.is_set() else f"fio did not end within {seconds_max:.0f} s"
                 raise NotReadyError(why)
         finally:
             if process.poll() is None:
@@ -79,7 +79,9 @@ def _run(command: List[str], seconds_max: float, stop: Stop) -> str:
         said = errors.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace")
         text = out.read(OUTPUT_BYTES_MAX).decode("utf-8", "replace")
     if process.returncode:
-        raise NotReadyError(f"fio ends with {process.returncode}: {one_line(said or text, 200)}")
+        raise NotReadyError(
+            f"fio failed with exit code {process.returncode}: {one_line(said or text, 200)}"
+        )
     return text
 
 
@@ -89,10 +91,10 @@ def _counts(plain: Any) -> Tuple[int, int]:
         job = plain["jobs"][0]
         found = job["error"], job["write"]["total_ios"], job["write"]["runtime"]
     except (KeyError, IndexError, TypeError):
-        raise MalformedError("fio's answer has no writes and runtime") from None
+        raise MalformedError("fio's output lacks its number of writes or its run time") from None
     error, writes, runtime_ms = found
     if error != 0:
         raise NotReadyError(f"fio's job failed with error {str(error)[:20]}")
     if not all(type(value) is int and 0 < value < 2**53 for value in (writes, runtime_ms)):
-        raise MalformedError("fio's answer has no writes, or they took no time")
+        raise MalformedError("fio's output has no writes, or they took no time")
     return writes, runtime_ms

@@ -36,7 +36,7 @@ class ResultFile:
         except OSError as error:
             raise StorageError(
                 f"cannot write {self._path} ({error.strerror}); nothing was measured",
-                "give --out where a file can be made",
+                "choose an --out that can be written",
             ) from None
         return self
 
@@ -61,7 +61,7 @@ class ResultFile:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StorageError(
-                f"cannot write {self._path} ({error.strerror})", "give --out where there is room"
+                f"cannot write {self._path} ({error.strerror})", "choose an --out with free space"
             ) from None
         self._whole = True
         try:
@@ -71,5 +71,5 @@ class ResultFile:
         except OSError as error:
             raise StorageError(
                 f"cannot make {self._path} ({error.strerror}); the result is in {self._partial}",
-                "move it to where it shall be",
+                "move it to where you want it",
             ) from None

@@ -37,7 +37,7 @@ from .scratch import Scratch
 from .sustained import LongCell
 
 SETTLE_S = 0.5
-NO_FIO = "fio is not installed, and queues are filled by it"
+NO_FIO = "fio is not installed, and deep queues need it"
 IN_PIECES = "with --span the space lies in pieces, which fio does not fill a queue over"
 LONG_CHECK_S = 1.0  # how often it is looked whether somebody else has taken the device
 
@@ -167,7 +167,7 @@ class MatrixRun:
                 cells.append(found)
         after = tuple(self._host.state(drive) for drive in self._drives())
         if after != before:
-            raise RefusedError("the cache mode was changed behind our back")
+            raise RefusedError("something else changed the cache mode")
         return MatrixPeriod(
             mode, started_at_s, time.monotonic() - begin, before, after, tuple(cells)
         )
@@ -205,7 +205,7 @@ class MatrixRun:
             if entry is not None and entry.owner_id != self._plan.matrix_id:
                 raise ConflictError(
                     f"lease {entry.owner_id} still holds {domain_id}",
-                    "bring it back first: `wcache-probe restore --all`",
+                    "restore it first: `wcache-probe restore --all`",
                 )
             done = self._switcher.run(domain_id, switching.lease_set(
                 drives, entry, lease_id=self._plan.matrix_id, mode=mode, now_s=time.time(),
@@ -223,7 +223,7 @@ class MatrixRun:
             self._switcher.restore(entry)
         except WcacheError as error:
             raise NotReadyError(
-                f"the prior cache state is not back: {error.line()}",
+                f"prior cache mode NOT restored: {error.line()}",
                 "run `wcache-probe restore --all`",
             ) from None
-        self._say("the prior cache state is back")
+        self._say("prior cache mode restored")

@@ -125,8 +125,8 @@ class Scratch:
             self._read(fd, buffer, 0)
             if buffer[:WRITE_BYTES] != MARK or any(buffer[WRITE_BYTES:]):
                 raise RefusedError(
-                    f"somebody else has written to {self.path} meanwhile",
-                    "it is not written to any more; see who has taken it",
+                    f"something else wrote to {self.path} during the measurement",
+                    "wcache has stopped writing to it; find out what uses it",
                 )
 
     def _open(self, flags: int) -> int:
@@ -140,14 +140,14 @@ class Scratch:
             raise StorageError(f"cannot open {self.path} ({error.strerror})") from None
         if self.files.number_of_fd(fd) != self.device.number:
             os.close(fd)
-            raise RefusedError(f"{self.path} is another device now", "look at the drives again")
+            raise RefusedError(f"{self.path} is another device now", "check the path, start again")
         return fd
 
     def _read(self, fd: int, buffer: mmap.mmap, place: int) -> None:
         try:
             if os.preadv(fd, [buffer], place) == len(buffer):
                 return
-            why = "it is shorter than it says"
+            why = "it ended too early"
         except OSError as error:
             why = str(error.strerror)
         raise StorageError(f"cannot read {self.path} at {place} ({why})")
@@ -162,7 +162,7 @@ class Scratch:
     def _not_blank(self, place: int) -> RefusedError:
         return RefusedError(
             f"{self.path} is not blank: there is data within 1 MiB of byte {place}",
-            f"if nobody misses it, `blkdiscard -z {self.path}` or "
+            f"if that data may go, `blkdiscard -z {self.path}` or "
             f"`dd if=/dev/zero of={self.path} bs=1M` makes it blank",
         )
 
@@ -182,18 +182,18 @@ def find(
     number = files.number_of_path(path)
     device = by_number(files, number) if number else None
     if device is None:
-        raise NotFoundError(f"{printable(path)} is no block device", "give one that is unused")
+        raise NotFoundError(f"{printable(path)} is not a block device", "name an unused one")
     paths = paths_down(device)
     if len(paths) != 1 or not is_followed(paths[0]):
-        raise RefusedError(f"{device.name} does not lie on one drive that can be followed")
+        raise RefusedError(f"{device.name} cannot be traced to one drive")
     bottom = paths[0].drive
     drive = host.drive_of(bottom)
     osd = _used_by(drive, device)
     if osd is not None:
-        raise RefusedError(f"{device.name} belongs to osd.{osd}", "give one that is unused")
+        raise RefusedError(f"{device.name} belongs to osd.{osd}", "name an unused one")
     refuse_false_flush(bottom, drive.transport, files)
     if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
-        raise RefusedError(f"{device.name} lies on a loop device", "give a drive, not a file")
+        raise RefusedError(f"{device.name} lies on a loop device", "name a drive, not a file")
     return Scratch(files, device, drive, whole, span_max)
 
 

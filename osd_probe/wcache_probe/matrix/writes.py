@@ -42,7 +42,7 @@ def measure(scratch: Scratch, cell: Cell, seconds: float, seed: int) -> CellSamp
                     os.fdatasync(fd)
             except OSError as error:
                 raise StorageError(
-                    f"{scratch.path} fails a write ({error.strerror})", "look at the kernel's log"
+                    f"a write to {scratch.path} failed ({error.strerror})", "see the kernel's log"
                 ) from None
             now = time.perf_counter_ns()
             samples.append(now - start)

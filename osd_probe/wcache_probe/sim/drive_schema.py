@@ -240,7 +240,7 @@ def _drive(table: Table) -> DriveModelSpec:
     wwn = table.text("wwn", "", _WWN)
     if count > 1 and (serial or wwn):
         key = "serial" if serial else "wwn"
-        raise table.error(key, "belongs to one drive, and count is more than 1")
+        raise table.error(key, "is that of one drive, but count is more than 1")
     rotational = table.flag("rotational", False)
     cache = _cache(table.table("cache"))
     spec = DriveModelSpec(

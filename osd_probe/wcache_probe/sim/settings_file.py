@@ -72,7 +72,9 @@ class SettingsFile:
         try:
             return codec.loads(Settings, text, bytes_max=STATE_BYTES_MAX, what=self._path)
         except MalformedError as error:
-            raise MalformedError(error.message, "remove the file: the drives start anew") from None
+            raise MalformedError(
+                error.message, "remove the file; the simulated drives then start anew"
+            ) from None
 
     def write(self, settings: Settings) -> None:
         """Replace it."""

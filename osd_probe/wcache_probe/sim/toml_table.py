@@ -167,7 +167,7 @@ class Table:
             raise self.error(key, f"a list of 1 to {most} strings is needed")
         found = [self._checked(key, item, pattern) for item in value]
         if len(set(found)) != len(found):
-            raise self.error(key, "names one thing twice")
+            raise self.error(key, "has a value twice")
         return found
 
     def _checked(self, key: str, value: object, pattern: Pattern[str]) -> str:

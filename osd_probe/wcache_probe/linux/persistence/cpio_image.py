@@ -210,7 +210,7 @@ def _decompressed(file: IO[bytes], start: bytes) -> Iterator[Callable[[int], byt
                 words, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
         except FileNotFoundError:
-            raise ValueError(f"install {words[0]} to have it looked into") from None
+            raise ValueError(f"install {words[0]} so that it can be read") from None
         with process:
             try:
                 assert process.stdout is not None  # noqa: S101

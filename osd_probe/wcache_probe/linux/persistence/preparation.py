@@ -88,15 +88,15 @@ class Preparation:
         if not is_ours(text):
             return f"{self.rule_path} is not as wcache-probe wrote it"
         if record is None or record.rule_sha256 != digest(text):
-            return f"{self.rule_path} changed since the images were looked into"
+            return f"{self.rule_path} has changed since the images were checked"
         images = find_images(self.root)
         new = [image.path for image in images if image not in record.images]
         if new:
-            return f"{new[0]} is newer than the last look into the images"
+            return f"{new[0]} is newer than the last check of the images"
         if record.images and not images:
-            return "none of the host's initramfs images is seen (a container needs its /boot)"
+            return "cannot see the host's initramfs images (a container needs the host's /boot)"
         if self.needs_elsewhere(images) and not record.image_elsewhere:
-            return "this host's initramfs image is not on it"
+            return "this host's initramfs image is not stored on it"
         return ""
 
     def record(self) -> Optional[Record]:

@@ -63,7 +63,7 @@ def choose(
             continue
         same = [disk for disk, wwid in disks if wwid != drive.wwid and matches(name, wwid)]
         if same:
-            left_out.append(f"{drive.dev_name}: {same[0]} could not be told from it by its wwid")
+            left_out.append(f"{drive.dev_name}: a rule for its wwid would also match {same[0]}")
             continue
         wanted[drive.wwid] = drive.dev_name
     # a drive that is not here now and comes back is still off
@@ -94,8 +94,8 @@ class Preparer:
             )
         if self.preparation.needs_elsewhere(self._images()) and not image_elsewhere:
             raise NotFoundError(
-                "this host was booted with an initramfs image that is not on it",
-                "put the rule file into that image yourself, then say --image-elsewhere",
+                "this host boots with an initramfs image that is not stored on it",
+                "put the rule file into that image yourself, then add --image-elsewhere",
             )
 
     def write_rule(self, chosen: Chosen) -> str:
@@ -103,7 +103,7 @@ class Preparer:
         rule = BootRule(chosen.wwids).text()
         path = self.preparation.rule_path
         for line in chosen.left_out:
-            self.say(f"not named, so never toggled: {line}")
+            self.say(f"left out, so wcache will not toggle it: {line}")
         if rule == self.preparation.rule_text():
             self.say(f"{path}: up to date, {_count(chosen.wwids, 'drive')}")
             return rule
@@ -111,7 +111,7 @@ class Preparer:
         self.say(f"{path}: written, {_count(chosen.wwids, 'drive')}")
         trouble = self.reload_udev()
         if trouble:
-            self.say(f"udev was not told of its new rules: {trouble}")
+            self.say(f"udev did not reload its rules: {trouble}")
         return rule
 
     def see_to_images(self, rule: str) -> int:
@@ -129,32 +129,35 @@ class Preparer:
         for image in good:
             self.say(f"{image.path}: has the rule")
         if elsewhere:
-            self.say("no initramfs image is on this host: as you say, one elsewhere has the rule")
+            self.say(
+                "this host has no initramfs image; --image-elsewhere says that the one which it "
+                "boots has the rule"
+            )
         elif not images:
-            self.say("this host has no initramfs image, and its kernel was given none")
+            self.say("this host boots without an initramfs image, so none has to hold the rule")
         for image, why in lacking.items():
             self.say(
-                f"{image.path} {why}: make it anew by hand or remove it, then run this again"
+                f"{image.path} {why}: rebuild or remove it by hand, then run this again"
             )
         if lacking:
-            self.say("NOT prepared: the drives of this host are not toggled until it is")
+            self.say("NOT prepared: wcache will not toggle the drives of this host")
             return 1
-        self.say("prepared: the pin comes back whenever a drive appears")
+        self.say("prepared: udev pins these drives whenever they appear")
         return 0
 
     def show(self, chosen: Chosen) -> None:
         """What would be done."""
         rule = BootRule(chosen.wwids).text()
         for line in chosen.left_out:
-            self.say(f"not named, so never toggled: {line}")
+            self.say(f"left out, so wcache will not toggle it: {line}")
         change = "up to date" if rule == self.preparation.rule_text() else "would be written"
         self.say(f"{self.preparation.rule_path}: {change}\n{rule}".rstrip("\n"))
         lacking = self._lacking(self._images(), rule)
         for image, why in lacking.items():
-            self.say(f"{image.path} {why}: would be made anew")
+            self.say(f"{image.path} {why}: would be rebuilt")
         if lacking:
             tool = self.find_tool()
-            self.say(f"by: {' '.join(tool.command)}" if tool else _NO_TOOL)
+            self.say(f"with: {' '.join(tool.command)}" if tool else _NO_TOOL)
 
     def remove_rule(self) -> bool:
         """Take record and rule away; False where there was neither."""
@@ -172,11 +175,11 @@ class Preparer:
                 remove(conf)
         with_rule = [image for image in self._images() if self._rules_in(image)]
         if with_rule and tool:
-            self.say(f"making the initramfs images anew with {tool.name}; this takes a while")
+            self.say(f"rebuilding the initramfs images with {tool.name}; this takes a while")
             self.run_tool(tool)
             with_rule = [image for image in self._images() if self._rules_in(image)]
         for image in with_rule:
-            self.say(f"{image.path} still has the boot rule: make it anew by hand")
+            self.say(f"{image.path} still has the boot rule: rebuild it by hand")
         self.reload_udev()
         return 1 if with_rule else 0
 
@@ -199,7 +202,7 @@ class Preparer:
             try:
                 texts = rules_in(self.preparation.root, image)
             except StorageError as error:
-                lacking[image] = f"cannot be looked into: {error.message}"
+                lacking[image] = f"cannot be read: {error.message}"
                 continue
             if not texts:
                 lacking[image] = "lacks the boot rule"
@@ -218,7 +221,7 @@ class Preparer:
             conf = os.path.join(self.preparation.root, tool.conf_path)
             write_whole(conf, tool.conf_text)
             self.say(f"{conf}: written")
-        self.say(f"making the initramfs images anew with {tool.name}; this takes a while")
+        self.say(f"rebuilding the initramfs images with {tool.name}; this takes a while")
         self.run_tool(tool)
         return self._images()
 
