@@ -48,7 +48,6 @@ class ToldChanges:
             ids = osds_of(self._reports(), change.hostname, getattr(change, "domain_id", ""))
             self._audit.add(changes.line(machine.rollout, change, now_s, ids))
 
-
     def about(self, who: str, what: str, run: Optional[RunMachine]) -> Optional[About]:
         """The drive that a line of a run is about, or of a probe that names a cache domain."""
         if run is not None:
