@@ -55,6 +55,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         effects = factorial.effects(used, counter, record.late_watches)
         seen = effects.main
     measured = sequential.spread(seen.whole)
+
     def weighed(warnings: List[str], trusted: bool) -> Decision:
         found = decide(record, used, seen, measured, options, warnings, trusted)
         if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:

@@ -174,6 +174,7 @@ class Views:
             **load_ls(self._profiles(), results, latencies),
         }
 
+
 def _finding(item: Finding) -> Dict[str, str]:
     return {
         "code": item.code.value, "severity": item.severity.value, "subject": item.subject,

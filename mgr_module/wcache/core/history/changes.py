@@ -106,5 +106,3 @@ def _outcome(change: Change) -> str:
     if change.before_us is not None and change.after_us is not None:
         said += f", latency {change.before_us:.0f} to {change.after_us:.0f} us"
     return f"{said}: {change.detail}" if change.detail else said
-
-

@@ -92,8 +92,9 @@ def why_not(facts: Facts, host: HostFacts) -> str:
             "its OSDs have their target from the environment (a memory request of their pods), "
             "which outranks the config database: set resources in the CephCluster"
         )
-    untunable = [f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and
-                 i.reading.tunable is False]
+    untunable = [
+        f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False
+    ]
     if untunable:
         return f"{', '.join(untunable[:NAMED_MAX])} cannot follow a target while running"
     if host.autotuned:

@@ -219,7 +219,8 @@ def _batches(sections: Sequence[Section]) -> List[List[Section]]:
         rest = batches[1:]
         each = max(1, math.ceil(len(rest) / GROUPS_MAX))
         for start in range(0, len(rest), each):
-            found.append([s for batch in rest[start : start + each] for s in batch])
+            end = start + each
+            found.append([s for batch in rest[start:end] for s in batch])
     return found
 
 

@@ -158,8 +158,8 @@ def _bins(cache: str, perf: Mapping[str, Any], edges_s: Tuple[float, ...]) -> Op
     if "pri0_bytes" not in section or not edges_s:
         return None
     each = [_bytes(section.get(f"pri{number}_bytes")) for number in range(PRIORITIES)]
-    used = each[1 : 1 + len(edges_s)]
-    rest = sum(each[1 + len(edges_s):])
+    used = each[1:][:len(edges_s)]
+    rest = sum(each[1:][len(edges_s):])
     return AgeBins(cache, edges_s, each[0], tuple(used), rest)
 
 
