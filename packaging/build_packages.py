@@ -91,7 +91,7 @@ def build_debs(out: Path, suffix: str = "") -> List[Path]:
 
 
 def build_rpms(out: Path, suffix: str = "") -> List[Path]:
-    """The three rpms and their source; returns them.  Raises BuildError."""
+    """The three rpms; returns them.  Raises BuildError."""
     with tempfile.TemporaryDirectory(prefix="wcache-rpm.") as work:
         name = f"wcache-{version()}{suffix}"
         copy_tree(Path(work) / name)
@@ -102,7 +102,7 @@ def build_rpms(out: Path, suffix: str = "") -> List[Path]:
         spec = Path(work) / "SPECS" / "wcache.spec"
         text = (PACKAGING / "rpm" / "wcache.spec.in").read_text()
         spec.write_text(text.replace("@VERSION@", f"{version()}{suffix}"))
-        words = ["rpmbuild", "-ba", "--nodeps", "--define", f"_topdir {work}"]
+        words = ["rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {work}"]
         for key, value in RPM_REPRODUCIBLE.items():
             words += ["--define", f"{key} {value}"]
         _run([*words, str(spec)], cwd=Path(work))
