@@ -77,7 +77,10 @@ def test_failure_domains_are_what_the_rules_of_pools_spread_over():
     )
     assert seen(rules=rules).failure_types == frozenset()
     assert seen(rules=rules, pools=(0,)).failure_types == {"host"}
-    assert seen(rules=rules, pools=(0, 1, 1, 2)).failure_types == {"host", "rack", "chassis"}
+    assert seen(rules=rules, pools=(0, 1, 1)).failure_types == {"host", "rack", "chassis"}
+    assert seen(rules=rules, pools=(0, 2)).failure_types == {"host", "osd"}
+    within = rule(5, ("choose_indep", "host"), ("choose_indep", "osd"))
+    assert seen(rules=(within,), pools=(5,)).failure_types == {"host"}
     odd = {"rule_id": 4, "steps": [{"opcode": 77}, {"op": "set_choose_tries", "num": 100}]}
     assert seen(rules=(odd,), pools=(4,)).failure_types == frozenset()
 

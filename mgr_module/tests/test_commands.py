@@ -30,6 +30,8 @@ def everything(mgr):
         ("campaign record", {"record_id": "c1.0.0"}), ("recommend", {}),
         ("recommend", {"device_class": "hdd"}), ("plan", {}), ("plan show", {"plan_id": "p1"}),
         ("history", {"limit": 5}), ("apply", {"plan_id": "p1"}),
+        ("rollout ls", {}), ("rollout show", {"plan_id": "p1"}),
+        ("rollout abort", {"plan_id": "p1"}),
         ("campaign stop", {"campaign_id": "c1"}), ("rollback", {"plan_id": "p1"}),
         ("freeze", {}), ("freeze", {"thaw": True}), ("campaign start", {"loads": "timer"}),
         ("plan ls", {}), ("auto", {"mode": "recommend"}), ("auto status", {}),
@@ -78,7 +80,8 @@ def test_every_command_answers_in_every_format(form, state):
     assert mgr.exceptions == []
     # what needs a probe, a file or a state that is in dispute is tried where those are
     files = {"wcache evidence import", "wcache evidence rm"}
-    agent = {*files, "wcache agent poll", "wcache agent post", "wcache drive accept"}
+    agent = {*files, "wcache agent poll", "wcache agent post", "wcache drive accept",
+             "wcache rollout pause", "wcache rollout resume"}
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
 
 

@@ -61,7 +61,7 @@ def test_a_probe_silent_for_a_lease_and_half_a_minute_ends_the_run_and_is_report
     assert said(mgr, "campaign show", campaign_id=campaign_id)["run_list"][0]["restored"] is True
 
 
-def test_a_rollout_whose_probe_is_silent_for_ever_stops_with_the_reason():
+def test_a_rollout_whose_probe_is_silent_for_ever_waits_an_hour_then_pauses_with_the_reason():
     mgr = measured()
     plan_id = said(mgr, "plan")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
@@ -71,10 +71,16 @@ def test_a_rollout_whose_probe_is_silent_for_ever_stops_with_the_reason():
     mgr.now_s += 95.0
     mgr.engine.tick()
     plan = said(mgr, "plan show", plan_id=plan_id)
-    assert plan["status"] == "stopped"
+    assert plan["status"] == "running"
     assert "has not responded" in plan["reason"]
     assert plan["changes"][0]["status"] == "applying"
-    assert "WCACHE_RESTORE_FAILED" in {f["code"] for f in said(mgr, "status")["findings"]}
+    for _ in range(40):
+        mgr.now_s += 95.0
+        mgr.engine.tick()
+    plan = said(mgr, "plan show", plan_id=plan_id)
+    assert plan["status"] == "paused"
+    assert "gave up after waiting 3600 s" in plan["reason"]
+    assert "WCACHE_ROLLOUT_PAUSED" in {f["code"] for f in said(mgr, "status")["findings"]}
     mgr.report_all()
     ok(mgr.command("rollback"))
     mgr.settle()

@@ -142,10 +142,10 @@ def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
         if part < 2:
             assert shown(mgr)["status"] == "running"
             mgr.restart()
-    assert shown(mgr)["status"] == "stopped"
+    assert shown(mgr)["status"] == "paused"
     assert "waiting 3600 s: this does not hold" in shown(mgr)["reason"]
     assert statuses(mgr) == ["applied", "planned", "planned"]
-    assert "ceph wcache plan" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert "ceph wcache rollout resume p1" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert said(mgr, "rollback", plan_id="p1")["changed"] is True
     mgr.settle()
     assert all_modes(mgr) == {WB}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple
 from mgr_module import MgrModule
 
 from .ceph import compat as ceph_compat
+from .ceph.blocks import CephBlocks
 from .ceph.capacity import CephCapacity
 from .ceph.config import CephConfig
 from .ceph.health import health_checks
@@ -17,7 +18,7 @@ from .ceph.loads import CephLoads
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
-from .ceph.surroundings import CephSurroundings
+from .ceph.surroundings import CephStops, CephSurroundings
 from .ceph.traffic import CephTraffic
 from .ceph.view import CephView
 from .commands import commands
@@ -79,6 +80,12 @@ class Module(MgrModule):
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(self, option_names(KNOBS)),
+            blocks=CephBlocks(
+                self, commit_counters=ceph_compat.commit_counters,
+                commits_min=lambda: self._options.traffic_commits_min,
+                is_up=lambda osd_id: _is_up(view, osd_id),
+            ),
+            stops=CephStops(self),
             options=lambda: self._options, profiles=self._load_watch.profiles,
             wake=self._wake.set, log=self.log,
         )

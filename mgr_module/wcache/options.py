@@ -26,6 +26,9 @@ class Options:
     no_difference_share: float = 0.5
     traffic_commits_min: int = 20
     canary_wait_s: float = 60.0
+    gate_by_load: bool = True
+    gate_block_s: float = 5.0
+    rollout_parallel_max: int = 2
     python_path: str = "/usr/bin/python3"
     analysis_seconds_max: float = 20.0
     auto_windows: str = ""
@@ -67,6 +70,14 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         4, 1000000),
     "canary_wait_s": (
         "Seconds to watch the first changed drive before changing the next.", 0.0, 86400.0),
+    "gate_by_load": (
+        "Judge each step of a rollout by the commit latency of clients' writes beside unchanged "
+        "OSDs. Without it, benches before and after each change are all there is.", None, None),
+    "gate_block_s": (
+        "Seconds in one block of clients' writes: 48 are taken before a step, 16 to 96 after it.",
+        0.5, 600.0),
+    "rollout_parallel_max": (
+        "Drives of one failure domain that a rollout changes and judges together.", 1, 32),
     "python_path": (
         "Interpreter of the analysis child; it needs numpy and scipy. Refused unless it and its "
         "folders belong to root (or the mgr's user) and nobody else can write there.",

@@ -29,6 +29,7 @@ from wcache.services.service import Service
 
 from .builders import cluster, osd
 from .deploying import FakeKeys, FakeSurroundings, FakeTraffic
+from .gate import FakeBlocks, FakeStops
 from .mclock import FakeBench, FakeConfig
 from .probe import FakeProbe
 from .store import MemoryStore
@@ -169,7 +170,9 @@ class FakeMgr:
     ) -> None:
         self.now_s = 1_000_000.0
         self.options = replace(
-            Options(settle_s=0.25, canary_wait_s=5.0, throwaway_cluster=simulated), **options
+            Options(
+                settle_s=0.25, canary_wait_s=5.0, throwaway_cluster=simulated, gate_by_load=False,
+            ), **options
         )
         self.store: Any = store if store is not None else MemoryStore()
         osds = [
@@ -185,6 +188,7 @@ class FakeMgr:
         self.log.addHandler(_Kept(self))
         self.config = FakeConfig()
         self.keys = FakeKeys()
+        self.stops = FakeStops()
         self.traffic = FakeTraffic()
         self.surroundings = FakeSurroundings({hostname: HostPlace() for hostname, _ in hosts})
         self.compiled_queue = "mclock_scheduler"
@@ -202,11 +206,13 @@ class FakeMgr:
         self.store.lose()
         self.now_s += 1.0
         self.loads = FakeLoads(self.latency_ns)
+        self.blocks = FakeBlocks(self.block_us)
         self.analysis = self.make_analysis()
         archive = Archive(self.store)
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
-            analysis=self.analysis, database=self.config, options=lambda: self.options,
+            analysis=self.analysis, blocks=self.blocks, stops=self.stops,
+            database=self.config, options=lambda: self.options,
             clock=lambda: self.now_s, bounds=self.bounds, profiles=lambda: self.profiles,
             log=self.log,
         )
@@ -237,6 +243,10 @@ class FakeMgr:
                     return probe.latency_ns[drive.mode]
         return 1_000_000
 
+    def block_us(self, osd_id: int) -> float:
+        """The commit latency of its clients; 0 where nothing writes."""
+        return 0.0
+
     def command(self, prefix: str, inbuf: str = "", **arguments: Any) -> Tuple[int, str, str]:
         """One `ceph wcache` command, as a mgr hands it over."""
         cmd = {"prefix": f"wcache {prefix}", "target": ["mgr", ""], **arguments}
@@ -253,6 +263,7 @@ class FakeMgr:
         for probe in self.probes.values():
             probe.turn()
         self.loads.run()
+        self.blocks.run(self.now_s)
         self.bench.run()
         self.engine.tick()
         self.mclock.tick()

@@ -17,14 +17,15 @@ class CephProgress:
 
     def __init__(self, mgr: Remote) -> None:
         self._mgr = mgr
-        self._shown: Dict[str, float] = {}
+        self._shown: Dict[str, Tuple[str, float]] = {}
 
     def show(self, under_way: Mapping[str, Tuple[str, float]]) -> None:
         """`under_way`: id to (message, fraction done); what is missing now is complete."""
-        for event_id, (message, fraction) in under_way.items():
-            if self._shown.get(event_id) != fraction:
+        for event_id, (message, exact) in under_way.items():
+            fraction = round(exact, 3)  # time passes at every look
+            if self._shown.get(event_id) != (message, fraction):
                 self._call("update", event_id, message, fraction, [], True)
-                self._shown[event_id] = fraction
+                self._shown[event_id] = message, fraction
         for event_id in set(self._shown) - set(under_way):
             self._call("complete", event_id)
             del self._shown[event_id]

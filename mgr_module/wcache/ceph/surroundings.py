@@ -1,12 +1,14 @@
-"""What runs this cluster: its orchestrator, and where its OSDs say that they are."""
+"""What runs this cluster: its orchestrator, where its OSDs are, and which of them may stop."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any, Dict, Protocol
+import threading
+from typing import Any, Callable, Dict, Protocol, Sequence
 
 from ..core.deployment.form import HostPlace
+from .command import CommandFailed, SendsCommands, ask_mon
 
 
 class Surroundings(Protocol):
@@ -61,3 +63,53 @@ class CephSurroundings:
         except (ImportError, AttributeError):
             return False
         return {"extra_container_args", "extra_entrypoint_args"} <= set(known)
+
+
+class CephStops:
+    """The `Stops` port over a mgr module: asks the mons, and waits for them."""
+
+    def __init__(self, mgr: SendsCommands) -> None:
+        self._mgr = mgr
+
+    def ask(
+        self, groups: Sequence[Sequence[int]], done: Callable[[int, bool], None]
+    ) -> None:
+        """See Stops; in a thread."""
+
+        def run() -> None:
+            try:
+                together, upgrade = self._together(groups), self._upgrade()
+            except Exception:
+                # whatever it is: the rollout waits for an answer, and asks again
+                together, upgrade = 0, False
+            done(together, upgrade)
+
+        threading.Thread(target=run, daemon=True, name="wcache-ok-to-stop").start()
+
+    def _together(self, groups: Sequence[Sequence[int]]) -> int:
+        """By `osd ok-to-stop` (MgrCommands.h); half as many until it says yes."""
+        count = len(groups)
+        while count:
+            ids = sorted({osd_id for group in groups[:count] for osd_id in group})
+            if self._ok_to_stop(ids):
+                return count
+            count //= 2
+        return 0
+
+    def _ok_to_stop(self, osd_ids: Sequence[int]) -> bool:
+        command = {"prefix": "osd ok-to-stop", "ids": [str(item) for item in osd_ids]}
+        try:
+            ask_mon(self._mgr, command)
+        except CommandFailed:
+            return False  # EBUSY, or nobody knows: then none is stopped
+        return True
+
+    def _upgrade(self) -> bool:
+        """What cephadm keeps of an upgrade that is under way or paused (cephadm/upgrade.py)."""
+        try:
+            text = ask_mon(
+                self._mgr, {"prefix": "config-key get", "key": "mgr/cephadm/upgrade_state"}
+            )
+        except CommandFailed:
+            return False  # ENOENT: none, or no cephadm
+        return text.strip() not in ("", "null", "{}")

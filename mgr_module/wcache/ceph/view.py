@@ -13,6 +13,9 @@ _SICK = (
     "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
     "SLOW_OPS", "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
 )
+# More PGs in scrub than this, and than this share of OSDs that are up, are a storm: each keeps
+# all OSDs of its PG busy.
+SCRUBS_MIN, SCRUBS_SHARE = 4, 0.25
 # More levels than CRUSH has types; a map in which a bucket holds itself ends here.
 DEPTH_MAX = 32
 Location = Tuple[Tuple[str, str], ...]
@@ -64,6 +67,7 @@ class CephView:
         return ClusterState(
             str(osd_map["fsid"]), self._version(), osds, self._missed(),
             self._bench_empties_caches, _failure_types(osd_map, crush),
+            self._unfit(osd_map, sum(osd.up for osd in osds.values())),
         )
 
     def latencies(self) -> Dict[int, OsdLatency]:
@@ -96,6 +100,22 @@ class CephView:
         return tuple(missed)
 
 
+    def _unfit(self, osd_map: Mapping[str, Any], osds_up: int) -> Tuple[Precondition, ...]:
+        """What keeps a wave from starting, and forbids no measuring."""
+        found: List[Precondition] = []
+        states = self._mgr.get("pg_summary")["all"]
+        scrubbing = sum(n for name, n in states.items() if "scrubbing" in name.split("+"))
+        if scrubbing > max(SCRUBS_MIN, SCRUBS_SHARE * osds_up):
+            found.append(Precondition.NO_SCRUB_STORM)
+        checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
+        flags = str(osd_map.get("flags", "")).split(",")
+        if "HOST_IN_MAINTENANCE" in checks or "noout" in flags or any(
+            "noout" in each for each in osd_map.get("crush_node_flags", {}).values()
+        ):
+            found.append(Precondition.NO_MAINTENANCE)
+        return tuple(found)
+
+
 def _is_error(name: str, check: Mapping[str, Any]) -> bool:
     """Whether a health check of others says that the cluster is in error, and nobody muted it."""
     error = check.get("severity") == "HEALTH_ERR" and not check.get("muted")
@@ -103,14 +123,20 @@ def _is_error(name: str, check: Mapping[str, Any]) -> bool:
 
 
 def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> FrozenSet[str]:
-    """The types of buckets over which the pools' rules spread copies (CrushWrapper::dump_rule)."""
+    """The types over which the pools' rules spread copies (CrushWrapper::dump_rule).
+
+    `osd` where a rule chooses nothing wider: one host may hold several copies then.
+    """
     used = {pool.get("crush_rule") for pool in osd_map.get("pools", ())}
-    return frozenset(
-        str(step["type"])
-        for rule in crush.get("rules", ()) if rule.get("rule_id") in used
-        for step in rule.get("steps", ())
-        if str(step.get("op", "")).startswith("choose") and step.get("type") not in (None, "osd")
-    )
+    found = set()
+    for rule in crush.get("rules", ()):
+        chosen = {
+            str(step["type"]) for step in rule.get("steps", ())
+            if str(step.get("op", "")).startswith("choose") and step.get("type") is not None
+        }
+        if rule.get("rule_id") in used:
+            found |= chosen - {"osd"} or chosen
+    return frozenset(found)
 
 
 def _words(states: Mapping[str, int]) -> List[List[str]]:

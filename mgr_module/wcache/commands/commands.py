@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import errno
 import json
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.hostnames import checked_hostname
-from ..core.knobs.registry import KNOBS
 from ..services.service import Service
 from . import (
     agent_tables,
@@ -27,10 +25,11 @@ from . import (
     tables,
     try_view,
 )
+from .command import Answer, Command
+from .rollout_commands import ROLLOUT_COMMANDS
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
-FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
 ROWS_AT_ONCE = 100
 
 _MEASURE = (
@@ -44,42 +43,12 @@ _MEASURE = (
     "name=confirm,type=CephBool,req=false",
 )
 _CLASS = "name=device_class,type=CephString,req=false"
-_PLAN = (
-    _CLASS,
-    "name=consent_turn_on,type=CephBool,req=false",
-    "name=persist,type=CephBool,req=false",
-    f"name=knob,type=CephChoices,strings={'|'.join(knob.name for knob in KNOBS)},req=false",
-)
-
 _CAPACITY = (
     "name=scope,type=CephString,req=false",
     "name=calls,type=CephInt,req=false",
     "name=drives_per_model,type=CephInt,req=false",
     "name=force,type=CephBool,req=false",
 )
-
-Answer = Tuple[int, str, str]
-Renderer = Callable[[Mapping[str, Any]], str]
-
-
-@dataclass(frozen=True)
-class Command:
-    """One command: its prefix, arguments, permission, help, what it calls and how it looks."""
-
-    prefix: str
-    arguments: Tuple[str, ...]
-    perm: str
-    help: str
-    call: Callable[[Service, Views, Dict[str, Any]], Any]
-    render: Renderer = tables.lines_of
-
-    def spec(self) -> Dict[str, Any]:
-        """The command as an entry of a mgr module's COMMANDS."""
-        return {
-            "cmd": " ".join((self.prefix, *self.arguments, FORMAT)),
-            "desc": self.help, "perm": self.perm, "poll": False,
-        }
-
 
 def _poll(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
     return service.probes.poll(_hostname(a), _body(a))
@@ -197,33 +166,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Show the hourly load of measured OSDs, by which bench results are weighted",
         lambda s, v, a: v.loads(), load_views.render,
     ),
-    Command(
-        "wcache plan", _PLAN, "rw",
-        "Print the ordered changes that carry out the recommendations; changes nothing",
-        lambda s, v, a: s.plans.plan(**a), tables.plan,
-    ),
-    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),
-    Command(
-        "wcache plan show", ("name=plan_id,type=CephString",), "r",
-        "Show a plan, its progress, and what each change gained",
-        lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
-    ),
-    Command(
-        "wcache apply",
-        ("name=plan_id,type=CephString", "name=override,type=CephString,req=false",
-         "name=trial,type=CephBool,req=false"), "rw",
-        "Carry out a plan: each change is read back and measured before the next; --override "
-        "lists preconditions to skip: cluster_healthy,pgs_clean,no_recovery; --trial makes the "
-        "first change only, measures it and takes it back",
-        lambda s, v, a: s.plans.apply(
-            a["plan_id"], a.get("override"), bool(a.get("trial"))
-        ),
-    ),
-    Command(
-        "wcache rollback", ("name=plan_id,type=CephString,req=false",), "rw",
-        "Restore what was there before a plan (default: the last one applied)",
-        lambda s, v, a: s.plans.rollback(a.get("plan_id")),
-    ),
+    *ROLLOUT_COMMANDS,
     Command(
         "wcache mclock forecast", _CAPACITY, "r",
         "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs",

@@ -136,7 +136,16 @@ class FindingViews:
             )
             for item in disputes_of(engine)
         ]
-        return [*found, *self._unset()]
+        return [*found, *self._unset(), *self._paused()]
+
+    def _paused(self) -> List[Finding]:
+        """Rollouts that wait for an admin: what they have made stays meanwhile."""
+        return [
+            Finding(
+                FindingCode.ROLLOUT_PAUSED, Severity.WARNING, plan_id, machine.rollout.reason
+            )
+            for plan_id, machine in self._engine.rollouts.items() if machine.paused
+        ]
 
     def _unset(self) -> List[Finding]:
         """Changes of the config database of which nobody knows whether they stand."""

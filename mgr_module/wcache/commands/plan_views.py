@@ -93,6 +93,8 @@ class PlanViews:
         if machine is None:
             raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
         plain: Dict[str, Any] = codec.to_plain(machine.rollout)
+        for inside in ("step", "step_at_s", "judged_s", "pausing"):
+            del plain[inside]  # `rollout show` tells of them
         plain["changes"] = plain_changes(machine.rollout.changes)
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio

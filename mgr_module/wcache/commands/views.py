@@ -10,7 +10,6 @@ from collections import Counter
 from typing import AbstractSet, Any, Callable, Dict, List, Optional, Tuple
 
 from ..core import codec
-from ..core.change.change_status import ChangeStatus
 from ..core.drive.safety import judge
 from ..core.errors import NotFoundError
 from ..core.findings import ADVICE, words_of_version
@@ -26,6 +25,7 @@ from .history_views import HistoryViews
 from .host_views import ModelKey
 from .load_views import ProfilesByOsd, load_ls
 from .plan_views import PlanViews
+from .rollout_views import RolloutViews
 
 
 class Views:
@@ -42,6 +42,7 @@ class Views:
         self.campaigns = CampaignViews(engine)
         self.plans = PlanViews(engine, mclock.facts)
         self.history = HistoryViews(engine)
+        self.rollouts = RolloutViews(engine)
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""
@@ -124,10 +125,7 @@ class Views:
                 found[f"wcache.{job.job.job_id}"] = (f"wcache {self._engine.reserved}", fraction)
             for plan_id, machine in self._engine.rollouts.items():
                 if not machine.over:
-                    changes = machine.rollout.changes
-                    planned = [c for c in changes if c.status is ChangeStatus.PLANNED]
-                    done = 1.0 - len(planned) / max(1, len(changes))
-                    found[f"wcache.{plan_id}"] = (f"wcache plan {plan_id}", done)
+                    found[f"wcache.{plan_id}"] = self.rollouts.progress(machine)
         return found
 
     def agents(self) -> Dict[str, Any]:

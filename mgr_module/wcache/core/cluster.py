@@ -43,7 +43,9 @@ class OsdLatency:
 class ClusterState:
     """The cluster at one moment, as far as wcache cares.
 
-    `failure_types` are the types of CRUSH buckets over which pools spread their copies.
+    `failure_types` are the types of CRUSH buckets over which pools spread their copies,
+    `osd` among them where a rule chooses nothing wider.  `unfit` is what else keeps a wave of
+    a rollout from starting.
     """
 
     fsid: str
@@ -52,6 +54,7 @@ class ClusterState:
     missed: Tuple[Precondition, ...] = ()
     bench_empties_caches: bool = False
     failure_types: FrozenSet[str] = frozenset()
+    unfit: Tuple[Precondition, ...] = ()
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:

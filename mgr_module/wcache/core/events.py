@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
 from .config_database import ConfigRequest, ConfigState
+from .loads import Block, BlocksRequest
 from .model import LoadPoint, Role
 from .protocol import Outcome, Request
 from .record import CounterDelta, LatencyHistogram, Period, Precondition, Record
@@ -123,9 +124,32 @@ class Halt:
 
 @dataclass(frozen=True)
 class ClusterSeen:
-    """Which preconditions do not hold now."""
+    """Which preconditions do not hold now.
+
+    `together`: so many of the first groups that were asked about may stop at the same time;
+    None where none were.  `controls` are OSDs that can stand beside them unchanged.
+    """
 
     missed: Tuple[Precondition, ...]
+    together: Optional[int] = None
+    controls: Tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlockSeen:
+    """A block of clients' load has ended."""
+
+    token: str
+    block: Block
+
+
+@dataclass(frozen=True)
+class BlocksEnded:
+    """A watch ended before its last block; `past_limit`: for an OSD past the latency limit."""
+
+    token: str
+    why: str
+    past_limit: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +162,7 @@ class ConfigAnswered:
 
 Event = Union[
     Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    ClusterSeen, ConfigAnswered,
+    ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded,
 ]
 
 # ---- actions
@@ -200,7 +224,20 @@ class SaveRun:
 
 @dataclass(frozen=True)
 class LookAtCluster:
-    """See whether what must hold before a change does; answered with ClusterSeen."""
+    """See whether what must hold before a change does; answered with ClusterSeen.
+
+    `groups` are the OSDs of each change that may be made together.
+    """
+
+    groups: Tuple[Tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class WatchBlocks:
+    """Watch clients' load in blocks: a BlockSeen each, BlocksEnded where it ends early."""
+
+    token: str
+    request: BlocksRequest
 
 
 @dataclass(frozen=True)
@@ -213,5 +250,5 @@ class Note:
 
 Action = Union[
     GiveTask, AskConfig, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, LookAtCluster,
-    Note,
+    WatchBlocks, Note,
 ]

@@ -132,6 +132,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "a lease ran out before its experiment ended",
         "the probe restored the prior state; check the connection from its host to the mgr",
     ),
+    FindingCode.ROLLOUT_PAUSED: (
+        "a rollout is paused and waits for you",
+        "see `ceph wcache rollout show`; then `ceph wcache rollout resume` or `abort`",
+    ),
     FindingCode.CONFIG_UNPROVEN: (
         "a setting was changed, and it is not known whether it stands or is back",
         "see `ceph wcache plan show` for the commands and `ceph config dump` for what stands; then "

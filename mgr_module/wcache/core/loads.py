@@ -1,8 +1,13 @@
-"""What one sample of each load point is: its writes, its size, how many make a period."""
+"""What one sample of each load point is: its writes, its size, how many make a period.
+
+And what a block of the real load of several OSDs is, by which rollouts are judged.
+"""
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+import math
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, Optional, Tuple
 
 from .model import LoadPoint
 from .record import CounterDelta
@@ -66,3 +71,43 @@ def spread_at_s(seconds: float, count: int, index: int) -> float:
     What fades soon shows only there, and what fades late leaves time.
     """
     return float(seconds * (index / count) ** 2)
+
+
+# OSDs in one block: those of a step and their controls.
+OSDS_MAX = 128
+
+
+@dataclass(frozen=True)
+class OsdBlock:
+    """The mean commit latency of an OSD's own traffic in a block."""
+
+    osd_id: int
+    latency_us: float
+    commits: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of time; an OSD that committed too little in it is not in it."""
+
+    seconds: float
+    osds: Tuple[OsdBlock, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+
+    def logs(self) -> Dict[int, float]:
+        """By OSD, the logarithm of its latency."""
+        return {item.osd_id: math.log(item.latency_us) for item in self.osds
+                if item.latency_us > 0}
+
+
+@dataclass(frozen=True)
+class BlocksRequest:
+    """Blocks of the real load of some OSDs, one after the other.
+
+    It ends at once where one of `treated` takes longer than the limit, in a look every second.
+    """
+
+    treated: Tuple[int, ...]
+    controls: Tuple[int, ...]
+    block_s: float
+    blocks: int
+    latency_limit_ms: float

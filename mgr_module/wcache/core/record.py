@@ -35,6 +35,15 @@ class Precondition(str, Enum):
     STATE_SAFE = "drive in a safe state"
     ENOUGH_TRAFFIC = "enough client traffic"
     JOURNAL_SETTLED = "the probe's journal is known and holds no lease of the drive"
+    # what a wave of a rollout needs besides
+    NO_SCRUB_STORM = "no scrub on many OSDs at once"
+    NO_UPGRADE = "no orchestrated upgrade"
+    NO_MAINTENANCE = "no host in maintenance"
+    PROBES_HEARD = "the probes of these hosts and of most others are heard"
+    NO_OTHER_PLAN = "no other plan, campaign or measurement"
+    OK_TO_STOP = "`ceph osd ok-to-stop` allows the OSDs of the step"
+    CLIENT_LOAD = "client load that shows what the change did"
+    GATE_DECIDED = "the gate has decided that clients are no worse off"
 
 
 @dataclass(frozen=True)

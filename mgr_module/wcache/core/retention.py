@@ -35,7 +35,7 @@ class Bounds:
     records_bytes: int = 900_000
 
 
-_OPEN_PLANS = (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+_OPEN_PLANS = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
 
 
 @dataclass(frozen=True)

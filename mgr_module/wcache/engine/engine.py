@@ -1,10 +1,8 @@
 """Runs the state machines: hands their actions to the ports and feeds answers back.
 
-One lock guards everything here and in the parts (executor, hosts, keeper, analyses,
-measuring, run queue, watchdog); nothing slow happens under it.  Measurements, analyses and
-the store work elsewhere and put their answers into queues, which `tick` drains.
-
-A lease is renewed by progress: probes hear of it only while whole ticks are made.
+One lock guards everything here and in the parts; nothing slow happens under it: that works
+elsewhere and puts its answers into queues, which `tick` drains.  A lease is renewed by
+progress: probes hear of it only while whole ticks are made.
 """
 
 from __future__ import annotations
@@ -36,6 +34,8 @@ from .config_watch import ConfigWatch
 from .debts import Debts, Learned
 from .evidence.analyses import Analyses, Analysis
 from .executor import Executor
+from .gate.looking import Stops
+from .gate.watching import BlockRunner
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
 from .run_queue import RunQueue
@@ -62,6 +62,8 @@ class Engine:
         loads: LoadRunner,
         database: ConfigDatabase,
         analysis: Analysis,
+        blocks: BlockRunner,
+        stops: Stops,
         options: Callable[[], Options],
         profiles: Callable[[], OsdProfiles] = dict,
         wake: Callable[[], None] = lambda: None,
@@ -84,8 +86,7 @@ class Engine:
         self.audit = AuditLog(archive, self.clock, log)
         self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
-        # what else measures OSDs now, in words: no drive may be toggled meanwhile
-        self.reserved = ""
+        self.reserved = ""  # what else measures OSDs now, in words: no drive is toggled meanwhile
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.gate = StoreGate(wake)
@@ -103,9 +104,10 @@ class Engine:
             archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
             analyses=self.analyses, measuring=self.measuring, config=self.config,
             watchdog=self._watchdog, view=view, clock=self.clock, note=self.note, log=log,
-            told=self._told,
-            post_event=self.post_event, epoch=lambda: self.epoch,
+            told=self._told, post_event=self.post_event, epoch=lambda: self.epoch,
+            blocks=blocks, stops=stops, reserved=lambda: self.reserved,
         )
+        self.looking = self._executor.looking
         self.runs = self._executor.runs
         self.rollouts = self._executor.rollouts
         self.broken = self._executor.broken
@@ -146,7 +148,7 @@ class Engine:
             for owner in self.accepting.load(self.runs, self.rollouts):
                 self.execute(owner, [act.SaveRun()])
             resumed = [run_id for run_id, run in self.runs.items() if run.holds_lease]
-            resumed += [plan_id for plan_id, plan in self.rollouts.items() if not plan.over]
+            resumed += [plan_id for plan_id, plan in self.rollouts.items() if plan.moving]
             for owner in resumed:
                 self.note("mgr", owner, "resumed after a restart of the mgr")
                 if self.frozen:
@@ -178,11 +180,9 @@ class Engine:
                 if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
                     self.feed(run_id, act.Tick())
             for plan_id, rollout in list(self.rollouts.items()):
-                if rollout.over:
+                if not rollout.moving:
                     continue
-                current = rollout.current
-                if current is not None:
-                    self._watch(plan_id, rollout, current.hostname, now_s)
+                self._watch(plan_id, rollout, rollout.waited_for, now_s)
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)
@@ -258,7 +258,7 @@ class Engine:
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
-        moving = any(not m.over for m in self.rollouts.values())
+        moving = any(m.moving for m in self.rollouts.values())
         return bool(self.reserved) or moving or any(not m.over for m in self.runs.values())
 
     def begin(self, owner: str) -> None:
@@ -274,6 +274,7 @@ class Engine:
         """Stop every measurement that is under way: the mgr stops."""
         with self.lock:
             self.measuring.cancel_all()
+            self._executor.watching.cancel_all()
 
     # ---- what probes hear
 
@@ -325,7 +326,7 @@ class Engine:
         if self.lease_of(hostname) is not None:
             return True
         return any(
-            m.current is not None and not m.over and m.current.hostname == hostname
+            m.current is not None and m.moving and m.current.hostname == hostname
             for m in self.rollouts.values()
         )
 

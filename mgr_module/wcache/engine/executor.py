@@ -12,7 +12,6 @@ from typing import Callable, Dict, List, Optional, Protocol, Set, TypeVar
 
 from ..core import events as act
 from ..core.change.abandoned import abandoned_rollout, abandoned_run
-from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
@@ -20,9 +19,10 @@ from ..core.errors import StorageError
 from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
 from ..core.protocol import RollbackRequest, Task
-from ..core.record import Precondition
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses
+from .gate.looking import Looking, Stops
+from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, Pending
 from .measuring import Measuring
 from .storing.archive import Archive
@@ -50,6 +50,7 @@ class Executor:
         view: ClusterView, clock: Callable[[], float], note: Tell, log: logging.Logger,
         post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
         told: ToldChanges,
+        blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
     ) -> None:
         self._archive = archive
         self._hosts = hosts
@@ -59,7 +60,6 @@ class Executor:
         self._measuring = measuring
         self._config = config
         self._watchdog = watchdog
-        self._view = view
         self._clock = clock
         self._note = note
         self._log = log
@@ -68,6 +68,11 @@ class Executor:
         self._told = told
         self.runs: Dict[str, RunMachine] = {}
         self.rollouts: Dict[str, RolloutMachine] = {}
+        self.watching = Watching(blocks, post_event)
+        self.looking = Looking(
+            stops=stops, view=view, hosts=hosts, clock=clock, post_event=post_event,
+            reserved=reserved, runs=self.runs, rollouts=self.rollouts,
+        )
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
 
     def machine(self, owner: str) -> Optional[Machine]:
@@ -142,16 +147,14 @@ class Executor:
 
     def _do_one(self, owner: str, action: act.Action) -> None:
         if isinstance(action, act.GiveTask):
-            self._gate.take(owner)
-            self._measuring.cancel(owner)
+            self._begins(owner)
             hostname = self._host_of(owner)
             if hostname:
                 name = type(action.request).__name__
                 self._log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
                 self._hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
         elif isinstance(action, act.AskConfig):
-            self._gate.take(owner)
-            self._measuring.cancel(owner)
+            self._begins(owner)
             self._config.ask(owner, action)
         elif isinstance(action, act.MeasureLoad):
             self._gate.take(owner)
@@ -170,26 +173,24 @@ class Executor:
         elif isinstance(action, act.SaveRun):
             self.save(owner)
         elif isinstance(action, act.LookAtCluster):
-            missed = self._view.cluster().blocking
-            if not self._is_settled(owner):
-                missed += (Precondition.JOURNAL_SETTLED,)
-            self._post_event(owner, act.ClusterSeen(missed))
+            self.looking.look(owner, self.rollouts[owner], action.groups)
+        elif isinstance(action, act.WatchBlocks):
+            self._begins(owner)
+            self.watching.start(owner, action)
         else:
             self._note("mgr", owner, action.text, action.severity)
+
+    def _begins(self, owner: str) -> None:
+        """A step is taken: what was held, measured or watched before it is over."""
+        self._gate.take(owner)
+        self._measuring.cancel(owner)
+        self.watching.cancel(owner)
 
     def _host_of(self, owner: str) -> str:
         if owner in self.runs:
             return self.runs[owner].spec.hostname
         change = self.rollouts[owner].current
         return change.hostname if change else ""
-
-    def _is_settled(self, owner: str) -> bool:
-        """Whether no lease may still hold the drive that a rollout changes next."""
-        rollout = self.rollouts.get(owner)
-        change = rollout.current if rollout is not None else None
-        if not isinstance(change, CacheModeChange):
-            return True
-        return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
     def save(self, owner: str) -> None:
         """Store where a machine stands."""
@@ -201,6 +202,8 @@ class Executor:
             self._told.look(machine)
         if machine.over:
             self._let_go(owner, machine)
+        elif isinstance(machine, RolloutMachine) and machine.paused:
+            self._begins(owner)
         self._keeper.save(owner, machine)
 
     def _let_go(self, owner: str, machine: Machine) -> None:
@@ -208,6 +211,7 @@ class Executor:
         self._gate.take(owner)
         self._hosts.drop_tasks(owner)
         self._measuring.cancel(owner)
+        self.watching.cancel(owner)
         self._config.cancel(owner)
         self._watchdog.forget(owner)
         for hostname in _hostnames(machine):

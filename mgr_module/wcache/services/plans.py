@@ -8,10 +8,17 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tupl
 
 from ..core import codec
 from ..core.change import preconditions as holding
+from ..core.change.bound import moved
 from ..core.change.cache_mode_steps import require_room
+from ..core.change.change_status import ChangeStatus
 from ..core.change.config_change import ConfigChange
+from ..core.change.gate.gate_state import GateSettings
+from ..core.change.gate.judge import LOOKS
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
+from ..core.change.scope import Scope
+from ..core.change.time_left import time_left
+from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.events import SaveRun
@@ -21,6 +28,7 @@ from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number, readable
+from ..options import Options
 from .guards import (
     require_class,
     require_idle,
@@ -52,8 +60,15 @@ class PlanService:
         knob: str = CACHE_MODE.name,
         only: Optional[FrozenSet[Tuple[str, str]]] = None,
         by: str = ADMIN,
+        hostname: Optional[str] = None,
+        osd: Optional[int] = None,
+        drive_model: Optional[str] = None,
+        dry_run: bool = False,
     ) -> Dict[str, Any]:
-        """`plan`: ordered changes that make the recommendations true; nothing is changed."""
+        """`plan`: ordered changes that make the recommendations true; nothing is changed.
+
+        A `dry_run` keeps no plan either.
+        """
         engine, options = self._engine, self._engine.options()
         planner = self._planners.get(knob)
         if planner is None:
@@ -66,9 +81,11 @@ class PlanService:
             stored = engine.archive.names("rollout")
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
             nonce = secrets.token_hex(NONCE_BYTES)
-            asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist, only)
+            scope = Scope(device_class, hostname, osd, drive_model)
+            asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist, only, scope)
             wanted = planner.plan(asked)
-            changes, left = wanted.changes, wanted.left_alone
+            left = wanted.left_alone
+            changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
             if not changes:
                 return {"plan_id": "", "changes": [], "left_alone": list(left)}
             rollout = Rollout(
@@ -76,23 +93,31 @@ class PlanService:
                 consent_persist=persist, throwaway=options.throwaway_cluster,
                 settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
                 latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-                cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by,
+                cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by, waves=waves,
+                gate=_gate(options), parallel_max=options.rollout_parallel_max,
             )
             require_room(rollout)
             readable(f"plan {plan_id}", rollout)
+            told = {
+                "changes": plain_changes(changes), "left_alone": list(left),
+                "stale_keys": self._facts.stale_keys_of(rollout.drive_changes),
+                "waves": codec.to_plain(waves),
+            }
+            if dry_run:
+                return {"plan_id": "", **told}
             engine.add_rollout(rollout)
             engine.note(by, plan_id, f"planned {len(changes)} change(s)")
-            return {"plan_id": plan_id, "changes": plain_changes(changes),
-                    "left_alone": list(left),
-                    "stale_keys": self._facts.stale_keys_of(rollout.drive_changes)}
+            return {"plan_id": plan_id, **told}
 
     def apply(
-        self, plan_id: str, override: Optional[str] = None, trial: bool = False, by: str = ADMIN
+        self, plan_id: str, override: Optional[str] = None, trial: bool = False,
+        persist: bool = False, dry_run: bool = False, by: str = ADMIN,
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
         `override` names preconditions that need not hold, also of a plan that waits for them.
-        A `trial` makes the first change, measures what it gains, and takes it back.
+        A `trial` makes the first change, measures what it gains, and takes it back.  `persist`
+        is the consent to make what was judged well last.  A `dry_run` says what would happen.
         """
         engine = self._engine
         need_not = holding.parse_override(override or "")
@@ -104,9 +129,11 @@ class PlanService:
                     f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
                 )
             status = machine.rollout.status
+            if dry_run:
+                return self._forecast(machine, need_not)
             if status is not RolloutStatus.PLANNED:
                 self._require_in_place(machine.rollout)
-                new = status is RolloutStatus.RUNNING and self._override(machine, need_not)
+                new = status is RolloutStatus.RUNNING and self.override(machine, need_not)
                 return {"plan_id": plan_id, "changed": new, "status": status.value}
             require_store(engine)
             require_idle(engine)
@@ -118,11 +145,14 @@ class PlanService:
             require_settled(
                 engine, ((c.hostname, c.domain_id) for c in machine.rollout.drive_changes)
             )
-            self._require_fit(machine.rollout, need_not)
+            self.require_unmoved(machine.rollout)
+            self._require_fit(machine, need_not)
             if trial:
                 self._try_only(machine)
+            if persist:
+                machine.rollout = replace(machine.rollout, consent_persist=True)
             engine.note(by, plan_id, "apply, as a trial" if trial else "apply")
-            self._override(machine, need_not)
+            self.override(machine, need_not)
             engine.begin(plan_id)
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
@@ -136,20 +166,63 @@ class PlanService:
             )
         machine.rollout = replace(machine.rollout, trial=True)
 
-    def _require_fit(self, rollout: Rollout, need_not: Tuple[Precondition, ...]) -> None:
+    def require_unmoved(self, rollout: Rollout) -> None:
+        """A plan is made from drives' states, verdicts and failure domains: they hold still."""
+        engine = self._engine
+        found = moved(
+            rollout, engine.hosts.reports, engine.view.cluster(), engine.recommendations()
+        )
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise ConflictError(
+                f"plan {rollout.plan_id} no longer fits: {found[0]}{more}",
+                "make a new one with `ceph wcache plan`",
+            )
+
+    def _require_fit(
+        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]
+    ) -> None:
         """Nothing is begun where a precondition is missed; later the machine holds instead."""
-        seen = self._engine.view.cluster().blocking
-        asked = holding.override(rollout, need_not)
-        missed = {item for c in rollout.changes for item in holding.missed(asked, c, seen)}
-        if missed:
-            broken = [item for item in seen if item in missed]
+        broken = self.broken(machine, need_not)
+        if broken:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
                 holding.words(broken),
-                f"wait until it does, or `ceph wcache apply {rollout.plan_id} --override={names}`",
+                f"wait until it does, or `ceph wcache apply {machine.rollout.plan_id} "
+                f"--override={names}`",
             )
 
-    def _override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
+    def broken(
+        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...] = ()
+    ) -> List[Precondition]:
+        """What keeps the plan from going on, by what the mgr knows itself."""
+        seen = self._engine.looking.missed_now(machine)
+        asked = holding.override(machine.rollout, need_not)
+        missed = {item for c in asked.changes for item in holding.missed(asked, c, seen)}
+        return [item for item in seen if item in missed]
+
+    def _forecast(
+        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]
+    ) -> Dict[str, Any]:
+        """What `apply` would do, in which order and for how long, and what would keep it."""
+        rollout = machine.rollout
+        left = time_left(rollout, self._engine.clock())
+        return {
+            "plan_id": rollout.plan_id, "changed": False, "status": rollout.status.value,
+            "dry_run": True, "waves": codec.to_plain(rollout.waves),
+            "would_change": [
+                f"{c.name}: {c.words}" for c in rollout.changes
+                if c.status is ChangeStatus.PLANNED
+            ],
+            "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
+            "missed": [item.value for item in self.broken(machine, need_not)],
+            "moved": moved(
+                rollout, self._engine.hosts.reports, self._engine.view.cluster(),
+                self._engine.recommendations(),
+            ),
+        }
+
+    def override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
         if set(need_not) <= set(machine.rollout.overridden):
             return False
         plan_id, names = machine.rollout.plan_id, ", ".join(item.value for item in need_not)
@@ -164,6 +237,11 @@ class PlanService:
         if rollout.status is RolloutStatus.ROLLING_BACK:
             raise ConflictError(
                 f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
+            )
+        if rollout.status is RolloutStatus.PAUSED:
+            raise ConflictError(
+                f"plan {rollout.plan_id} is paused: {rollout.reason}",
+                f"go on with `ceph wcache rollout resume {rollout.plan_id}`",
             )
         if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
             reason = f" ({rollout.reason})" if rollout.reason else ""
@@ -205,7 +283,9 @@ class PlanService:
                     f"{value or 'not set'} since", again,
                 )
 
-    def rollback(self, plan_id: Optional[str] = None) -> Dict[str, Any]:
+    def rollback(
+        self, plan_id: Optional[str] = None, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`rollback`: bring back what was there before a plan (default: the last one applied).
 
         A plan that is being carried out stops where it is and goes back.
@@ -229,6 +309,12 @@ class PlanService:
             if machine.over and not machine.rollout.touched:
                 return {
                     "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
+                }
+            if dry_run:
+                return {
+                    "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value,
+                    "dry_run": True,
+                    "would_restore": [f"{c.name}: {c.what}" for c in machine.rollout.touched],
                 }
             if machine.over:
                 require_idle(engine)  # while it is under way, nothing else toggles
@@ -260,6 +346,14 @@ def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:
             row["manual"] = [edit.command for edit in change.edits]
         rows.append(row)
     return rows
+
+
+def _gate(options: Options) -> GateSettings:
+    """The canary is watched for `canary_wait_s` at least: its blocks are longer."""
+    block_s = options.gate_block_s
+    return GateSettings(
+        options.gate_by_load, block_s, max(block_s, options.canary_wait_s / LOOKS[-1])
+    )
 
 
 def plan_order(plan_id: str) -> Tuple[int, str]:

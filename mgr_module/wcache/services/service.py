@@ -24,6 +24,7 @@ from .mclock import MclockService
 from .mclock_plans import MclockPlans
 from .plans import PlanService
 from .probes import ProbeService
+from .rollouts import RolloutService
 from .trying import TryService
 
 
@@ -44,6 +45,7 @@ class Service:
         self.plans = PlanService(engine, mclock.facts, planners)
         self.evidence = EvidenceService(engine)
         self.auto = AutoService(engine, self.campaigns, self.plans)
+        self.rollouts = RolloutService(engine, self.plans)
         self.mclock = mclock
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
 

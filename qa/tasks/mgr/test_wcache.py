@@ -63,6 +63,7 @@ OPTIONS = {
     'settle_s': '0.1',
     'period_s': '0.5',
     'canary_wait_s': '1',
+    'gate_by_load': 'false',
 }
 
 

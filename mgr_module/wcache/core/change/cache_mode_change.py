@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
-from ..model import CacheMode, LoadPoint, Transport
+from ..model import CacheMode, DriveModel, LoadPoint, Transport
 from .change_status import ChangeStatus, gain
 
 
@@ -44,6 +44,9 @@ class CacheModeChange:
     # what its drives keep over a power cycle, as read after a change that was to last
     kept: Optional[CacheMode] = None
     at_s: float = 0.0  # when it came to its end
+    osd_ids: Tuple[int, ...] = ()  # all OSDs on the domain; older plans name `osd_id` alone
+    drive_ids: Tuple[str, ...] = ()
+    drive_model: Optional[DriveModel] = None
 
     @property
     def ratio(self) -> Optional[float]:
@@ -79,6 +82,11 @@ class CacheModeChange:
     def touches(self) -> FrozenSet[Tuple[str, str]]:
         """What it changes: two plans that share one must be rolled back in order."""
         return frozenset({(self.hostname, self.domain_id)})
+
+    @property
+    def treated(self) -> Tuple[int, ...]:
+        """The OSDs whose clients the change may touch."""
+        return self.osd_ids or (self.osd_id,)
 
     @property
     def prior_known(self) -> bool:

@@ -72,8 +72,17 @@ def apply(rollout: Rollout, change: CacheModeChange) -> ApplyRequest:
     """What makes a change, with what was there before it."""
     return ApplyRequest(
         change.domain_id, change.action_id, change.expected, change.mode,
-        rollout.consent_turn_on, rollout.consent_persist, rollout.throwaway, change.prior,
+        rollout.consent_turn_on, lasts(rollout, change), rollout.throwaway, change.prior,
     )
+
+
+def lasts(rollout: Rollout, change: CacheModeChange) -> bool:
+    """Whether what is made now is made to last: under a gate, not before it is judged.
+
+    There is nothing to judge where a drive is in its mode and is only to keep it.
+    """
+    judged = rollout.gate is None or rollout.step.last or change.expected is change.mode
+    return rollout.consent_persist and judged
 
 
 def made(
@@ -84,8 +93,8 @@ def made(
     `again`: it may have been asked for before.
     """
     verdict, why = _made(rollout, change, outcome, again)
-    lasts = rollout.consent_persist and verdict in (Made.YES, Made.ALREADY)
-    return replace(change, kept=change.mode) if lasts else change, verdict, why
+    kept = lasts(rollout, change) and verdict in (Made.YES, Made.ALREADY)
+    return replace(change, kept=change.mode) if kept else change, verdict, why
 
 
 def _made(
@@ -102,7 +111,7 @@ def _made(
     if not all_in(change.mode.value, outcome.after, change.transport):
         return Made.WRONG, f"the drive did not read back as {change.mode.value}"
     kept = [state.page.saved for state in outcome.after]
-    if rollout.consent_persist and any(mode is not change.mode for mode in kept):
+    if lasts(rollout, change) and any(mode is not change.mode for mode in kept):
         return Made.WRONG, (
             f"{change.mode.value} did not read back as what the drive keeps over a power cycle"
         )

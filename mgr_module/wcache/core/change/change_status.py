@@ -11,6 +11,7 @@ class ChangeStatus(str, Enum):
 
     PLANNED = "planned"
     APPLYING = "applying"  # from here on the drive or the setting may have been touched
+    MADE = "made, not judged yet"  # in place; what it did to clients is not known yet
     APPLIED = "applied"
     UNCHANGED = "unchanged"
     FAILED = "failed"
@@ -22,7 +23,7 @@ class ChangeStatus(str, Enum):
 
 # It may be otherwise than before the plan: what a rollback is for.
 TOUCHED = (
-    ChangeStatus.APPLYING, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
+    ChangeStatus.APPLYING, ChangeStatus.MADE, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,
     ChangeStatus.ROLLBACK_FAILED,
 )
 

@@ -94,6 +94,13 @@ class ConfigChange:
         return frozenset(edit.key for edit in self.edits)
 
     @property
+    def treated(self) -> Tuple[int, ...]:
+        """The OSDs whose clients the change may touch, where it names them one by one."""
+        own = [edit.who[len("osd."):] for edit in self.edits if edit.who.startswith("osd.")]
+        named = sorted({int(item) for item in own if item.isdecimal()})
+        return tuple(named) or ((self.osd_id,) if self.load_point is not None else ())
+
+    @property
     def prior_known(self) -> bool:
         """Whether what was there before is stored with it."""
         return True

@@ -6,15 +6,18 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """Where the change under way stands."""
+    """Where the change or the step under way stands."""
 
     IDLE = "idle"
     BEFORE = "before"
     CHECKING = "checking"  # whether the preconditions hold
     HELD = "held"  # until they do
+    BLOCKS_BEFORE = "blocks before"  # of clients' load, before a step
     LOOKING = "looking"
     CHANGING = "changing"
     WAITING = "waiting"
     AFTER = "after"
+    BLOCKS_AFTER = "blocks after"
+    LASTING = "lasting"  # a step that is judged is made to last
     BACK = "back"
     PAUSED_BACK = "paused back"  # until the next may be taken back

@@ -15,8 +15,14 @@ from ..errors import MalformedError
 from ..record import Precondition
 from .rollout_state import Change, Rollout
 
-# The same that forbid measuring (`ClusterState.blocking`); a scrub forbids nothing.
-NEEDED = (Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
+# The first three forbid measuring too (`ClusterState.blocking`); one scrub forbids nothing.
+NEEDED = (
+    Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY,
+    Precondition.NO_SCRUB_STORM, Precondition.NO_UPGRADE, Precondition.NO_MAINTENANCE,
+    Precondition.PROBES_HEARD, Precondition.NO_OTHER_PLAN, Precondition.OK_TO_STOP,
+)
+# These too may be overridden: the gate asks for them, not the look at the cluster.
+PROOFS = (Precondition.CLIENT_LOAD, Precondition.GATE_DECIDED)
 # Nobody may override this one: a state that a lease has left would be taken for the prior one.
 ALWAYS = (Precondition.JOURNAL_SETTLED,)
 # How often a plan that is held looks at the cluster again, and how long it waits in all.
@@ -26,7 +32,7 @@ HOLD_MAX_S = 3600.0
 
 def parse_override(text: str) -> Tuple[Precondition, ...]:
     """Preconditions from a comma-separated list of their names, without repeats."""
-    by_name = {item.name.lower(): item for item in NEEDED}
+    by_name = {item.name.lower(): item for item in (*NEEDED, *PROOFS)}
     found = []
     for name in text.split(",") if text else ():
         item = by_name.get(name.strip())

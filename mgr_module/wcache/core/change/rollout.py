@@ -1,73 +1,66 @@
-"""A rollout: planned changes made one after the other, each proven before the next.
+"""A rollout: planned changes made step by step, each proven before the next.
 
-Sans-I/O, and the same for every knob; what a kind of change asks for is in `steps`.  For each
-change: measure an OSD, see that the preconditions hold (`holding`), read what is there and
-store it, change it (it is read back), measure again.  A change that made things worse is
-rolled back at once, and the rollout stops there; the first change is the canary and is
-watched longer.  A rollback goes backwards.
+Sans-I/O, and the same for every knob; what a kind of change asks for is in `steps`.  A plan
+goes wave by wave (`waves`): see that the preconditions hold (`preconditions`), take blocks of
+clients' load (`gating`), read what is there and store it, change it (it is read back), and
+judge the step by blocks beside unchanged OSDs.  What has no such load is measured before and
+after each change.  What made things worse goes back at once (`going_back`), and the rollout
+stops there; the first change is the canary and is watched longer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List, Optional
+from typing import List
 
 from .. import events as act
 from ..codec import one_line
-from ..config_database import ConfigRequest
 from ..protocol import FailureOutcome, SamplesOutcome
+from ..record import Precondition
 from . import preconditions as holding
 from . import steps
-from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus, Made
+from .change_status import ChangeStatus, Made
+from .gate.gate_state import GateStep
+from .gating import Gating
 from .phase import Phase
 from .regression_check import error_of, is_worse, latency_of
-from .rollout_state import Change, Rollout, RolloutStatus
+from .rollout_state import Change, RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.
 DOUBTS_MAX = 2
 
 
 @dataclass
-class RolloutMachine:
+class RolloutMachine(Gating):
     """The machine of one rollout; at most one runs at a time."""
-
-    rollout: Rollout
-    epoch: str = "0"
-    _phase: Phase = Phase.IDLE
-    _token: str = ""
-    _serial: int = 0
-    _wait_until_s: float = 0.0
-    _doubts: int = 0
-    _resumed: bool = False
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is under way."""
-        return self.rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
-
-    @property
-    def wake_at_s(self) -> Optional[float]:
-        """When the machine wants its next Tick, or None."""
-        waits = (Phase.WAITING, Phase.HELD, Phase.PAUSED_BACK)
-        return self._wait_until_s if self._phase in waits else None
-
-    @property
-    def current(self) -> Optional[Change]:
-        """The change under way, if any."""
-        index = self.rollout.current_index
-        return None if index is None else self.rollout.changes[index]
 
     def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
+        self._now_s = now_s
         if isinstance(event, act.Begin):
             return self._begin()
         if self.over:
             return []
+        if self.paused:
+            # what is made and not judged does not outlast a freeze
+            return self._stop(event.reason) if isinstance(event, act.Halt) else []
         if isinstance(event, act.Tick):
             due = self.wake_at_s is not None and now_s >= self.wake_at_s
-            return self._waited() if due else []
+            return self._time_has_come() if due else []
         if isinstance(event, act.ClusterSeen):
             return self._cluster_seen(event, now_s)
+        if isinstance(event, act.Halt):
+            return self._stop(event.reason)
+        if isinstance(event, act.AgentSilent):
+            return self._silent(event.detail)
+        return self._heard(event, now_s)
+
+    def _heard(self, event: act.Event, now_s: float) -> List[act.Action]:
+        """The answer to what was asked for last; older ones are nothing."""
+        if isinstance(event, act.BlockSeen) and event.token == self._token:
+            return self._block_seen(event.block)
+        if isinstance(event, act.BlocksEnded) and event.token == self._token:
+            return self._blocks_ended(event)
         if isinstance(event, act.TaskAnswered) and event.task_id == self._token:
             return self._answered(event.outcome, now_s)
         if isinstance(event, act.ConfigAnswered) and event.token == self._token:
@@ -76,20 +69,34 @@ class RolloutMachine:
             return self._measured(event.samples, now_s)
         if isinstance(event, act.LoadFailed) and event.token == self._token:
             return self._unmeasured(event.message)
-        if isinstance(event, act.Halt):
-            return self._stop(event.reason)
-        if isinstance(event, act.AgentSilent):
-            return self._silent(event.detail)
         return []
 
     # ---- forwards
+
+    def _time_has_come(self) -> List[act.Action]:
+        if self._phase in (Phase.BACK, Phase.PAUSED_BACK):
+            return self._next_back()
+        if self._phase is Phase.HELD:
+            return self._check()
+        if self._phase is Phase.WAITING:
+            return self._watch_after() if self._unjudged() else self._measure(Phase.AFTER)
+        late = act.BlocksEnded(self._token, "no block has come in time")
+        return self._blocks_ended(late)
 
     def _begin(self) -> List[act.Action]:
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return self._next_back()
         if self.rollout.status not in (RolloutStatus.PLANNED, RolloutStatus.RUNNING):
             return []
+        if self.rollout.status is RolloutStatus.PLANNED:
+            self.rollout = replace(self.rollout, began_at_s=self._now_s)
         self._set(RolloutStatus.RUNNING)
+        return self._go_on()
+
+    def _go_on(self) -> List[act.Action]:
+        """From what is stored: after a restart of the mgr, a pause, or a probe that came back."""
+        if self.rollout.step.last:
+            return self._make_last()
         change = self.current
         if change is not None and change.status is ChangeStatus.APPLYING:
             if not change.prior_known:
@@ -98,15 +105,20 @@ class RolloutMachine:
                 return self._take_back("the mgr was restarted during the trial")
             self._resumed = True
             return self._apply(change)  # idempotent by its action id
+        if self._unjudged() or (self._in_step() and self.rollout.step.before):
+            return self._next_of_step()
         return self._next()
 
     def _next(self) -> List[act.Action]:
-        if self.current is None:
+        if self.rollout.pausing:
+            return self._pause(self.rollout.pausing)
+        change = self.current
+        if change is None:
             self._set(RolloutStatus.DONE)
-            self._phase = Phase.IDLE
-            return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} done")]
+            return self._idle(act.Note(f"{self.rollout.plan_id} done"))
         held = bool(self.rollout.missed)
-        return [act.SaveRun(), *(self._check() if held else self._measure(Phase.BEFORE))]
+        first = held or self._gated(change)
+        return [act.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
 
     def _measure(self, phase: Phase) -> List[act.Action]:
         change = self.current
@@ -147,7 +159,9 @@ class RolloutMachine:
 
     def _check(self) -> List[act.Action]:
         self._phase = Phase.CHECKING
-        return [act.LookAtCluster()]
+        # of an older version's plan no more is asked than it was planned with
+        groups = self._groups() if self.rollout.gate is not None else ()
+        return [act.LookAtCluster(groups)]
 
     def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
         """Go on with the change, or hold before it."""
@@ -157,10 +171,18 @@ class RolloutMachine:
         was_held = bool(self.rollout.missed)
         self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
         if not self.rollout.missed:
+            if self._unjudged() or change.status is ChangeStatus.APPLYING:
+                # its probe was gone: nothing new is begun before this step is judged
+                return [*said, *self._go_on()]
+            if self._in_step() and self.rollout.step.before:
+                return [*said, *self._look()]
+            if self._gated(change):
+                return [*said, *self._begin_step(event)]
             # what was measured before it was held is of another load
             return [*said, *(self._measure(Phase.BEFORE) if was_held else self._look())]
         if holding.too_long(self.rollout, now_s):
-            return self._stop(holding.given_up(self.rollout))
+            why = holding.given_up(self.rollout)
+            return self._pause(why) if self.rollout.gate is not None else self._stop(why)
         self._phase, self._wait_until_s = Phase.HELD, now_s + holding.LOOK_EVERY_S
         return said
 
@@ -196,8 +218,10 @@ class RolloutMachine:
             return self._looked(outcome)
         if self._phase is Phase.CHANGING:
             return self._changed(outcome, now_s)
+        if self._phase is Phase.LASTING:
+            return self._lasted(outcome)
         if self._phase is Phase.BACK:
-            return self._went_back(outcome, now_s)
+            return self._went_back(outcome)
         if not measuring:
             return []
         if isinstance(outcome, FailureOutcome):
@@ -222,14 +246,20 @@ class RolloutMachine:
             return self._take_back(why)
         # after a restart of the mgr "unchanged" may well be what we did before it
         if made is Made.ALREADY and not self._resumed:
+            in_step = self._in_step()
             self._change(status=ChangeStatus.UNCHANGED, detail=f"already in {change.goal}")
+            if in_step:
+                return self._next_of_step()
             return self._stop("nothing to try") if self.rollout.trial else self._next()
         self._resumed = False
+        if self._in_step():
+            self._change(status=ChangeStatus.MADE)
+            return [act.SaveRun(), *self._next_of_step()]
         pause_s = steps.wait_s(self.rollout, change)
         if steps.measure(self.rollout, change) is None:
-            return self._wait(pause_s, now_s) if pause_s else self._measure(Phase.AFTER)
+            return self._wait(pause_s) if pause_s else self._measure(Phase.AFTER)
         canary_s = self.rollout.canary_wait_s if self.rollout.current_index == 0 else 0.0
-        return self._wait(max(canary_s, self.rollout.settle_s), now_s)
+        return self._wait(max(canary_s, self.rollout.settle_s))
 
     def _judge(self, latency_us: float, error: float, now_s: float) -> List[act.Action]:
         change = self.current
@@ -253,28 +283,25 @@ class RolloutMachine:
         self._doubts = 0
         if self.rollout.trial:
             return self._take_back(f"tried: {proof}")
+        if self.rollout.gate is not None and self.rollout.consent_persist:
+            index = self.rollout.current_index
+            self._change(status=ChangeStatus.MADE)
+            step = GateStep(() if index is None else (index,))
+            self.rollout = replace(self.rollout, step=step)
+            return [act.Note(f"{change.name}: {change.words}, {proof}"), *self._make_last()]
         self._change(status=ChangeStatus.APPLIED)
         return [act.Note(f"{change.name}: {change.words}, {proof}"), *self._next()]
-
-    def _take_back(self, why: str) -> List[act.Action]:
-        self._doubts = 0
-        why = one_line(why)
-        self._resumed = False
-        self._change(status=ChangeStatus.ROLLING_BACK, detail=why)
-        self._set(RolloutStatus.ROLLING_BACK, reason=why)
-        return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
 
     def _stop(self, reason: str) -> List[act.Action]:
         """Stop going on.  A change under way is taken back; finished ones stay."""
         reason = one_line(reason)
         change = self.current
-        if change is not None and change.status is ChangeStatus.APPLYING:
-            return self._take_back(reason)
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return []
-        self._set(RolloutStatus.STOPPED, reason=reason)
-        self._phase = Phase.IDLE
-        return [act.SaveRun(), act.Note(f"stopped: {reason}", "warning")]
+        if self._unjudged() or (change is not None and change.status is ChangeStatus.APPLYING):
+            return self._take_back(reason)
+        self._set(RolloutStatus.STOPPED, reason=reason, pausing="")
+        return self._idle(act.Note(f"stopped: {reason}", "warning"))
 
     def _silent(self, detail: str) -> List[act.Action]:
         """Nobody there to change or restore the drive; `rollback` can be asked for later."""
@@ -283,15 +310,26 @@ class RolloutMachine:
         if change is None:
             return []
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
-            unanswered, _ = steps.went_back(self.rollout, change, None)
-            return self._not_back(unanswered, detail)
+            return self._silent_back(change, detail)
+        if self.rollout.gate is not None and not self.rollout.trial:
+            return self._await_probe(detail)
         if change.status is ChangeStatus.APPLYING:
             return self._leave(detail)
         self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
         self._set(RolloutStatus.STOPPED, reason=detail)
-        self._phase = Phase.IDLE
         said = act.Note("the change under way was not begun")
-        return [act.SaveRun(), act.Note(f"stopped: {detail}", "warning"), said]
+        return [said, *self._idle(act.Note(f"stopped: {detail}", "warning"))]
+
+    def _await_probe(self, detail: str) -> List[act.Action]:
+        """It goes on where it stood once the probe is heard again, or pauses."""
+        since_s = self.rollout.held_since_s if self.rollout.missed else self._now_s
+        self.rollout = replace(
+            self.rollout, missed=(Precondition.PROBES_HEARD,), held_since_s=since_s,
+            reason=f"waiting: {detail}",
+        )
+        self._phase = Phase.HELD
+        self._wait_until_s = self._now_s + holding.LOOK_EVERY_S
+        return [act.SaveRun(), act.Note(f"waiting: {detail}", "warning")]
 
     def _leave(self, why: str) -> List[act.Action]:
         """Stop with a change that may have been made; its prior state stays as it was stored."""
@@ -306,87 +344,3 @@ class RolloutMachine:
             f"{self.rollout.plan_id}"
         )
         return [act.SaveRun(), act.Note(f"stopped: {why}", "warning"), act.Note(said, "error")]
-
-    # ---- backwards
-
-    def start_rollback(self, reason: str) -> List[act.Action]:
-        """Take back every change that touched its drive, last first."""
-        changes = tuple(
-            replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
-            for c in self.rollout.changes
-        )
-        self._set(RolloutStatus.ROLLING_BACK, changes=changes, reason=one_line(reason))
-        return self._next_back()
-
-    def _next_back(self) -> List[act.Action]:
-        change = self.current
-        if change is None:
-            left = self.rollout.touched
-            final = RolloutStatus.STOPPED if left else RolloutStatus.ROLLED_BACK
-            self._set(final)
-            self._phase = Phase.IDLE
-            return [act.SaveRun(), act.Note(f"{self.rollout.plan_id} {final.value}")]
-        self._phase = Phase.BACK
-        return [act.SaveRun(), self._ask(steps.back(self.rollout, change))]
-
-    def _went_back(self, outcome: object, now_s: float) -> List[act.Action]:
-        change = self.current
-        assert change is not None  # callers looked  # noqa: S101
-        change, why = steps.went_back(self.rollout, change, outcome)
-        if why:
-            return self._not_back(change, why)
-        if change.detail.startswith(LEFT_ALONE):
-            said = one_line(f"{self.rollout.reason}; {change.detail}")
-            self._set(RolloutStatus.ROLLING_BACK, reason=said)
-        pause_s = steps.wait_s(self.rollout, change)
-        self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
-        if not (pause_s and self.current is not None):
-            return self._next_back()
-        return self._wait(pause_s, now_s, Phase.PAUSED_BACK)
-
-    def _not_back(self, change: Change, why: str) -> List[act.Action]:
-        """This one is not back; the others are still tried, and it can be tried again."""
-        said = one_line(f"rollback failed: {why}")
-        self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said))
-        return [act.Note(said, "error"), *self._next_back()]
-
-    # ---- small things
-
-    def _waited(self) -> List[act.Action]:
-        if self._phase is Phase.PAUSED_BACK:
-            return self._next_back()
-        return self._check() if self._phase is Phase.HELD else self._measure(Phase.AFTER)
-
-    def _wait(
-        self, seconds: float, now_s: float, phase: Phase = Phase.WAITING
-    ) -> List[act.Action]:
-        self._phase, self._wait_until_s = phase, now_s + seconds
-        return [act.SaveRun()]
-
-    def _change(self, **values: object) -> None:
-        change = self.current
-        if change is not None:
-            self._keep(replace(change, **values))  # type: ignore[arg-type]
-
-    def _keep(self, change: Change) -> None:
-        index = self.rollout.current_index
-        assert index is not None  # callers looked  # noqa: S101
-        changes = list(self.rollout.changes)
-        changes[index] = change
-        self.rollout = replace(self.rollout, changes=tuple(changes))
-
-    def _set(self, status: RolloutStatus, **values: object) -> None:
-        """Where the plan stands now; only one that runs waits for anything."""
-        if status is not RolloutStatus.RUNNING:
-            values["missed"] = ()
-        self.rollout = replace(self.rollout, status=status, **values)  # type: ignore[arg-type]
-
-    def _new_token(self) -> str:
-        self._serial += 1
-        self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
-        return self._token
-
-    def _ask(self, request: steps.Ask) -> act.Action:
-        if isinstance(request, ConfigRequest):
-            return act.AskConfig(self._new_token(), request)
-        return act.GiveTask(self._new_token(), request)

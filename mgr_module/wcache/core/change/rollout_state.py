@@ -10,11 +10,12 @@ from ..record import Precondition
 from .cache_mode_change import CacheModeChange
 from .change_status import TOUCHED, ChangeStatus
 from .config_change import ConfigChange
+from .gate.gate_state import GateSettings, GateStep
 
 # What a plan is made of: the cache mode of drives, and values in the config database.
 Change = Union[CacheModeChange, ConfigChange]
-# 1 knew changes of the cache mode alone.
-ROLLOUT_VERSION = 2
+# 1 knew changes of the cache mode alone, 2 neither waves nor a gate.
+ROLLOUT_VERSION = 3
 
 
 class RolloutStatus(str, Enum):
@@ -22,10 +23,28 @@ class RolloutStatus(str, Enum):
 
     PLANNED = "planned"
     RUNNING = "running"
+    PAUSED = "paused"  # what is made stays, nothing is persisted, an admin decides
     DONE = "done"
     STOPPED = "stopped"
     ROLLING_BACK = "rolling back"
     ROLLED_BACK = "rolled back"
+
+
+class WaveKind(str, Enum):
+    """What a wave is for."""
+
+    CANARY = "canary"
+    HOST = "the canary's host"
+    DOMAIN = "failure domain"
+
+
+@dataclass(frozen=True)
+class Wave:
+    """So many changes in a row, in one failure domain."""
+
+    kind: WaveKind
+    name: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -35,6 +54,12 @@ class Rollout:
     `overridden` are the preconditions that an admin said need not hold, `forced` those of
     them that did not when a change was made.  `missed` are those that it waits for now, since
     `held_since_s`.  A `trial` makes the first change, measures it, and takes it back.
+
+    `waves` divide `changes`; without them (an older version's plan) each change is a wave.
+    With a `gate` the real load of clients judges each step of at most `parallel_max` changes,
+    else a bench before and after each change.  `consent_persist` takes effect for a step when
+    it is judged.  `judged_s` is how long steps that are over have taken; `pausing` why it pauses
+    once the change under way is made.
     """
 
     plan_id: str
@@ -58,6 +83,16 @@ class Rollout:
     version: int = 1
     trial: bool = False
     by: str = "admin"  # who asked for it: an admin, or "auto"
+    waves: Tuple[Wave, ...] = field(default=(), metadata={"max_items": 4096})
+    gate: Optional[GateSettings] = None
+    parallel_max: int = 1
+    step: GateStep = GateStep()  # noqa: RUF009  frozen
+    step_at_s: float = 0.0
+    pausing: str = ""
+    paused_at_s: float = 0.0
+    began_at_s: float = 0.0
+    ended_at_s: float = 0.0
+    judged_s: Tuple[float, ...] = field(default=(), metadata={"max_items": 4096})
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:
@@ -73,6 +108,16 @@ class Rollout:
         """The changes of the config database."""
         return tuple(item for item in self.changes if isinstance(item, ConfigChange))
 
+    def wave_of(self, index: int) -> int:
+        """Which wave a change belongs to."""
+        if not self.waves:
+            return index
+        for number, wave in enumerate(self.waves):
+            index -= wave.size
+            if index < 0:
+                return number
+        return len(self.waves)
+
     @property
     def touched(self) -> Tuple[Change, ...]:
         """The changes a rollback would take back."""
@@ -86,6 +131,9 @@ class Rollout:
                 i for i, c in enumerate(self.changes) if c.status is ChangeStatus.ROLLING_BACK
             ]
             return back[-1] if back else None
+        if self.step.last:
+            made = [i for i, c in enumerate(self.changes) if c.status is ChangeStatus.MADE]
+            return made[0] if made else None
         for index, change in enumerate(self.changes):
             if change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING):
                 return index

@@ -79,3 +79,13 @@ def went_back(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change
     if isinstance(change, CacheModeChange):
         return cache_mode_steps.went_back(rollout, change, outcome)
     return config_steps.went_back(change, outcome)
+
+
+def can_last(change: Change) -> bool:
+    """Whether there is more to a change that is to last than making it."""
+    return isinstance(change, CacheModeChange)
+
+
+def only_lasts(change: Change) -> bool:
+    """Whether nothing is toggled: what is there is only to last."""
+    return isinstance(change, CacheModeChange) and change.expected is change.mode

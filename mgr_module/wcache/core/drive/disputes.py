@@ -21,7 +21,7 @@ from .prior import Prior, PriorDoubt
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""
-_OPEN = (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+_OPEN = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
 _ACTION = f"{EntryKind.ACTION.value}/"
 _OVER = (RunStatus.DONE, RunStatus.ABORTED)
 _HOLDING = (RunStatus.RUNNING, RunStatus.RELEASING)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Tuple
 
 from ..change.rollout_state import Change, Rollout
+from ..change.scope import Scope
 
 # A plan is stored whole after each step, so it is kept small.
 CHANGES_MAX = 500
@@ -37,6 +38,7 @@ class Asked:
     consent_turn_on: bool = False
     persist: bool = False
     only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
+    scope: Scope = Scope()  # noqa: RUF009  frozen
 
     def action_id(self, index: int) -> str:
         """The id of a change by its place in the plan."""

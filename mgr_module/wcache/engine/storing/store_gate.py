@@ -47,7 +47,7 @@ class StoreGate:
         """Whether an action needs nothing stored: all but steps, and ends of leases among them."""
         if isinstance(action, act.GiveTask):
             return isinstance(action.request, ReleaseRequest)
-        return not isinstance(action, (act.MeasureLoad, act.AskConfig))
+        return not isinstance(action, (act.MeasureLoad, act.AskConfig, act.WatchBlocks))
 
     def expect(
         self, owner: str, then: Callable[[], None] = _nothing,

@@ -81,20 +81,23 @@ def make_changes(
         if reason or first.mode is None:
             left.append(f"{name}: {reason or 'its cache state is unknown'}")
             continue
+        change = CacheModeChange(
+            asked.action_id(len(changes)), report.hostname, first.domain_id,
+            tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
+            recommendation.device_class, first.transport, first.mode, mode,
+            f"{recommendation.why}; only to last over a power cycle" if there
+            else recommendation.why,
+            tuple(line for drive in drives for line in by_hand(drive, mode)),
+            _proof(recommendation), report.simulated, failure_domain=", ".join(where),
+            osd_ids=tuple(sorted({use.osd_id for drive in drives for use in drive.uses})),
+            drive_ids=tuple(drive.drive_id for drive in drives), drive_model=first.drive_model,
+        )
+        if not asked.scope.holds(change):
+            continue
         if len(changes) >= CHANGES_MAX:
             more += 1
             continue
-        changes.append(
-            CacheModeChange(
-                asked.action_id(len(changes)), report.hostname, first.domain_id,
-                tuple(drive.dev_name for drive in drives), first.uses[0].osd_id,
-                recommendation.device_class, first.transport, first.mode, mode,
-                f"{recommendation.why}; only to last over a power cycle" if there
-                else recommendation.why,
-                tuple(line for drive in drives for line in by_hand(drive, mode)),
-                _proof(recommendation), report.simulated, failure_domain=", ".join(where),
-            )
-        )
+        changes.append(change)
     if more:
         left.append(f"{more} more cache domains: plan again when this plan is done")
     return Wanted(tuple(changes), tuple(left))

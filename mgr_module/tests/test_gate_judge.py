@@ -1,0 +1,96 @@
+"""The gate's judgement holds what it promises: by simulation, and its numbers by known values."""
+
+import random
+
+import pytest
+from mgr_fakes.gate_simulation import SCENES, rates
+from wcache.core.change.gate.judge import LOOKS, Judgement, Verdict, judge, look_at
+from wcache.core.change.gate.numbers import difference, t_quantile
+from wcache.core.loads import Block, OsdBlock
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [
+    (2, 9.9248), (3, 5.8409), (5, 4.0321), (10, 3.1693), (30, 2.7500), (120, 2.6174),
+])
+def test_quantiles_of_students_t_are_those_of_the_tables(freedom, quantile):
+    assert t_quantile(0.995, freedom) == pytest.approx(quantile, rel=1e-3)
+    assert t_quantile(0.005, freedom) == -t_quantile(0.995, freedom)
+
+
+def test_correlated_blocks_have_a_wider_error_than_independent_ones():
+    drawn = random.Random(3)
+    white = [drawn.gauss(0, 1) for _ in range(100)]
+    red = [0.0]
+    for _ in range(99):
+        red.append(0.8 * red[-1] + 0.6 * drawn.gauss(0, 1))
+    plain, wide = difference(white[:50], white[50:]), difference(red[:50], red[50:])
+    assert wide.correlation > 0.5 > plain.correlation
+    assert wide.error > 2 * plain.error
+    assert wide.freedom < plain.freedom
+
+
+def blocks(count, latency_us, osds=(0, 1, 2, 3), seed=0):
+    drawn = random.Random(seed)
+    return [
+        Block(5.0, tuple(
+            OsdBlock(o, latency_us(o) * drawn.lognormvariate(0, 0.05), 100) for o in osds))
+        for _ in range(count)
+    ]
+
+
+def test_what_happens_to_all_is_nobodys_fault_and_what_happens_to_one_is():
+    before = blocks(48, lambda o: 1000.0)
+    busy = blocks(96, lambda o: 3000.0, seed=1)
+    slow = blocks(96, lambda o: 1500.0 if o == 0 else 1000.0, seed=2)
+    fast = blocks(96, lambda o: 500.0 if o == 0 else 1000.0, seed=3)
+    controls = (1, 2, 3)
+    assert judge(before, busy, (0,), controls).verdict is Verdict.NO_WORSE
+    assert judge(before, busy, (0,), ()).verdict is Verdict.WORSE
+    assert judge(before, slow, (0,), controls).verdict is Verdict.WORSE
+    assert judge(before, fast, (0,), controls).verdict is Verdict.BETTER
+
+
+@pytest.mark.parametrize(("gone", "why"), [
+    ((0,), "osd.0 carried too little load since"),
+    ((1,), "only 2 unchanged OSDs are left, 3 are needed"),
+])
+def test_an_osd_that_leaves_makes_it_undecided_and_is_named(gone, why):
+    before = blocks(48, lambda o: 1000.0)
+    left = tuple(o for o in range(4) if o not in gone)
+    found = judge(before, blocks(96, lambda o: 1000.0, osds=left), (0,), (1, 2, 3))
+    assert found.verdict is Verdict.UNDECIDED
+    assert why in found.words
+    assert found.settle
+
+
+def test_one_control_of_many_that_leaves_is_left_out():
+    osds = tuple(range(6))
+    before = blocks(48, lambda o: 1000.0, osds=osds)
+    found = judge(before, blocks(96, lambda o: 1000.0, osds=osds[:5]), (0,), osds[1:])
+    assert (found.verdict, found.controls) == (Verdict.NO_WORSE, 4)
+
+
+def test_noise_that_hides_the_answer_is_undecided_and_never_goes_on():
+    drawn = random.Random(5)
+
+    def wild(count):
+        return [Block(5.0, tuple(
+            OsdBlock(o, 1000.0 * drawn.lognormvariate(0, 1.0), 9) for o in range(4)))
+            for _ in range(count)]
+
+    found = judge(wild(48), wild(96), (0,), (1, 2, 3))
+    assert found.verdict is Verdict.UNDECIDED
+    assert not found.goes_on
+    assert "times as many blocks" in found.settle
+
+
+def test_it_is_judged_at_four_looks_and_no_other():
+    assert [count for count in range(200) if look_at(count)] == list(LOOKS)
+    assert not Judgement(Verdict.UNDECIDED).goes_on
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
+def test_false_worse_and_missed_worse_are_rare(scene):
+    same, worse = rates(scene, 1.0, 60), rates(scene, 1.3, 60)
+    assert same[Verdict.WORSE] <= 0.05  # 1% in the long form, `qa/statistics/test_gate.py`
+    assert worse[Verdict.NO_WORSE] + worse[Verdict.BETTER] <= 0.05

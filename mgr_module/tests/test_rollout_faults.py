@@ -1,0 +1,94 @@
+"""Faults in every state of a gated rollout, made from the state machine itself."""
+
+from copy import deepcopy
+
+import pytest
+from examples import examples
+from gated_plan import CHANGES, GatedMgr, states
+from hypothesis import given
+from hypothesis import strategies as st
+from rollout_world import WB, WT
+from wcache.core import events as act
+from wcache.core.change.phase import Phase
+from wcache.core.change.rollout_state import RolloutStatus
+
+FAULTS = (
+    "failover", "answer lost", "lost between actions", "probe silent", "refused", "unhealthy",
+    "watch ends", "past the limit", "pause", "abort", "freeze", "rollback",
+)
+GOES_ON = ("failover", "answer lost", "lost between actions", "probe silent", "unhealthy",
+           "watch ends", "pause")
+STATES = states()
+
+
+def test_the_states_are_all_that_a_rollout_has():
+    phases = {state[1] for state in STATES}
+    # a look at the cluster is answered at once here, and these need a fault or a bench
+    never = {Phase.IDLE, Phase.BEFORE, Phase.AFTER, Phase.HELD, Phase.CHECKING, Phase.BACK,
+             Phase.PAUSED_BACK}
+    assert phases == {phase.value for phase in Phase if phase not in never}
+    assert len(STATES) > 30
+
+
+def test_undisturbed_it_changes_all_in_waves():
+    mgr = GatedMgr()
+    mgr.give(act.Begin())
+    assert mgr.to_the_end()
+    assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert set(mgr.modes.values()) == {WT}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
+    for state, known in STATES.items():
+        mgr = deepcopy(known)
+        mgr.fault(fault)
+        for _ in range(3):
+            mgr.step()
+        assert mgr.to_the_end(), (fault, state)
+        rollout = mgr.machine.rollout
+        if fault in GOES_ON:
+            assert rollout.status is RolloutStatus.DONE, (fault, state, rollout.reason)
+            assert set(mgr.modes.values()) == {WT}
+        touched = {c.domain_id for c in rollout.touched}
+        assert all(mode is WB or name in touched for name, mode in mgr.modes.items())
+        mgr.run(mgr.machine.start_rollback("by an admin"))
+        assert mgr.to_the_end()
+        assert set(mgr.modes.values()) == {WB}, (fault, state)
+
+
+@examples(60)
+@given(st.data())
+def test_any_faults_in_any_states_never_touch_two_domains_and_always_end(data):
+    ratio = data.draw(st.sampled_from([0.5, 1.0, 1.5]))
+    mgr = GatedMgr(ratio, data.draw(st.booleans()), data.draw(st.integers(1, 4)))
+    mgr.give(act.Begin())
+    for _ in range(data.draw(st.integers(1, 4))):
+        for _ in range(data.draw(st.integers(0, 160))):
+            if not mgr.step():
+                break
+        mgr.fault(data.draw(st.sampled_from(FAULTS)), data.draw(st.integers(0, 3)))
+        if data.draw(st.booleans()):
+            mgr.heal()
+    ended = mgr.to_the_end()
+    if not ended:
+        mgr.give(act.Halt("aborted"))
+        assert mgr.to_the_end()
+    if ratio == 1.5:
+        kept = [c for c in mgr.machine.rollout.changes if c.status.value == "applied"]
+        assert not kept, "what is worse was kept"
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    assert mgr.to_the_end()
+    assert set(mgr.modes.values()) == {WB}
+    assert len(mgr.modes) == CHANGES
+
+
+def test_a_paused_rollout_stays_as_it_is_over_failovers_until_somebody_decides():
+    for known in STATES.values():
+        mgr = deepcopy(known)
+        mgr.fault("pause")
+        assert mgr.to_the_end(resume=False) is False or mgr.machine.over
+        modes = dict(mgr.modes)
+        mgr.restart()
+        assert not mgr.step()
+        assert mgr.modes == modes

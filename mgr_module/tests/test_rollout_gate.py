@@ -1,0 +1,278 @@
+"""A rollout goes wave by wave, judged by clients beside unchanged OSDs, by the real engine."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from gate_world import COMMIT_US, HOSTS, a_gate_mgr, begun, shown
+from module_world import WB, WT, fine, ok, said
+from test_commands_do_what_they_say import refused
+from wcache.core.change.change_status import ChangeStatus
+from wcache.core.record import Precondition
+
+
+def test_waves_are_the_canary_then_its_host_then_one_failure_domain_after_another():
+    mgr = a_gate_mgr()
+    plan = said(mgr, "plan")
+    assert [(w["kind"], w["name"], w["size"]) for w in plan["waves"]] == [
+        ("canary", "h0 sda", 1), ("the canary's host", "host h0", 1),
+        *(("failure domain", f"host h{h}", 2) for h in range(1, HOSTS)),
+    ]
+    assert [c["hostname"] for c in plan["changes"]] == [
+        f"h{h}" for h in range(HOSTS) for _ in range(2)]
+
+
+def test_a_rollout_that_helps_changes_all_and_judges_each_step_beside_unchanged_osds():
+    mgr = begun()
+    assert mgr.end() == "done"
+    assert mgr.changed == set(range(2 * HOSTS))
+    steps = [request for request in mgr.blocks.requests]
+    assert [len(r.treated) for r in steps[:6:2]] == [1, 1, 2]
+    assert all(not set(r.treated) & set(r.controls) for r in steps)
+    assert [len(r.controls) for r in steps[::2]] == [9, 8, 6, 4, 0, 0]
+    log = [entry["text"] for entry in said(mgr, "history", limit=200)["history"]]
+    judged = [text for text in log if text.startswith("step judged")]
+    assert all("better" in text for text in judged)
+    assert any("beside 9 unchanged OSDs" in text for text in judged)
+    # nobody of its kind is left at the end, and that is said
+    assert "before and after alone" in judged[-1]
+    assert mgr.plan.changes[0].before_us == pytest.approx(COMMIT_US, rel=0.1)
+    fine(mgr)
+
+
+def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_touched():
+    mgr = begun()
+    mgr.factor = 1.5
+    seen = set()
+    mgr.go(lambda: seen.update(mgr.changed) or mgr.plan.status.value == "rolled back")
+    assert seen == {0}
+    assert mgr.changed == set()
+    assert "worse" in mgr.plan.reason
+    assert "rolled back" in ok(mgr.command("rollout ls"))
+    fine(mgr)
+
+
+def test_a_later_wave_that_is_worse_goes_back_alone_and_the_rollout_stops():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.step.indices == (2, 3) and mgr.plan.step.before)
+    mgr.factor = 1.5
+    assert mgr.end() == "stopped"
+    assert mgr.changed == {0, 1}
+    statuses = [c.status for c in mgr.plan.changes]
+    assert statuses[:4] == [ChangeStatus.APPLIED] * 2 + [ChangeStatus.ROLLED_BACK] * 2
+
+
+def test_a_neighbours_load_that_rises_meanwhile_does_not_fool_the_gate():
+    mgr = begun()
+    mgr.factor = 1.0
+    mgr.go(lambda: 0 in mgr.changed)
+    mgr.neighbour = lambda osd_id: 1.8  # of all: before and after would call that worse
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLIED)
+    assert mgr.plan.changes[0].after_us > 1.5 * mgr.plan.changes[0].before_us
+    log = [entry["text"] for entry in said(mgr, "history")["history"]]
+    assert any(text.startswith("step judged no worse") for text in log)
+
+
+def test_no_load_pauses_before_anything_is_changed_and_says_what_would_settle_it():
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    mgr.busy = False
+    ok(mgr.command("apply", plan_id="p1"))
+    assert mgr.end() == "paused"
+    assert mgr.changed == set()
+    assert "clients write too little to osd.0" in mgr.plan.reason
+    assert "--override=client_load" in shown(mgr)["reason"]
+    assert refused(mgr, "apply", errno.EBUSY, plan_id="p1").endswith(
+        "`ceph wcache rollout resume p1`")
+    assert said(mgr, "rollout resume", plan_id="p1")["status"] == "running"
+    assert mgr.end() == "paused"
+    ok(mgr.command("rollout resume", plan_id="p1", override="client_load"))
+    assert mgr.end() == "done"  # by benches before and after
+    assert mgr.changed == set(range(2 * HOSTS))
+
+
+def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
+    mgr = begun(apply={"persist": True})
+    mgr.factor, mgr.noise = 1.0, 1.0
+    assert mgr.end() == "paused"
+    assert mgr.changed == {0}
+    assert mgr.plan.changes[0].status is ChangeStatus.MADE
+    assert mgr.plan.changes[0].kept is None
+    assert "it would be settled by" in mgr.plan.reason
+    assert "undecided" in ok(mgr.command("rollout show", plan_id="p1"))
+    for _ in range(50):
+        mgr.step(60.0)
+    assert mgr.changed == {0}
+    ok(mgr.command("rollout resume", plan_id="p1", override="gate_decided"))
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLIED)
+    assert mgr.plan.changes[0].kept is WT
+    assert Precondition.GATE_DECIDED in mgr.plan.forced
+
+
+def test_what_is_judged_well_is_persisted_only_then_and_only_with_consent():
+    mgr = begun(apply={"persist": True})
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    assert mgr.plan.changes[0].kept is None
+    assert mgr.end() == "done"
+    assert all(change.kept is WT for change in mgr.plan.changes)
+    ok(mgr.command("rollback", plan_id="p1"))
+    assert mgr.end() == "rolled back"
+    assert mgr.changed == set()
+
+
+def test_abort_takes_the_step_that_is_not_judged_back_and_keeps_earlier_waves():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[3].status is ChangeStatus.MADE)
+    would = said(mgr, "rollout abort", plan_id="p1", dry_run=True)
+    assert would["would_restore"] == ["h1 sda", "h1 sdb"]
+    assert said(mgr, "rollout abort", plan_id="p1")["changed"] is True
+    assert mgr.end() == "stopped"
+    assert mgr.changed == {0, 1}
+    assert said(mgr, "rollout abort", plan_id="p1")["changed"] is False
+
+
+def test_a_pause_waits_for_the_change_under_way_and_a_resume_judges_it_anew():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
+    assert said(mgr, "rollout pause", plan_id="p1")["status"] == "running"
+    assert mgr.end() == "paused"
+    assert mgr.changed == {0}
+    mgr.restart()
+    assert mgr.end() == "paused"
+    assert said(mgr, "rollout pause", plan_id="p1")["changed"] is False
+    ok(mgr.command("rollout resume", plan_id="p1"))
+    assert mgr.end() == "done"
+
+
+def test_an_osd_past_the_latency_limit_ends_its_step_at_the_next_look():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    mgr.neighbour = lambda osd_id: 500.0 if osd_id == 0 else 1.0
+    mgr.go(lambda: mgr.plan.status.value == "rolled back", steps=12)
+    assert "past the limit" in mgr.plan.reason
+    assert mgr.changed == set()
+
+
+@pytest.mark.parametrize(("item", "missing"), [
+    (Precondition.NO_SCRUB_STORM, "unfit"), (Precondition.NO_MAINTENANCE, "unfit"),
+    (Precondition.PGS_CLEAN, "missed"),
+])
+def test_each_wave_waits_for_its_preconditions_and_a_name_overrides_them(item, missing):
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.MADE)
+    mgr.view.state = replace(mgr.view.state, **{missing: (item,)})
+    mgr.go(lambda: mgr.plan.missed)
+    assert mgr.plan.missed == (item,)
+    assert mgr.changed == {0, 1}
+    assert shown(mgr)["waiting_for"] == [item.value]
+    ok(mgr.command("rollout resume", plan_id="p1", override=item.name.lower()))
+    assert mgr.end() == "done"
+    assert item in mgr.plan.forced
+
+
+def test_where_not_even_one_osd_may_stop_one_drive_at_a_time_goes_by_a_named_override():
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    mgr.stops.most = 0
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.go(lambda: mgr.plan.missed)
+    assert mgr.plan.missed == (Precondition.OK_TO_STOP,)
+    ok(mgr.command("rollout resume", plan_id="p1", override="ok_to_stop"))
+    assert mgr.end() == "done"
+    assert {len(r.treated) for r in mgr.blocks.requests} == {1}
+
+
+def test_only_as_many_drives_go_together_as_may_stop_together():
+    mgr = begun(rollout_parallel_max=2)
+    mgr.stops.most = 1
+    assert mgr.end() == "done"
+    assert {len(r.treated) for r in mgr.blocks.requests} == {1}
+
+
+def test_an_orchestrated_upgrade_holds_a_wave():
+    mgr = begun()
+    mgr.stops.upgrading = True
+    mgr.go(lambda: mgr.plan.missed)
+    assert mgr.plan.missed == (Precondition.NO_UPGRADE,)
+    mgr.stops.upgrading = False
+    assert mgr.end() == "done"
+
+
+@pytest.mark.parametrize(("scope", "osds"), [
+    ({"hostname": "h2"}, {4, 5}), ({"osd": 7}, {7}), ({"drive_model": "no such"}, set()),
+    ({"device_class": "hdd"}, set(range(10))),
+])
+def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
+    mgr = a_gate_mgr()
+    plan = said(mgr, "plan", dry_run=True, **scope)
+    assert {c["osd_id"] for c in plan["changes"]} == osds
+    assert plan["plan_id"] == ""
+    assert said(mgr, "plan ls")["plans"] == []
+
+
+def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    host = mgr.engine.hosts.reports["h3"]
+    drives = tuple(
+        replace(d, drive_id="another") if d.dev_name == "sdb" else d for d in host.drives)
+    mgr.engine.hosts.reports["h3"] = replace(host, drives=drives)
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
+    assert "h3 sdb: the drive is not there any more, or another one is" in error
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]
+
+
+def test_a_dry_run_says_what_would_happen_and_how_long_it_takes_and_changes_nothing():
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    would = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert len(would["would_change"]) == 2 * HOSTS
+    assert 0 < would["seconds_least"] < would["seconds_most"]
+    assert mgr.plan.status.value == "planned"
+    text = ok(mgr.command("apply", plan_id="p1", dry_run=True))
+    assert "wave 1, canary: h0 sda" in text
+    ok(mgr.command("apply", plan_id="p1"))
+    assert mgr.end() == "done"
+    assert len(said(mgr, "rollback", dry_run=True)["would_restore"]) == 2 * HOSTS
+    assert mgr.plan.status.value == "done"
+
+
+def test_progress_never_goes_back_by_much_and_its_time_left_holds():
+    mgr = begun()
+    began_s, seen = mgr.now_s, []
+    while mgr.plan.status.value == "running":
+        mgr.step(0.5)
+        row = shown(mgr)
+        seen.append((mgr.now_s, row["fraction"], row["seconds_left_least"],
+                     row["seconds_left_most"]))
+    took_s = mgr.now_s - began_s
+    running = [row for row in seen if row[3] is not None]
+    for at_s, fraction, least_s, most_s in running:
+        left_s = began_s + took_s - at_s
+        assert least_s <= left_s + 45, "it promised too much"
+        assert left_s <= most_s + 45, "it ended later than it said"
+        assert 0.0 <= fraction <= 1.0
+    assert running[-1][1] > 0.85
+
+
+def test_the_message_of_ceph_progress_says_which_wave_and_how_long():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    message, fraction = mgr.views.under_way()["wcache.p1"]
+    assert message.startswith("wcache plan p1: wave 1 of 6, ")
+    assert message.endswith("left")
+    assert 0.0 < fraction < 0.5
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    mgr.end()
+    assert mgr.views.under_way()["wcache.p1"][0] == "wcache plan p1: paused"
+
+
+def test_a_freeze_takes_back_what_is_made_and_not_judged_also_of_a_paused_plan():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert mgr.end() == "paused"
+    ok(mgr.command("freeze"))
+    assert mgr.end() == "rolled back"
+    assert mgr.changed == set()
+    assert WB in {mgr.mode_of(0)}

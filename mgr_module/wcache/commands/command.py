@@ -1,0 +1,34 @@
+"""One command: what it is called with, what it calls, and how its answer looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+from ..services.service import Service
+from . import tables
+from .views import Views
+
+FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
+
+Answer = Tuple[int, str, str]
+Renderer = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its prefix, arguments, permission, help, what it calls and how it looks."""
+
+    prefix: str
+    arguments: Tuple[str, ...]
+    perm: str
+    help: str
+    call: Callable[[Service, Views, Dict[str, Any]], Any]
+    render: Renderer = tables.lines_of
+
+    def spec(self) -> Dict[str, Any]:
+        """The command as an entry of a mgr module's COMMANDS."""
+        return {
+            "cmd": " ".join((self.prefix, *self.arguments, FORMAT)),
+            "desc": self.help, "perm": self.perm, "poll": False,
+        }

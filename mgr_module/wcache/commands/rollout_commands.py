@@ -1,0 +1,84 @@
+"""The commands about plans and their rollouts."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ..core.knobs.registry import KNOBS
+from . import rollout_tables, tables
+from .command import Command
+
+_DRY_RUN = "name=dry_run,type=CephBool,req=false"
+_ID = "name=plan_id,type=CephString"
+_OVERRIDE = "name=override,type=CephString,req=false"
+_PLAN = (
+    "name=device_class,type=CephString,req=false",
+    "name=consent_turn_on,type=CephBool,req=false",
+    "name=persist,type=CephBool,req=false",
+    f"name=knob,type=CephChoices,strings={'|'.join(knob.name for knob in KNOBS)},req=false",
+    "name=hostname,type=CephString,req=false",
+    "name=osd,type=CephInt,req=false",
+    "name=drive_model,type=CephString,req=false",
+    _DRY_RUN,
+)
+
+ROLLOUT_COMMANDS: Tuple[Command, ...] = (
+    Command(
+        "wcache plan", _PLAN, "rw",
+        "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
+        "--hostname, --osd, --drive-model and --device-class narrow it; --dry-run keeps no plan",
+        lambda s, v, a: s.plans.plan(**a), tables.plan,
+    ),
+    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),
+    Command(
+        "wcache plan show", (_ID,), "r",
+        "Show a plan, its progress, and what each change gained",
+        lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
+    ),
+    Command(
+        "wcache apply",
+        (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
+         "name=persist,type=CephBool,req=false", _DRY_RUN), "rw",
+        "Carry out a plan in waves, each step judged by clients' writes; --persist makes what is "
+        "judged well last; --override skips named preconditions, as cluster_healthy or "
+        "client_load (judge by benches); --trial makes the first change only and takes it back",
+        lambda s, v, a: s.plans.apply(
+            a["plan_id"], a.get("override"), bool(a.get("trial")), bool(a.get("persist")),
+            bool(a.get("dry_run")),
+        ), rollout_tables.forecast,
+    ),
+    Command(
+        "wcache rollback", ("name=plan_id,type=CephString,req=false", _DRY_RUN), "rw",
+        "Restore what was there before a plan (default: the last one applied)",
+        lambda s, v, a: s.plans.rollback(a.get("plan_id"), bool(a.get("dry_run"))),
+        rollout_tables.forecast,
+    ),
+    Command(
+        "wcache rollout ls", (), "r", "List the plans that were begun, and the time left",
+        lambda s, v, a: v.rollouts.ls(), rollout_tables.rollouts,
+    ),
+    Command(
+        "wcache rollout show", (_ID,), "r",
+        "Show the waves of a plan, the step under way, its judgement, and the time left",
+        lambda s, v, a: v.rollouts.show(a["plan_id"]), rollout_tables.rollout,
+    ),
+    Command(
+        "wcache rollout pause", (_ID,), "rw",
+        "Change nothing further until it is resumed; what is made stays, and is not persisted",
+        lambda s, v, a: s.rollouts.pause(a["plan_id"]),
+    ),
+    Command(
+        "wcache rollout resume", (_ID, _OVERRIDE, _DRY_RUN), "rw",
+        "Go on with a paused plan; --override=gate_decided goes on though the gate is undecided, "
+        "--override=client_load goes by benches",
+        lambda s, v, a: s.rollouts.resume(
+            a["plan_id"], a.get("override"), bool(a.get("dry_run"))
+        ), rollout_tables.forecast,
+    ),
+    Command(
+        "wcache rollout abort", (_ID, _DRY_RUN), "rw",
+        "End a plan: the wave that is not judged goes back, what earlier ones changed stays",
+        lambda s, v, a: s.rollouts.abort(a["plan_id"], bool(a.get("dry_run"))),
+        rollout_tables.forecast,
+    ),
+)

@@ -1,0 +1,85 @@
+"""Rollouts as text for people."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..core.text import table
+from .tables import lines_of
+
+
+def rollouts(data: Mapping[str, Any]) -> str:
+    """`ceph wcache rollout ls`."""
+    if not data["rollouts"]:
+        return "no rollout yet\nnext: ceph wcache plan"
+    rows = [
+        (r["plan_id"], r["status"], f"{r['wave']}/{r['waves_total']}",
+         f"{r['applied']}/{r['changes']}", r["not_judged"], _left(r), r["reason"])
+        for r in data["rollouts"]
+    ]
+    heads = ("PLAN", "STATUS", "WAVE", "APPLIED", "NOT JUDGED", "TIME LEFT", "REASON")
+    return table(heads, rows)
+
+
+def rollout(data: Mapping[str, Any]) -> str:
+    """`ceph wcache rollout show`."""
+    reason = f" ({data['reason']})" if data["reason"] else ""
+    lines = [f"plan {data['plan_id']}: {data['status']}{reason}"]
+    rows = [
+        (number, w["kind"], w["name"],
+         ", ".join(f"{count} {status}" for status, count in w["statuses"].items()))
+        for number, w in enumerate(data["waves"], 1)
+    ]
+    if rows:
+        lines.append(table(("WAVE", "KIND", "WHERE", "CHANGES"), rows))
+    step = data["step"]
+    if step["changes"]:
+        beside = ", ".join(f"osd.{item}" for item in step["controls"]) or "none are left"
+        lines += [
+            f"step: {', '.join(step['changes'])} ({step['phase']})",
+            f"unchanged OSDs beside it: {beside}",
+            f"blocks: {step['blocks_before']} before, {step['blocks']} of at most "
+            f"{step['blocks_max']} in this stretch",
+        ]
+    if data["judgement"]:
+        lines.append(f"judgement: {data['judgement']['words']}")
+        if data["judgement"]["settle"]:
+            lines.append(f"it would be settled by {data['judgement']['settle']}")
+    lines += [f"waiting for: {item}" for item in data["waiting_for"]]
+    if data["seconds_left_most"] is not None:
+        lines.append(f"time left: {_left(data)}, without what it may wait for")
+    if data["status"] == "paused":
+        lines += [
+            f"next: ceph wcache rollout resume {data['plan_id']}",
+            f"or:   ceph wcache rollout abort {data['plan_id']}",
+        ]
+    return "\n".join(lines)
+
+
+def forecast(data: Mapping[str, Any]) -> str:
+    """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
+    if not data.get("dry_run"):
+        return lines_of(data)
+    lines = [f"dry run: nothing of plan {data['plan_id']} is changed"]
+    for number, wave in enumerate(data.get("waves", ()), 1):
+        lines.append(f"wave {number}, {wave['kind']}: {wave['name']}, {wave['size']} change(s)")
+    lines += [f"would change {line}" for line in data.get("would_change", ())]
+    lines += [f"would restore {line}" for line in data.get("would_restore", ())]
+    if "seconds_most" in data:
+        lines.append(f"takes {data['seconds_least']} to {data['seconds_most']} s")
+    lines += [f"does not hold now: {line}" for line in data.get("missed", ())]
+    lines += [f"has moved: {line}" for line in data.get("moved", ())]
+    return "\n".join(lines)
+
+
+def _left(row: Mapping[str, Any]) -> str:
+    least, most = row["seconds_left_least"], row["seconds_left_most"]
+    if most is None:
+        return "-"
+    return f"{_time(least)} to {_time(most)}" if most - least > 5 else _time(most)
+
+
+def _time(seconds: int) -> str:
+    if seconds < 90:
+        return f"{seconds} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

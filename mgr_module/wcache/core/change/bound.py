@@ -1,0 +1,68 @@
+"""What a plan is bound to, and what of it has moved since: named, one line each.
+
+Bound are the drives' states, the verdicts and the failure domains.  Epochs of maps are not:
+they grow whenever anything happens anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, List, Mapping, Optional, Sequence
+
+from ..cluster import ClusterState, failure_domains
+from ..model import DriveReport, HostReport
+from ..verdict.recommend import Recommendation
+from .cache_mode_change import CacheModeChange
+from .change_status import ChangeStatus
+from .rollout_state import Rollout
+
+
+def moved(
+    rollout: Rollout, reports: Mapping[str, HostReport], cluster: ClusterState,
+    recommendations: Sequence[Recommendation],
+) -> List[str]:
+    """Why changes that are not made yet would not be planned like this any more.
+
+    Changes of the config database are looked at again before each of them is made.
+    """
+    found = []
+    for change in rollout.drive_changes:
+        if change.status is ChangeStatus.PLANNED and change.drive_ids:
+            why = _moved(change, reports.get(change.hostname), cluster, recommendations)
+            if why:
+                found.append(f"{change.name}: {why}")
+    return found
+
+
+def _moved(
+    change: CacheModeChange, report: Optional[HostReport], cluster: ClusterState,
+    recommendations: Iterable[Recommendation],
+) -> str:
+    drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
+    why = _drives_moved(change, drives)
+    if why:
+        return why
+    osd = None if change.simulated else cluster.osds.get(change.osd_id)
+    if osd is not None:
+        where = ", ".join(failure_domains(osd, cluster))
+        if change.failure_domain and where != change.failure_domain:
+            return f"it is in {where} now, and was planned in {change.failure_domain}"
+    for item in recommendations:
+        same = (item.device_class, item.drive_model) == (change.device_class, change.drive_model)
+        if same and item.simulated == change.simulated:
+            if item.mode is change.mode:
+                return ""
+            return f"the verdict of its drive model is {item.verdict.value} now"
+    return "its drive model has no verdict any more"
+
+
+def _drives_moved(change: CacheModeChange, drives: Sequence[DriveReport]) -> str:
+    if sorted(drive.drive_id for drive in drives) != sorted(change.drive_ids):
+        return "the drive is not there any more, or another one is"
+    for drive in drives:
+        if drive.mode is not change.expected:
+            now = drive.mode.value if drive.mode else "an unknown mode"
+            return f"{drive.dev_name} is in {now} now, and was in {change.expected.value}"
+    osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
+    if osd_ids != sorted(change.osd_ids):
+        return f"its OSDs are {osd_ids} now, and were {sorted(change.osd_ids)}"
+    return ""

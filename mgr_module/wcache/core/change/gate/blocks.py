@@ -1,0 +1,46 @@
+"""Blocks of clients' load as the gate takes them: who is in them, and their log ratios."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from ...loads import Block
+
+# More add little: the noise of the treated OSDs stays.
+CONTROLS_MAX = 12
+# Fewer are no measure of what happened to all.
+CONTROLS_MIN = 3
+BLOCKS_MAX = 512
+# A block counts where the OSDs told of their commits; so many of a stretch must.
+SHARE_MIN = 0.75
+
+
+def present(blocks: Sequence[Block], osd_ids: Iterable[int]) -> Tuple[int, ...]:
+    """Those OSDs that have told enough in a stretch."""
+    least = SHARE_MIN * len(blocks)
+    logs = [block.logs() for block in blocks]
+    return tuple(
+        osd_id for osd_id in osd_ids if blocks and sum(osd_id in each for each in logs) >= least
+    )
+
+
+def log_ratios(
+    blocks: Sequence[Block], treated: Sequence[int], controls: Sequence[int]
+) -> List[float]:
+    """Of each block in which all of them are: the mean log latency of treated over controls.
+
+    Without controls that of the treated alone.
+    """
+    found = []
+    for block in blocks:
+        logs = block.logs()
+        one, other = _mean(logs, treated), _mean(logs, controls)
+        if one is not None and (other is not None or not controls):
+            found.append(one - (other or 0.0))
+    return found
+
+
+def _mean(logs: Dict[int, float], osd_ids: Sequence[int]) -> Optional[float]:
+    if not osd_ids or any(osd_id not in logs for osd_id in osd_ids):
+        return None
+    return sum(logs[osd_id] for osd_id in osd_ids) / len(osd_ids)

@@ -1,0 +1,52 @@
+"""Which OSDs are the controls of a step: of the same kind, unchanged, and not about to change."""
+
+from __future__ import annotations
+
+from typing import Collection, Dict, FrozenSet, Iterable, List, Tuple
+
+from ...cluster import ClusterState
+from ...model import DriveModel, HostReport
+from .blocks import CONTROLS_MAX, CONTROLS_MIN
+
+Kind = Tuple[str, FrozenSet[DriveModel]]
+"""Device class, and the models of all drives under the OSD."""
+
+
+def controls_for(
+    treated: Collection[int], touched: Collection[int], reports: Iterable[HostReport],
+    cluster: ClusterState,
+) -> Tuple[int, ...]:
+    """OSDs of the treated ones' device classes and drive models, spread over hosts.
+
+    `touched` are OSDs that some plan has changed and may yet take back, or changes beside
+    these.  At least three, or none: the treated then stand alone.
+    """
+    models: Dict[int, FrozenSet[DriveModel]] = {}
+    hosts: Dict[int, str] = {}
+    for report in reports:
+        if report.simulated:
+            continue
+        for drive in report.drives:
+            for osd_id in {use.osd_id for use in drive.uses}:
+                osd = cluster.osds.get(osd_id)
+                if osd is not None and osd.up:
+                    models[osd_id] = models.get(osd_id, frozenset()) | {drive.drive_model}
+                    hosts[osd_id] = report.hostname
+    kinds: Dict[int, Kind] = {
+        osd_id: (cluster.osds[osd_id].device_class, each) for osd_id, each in models.items()
+    }
+    wanted = {kind for osd_id, kind in kinds.items() if osd_id in treated}
+    by_host: Dict[str, List[int]] = {}
+    for osd_id in sorted(kinds):
+        if osd_id in treated or osd_id in touched or kinds[osd_id] not in wanted:
+            continue
+        by_host.setdefault(hosts[osd_id], []).append(osd_id)
+    found: List[int] = []
+    while by_host and len(found) < CONTROLS_MAX:
+        for hostname in sorted(by_host):
+            if len(found) < CONTROLS_MAX:
+                found.append(by_host[hostname].pop(0))
+            if not by_host[hostname]:
+                del by_host[hostname]
+    return tuple(found) if len(found) >= CONTROLS_MIN else ()
+

@@ -1,0 +1,50 @@
+"""What a plan keeps of its gate: how it judges, and where the step under way stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional, Tuple
+
+from ...loads import OSDS_MAX, Block
+from .blocks import BLOCKS_MAX
+from .judge import BLOCKS_BEFORE, LOOKS, Judgement
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """How steps are judged: blocks of `block_s` seconds, longer for the canary.
+
+    Without `by_load` a bench before and after each change is all there is.
+    """
+
+    by_load: bool = True
+    block_s: float = 5.0
+    canary_block_s: float = 5.0
+
+    def seconds(self, canary: bool, blocks: int) -> float:
+        """How long so many blocks take."""
+        return blocks * (self.canary_block_s if canary else self.block_s)
+
+    def range_s(self, canary: bool) -> Tuple[float, float]:
+        """The shortest and the longest time that judging a step takes, before and after."""
+        last = LOOKS[-1]
+        least = last if canary and self.canary_block_s > self.block_s else LOOKS[0]
+        return (
+            self.seconds(canary, BLOCKS_BEFORE + least), self.seconds(canary, BLOCKS_BEFORE + last)
+        )
+
+
+@dataclass(frozen=True)
+class GateStep:
+    """The step under way: which changes, whose OSDs, beside which controls.
+
+    `before` are the blocks before the step; a mgr that takes over judges by them.  `last`:
+    it was judged well, and what is to last is being made to.
+    """
+
+    indices: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    treated: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    controls: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    before: Tuple[Block, ...] = field(default=(), metadata={"max_items": BLOCKS_MAX})
+    judgement: Optional[Judgement] = None
+    last: bool = False

@@ -1,0 +1,160 @@
+"""Worse, no worse, better or undecided: what the blocks before and after a change say.
+
+The unit is a block's log ratio of treated over control OSDs.  What happens to all (a load
+that grows, a neighbour, the time of day) is in both and cancels.  The stretch before the
+change gives level, variance and correlation; the blocks after it are looked at four times,
+with the error rates divided over the looks (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Sequence, Tuple
+
+from ...loads import Block
+from ...material import MATERIAL_LN
+from .blocks import CONTROLS_MIN, log_ratios, present
+from .numbers import difference
+
+BLOCKS_BEFORE = 48
+# Blocks after the change at which it is judged.
+LOOKS = (16, 32, 64, 96)
+# One-sided, over all looks: a wave that is as good as before is called worse at most this
+# often.  0.01 is promised; what the estimated correlation costs in short stretches is between.
+FALSE_WORSE = 0.006
+FALSE_NO_WORSE = 0.05
+# So few usable blocks say nothing.
+USABLE_MIN = 8
+
+
+class Verdict(str, Enum):
+    """What a step has done to clients."""
+
+    WORSE = "worse"
+    NO_WORSE = "no worse"
+    BETTER = "better"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with its figures: after over before, above 1 is slower.
+
+    `low` and `high` are the limits that decided, 0 where nothing could be compared.
+    `controls` 0: before and after alone.  `settle` says what would decide it, where it is
+    undecided.
+    """
+
+    verdict: Verdict
+    ratio: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    blocks_before: int = 0
+    blocks_after: int = 0
+    treated: int = 0
+    controls: int = 0
+    why: str = ""
+    settle: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next step may begin."""
+        return self.verdict in (Verdict.NO_WORSE, Verdict.BETTER)
+
+    @property
+    def words(self) -> str:
+        """The verdict for people."""
+        if not self.treated:
+            return f"{self.verdict.value}: {self.why}"
+        beside = (
+            f"beside {self.controls} unchanged OSDs" if self.controls
+            else "before and after alone, no unchanged OSD of its kind is left: a load that "
+            "changed meanwhile counts as the change's"
+        )
+        return (
+            f"{self.verdict.value}: commit latency {self.ratio:.2f} times that before "
+            f"({self.low:.2f} to {self.high:.2f}), {beside}"
+        )
+
+
+def load_of(
+    before: Sequence[Block], treated: Sequence[int], controls: Sequence[int]
+) -> Tuple[Tuple[int, ...], Tuple[int, ...], str]:
+    """Treated OSDs and controls that carry load, and why a change cannot be judged by them."""
+    mine, others = present(before, treated), present(before, controls)
+    if not mine:
+        names = ", ".join(f"osd.{osd_id}" for osd_id in treated[:8])
+        return (), (), f"clients write too little to {names} to be judged by"
+    if controls and len(others) < CONTROLS_MIN:
+        return mine, others, (
+            f"only {len(others)} of {len(controls)} unchanged OSDs carry load, "
+            f"{CONTROLS_MIN} are needed"
+        )
+    return mine, others, ""
+
+
+def look_at(blocks_after: int) -> bool:
+    """Whether it is judged after so many blocks."""
+    return blocks_after in LOOKS
+
+
+def judge(
+    before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
+    controls: Sequence[int],
+) -> Judgement:
+    """What is known after so many blocks; UNDECIDED where it may be known later."""
+    mine, others, why = load_of(before, treated, controls)
+    if not why:
+        left = present(after, mine)
+        if len(left) < len(mine):
+            gone = ", ".join(f"osd.{item}" for item in mine if item not in left)
+            why = f"{gone} carried too little load since"
+        beside = present(after, others)
+        if controls and len(beside) < CONTROLS_MIN:
+            why = why or f"only {len(beside)} unchanged OSDs are left, {CONTROLS_MIN} are needed"
+        others = beside
+    if why:
+        return Judgement(
+            Verdict.UNDECIDED, why=why, settle="writes of clients to these OSDs",
+            blocks_before=len(before), blocks_after=len(after),
+        )
+    first, later = log_ratios(before, mine, others), log_ratios(after, mine, others)
+    if min(len(first), len(later)) < USABLE_MIN:
+        return Judgement(
+            Verdict.UNDECIDED, why="too few blocks in which all these OSDs carried load",
+            settle="steadier writes of clients", blocks_before=len(first),
+            blocks_after=len(later),
+        )
+    return _decide(first, later, len(mine), len(others))
+
+
+def _decide(
+    first: Sequence[float], later: Sequence[float], treated: int, controls: int
+) -> Judgement:
+    seen = difference(first, later)
+    low = seen.low(FALSE_WORSE / len(LOOKS))
+    high = seen.high(FALSE_NO_WORSE / len(LOOKS))
+    verdict = Verdict.UNDECIDED
+    if low > 0.0 and seen.mean > MATERIAL_LN:
+        verdict = Verdict.WORSE
+    elif high < 0.0:
+        verdict = Verdict.BETTER
+    elif high < MATERIAL_LN:
+        verdict = Verdict.NO_WORSE
+    settle = ""
+    if verdict is Verdict.UNDECIDED:
+        spread = max(1e-9, high - seen.mean)
+        room = max(0.02, abs(MATERIAL_LN - seen.mean))
+        times = min(99.0, max(1.5, (spread / room) ** 2))
+        settle = f"about {times:.0f} times as many blocks, or a steadier load"
+    return Judgement(
+        verdict, _exp(seen.mean), _exp(low), _exp(high), len(first), len(later), treated,
+        controls, "" if verdict is not Verdict.UNDECIDED else "the blocks vary too much",
+        settle,
+    )
+
+
+def _exp(value: float) -> float:
+    return round(math.exp(min(20.0, max(-20.0, value))), 4)

@@ -1,0 +1,311 @@
+"""The gate in a rollout: a step is made, judged by clients' load, and kept, taken back or held.
+
+A step is a few changes of one wave.  The blocks before it are taken first; then its changes
+are made one after the other; then come blocks until the judge knows, or gives up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import List, Optional, Tuple
+
+from .. import events as act
+from ..codec import one_line
+from ..loads import Block, BlocksRequest
+from ..record import Precondition
+from . import steps
+from .change_status import ChangeStatus, Made
+from .gate.blocks import log_ratios
+from .gate.gate_state import GateStep
+from .gate.judge import (
+    BLOCKS_BEFORE,
+    LOOKS,
+    USABLE_MIN,
+    Judgement,
+    Verdict,
+    judge,
+    load_of,
+    look_at,
+)
+from .going_back import GoingBack
+from .keeping import MID_CHANGE
+from .phase import Phase
+from .rollout_state import Change, RolloutStatus
+
+# A block that is this much later than it should be does not come any more.
+BLOCK_LATE_S = 60.0
+# So often is a watch that ended with an error begun again.
+WATCHES_MAX = 3
+
+
+@dataclass
+class Gating(GoingBack):
+    """Steps and their judgement."""
+
+    _blocks: List[Block] = field(default_factory=list)
+    _watches: int = 0
+
+    @property
+    def blocks_seen(self) -> int:
+        """How many blocks the watch under way has so far."""
+        return len(self._blocks)
+
+    def now_judged(self) -> Optional[Judgement]:
+        """What the blocks after the step say so far; None where there are too few."""
+        step = self.rollout.step
+        if self._phase is not Phase.BLOCKS_AFTER or len(self._blocks) < USABLE_MIN:
+            return step.judgement
+        return judge(step.before, self._blocks, step.treated, step.controls)
+
+    def _gated(self, change: Change) -> bool:
+        """Whether clients' load judges it; else a bench before and after, or what is read back."""
+        rollout = self.rollout
+        return (
+            rollout.gate is not None and rollout.gate.by_load
+            and not rollout.trial and not change.simulated
+            and Precondition.CLIENT_LOAD not in rollout.overridden
+            and change.load_point is not None and not steps.only_lasts(change)
+        )
+
+    def _in_step(self) -> bool:
+        return self.rollout.current_index in self.rollout.step.indices
+
+    def _candidates(self) -> Tuple[int, ...]:
+        """The changes that the next step may be made of."""
+        first, rollout = self.rollout.current_index, self.rollout
+        if first is None:
+            return ()
+        found = [first]
+        for index in range(first + 1, len(rollout.changes)):
+            item = rollout.changes[index]
+            if (
+                len(found) >= rollout.parallel_max or rollout.wave_of(index)
+                != rollout.wave_of(first) or not self._gated(item)
+                or item.status is not ChangeStatus.PLANNED
+                or any(item.touches & rollout.changes[other].touches for other in found)
+            ):
+                break
+            found.append(index)
+        return tuple(found) if self._gated(rollout.changes[first]) else (first,)
+
+    def _groups(self) -> Tuple[Tuple[int, ...], ...]:
+        """The OSDs of each candidate, for `osd ok-to-stop`."""
+        return tuple(
+            self.rollout.changes[index].treated for index in self._candidates()
+            if not self.rollout.changes[index].simulated
+        )
+
+    # ---- blocks
+
+    def _watch(self, phase: Phase, blocks: int) -> List[act.Action]:
+        step, gate = self.rollout.step, self.rollout.gate
+        assert gate is not None  # only gated steps are watched  # noqa: S101
+        self._phase, self._blocks = phase, []
+        block_s = gate.seconds(self._is_canary(), 1)
+        self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
+        request = BlocksRequest(
+            step.treated, step.controls, block_s, blocks, self.rollout.latency_limit_ms
+        )
+        return [act.SaveRun(), act.WatchBlocks(self._new_token(), request)]
+
+    def _is_canary(self) -> bool:
+        return 0 in self.rollout.step.indices
+
+    def _begin_step(self, event: act.ClusterSeen) -> List[act.Action]:
+        """The preconditions hold: take the blocks before the step."""
+        most = 1 if event.together is None else max(1, event.together)
+        indices = self._candidates()[:most]
+        treated = sorted({o for i in indices for o in self.rollout.changes[i].treated})
+        step = GateStep(indices, tuple(treated), tuple(event.controls))
+        self.rollout = replace(self.rollout, step=step, step_at_s=self._now_s)
+        self._watches = 0
+        return self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
+
+    def _block_seen(self, block: Block) -> List[act.Action]:
+        gate, step = self.rollout.gate, self.rollout.step
+        if gate is None or self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
+            return []
+        self._blocks.append(block)
+        block_s = gate.seconds(self._is_canary(), 1)
+        self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
+        if self._phase is Phase.BLOCKS_AFTER:
+            return self._judge_step() if look_at(len(self._blocks)) else []
+        count = len(self._blocks)
+        none = not any(o in each.logs() for each in self._blocks for o in step.treated)
+        if count < BLOCKS_BEFORE and not (none and count >= USABLE_MIN):
+            return []
+        _, _, why = load_of(self._blocks, step.treated, step.controls)
+        if why:
+            return self._no_load(why)
+        self.rollout = replace(
+            self.rollout, step=replace(step, before=tuple(self._blocks))
+        )
+        return self._next_of_step()
+
+    def _no_load(self, why: str) -> List[act.Action]:
+        self.rollout = replace(self.rollout, step=GateStep())
+        return self._pause(
+            f"{why}; resume when clients write, or with --override=client_load, which goes by "
+            "benches before and after each change and cannot see what clients see"
+        )
+
+    def _blocks_ended(self, event: act.BlocksEnded) -> List[act.Action]:
+        """A watch ended early: an OSD past the limit, or one that gave no answer."""
+        if self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
+            return []
+        after = self._phase is Phase.BLOCKS_AFTER
+        if event.past_limit and after:
+            return self._take_back(event.why)
+        if event.past_limit:
+            self.rollout = replace(self.rollout, step=GateStep())
+            return self._pause(f"nothing of this step is changed: {event.why}")
+        self._watches += 1
+        if self._watches < WATCHES_MAX:
+            return self._watch(self._phase, LOOKS[-1] if after else BLOCKS_BEFORE)
+        if not after:
+            self.rollout = replace(self.rollout, step=GateStep())
+        return self._pause(f"clients' load could not be watched: {event.why}")
+
+    # ---- the step
+
+    def _next_of_step(self) -> List[act.Action]:
+        """The next change of the step, or its judgement once all are made."""
+        if self.rollout.pausing:
+            return self._pause(self.rollout.pausing)
+        if self._in_step():
+            return self._look()
+        if not self._unjudged():
+            return self._step_over()
+        waits = [steps.wait_s(self.rollout, self.rollout.changes[i]) for i in self._unjudged()]
+        return self._wait(max(self.rollout.settle_s, *waits))
+
+    def _unjudged(self) -> Tuple[int, ...]:
+        return tuple(
+            index for index, item in enumerate(self.rollout.changes)
+            if item.status is ChangeStatus.MADE
+        )
+
+    def _watch_after(self) -> List[act.Action]:
+        self._watches = 0
+        return self._watch(Phase.BLOCKS_AFTER, LOOKS[-1])
+
+    def _judge_step(self) -> List[act.Action]:
+        step, gate = self.rollout.step, self.rollout.gate
+        assert gate is not None  # callers looked  # noqa: S101
+        found = judge(step.before, self._blocks, step.treated, step.controls)
+        last = len(self._blocks) >= LOOKS[-1]
+        # the canary is watched for all of its time, unless it is worse
+        long_canary = self._is_canary() and gate.canary_block_s > gate.block_s
+        early = found.verdict is Verdict.UNDECIDED or (long_canary and found.goes_on)
+        if early and not last:
+            return []
+        self._keep_latencies()
+        self.rollout = replace(self.rollout, step=replace(step, judgement=found))
+        said: List[act.Action] = [act.Note(f"step judged {found.words}")]
+        if found.verdict is Verdict.WORSE:
+            return [*said, *self._take_back(found.words)]
+        if found.goes_on:
+            return [*said, *self._make_last()]
+        if Precondition.GATE_DECIDED in self.rollout.overridden:
+            forced = (*self.rollout.forced, Precondition.GATE_DECIDED)
+            self.rollout = replace(self.rollout, forced=tuple(dict.fromkeys(forced)))
+            return [*said, *self._make_last()]
+        return [*said, *self._pause(
+            f"{found.words or found.why}; it would be settled by {found.settle}: resume to watch "
+            "again, abort to take this step back, or resume with --override=gate_decided"
+        )]
+
+    def _keep_latencies(self) -> None:
+        step, changed = self.rollout.step, {}
+        for index in self._unjudged():
+            mine = self.rollout.changes[index].treated
+            before, after = (log_ratios(each, mine, ()) for each in (step.before, self._blocks))
+            if before and after:
+                changed[index] = replace(
+                    self.rollout.changes[index],
+                    before_us=math.exp(sum(before) / len(before)),
+                    after_us=math.exp(sum(after) / len(after)),
+                )
+        self._put(changed)
+
+    def _make_last(self) -> List[act.Action]:
+        """The step is judged well: what was consented to last is made to last, one by one."""
+        step, rollout = self.rollout.step, self.rollout
+        if not step.last:
+            self.rollout = replace(rollout, step=replace(step, last=True))
+        done = {
+            index: replace(rollout.changes[index], status=ChangeStatus.APPLIED)
+            for index in self._unjudged()
+            if not (rollout.consent_persist and steps.can_last(rollout.changes[index]))
+        }
+        self._put(done)
+        change = self.current
+        if change is None or change.status is not ChangeStatus.MADE:
+            return self._step_over()
+        self._phase = Phase.LASTING
+        return [act.SaveRun(), self._ask(steps.apply(self.rollout, change))]
+
+    def _lasted(self, outcome: object) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        change, made, why = steps.made(self.rollout, change, outcome, True)
+        if made in (Made.YES, Made.ALREADY):
+            self._keep(replace(change, status=ChangeStatus.APPLIED))
+            return self._make_last()
+        return self._take_back(why or "it could not be made to last")
+
+    def _step_over(self) -> List[act.Action]:
+        rollout = self.rollout
+        took = (*rollout.judged_s, self._now_s - rollout.step_at_s)[-64:]
+        said = ", ".join(rollout.changes[index].name for index in rollout.step.indices)
+        verdict = rollout.step.judgement
+        self.rollout = replace(
+            rollout, step=GateStep(judgement=verdict),
+            judged_s=took if verdict else rollout.judged_s,
+        )
+        words = verdict.verdict.value if verdict else "already as planned"
+        return [act.Note(f"{said}: {words}"), *self._next()]
+
+    # ---- pause
+
+    def pause(self, reason: str) -> List[act.Action]:
+        """An admin's pause: at once, or when the change under way is made."""
+        if self.rollout.status is not RolloutStatus.RUNNING:
+            return []
+        made = self._phase is Phase.WAITING and self._unjudged()
+        if self._phase in MID_CHANGE and not made:
+            self.rollout = replace(self.rollout, pausing=one_line(reason))
+            return [act.SaveRun(), act.Note("pauses after the change under way")]
+        return self._pause(reason)
+
+    def _pause(self, reason: str) -> List[act.Action]:
+        reason = one_line(reason)
+        made = self._unjudged()
+        if not made and not any(
+            item.status is ChangeStatus.APPLYING for item in self.rollout.changes
+        ):
+            self.rollout = replace(
+                self.rollout, step=GateStep(judgement=self.rollout.step.judgement)
+            )
+        self._set(RolloutStatus.PAUSED, reason=reason, paused_at_s=self._now_s, pausing="")
+        return self._idle(act.Note(f"paused: {reason}", "warning"))
+
+    def resume(self, now_s: float) -> List[act.Action]:
+        """Go on with a paused rollout: an unjudged step is watched anew."""
+        if not self.paused:
+            return []
+        self._now_s = now_s
+        self._set(RolloutStatus.RUNNING, reason="", paused_at_s=0.0, missed=())
+        return self._go_on()
+
+    # ---- what the rest of the machine does
+
+    def _next(self) -> List[act.Action]:
+        raise NotImplementedError
+
+    def _look(self) -> List[act.Action]:
+        raise NotImplementedError
+
+    def _go_on(self) -> List[act.Action]:
+        raise NotImplementedError

@@ -1,0 +1,113 @@
+"""The way back of a rollout: last change first, each read back, each tried though others fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import List
+
+from .. import events as act
+from ..codec import one_line
+from . import preconditions as holding
+from . import steps
+from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus
+from .gate.gate_state import GateStep
+from .keeping import Keeping
+from .phase import Phase
+from .rollout_state import Change, RolloutStatus
+
+
+@dataclass
+class GoingBack(Keeping):
+    """Takes changes back: of a whole plan, or of the wave under way."""
+
+    def start_rollback(self, reason: str) -> List[act.Action]:
+        """Take back every change that touched its drive, last first."""
+        changes = tuple(
+            replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
+            for c in self.rollout.changes
+        )
+        self._set(
+            RolloutStatus.ROLLING_BACK, changes=changes, reason=one_line(reason),
+            step=GateStep(), pausing="",
+        )
+        self._silent_since_s = None
+        return self._next_back()
+
+    def _take_back(self, why: str) -> List[act.Action]:
+        """The wave under way goes back; what waves before it have changed stays."""
+        self._doubts = 0
+        why = one_line(why)
+        self._resumed = False
+        self._silent_since_s = None
+        going = {
+            index: replace(item, status=ChangeStatus.ROLLING_BACK, detail=why)
+            for index, item in enumerate(self.rollout.changes) if self._goes_back(index, item)
+        }
+        self._put(going)
+        self._set(
+            RolloutStatus.ROLLING_BACK, reason=why, pausing="",
+            step=replace(self.rollout.step, indices=(), before=()),
+        )
+        return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
+
+    def _goes_back(self, index: int, item: Change) -> bool:
+        if item.status in (ChangeStatus.APPLYING, ChangeStatus.MADE):
+            return True
+        now, waves = self._wave_under_way(), self.rollout.waves
+        return bool(waves) and item.status in TOUCHED and self.rollout.wave_of(index) == now
+
+    def _wave_under_way(self) -> int:
+        under_way = [
+            index for index, item in enumerate(self.rollout.changes)
+            if item.status in (ChangeStatus.APPLYING, ChangeStatus.MADE)
+        ]
+        index = under_way[0] if under_way else self.rollout.current_index
+        return -1 if index is None else self.rollout.wave_of(index)
+
+    def _next_back(self) -> List[act.Action]:
+        change = self.current
+        if change is None:
+            final = RolloutStatus.STOPPED if self.rollout.touched else RolloutStatus.ROLLED_BACK
+            self._set(final)
+            return self._idle(act.Note(f"{self.rollout.plan_id} {final.value}"))
+        self._phase = Phase.BACK
+        return [act.SaveRun(), self._ask(steps.back(self.rollout, change))]
+
+    def _went_back(self, outcome: object) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        self._silent_since_s = None
+        change, why = steps.went_back(self.rollout, change, outcome)
+        if why:
+            return self._not_back(change, why)
+        if change.detail.startswith(LEFT_ALONE):
+            said = one_line(f"{self.rollout.reason}; {change.detail}")
+            self._set(RolloutStatus.ROLLING_BACK, reason=said)
+        pause_s = steps.wait_s(self.rollout, change)
+        self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
+        if not (pause_s and self.current is not None):
+            return self._next_back()
+        return self._wait(pause_s, Phase.PAUSED_BACK)
+
+    def _not_back(self, change: Change, why: str) -> List[act.Action]:
+        """This one is not back; the others are still tried, and it can be tried again."""
+        self._silent_since_s = None
+        said = one_line(f"rollback failed: {why}")
+        self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said))
+        return [act.Note(said, "error"), *self._next_back()]
+
+    def _silent_back(self, change: Change, detail: str) -> List[act.Action]:
+        """A probe that is gone may come back: it is asked again for a while.
+
+        A plan of an older version tries once.
+        """
+        begun_s = self._silent_since_s
+        patient = self.rollout.gate is not None
+        if patient and (begun_s is None or self._now_s - begun_s < holding.HOLD_MAX_S):
+            self._wait_until_s = self._now_s + holding.LOOK_EVERY_S
+            if begun_s is not None:
+                return []
+            self._silent_since_s = self._now_s
+            return [act.Note(f"waiting for a probe to roll back: {detail}", "warning")]
+        unanswered, _ = steps.went_back(self.rollout, change, None)
+        return self._not_back(unanswered, detail)

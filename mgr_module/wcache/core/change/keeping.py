@@ -1,0 +1,123 @@
+"""What every part of a rollout's machine works on: the stored plan, its phase and its tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import List, Mapping, Optional
+
+from .. import events as act
+from ..config_database import ConfigRequest
+from . import steps
+from .phase import Phase
+from .rollout_state import Change, Rollout, RolloutStatus
+
+# Those in which nothing happens before a time has come.
+TIMED = (
+    Phase.WAITING, Phase.HELD, Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER, Phase.PAUSED_BACK
+)
+# Those in which a change was asked for and not yet proven, or is taken back.
+MID_CHANGE = (
+    Phase.LOOKING, Phase.CHANGING, Phase.WAITING, Phase.AFTER, Phase.LASTING, Phase.BACK
+)
+
+
+@dataclass
+class Keeping:
+    """The plan and its small changes."""
+
+    rollout: Rollout
+    epoch: str = "0"
+    _phase: Phase = Phase.IDLE
+    _token: str = ""
+    _serial: int = 0
+    _wait_until_s: float = 0.0
+    _doubts: int = 0
+    _resumed: bool = False
+    _now_s: float = 0.0  # of the event that is handled
+    _silent_since_s: Optional[float] = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is under way and nothing waits for an admin."""
+        return not self.moving and not self.paused
+
+    @property
+    def moving(self) -> bool:
+        """Whether something is under way."""
+        return self.rollout.status in (RolloutStatus.RUNNING, RolloutStatus.ROLLING_BACK)
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for an admin: what is made stays applied."""
+        return self.rollout.status is RolloutStatus.PAUSED
+
+    @property
+    def phase(self) -> Phase:
+        """What it waits for."""
+        return self._phase
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When the machine wants its next Tick, or None."""
+        if not self.moving or self._phase is Phase.IDLE:
+            return None
+        waits = self._phase in TIMED or self._silent_since_s is not None
+        return self._wait_until_s if waits else None
+
+    @property
+    def current(self) -> Optional[Change]:
+        """The change under way, if any."""
+        index = self.rollout.current_index
+        return None if index is None else self.rollout.changes[index]
+
+    @property
+    def waited_for(self) -> str:
+        """The host whose probe must answer for the rollout to go on; "" for none."""
+        current = self.current
+        timed = self._phase in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER)
+        if current is None or not self.moving or timed:
+            return ""
+        held = self._phase in (Phase.HELD, Phase.CHECKING) and self.rollout.gate is not None
+        return "" if held else current.hostname
+
+    def _change(self, **values: object) -> None:
+        change = self.current
+        if change is not None:
+            self._keep(replace(change, **values))  # type: ignore[arg-type]
+
+    def _keep(self, change: Change) -> None:
+        index = self.rollout.current_index
+        assert index is not None  # callers looked  # noqa: S101
+        self._put({index: change})
+
+    def _put(self, changed: Mapping[int, Change]) -> None:
+        changes = tuple(changed.get(i, item) for i, item in enumerate(self.rollout.changes))
+        self.rollout = replace(self.rollout, changes=changes)
+
+    def _set(self, status: RolloutStatus, **values: object) -> None:
+        """Where the plan stands now; only one that runs waits for anything."""
+        if status is not RolloutStatus.RUNNING:
+            values["missed"] = ()
+        if status in (RolloutStatus.DONE, RolloutStatus.STOPPED, RolloutStatus.ROLLED_BACK):
+            values["ended_at_s"] = self._now_s
+        self.rollout = replace(self.rollout, status=status, **values)  # type: ignore[arg-type]
+
+    def _new_token(self) -> str:
+        self._serial += 1
+        self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
+        return self._token
+
+    def _ask(self, request: steps.Ask) -> act.Action:
+        if isinstance(request, ConfigRequest):
+            return act.AskConfig(self._new_token(), request)
+        return act.GiveTask(self._new_token(), request)
+
+    def _wait(self, seconds: float, phase: Phase = Phase.WAITING) -> List[act.Action]:
+        self._phase, self._wait_until_s = phase, self._now_s + seconds
+        return [act.SaveRun()]
+
+    def _idle(self, note: act.Note) -> List[act.Action]:
+        """Nothing is under way any more."""
+        self._phase = Phase.IDLE
+        self._silent_since_s = None
+        return [act.SaveRun(), note]

@@ -1,0 +1,92 @@
+"""How long a rollout may still take: from the shortest to the longest, and how far it is.
+
+The gate's own lengths bound it.  Where steps are over, what they took stands for the rest.
+Time spent waiting for preconditions or for an admin is not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Tuple
+
+from .change_status import ChangeStatus
+from .gate.gate_state import GateSettings
+from .rollout_state import Change, Rollout, RolloutStatus
+
+# What a change takes besides its judgement: its look, its toggle, its read back.
+CHANGE_S = 5.0
+OPEN = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """Seconds from `least_s` to `most_s`, and the fraction of the time that is over."""
+
+    least_s: float
+    most_s: float
+    fraction: float
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        low, high = _minutes(self.least_s), _minutes(self.most_s)
+        return f"about {low} left" if low == high else f"{low} to {high} left"
+
+
+def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
+    """Of a rollout that runs or is paused; one that goes back takes seconds for each change."""
+    if rollout.status is RolloutStatus.ROLLING_BACK:
+        back = [c for c in rollout.changes if c.status is ChangeStatus.ROLLING_BACK]
+        seconds = CHANGE_S * len(back)
+        share = len(back) / max(1, len(back) + sum(
+            c.status is ChangeStatus.ROLLED_BACK for c in rollout.changes))
+        return TimeLeft(seconds, seconds, 1.0 - share)
+    least = most = 0.0
+    for first, size in _steps(rollout):
+        low, high = _step_s(rollout, rollout.changes[first], first, size)
+        least, most = least + low, most + high
+    spent = now_s - rollout.step_at_s if rollout.step.indices and rollout.step_at_s else 0.0
+    least, most = max(1.0, least - spent), max(1.0, most - spent)
+    if not any(item.status in OPEN for item in rollout.changes):
+        least = most = 0.0
+    gone = max(0.0, now_s - rollout.began_at_s) if rollout.began_at_s else 0.0
+    whole = gone + (least + most) / 2.0
+    return TimeLeft(least, most, min(0.99, gone / whole) if whole > 0 else 1.0)
+
+
+def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
+    """(first change, how many) of each step that is not over."""
+    found = []
+    at, changes = 0, rollout.changes
+    while at < len(changes):
+        size = 1
+        while (
+            size < rollout.parallel_max and at + size < len(changes)
+            and rollout.wave_of(at + size) == rollout.wave_of(at)
+        ):
+            size += 1
+        if any(item.status in OPEN for item in changes[at : at + size]):
+            found.append((at, size))
+        at += size
+    return tuple(found)
+
+
+def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[float, float]:
+    gate = rollout.gate or GateSettings(by_load=False)
+    if not gate.by_load or change.load_point is None or change.simulated or rollout.trial:
+        each = CHANGE_S if change.load_point is None else CHANGE_S + 2.0 * rollout.period_s
+        waits = max(rollout.canary_wait_s, rollout.settle_s) if first == 0 else rollout.settle_s
+        return size * (each + waits), size * (each + waits)
+    low, high = gate.range_s(first == 0)
+    if rollout.judged_s and first:
+        usual = fmean(rollout.judged_s[1:] or rollout.judged_s)
+        low, high = min(max(low, 0.8 * usual), high), min(high, max(low, 1.2 * usual))
+    more = size * CHANGE_S + rollout.settle_s
+    return low + more, high + more
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90.0:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"

@@ -1,0 +1,88 @@
+"""Which changes go together: the canary, its host, then one failure domain after another.
+
+A wave lies in one failure domain: whatever it does, the copies in the others are as they
+were.  Where pools' rules spread copies over different types of buckets, the narrowest
+counts: it is inside of one bucket of every wider type.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+from ..cluster import ClusterState
+from .cache_mode_change import CacheModeChange
+from .rollout_state import Change, Wave, WaveKind
+
+
+def arranged(
+    changes: Sequence[Change], cluster: ClusterState
+) -> Tuple[Tuple[Change, ...], Tuple[Wave, ...]]:
+    """The changes in the order of their waves.
+
+    Those of drives come first to last by wave.  Those of the config database keep the order
+    in which their knob wants them, one after another where they stand in one domain.
+    """
+    drives = [item for item in changes if isinstance(item, CacheModeChange)]
+    others = [item for item in changes if not isinstance(item, CacheModeChange)]
+    groups = [*_drive_waves(drives, cluster), *_config_waves(others, first=not drives)]
+    ordered = tuple(item for _, _, members in groups for item in members)
+    return ordered, tuple(Wave(kind, name, len(members)) for kind, name, members in groups)
+
+
+Group = Tuple[WaveKind, str, List[Change]]
+
+
+def _drive_waves(drives: Sequence[CacheModeChange], cluster: ClusterState) -> Iterable[Group]:
+    if not drives:
+        return []
+    canary = drives[0]
+    home = [item for item in drives[1:] if item.hostname == canary.hostname]
+    domains: Dict[str, List[Change]] = {}
+    # where single OSDs are the failure domain, the canary's host is no wave of its own
+    narrow = _narrowest(cluster) == "osd"
+    for item in drives[1:]:
+        if narrow or item.hostname != canary.hostname:
+            domains.setdefault(domain_of(item, cluster), []).append(item)
+    found: List[Group] = [(WaveKind.CANARY, canary.name, [canary])]
+    if home and not narrow:
+        found.append((WaveKind.HOST, f"host {canary.hostname}", list(home)))
+    found += [(WaveKind.DOMAIN, name, members) for name, members in domains.items()]
+    return found
+
+
+def _config_waves(changes: Sequence[Change], first: bool) -> Iterable[Group]:
+    found: List[Group] = []
+    for item in changes:
+        if first and not found:
+            found.append((WaveKind.CANARY, item.failure_domain or item.name, [item]))
+        elif found and found[-1][0] is WaveKind.DOMAIN and found[-1][1] == item.failure_domain:
+            found[-1][2].append(item)
+        else:
+            found.append((WaveKind.DOMAIN, item.failure_domain, [item]))
+    return found
+
+
+def _narrowest(cluster: ClusterState) -> str:
+    """The narrowest type of failure domain: `osd`, or the type nearest to the OSDs."""
+    if "osd" in cluster.failure_types:
+        return "osd"
+    ranks: Dict[str, int] = {}
+    for osd in cluster.osds.values():
+        for rank, (kind, _) in enumerate(osd.location):
+            if kind in cluster.failure_types:
+                ranks[kind] = min(rank, ranks.get(kind, rank))
+    return min(ranks, key=lambda kind: ranks[kind], default="host")
+
+
+def domain_of(change: CacheModeChange, cluster: ClusterState) -> str:
+    """The failure domain of a drive: the bucket of the narrowest type that rules choose."""
+    osd = None if change.simulated else cluster.osds.get(change.osd_id)
+    kind = _narrowest(cluster)
+    if osd is None:
+        return f"host {change.hostname}"
+    if kind == "osd":
+        return f"osd {','.join(str(item) for item in change.osd_ids or (change.osd_id,))}"
+    for bucket, name in osd.location:
+        if bucket == kind:
+            return f"{kind} {name}"
+    return f"host {osd.hostname or change.hostname}"

@@ -1,0 +1,112 @@
+"""The look at the cluster before a wave: what does not hold, who may stop, who can compare.
+
+What the mgr knows itself is looked up at once.  What the mons must be asked for is asked
+elsewhere, and the answer is posted.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Protocol, Set, Tuple
+
+from ...core import events as act
+from ...core.agents import SILENT_S
+from ...core.change.cache_mode_change import CacheModeChange
+from ...core.change.change_status import ChangeStatus
+from ...core.change.gate.controls import controls_for
+from ...core.change.rollout import RolloutMachine
+from ...core.claims import believed
+from ...core.cluster import ClusterView
+from ...core.experiment.run import RunMachine
+from ...core.record import Precondition
+from ..hosts import Hosts
+
+Groups = Tuple[Tuple[int, ...], ...]
+
+
+class Stops(Protocol):
+    """Port: what the mons say about stopping OSDs."""
+
+    def ask(self, groups: Groups, done: Callable[[int, bool], None]) -> None:
+        """Ask in the background; `done(together, upgrade)` once, from any thread.
+
+        `together`: how many of the first groups may stop at the same time, 0 where not even
+        one may.  `upgrade`: whether the orchestrator upgrades the cluster.
+        """
+
+
+class Looking:
+    """Answers what rollouts ask before a wave; guarded by the engine's lock."""
+
+    def __init__(
+        self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
+        post_event: Callable[[str, act.Event], None], reserved: Callable[[], str],
+        runs: Dict[str, RunMachine], rollouts: Dict[str, RolloutMachine],
+    ) -> None:
+        self._stops = stops
+        self._view = view
+        self._hosts = hosts
+        self._clock = clock
+        self._post_event = post_event
+        self._reserved = reserved
+        self._runs = runs
+        self._rollouts = rollouts
+
+    def missed_now(self, machine: RolloutMachine) -> Tuple[Precondition, ...]:
+        """What does not hold, by what the mgr knows itself."""
+        cluster = self._view.cluster()
+        missed: List[Precondition] = [*cluster.blocking]
+        if not self._is_settled(machine):
+            missed.append(Precondition.JOURNAL_SETTLED)
+        if machine.rollout.gate is None:
+            return tuple(missed)
+        missed += cluster.unfit
+        if not self._heard(machine):
+            missed.append(Precondition.PROBES_HEARD)
+        others = [m for m in self._rollouts.values() if m is not machine and not m.over]
+        holding = [m for m in self._runs.values() if m.holds_lease]
+        if others or holding or self._reserved():
+            missed.append(Precondition.NO_OTHER_PLAN)
+        return tuple(missed)
+
+    def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:
+        """Post a ClusterSeen, at once or when the mons have answered."""
+        missed = self.missed_now(machine)
+        if not groups:
+            self._post_event(owner, act.ClusterSeen(missed))
+            return
+        controls = self._controls(machine, groups)
+
+        def answered(together: int, upgrade: bool) -> None:
+            more = [Precondition.OK_TO_STOP] if together < 1 else []
+            more += [Precondition.NO_UPGRADE] if upgrade else []
+            self._post_event(owner, act.ClusterSeen((*missed, *more), together, controls))
+
+        self._stops.ask(groups, answered)
+
+    def _controls(self, machine: RolloutMachine, groups: Groups) -> Tuple[int, ...]:
+        treated = {osd_id for group in groups for osd_id in group}
+        touched: Set[int] = {
+            osd_id for change in machine.rollout.changes
+            if change.status is not ChangeStatus.PLANNED for osd_id in change.treated
+        }
+        cluster = self._view.cluster()
+        reports = believed(self._hosts.reports.values(), cluster)
+        return controls_for(treated, touched, reports, cluster)
+
+    def _is_settled(self, machine: RolloutMachine) -> bool:
+        """Whether no lease may still hold the drive that a rollout changes next."""
+        change = machine.current
+        if not isinstance(change, CacheModeChange):
+            return True
+        return self._hosts.holds_no_lease(change.hostname, change.domain_id)
+
+    def _heard(self, machine: RolloutMachine) -> bool:
+        """Whether the probe that makes the change is heard, and most of the others."""
+        change, now_s = machine.current, self._clock()
+        heard = {
+            agent.hostname for agent in self._hosts.agents.all()
+            if now_s - agent.seen_at_s <= SILENT_S
+        }
+        known = len(self._hosts.agents.all())
+        needed = change.hostname if change is not None else ""
+        return (not needed or needed in heard) and 2 * len(heard) >= known

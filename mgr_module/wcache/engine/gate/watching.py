@@ -1,0 +1,58 @@
+"""Watches of clients' load under way: one for each rollout at most, made elsewhere."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Protocol
+
+from ...core import events as act
+from ...core.loads import Block, BlocksRequest
+
+
+class BlockRunner(Protocol):
+    """Port: takes blocks of OSDs' real load in the background."""
+
+    def watch(
+        self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
+        on_end: Callable[[str, bool], None],
+    ) -> None:
+        """Take blocks, `on_block` for each, from another thread.
+
+        `on_end(why, past_limit)` once, where it ends before the last block.
+        """
+
+    def cancel(self, token: str) -> None:
+        """End a watch; one that is over is fine."""
+
+
+class Watching:
+    """Starts and ends the watches that rollouts ask for; `post_event` takes any thread."""
+
+    def __init__(
+        self, blocks: BlockRunner, post_event: Callable[[str, act.Event], None]
+    ) -> None:
+        self._blocks = blocks
+        self._post_event = post_event
+        self._under_way: Dict[str, str] = {}  # owner to token
+
+    def start(self, owner: str, action: act.WatchBlocks) -> None:
+        """Watch for `owner`; what it watched before is cancelled."""
+        self.cancel(owner)
+        self._under_way[owner] = action.token
+        self._blocks.watch(
+            action.token, action.request,
+            lambda block: self._post_event(owner, act.BlockSeen(action.token, block)),
+            lambda why, past_limit: self._post_event(
+                owner, act.BlocksEnded(action.token, why, past_limit)
+            ),
+        )
+
+    def cancel(self, owner: str) -> None:
+        """End what is watched for `owner`, if anything is."""
+        token = self._under_way.pop(owner, None)
+        if token is not None:
+            self._blocks.cancel(token)
+
+    def cancel_all(self) -> None:
+        """End everything: the mgr stops."""
+        for owner in list(self._under_way):
+            self.cancel(owner)

@@ -1,0 +1,75 @@
+"""What a rollout asks of the world, in virtual time: blocks of load, and who may stop."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Tuple
+
+from wcache.core.loads import Block, BlocksRequest, OsdBlock
+
+_Watch = Tuple[BlocksRequest, Callable[[Block], None], Callable[[str, bool], None]]
+
+
+class FakeBlocks:
+    """The `BlockRunner` port: each block is what `latency_us` says when its time is over."""
+
+    def __init__(self, latency_us: Callable[[int], float]) -> None:
+        self.latency_us = latency_us
+        self.waiting: Dict[str, _Watch] = {}
+        self._taken: Dict[str, int] = {}
+        self._due_s: Dict[str, float] = {}
+        self.requests: List[BlocksRequest] = []
+
+    def watch(
+        self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
+        on_end: Callable[[str, bool], None],
+    ) -> None:
+        """See BlockRunner."""
+        assert token not in self.waiting
+        self.waiting[token] = request, on_block, on_end
+        self._taken[token] = 0
+        self.requests.append(request)
+
+    def cancel(self, token: str) -> None:
+        """It ends without a word."""
+        self.waiting.pop(token, None)
+        self._due_s.pop(token, None)
+
+    def run(self, now_s: float) -> None:
+        """Take the blocks whose time is over."""
+        for token, (request, on_block, on_end) in list(self.waiting.items()):
+            due_s = self._due_s.setdefault(token, now_s + request.block_s)
+            while token in self.waiting and due_s <= now_s:
+                due_s = self._due_s[token] = due_s + request.block_s
+                self._take(token, request, on_block, on_end)
+
+    def _take(
+        self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
+        on_end: Callable[[str, bool], None],
+    ) -> None:
+        found = {o: self.latency_us(o) for o in (*request.treated, *request.controls)}
+        slow = [o for o in request.treated if found[o] > 1000.0 * request.latency_limit_ms]
+        if slow:
+            self.cancel(token)
+            on_end(f"osd.{slow[0]} is past the limit", True)
+            return
+        osds = tuple(OsdBlock(o, value, 100) for o, value in found.items() if value > 0)
+        self._taken[token] += 1
+        if self._taken[token] >= request.blocks:
+            self.cancel(token)
+        on_block(Block(request.block_s, osds))
+
+
+class FakeStops:
+    """The `Stops` port: all may stop, unless a test says how many."""
+
+    def __init__(self) -> None:
+        self.most = 1000
+        self.upgrading = False
+        self.asked: List[Tuple[Tuple[int, ...], ...]] = []
+
+    def ask(
+        self, groups: Tuple[Tuple[int, ...], ...], done: Callable[[int, bool], None]
+    ) -> None:
+        """See Stops; at once."""
+        self.asked.append(groups)
+        done(min(self.most, len(groups)), self.upgrading)
