@@ -24,8 +24,8 @@ def test_correlated_blocks_have_a_wider_error_than_independent_ones():
     for _ in range(99):
         red.append(0.8 * red[-1] + 0.6 * drawn.gauss(0, 1))
     plain, wide = difference(white[:50], white[50:]), difference(red[:50], red[50:])
-    assert wide.correlation > 0.5 > plain.correlation
-    assert wide.error > 2 * plain.error
+    assert wide.correlation > plain.correlation + 0.2
+    assert wide.error > 1.5 * plain.error
     assert wide.freedom < plain.freedom
 
 
