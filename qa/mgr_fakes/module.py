@@ -134,6 +134,7 @@ class FakeAnalysis:
             "verdict": verdict, "stop": True, "why": "medians", "ratio": ratio,
             "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
             "findings": self.findings, "if_plp_trusted": trusted,
+            "pin_price_us": 300.0,
             "per_mode": {"write back": mode, "write through": mode},
         }
 

@@ -118,6 +118,7 @@ def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
 
 # No folder of the module imports one that comes after it.  The words of core come first.
 ORDER = (
+    "hardware",
     "words", "drive", "experiment", "verdict", "change", "knobs", "history", "automation", "fleet",
     "deployment", "analysis", "ceph", "engine", "services", "commands", "module",
 )
@@ -125,6 +126,7 @@ ORDER = (
 # probe and mgr exchange; what looks at all drives, runs and plans at once comes after them all.
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
+    "wcache.core.hardware": "words",
     "wcache.core.drive.disputes": "fleet", "wcache.core.findings": "fleet",
     "wcache.core.retention": "fleet", "wcache.options": "words", "wcache.module": "module",
 }

@@ -279,8 +279,8 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     setup = record.setup
     if setup.transport is Transport.LOOP:
         return ""
-    flush_us = _mean_flush_us([pair.write_back for pair in pairs])
-    empty_us = _mean_flush_us([pair.write_through for pair in pairs], FLUSH_TICK_MS)
+    flush_us = mean_flush_us([pair.write_back for pair in pairs])
+    empty_us = mean_flush_us([pair.write_through for pair in pairs], FLUSH_TICK_MS)
     if (
         flush_us is not None and empty_us is not None
         and flush_us < min(EMPTY_CEILING_US, EMPTY_FACTOR * empty_us)
@@ -314,7 +314,7 @@ def flushes_unproven(record: Record, pairs: Sequence[Pair]) -> bool:
     return not any(pair.write_back.samples_ns for pair in pairs) or bool(_too_fast(record, pairs))
 
 
-def _mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[float]:
+def mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[float]:
     """Mean time of the kernel's flushes; None where too few were counted.
 
     `lost_ms` is what whole milliseconds may hide at a period's edges, to be added.

@@ -19,6 +19,7 @@ from . import pairs as pairing
 from .consistency import check
 from .decision import NOT_COUNTED, Decision, Options, decide, flushes_unproven, verdict_of
 from .pairs import Differences
+from .pin_price import pin_price_us
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
 
@@ -82,6 +83,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
     if odd:
         warnings.append(f"outlier pairs, kept: {', '.join(map(str, odd))}")
+    price = pin_price_us(record, used)
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
     if used and not too_fast and flushes_unproven(record, used):
@@ -127,6 +129,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "alike": alike(record),
         # what it would be, were its power-loss protection proven
         "if_plp_trusted": trusted and {"verdict": trusted.verdict.value, "why": trusted.why},
+        "pin_price_us": summary.rounded(price) if price is not None else None,
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }

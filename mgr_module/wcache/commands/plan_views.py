@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..core import codec
+from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.change_status import ChangeStatus
+from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
-from ..core.model import DriveReport
+from ..core.hardware.wear import since
+from ..core.knobs.cache_mode.consequences import of_write_through
+from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
@@ -35,15 +39,23 @@ class PlanViews:
                 if device_class not in (None, "", item.device_class):
                     continue
                 plain = codec.to_plain(item)
-                plain["manual"], plain["manual_on"] = [], ""
+                plain["manual"], plain["manual_on"], plain["consequences"] = [], "", []
                 measured = self._measured_drive(item.record_ids)
                 if measured is not None and item.mode is not None:
                     plain["manual_on"], drive = measured
                     plain["manual"] = list(by_hand(drive, item.mode))
+                    plain["consequences"] = list(self._consequences(item, drive))
                 plain["stale_keys"] = self._stale_keys(item)
                 rows.append(plain)
             others = foreign(engine, device_class)
         return {"format_version": FORMAT_VERSION, "recommendations": rows, "foreign": others}
+
+    def _consequences(self, item: Recommendation, drive: DriveReport) -> Tuple[str, ...]:
+        if item.mode is not CacheMode.WRITE_THROUGH:
+            return ()
+        results = self._engine.analyses.results
+        found = [results[key].pin_price_us for key in item.record_ids if key in results]
+        return of_write_through(drive, [us for us in found if us is not None])
 
     def _stale_keys(self, item: Recommendation) -> List[str]:
         """mClock's values that the recommended mode makes stale, or has made so."""
@@ -67,6 +79,20 @@ class PlanViews:
                 if drive.drive_id == result.drive_id:
                     return result.hostname, drive
         return None
+
+    def _written_since(self, change: Change) -> List[str]:
+        """What the drives of a change wrote since, by SMART; empty where they do not tell."""
+        if not isinstance(change, CacheModeChange):
+            return []
+        report = self._engine.hosts.reports.get(change.hostname)
+        drives = {d.drive_id: d for d in report.drives} if report else {}
+        lines = []
+        for before in change.wear:
+            drive = drives.get(before.drive_id)
+            if drive is not None and drive.wear is not None:
+                said = since(before.wear, drive.wear)
+                lines += [f"{drive.dev_name}: {said}"] if said else []
+        return lines
 
     def ls(self) -> Dict[str, Any]:
         """`plan ls`: all plans, newest last."""
@@ -98,5 +124,6 @@ class PlanViews:
         plain["changes"] = plain_changes(machine.rollout.changes)
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio
+            row["written_since"] = self._written_since(change)
         plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.drive_changes)
         return {"format_version": FORMAT_VERSION, **plain}

@@ -216,6 +216,7 @@ def recommendations(data: Mapping[str, Any]) -> str:
         lines += [
             f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
         ]
+        lines += [f"  write through: {line}" for line in r.get("consequences", [])]
         lines += [f"  note: {line}" for line in r["warnings"]]
         lines += [f"  note: {line}" for line in stale_keys(r)]
         blocks.append("\n".join(lines))
@@ -272,6 +273,10 @@ def plan(data: Mapping[str, Any]) -> str:
         lines += [f"{c['action_id']} by hand{where}: {line}" for line in c["manual"][:MANUAL_MAX]]
         if len(c["manual"]) > MANUAL_MAX:
             lines.append(f"and {len(c['manual']) - MANUAL_MAX} more commands: see --format json")
+    lines += [
+        f"{c['action_id']} written since the change: {line}"
+        for c in drives for line in c.get("written_since", [])
+    ]
     lines += left
     lines += [f"note: {line}" for line in stale_keys(data)]
     if planned:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Optional, Tuple
 
 from .bcache import BcacheState
+from .hardware.wear import Wear
 from .host_memory import HostMemory
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
@@ -316,6 +317,7 @@ class DriveReport:
     findings: Tuple[Finding, ...] = ()
     wwid: str = ""
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": 16})
+    wear: Optional[Wear] = None
 
     @property
     def mode(self) -> Optional[CacheMode]:

@@ -47,6 +47,7 @@ from .transports.base import Switch
 from .transports.classify import Switches
 from .transports.loop import backing_dev
 from .transports.sata_hba import SataHbaSwitch
+from .vendor.smart import WearReader
 
 
 class LinuxDriveHost:
@@ -66,6 +67,7 @@ class LinuxDriveHost:
         rules: Optional[RuleFolder] = None,
         boot_pins: Optional[Callable[[], BootPins]] = None,
         find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
+        wear: Optional[WearReader] = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -76,6 +78,7 @@ class LinuxDriveHost:
         self._rules = rules or RuleFolder()
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
+        self._wear = wear
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
@@ -91,7 +94,11 @@ class LinuxDriveHost:
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
-        return tuple(self._with_memory(drive) for drive in self._survey().drives())
+        drives = [self._with_memory(drive) for drive in self._survey().drives()]
+        if self._wear is None:
+            return tuple(drives)
+        self._wear.begin()
+        return tuple(replace(drive, wear=self._wear.read(drive)) for drive in drives)
 
     def _with_memory(self, drive: DriveReport) -> DriveReport:
         text = self._disobeyed.get(drive.drive_id)
@@ -114,7 +121,9 @@ class LinuxDriveHost:
                 f"there is no cache domain {domain_id!r} on this host",
                 "see `ceph wcache drive ls`",
             )
-        return found
+        if self._wear is None:
+            return found
+        return tuple(replace(drive, wear=self._wear.known(drive)) for drive in found)
 
     def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """Every path to what a journal entry names, with what shares its switch."""

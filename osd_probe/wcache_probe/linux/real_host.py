@@ -12,6 +12,7 @@ from .persistence import foreign_rules
 from .persistence.preparation import RULES_FOLDER, Preparation
 from .persistence.rule_folder import RuleFolder
 from .transports.classify import Switches
+from .vendor.smart import WearReader
 
 if TYPE_CHECKING:
     import argparse
@@ -25,5 +26,5 @@ def linux_host(options: argparse.Namespace, fsid: Optional[str] = None) -> Linux
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
         switches=Switches(proofs=EvidenceFolder(options.state_dir).proofs),
         boot_pins=Preparation(root, options.state_dir).look,
-        find_foreign_rules=lambda: foreign_rules.find(root),
+        find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
     )

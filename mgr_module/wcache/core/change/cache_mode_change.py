@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
 from ..drive.prior import UNKNOWN, Prior, PriorDoubt
+from ..hardware.wear import Wear
 from ..model import CacheMode, DriveModel, LoadPoint, Transport
 from .change_status import ChangeStatus, gain
+
+
+@dataclass(frozen=True)
+class DriveWear:
+    """What a drive had written before a change."""
+
+    drive_id: str
+    wear: Wear
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,8 @@ class CacheModeChange:
     doubt: PriorDoubt = PriorDoubt.NONE  # why it cannot be gone back to
     # what its drives keep over a power cycle, as read after a change that was to last
     kept: Optional[CacheMode] = None
+    # SMART's figures of its drives before the change, by drive id
+    wear: Tuple[DriveWear, ...] = ()
     at_s: float = 0.0  # when it came to its end
     osd_ids: Tuple[int, ...] = ()  # all OSDs on the domain; older plans name `osd_id` alone
     drive_ids: Tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from ..protocol import (
     RollbackRequest,
     StateOutcome,
 )
-from .cache_mode_change import CacheModeChange
+from .cache_mode_change import CacheModeChange, DriveWear
 from .change_status import Made
 from .rollout_state import Rollout
 
@@ -52,7 +52,9 @@ def looked(
     if why or change.prior.known:
         # a request went out with it: what is there now may be ours
         return change, why
-    return replace(change, prior=prior), ""
+    drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
+    wear = tuple(DriveWear(one.drive_id, one.wear) for one in drives if one.wear is not None)
+    return replace(change, prior=prior, wear=wear), ""
 
 
 def _seen(rollout: Rollout, change: CacheModeChange, outcome: object) -> Tuple[Prior, str]:

@@ -87,6 +87,7 @@ class Result:
     measured_in: str = ""
     # what it would be but for FLUSH_TOO_FAST; None where that was not raised
     if_trusted: Optional[Trusted] = None
+    pin_price_us: Optional[float] = None  # of one no-op flush in write through
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
         pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
+        pin_price_us=_number(answer.get("pin_price_us")),
         if_trusted=_if_trusted(answer.get("if_plp_trusted")),
     )
 

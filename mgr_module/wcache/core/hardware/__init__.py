@@ -1,0 +1,1 @@
+"""What drives and controllers tell of themselves by tools of their vendors."""

@@ -1,0 +1,67 @@
+"""What `write through` costs beside what was measured: the pin's flushes, and flash that wears."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from typing import List, Sequence, Tuple
+
+from ...drive.manual import pin
+from ...model import CacheMode, DriveReport, Transport
+
+NAND = (
+    "endurance: in write through flash may program its cells for each small write by itself, "
+    "which wears it faster; `ceph wcache plan show` gives the drive's host and NAND writes since "
+    "a change, where it tells them"
+)
+
+
+def of_write_through(drive: DriveReport, prices_us: Sequence[float]) -> Tuple[str, ...]:
+    """Lines to print beside the advice, for a drive of the drive model."""
+    lines = list(_price(drive, prices_us))
+    if drive.rotational is False:
+        lines.append(NAND)
+    return tuple(lines)
+
+
+def _price(drive: DriveReport, prices_us: Sequence[float]) -> List[str]:
+    if drive.transport is Transport.LOOP:
+        return []
+    found = sorted(us for us in prices_us if math.isfinite(us) and us >= 0)
+    if not found:
+        cost = "was not counted: the kernel counts flushes from Linux 5.5 on"
+    else:
+        cost = f"costs {found[len(found) // 2] / 1e3:.2g} ms a commit (measured)"
+    lines = [f"the price of the pin: the kernel flushes all the same; the no-op flush {cost}"]
+    return [*lines, *_without(drive)]
+
+
+def _without(drive: DriveReport) -> Tuple[str, ...]:
+    """How to be rid of the pin, or why that is not safe.
+
+    A power-on or a reset brings back the saved page, and the kernel does not look again
+    (drivers/scsi/sd.c): without the pin the drive itself has to keep write through.
+    """
+    page, dev = drive.state.page, shlex.quote(drive.dev_name)
+    if drive.transport is Transport.NVME:
+        return (
+            "it cannot be avoided: for NVMe the kernel goes by what the controller has, not by "
+            "how it is set",
+        )
+    if drive.transport not in (Transport.SCSI, Transport.SAS) or page.saved is None or page.by_rule:
+        return ("the pin has to stay: this drive saves no mode that it would keep after a reset",)
+    if page.saved is not CacheMode.WRITE_THROUGH:
+        return (
+            "to be rid of it, save write through in the drive first (`ceph wcache plan "
+            "--persist`); `ceph wcache recommend` then prints how",
+        )
+    path = f"/sys/block/{dev}/device"
+    return (
+        "the drive's saved page says write through, so the pin may go until the next boot; on "
+        "its host, while wcache measures and changes nothing there:",
+        # cache_type_store() ends the override, and then refuses the word: the drive is not asked
+        f"  for f in {path}/scsi_disk/*/cache_type; do echo no-pin > \"$f\"; done  # says "
+        "'Invalid argument'; ends the pin, and changes nothing else",
+        f"  echo 1 > {path}/rescan; cat /sys/block/{dev}/queue/write_cache  # write through",
+        f"  {pin(dev)}  # undo it; always before the cache is turned on by hand",
+    )

@@ -1,0 +1,1 @@
+"""What vendors' tools tell of drives and controllers: read, bounded, never told to change."""
