@@ -40,7 +40,7 @@ def everything(mgr):
         ("mclock measure", {"accept_cost": True}),
         ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
         ("mclock rollback", {"change_id": "p2"}),
-        ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}),
+        ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}), ("controller ls", {}),
         ("drive-model trust-plp", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
         ("drive-model distrust-plp", {"drive_model": "ACME HD1 1.0"}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),

@@ -18,6 +18,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
 from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.hardware.controller import Controller
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -116,6 +117,10 @@ class SimulatedHost:
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """None: a file that cannot be used is refused as a whole."""
+        return ()
+
+    def controllers(self) -> Tuple[Controller, ...]:
+        """None: simulated drives hang on nothing."""
         return ()
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:

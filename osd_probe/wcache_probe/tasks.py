@@ -208,6 +208,7 @@ class TaskRunner:
             self._identity.simulated, journal_notes(self._switcher),
             power_cuts=self._evidence.power_cuts() if self._evidence else (),
             proofs=self._evidence.own_proofs() if self._evidence else (),
+            controllers=self._host.controllers(),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:

@@ -1,14 +1,20 @@
-"""The commands about drive models: rows of the table."""
+"""The commands about drive models and controllers: rows of the table."""
 
 from __future__ import annotations
 
 from typing import Tuple
 
+from . import controller_views
 from .automation_commands import Row
 from .drive_model_views import render
 from .tables import lines_of
 
 ROWS: Tuple[Row, ...] = (
+    (
+        "wcache controller ls", (), "r",
+        "List storage controllers as their vendors' tools tell them, with advice",
+        lambda s, v, a: v.controllers(), controller_views.render,
+    ),
     (
         "wcache drive-model ls", (), "r",
         "List drive models, with what is known of their power-loss protection and from where",

@@ -19,6 +19,7 @@ from ..core.verdict.plp import hints
 from ..engine.engine import Engine
 from ..services.mclock import MclockService
 from .campaign_views import CampaignViews
+from .controller_views import controllers
 from .drive_model_views import drive_models
 from .finding_views import FindingViews
 from .history_views import HistoryViews
@@ -105,6 +106,10 @@ class Views:
             for drive in report.drives
         ]
         return {"format_version": FORMAT_VERSION, "drives": rows}
+
+    def controllers(self) -> Dict[str, Any]:
+        """`controller ls`."""
+        return controllers(self._engine)
 
     def drive_models(self) -> Dict[str, Any]:
         """`drive-model ls`: every drive model, with what is known of its power-loss protection."""

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Optional, Tuple
 
 from .bcache import BcacheState
+from .hardware.controller import Controller
 from .hardware.wear import Wear
 from .host_memory import HostMemory
 
@@ -396,4 +397,5 @@ class HostReport:
     journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
     power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
     memory: Optional[HostMemory] = None
+    controllers: Tuple[Controller, ...] = field(default=(), metadata={"max_items": 16})
     proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})

@@ -12,6 +12,7 @@ from typing import Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
 from .errors import StorageError
+from .hardware.controller import Controller
 from .model import (
     CacheMode,
     DriveReport,
@@ -35,6 +36,9 @@ class DriveHost(Protocol):
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """What is wrong with the host itself, beside the findings of its drives."""
+
+    def controllers(self) -> Tuple[Controller, ...]:
+        """What vendors' tools tell of the host's storage controllers."""
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""

@@ -15,6 +15,7 @@ from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
+from wcache.core.hardware.controller import Controller
 from wcache.core.model import (
     CacheMode,
     DriveReport,
@@ -68,6 +69,7 @@ class LinuxDriveHost:
         boot_pins: Optional[Callable[[], BootPins]] = None,
         find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
         wear: Optional[WearReader] = None,
+        controllers: Callable[[], Tuple[Controller, ...]] = tuple,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -79,6 +81,7 @@ class LinuxDriveHost:
         self._boot_pins = boot_pins or Preparation("/", STATE_DIR).look
         self._find_foreign_rules = find_foreign_rules
         self._wear = wear
+        self._controllers = controllers
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
@@ -112,6 +115,10 @@ class LinuxDriveHost:
     def host_findings(self) -> Tuple[Finding, ...]:
         """What could not be followed or seen, and who else sets write caches."""
         return (*self._survey().host_findings(), *self._find_foreign_rules())
+
+    def controllers(self) -> Tuple[Controller, ...]:
+        """What vendors' tools tell of the host's controllers."""
+        return self._controllers()
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, also where no OSD uses them any more."""

@@ -12,6 +12,7 @@ from .persistence import foreign_rules
 from .persistence.preparation import RULES_FOLDER, Preparation
 from .persistence.rule_folder import RuleFolder
 from .transports.classify import Switches
+from .vendor.controllers import ControllerReader
 from .vendor.smart import WearReader
 
 if TYPE_CHECKING:
@@ -27,4 +28,5 @@ def linux_host(options: argparse.Namespace, fsid: Optional[str] = None) -> Linux
         switches=Switches(proofs=EvidenceFolder(options.state_dir).proofs),
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
+        controllers=ControllerReader().read,
     )
