@@ -15,6 +15,7 @@ from .ceph.config import CephConfig
 from .ceph.health import health_checks
 from .ceph.keys import CephKeyring
 from .ceph.loads import CephLoads
+from .ceph.memory import CephMemory
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
@@ -36,6 +37,7 @@ from .engine.storing.archive import Archive
 from .options import Options, module_options, read_options
 from .services.deploying import AgentService
 from .services.mclock import MclockService
+from .services.memory.service import MemoryService
 from .services.planners import planners
 from .services.service import Service
 
@@ -79,7 +81,10 @@ class Module(MgrModule):
         )
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
-            database=CephConfig(self, option_names(KNOBS)),
+            database=CephConfig(
+                self, option_names(KNOBS), is_up=lambda osd_id: _is_up(view, osd_id),
+                orchestrator=CephSurroundings(self).orchestrator,
+            ),
             blocks=CephBlocks(
                 self, commit_counters=ceph_compat.commit_counters,
                 commits_min=lambda: self._options.traffic_commits_min,
@@ -99,19 +104,28 @@ class Module(MgrModule):
             compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
         )
         self._keys = KeyWork(CephKeyring(self))
-        agents = AgentService(self._engine, self._keys, CephSurroundings(self))
+        surroundings = CephSurroundings(self)
+        agents = AgentService(self._engine, self._keys, surroundings)
+        self._memory = MemoryService(
+            engine=self._engine, surroundings=surroundings,
+            reader=CephMemory(self, is_up=lambda osd_id: _is_up(view, osd_id)),
+        )
         self._service = Service(
-            self._engine, self._mclock, planners(self._engine, self._mclock.facts), agents,
+            self._engine, self._mclock,
+            planners(self._engine, self._mclock.facts, self._memory), agents,
             CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
+            self._memory,
         )
         self._views = Views(
-            self._engine, self._mclock, self._load_watch.by_osd, self._service.auto.findings
+            self._engine, self._mclock, self._load_watch.by_osd,
+            lambda: [*self._service.auto.findings(), *self._memory.facts.findings()],
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
             self._store.start, self._load_watch.load, self._engine.load, self._mclock.load,
             self._service.auto.load,
+            self._memory.load, self._memory.watch.start,
             self._views.warm, self._load_watch.start, self._engine.config.start,
         ))
 
@@ -166,6 +180,7 @@ class Module(MgrModule):
                         wait_s = self._engine.tick()
                         self._mclock.tick()
                         self._service.auto.tick()
+                        self._memory.tick()
                     finally:
                         self._publish()  # also that the engine is stuck
                 else:
@@ -204,6 +219,7 @@ class Module(MgrModule):
         self._engine.cancel_loads()
         self._keys.close()
         self._mclock.work.close()
+        self._memory.close()
         self._engine.config.close()
         self._load_watch.close()
         self._analysis.close()

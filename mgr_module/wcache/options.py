@@ -29,6 +29,11 @@ class Options:
     gate_by_load: bool = True
     gate_block_s: float = 5.0
     rollout_parallel_max: int = 2
+    memory_floor: int = 2 * 1024**3
+    memory_ceiling: int = 16 * 1024**3
+    memory_budget: int = 0
+    memory_headroom: float = 0.2
+    memory_step_s: float = 60.0
     python_path: str = "/usr/bin/python3"
     analysis_seconds_max: float = 20.0
     auto_windows: str = ""
@@ -78,6 +83,16 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         0.5, 600.0),
     "rollout_parallel_max": (
         "Drives of one failure domain that a rollout changes and judges together.", 1, 32),
+    "memory_floor": (
+        "Bytes of osd_memory_target that no OSD gets less of.", 896 * 1024**2, 2**45),
+    "memory_ceiling": (
+        "Bytes of osd_memory_target that no OSD gets more of.", 896 * 1024**2, 2**45),
+    "memory_budget": (
+        "Bytes that the OSDs of a host may have together; 0: all that the host can give.",
+        0, 2**50),
+    "memory_headroom": ("Share of a host's memory that is given to nobody.", 0.05, 0.9),
+    "memory_step_s": (
+        "Seconds between two steps of 5% by which osd_memory_target goes down.", 1.0, 3600.0),
     "python_path": (
         "Interpreter of the analysis child; it needs numpy and scipy. Refused unless it and its "
         "folders belong to root (or the mgr's user) and nobody else can write there.",

@@ -19,6 +19,7 @@ from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.hardware.controller import Controller
+from wcache.core.host.memory import HostMemory
 from wcache.core.model import (
     CacheMode,
     CachePage,
@@ -114,6 +115,10 @@ class SimulatedHost:
         """Every drive that an OSD uses."""
         self._follow()
         return tuple(self._report(d) for d in self._drives.values() if d.placed.uses)
+
+    def memory(self) -> Optional[HostMemory]:
+        """A simulated host has none."""
+        return None
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """None: a file that cannot be used is refused as a whole."""

@@ -209,6 +209,7 @@ class TaskRunner:
             power_cuts=self._evidence.power_cuts() if self._evidence else (),
             proofs=self._evidence.own_proofs() if self._evidence else (),
             controllers=self._host.controllers(),
+            memory=self._host.memory(),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from wcache.commands import commands
 from wcache.commands.views import Views
 from wcache.core.cluster import ClusterState, OsdLatency
+from wcache.core.config_database import Config
 from wcache.core.deployment.form import HostPlace
 from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.knobs.knob import Planner
@@ -20,10 +21,12 @@ from wcache.core.retention import Bounds
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
 from wcache.engine.key_work import KeyWork
+from wcache.engine.memory.trial_work import TrialWork
 from wcache.engine.storing.archive import Archive
 from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.mclock import MclockService
+from wcache.services.memory.service import MemoryService
 from wcache.services.planners import planners
 from wcache.services.service import Service
 
@@ -31,6 +34,7 @@ from .builders import cluster, osd
 from .deploying import FakeKeys, FakeSurroundings, FakeTraffic
 from .gate import FakeBlocks, FakeStops
 from .mclock import FakeBench, FakeConfig
+from .memory import FakeMemory
 from .probe import FakeProbe
 from .store import MemoryStore
 
@@ -192,6 +196,7 @@ class FakeMgr:
         self.stops = FakeStops()
         self.traffic = FakeTraffic()
         self.surroundings = FakeSurroundings({hostname: HostPlace() for hostname, _ in hosts})
+        self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
         self.more_planners: Callable[[Engine], Dict[str, Planner]] = lambda engine: {}
@@ -223,18 +228,31 @@ class FakeMgr:
             compiled_queue=lambda: self.compiled_queue,
         )
         agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
+        trials = TrialWork(engine=self.engine, reader=self.osd_memory, run=lambda what: what())
+        self.memory = MemoryService(
+            engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
+            wall=lambda: self.now_s, trials=trials,
+        )
+        planned = planners(self.engine, self.mclock.facts, self.memory)
         self.service = Service(
-            self.engine, self.mclock,
-            {**planners(self.engine, self.mclock.facts), **self.more_planners(self.engine)},
-            agents, self.traffic,
+            self.engine, self.mclock, {**planned, **self.more_planners(self.engine)},
+            agents, self.traffic, self.memory,
         )
         self.views = Views(
-            self.engine, self.mclock, more_findings=self.service.auto.findings
+            self.engine, self.mclock,
+            more_findings=lambda: [*self.service.auto.findings(), *self.memory.facts.findings()],
         )
         self.engine.load()
         self.mclock.load()
         self.service.auto.load()
+        self.memory.load()
         self.views.warm()
+
+    def _set_target(self, osd_id: int) -> Optional[int]:
+        """osd_memory_target of an OSD by the config database."""
+        osd = self.view.cluster().osds[osd_id]
+        entry = Config(self.config.read()).of_osd(osd, "osd_memory_target")
+        return None if entry is None else int(float(entry.value))
 
     def latency_ns(self, osd_id: int) -> int:
         """What a write to the OSD takes, in the mode its drive is in."""
@@ -269,6 +287,7 @@ class FakeMgr:
         self.engine.tick()
         self.mclock.tick()
         self.service.auto.tick()
+        self.memory.tick()
         while self.engine.config.turn():
             self.engine.tick()
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
+from wcache.core.host.memory import HostMemory
 from wcache.core.model import (
     CacheMode,
     DeviceCache,
@@ -66,6 +67,7 @@ class FakeProbe:
         self.latency_ns: Dict[CacheMode, int] = dict(LATENCY_NS)
         self.fails: Callable[[Task], Optional[FailureOutcome]] = lambda task: None
         self.findings: Tuple[Finding, ...] = ()
+        self.memory: Optional[HostMemory] = None
         self.starts = 0
         self.lease: Optional[str] = None
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
@@ -155,6 +157,7 @@ class FakeProbe:
         return HostReport(
             self.hostname, self.probe_id, self._instance, "0.1.0", tuple(self.drives.values()),
             self.findings, self.lease or "", self.simulated, self._journal_notes(),
+            memory=self.memory,
         )
 
     def _journal_notes(self) -> Tuple[JournalNote, ...]:

@@ -26,6 +26,7 @@ from . import (
     try_view,
 )
 from .command import Answer, Command
+from .memory import rows as memory_rows
 from .rollout_commands import ROLLOUT_COMMANDS
 from .views import Views
 
@@ -160,7 +161,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
     ),
-    *(Command(*row) for row in automation_commands.ROWS),
+    *(Command(*row) for row in (*automation_commands.ROWS, *memory_rows.ROWS)),
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",

@@ -15,6 +15,7 @@ _PLAN = (
     "name=device_class,type=CephString,req=false",
     "name=consent_turn_on,type=CephBool,req=false",
     "name=persist,type=CephBool,req=false",
+    "name=take_over,type=CephString,req=false",
     f"name=knob,type=CephChoices,strings={'|'.join(knob.name for knob in KNOBS)},req=false",
     "name=hostname,type=CephString,req=false",
     "name=osd,type=CephInt,req=false",

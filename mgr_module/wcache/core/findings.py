@@ -169,6 +169,28 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
         "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
     ),
+    FindingCode.MEMORY_OVERCOMMIT: (
+        "hosts give their OSDs more memory than they have",
+        "see `ceph wcache memory status`; `ceph wcache memory recommend` says who can do with "
+        "less, and `ceph wcache plan --knob=memory` sets it",
+    ),
+    FindingCode.MEMORY_OVER_TARGET: (
+        "OSDs use more memory than their target",
+        "no target cures what lies outside of the caches: `ceph tell osd.N dump_mempools` names it "
+        "(osd_pglog: see osd_max_pg_log_entries and the PGs of the OSD; osdmap: clean PGs let old "
+        "maps go); memory that tcmalloc holds: `ceph tell osd.N heap release`",
+    ),
+    FindingCode.MEMORY_NOT_TUNABLE: (
+        "OSDs whose osd_memory_target cannot be set while they run",
+        "no tcmalloc: use packages that are linked to it, or set the target and restart the OSD; "
+        "environment: set resources in the CephCluster; autotuner: set its options, or take a "
+        "host over with `ceph wcache plan --knob=memory --take-over=HOST`",
+    ),
+    FindingCode.MEMORY_STALE: (
+        "a division of memory does not fit any more, or did not gain what it promised",
+        "divide anew: `ceph wcache memory recommend` and `ceph wcache plan --knob=memory`; or go "
+        "back with `ceph wcache rollback` and the plan that is named",
+    ),
     FindingCode.FROZEN: (
         "an admin froze wcache",
         "nothing is measured, applied or rolled back until you run `ceph wcache freeze --thaw`",

@@ -1,9 +1,8 @@
 """The things wcache talks about: drives, roles, cache modes, load points, findings.
 
-All of it is frozen data.  The words are those of Linux, T10/T13/NVMe and Ceph:
-`write back` means that the volatile cache is enabled, `write through` that it is
-disabled.  *Device cache* (what a drive says of itself) and *kernel view* (what
-Linux believes) are two fields everywhere and never one.
+All of it is frozen data.  The words are those of Linux, T10/T13/NVMe and Ceph: `write back` means
+that the volatile cache is enabled, `write through` that it is disabled.  *Device cache* (what a
+drive says of itself) and *kernel view* (what Linux believes) are two fields and never one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Optional, Tuple
 from .bcache import BcacheState
 from .hardware.controller import Controller
 from .hardware.wear import Wear
-from .host_memory import HostMemory
+from .host.memory import HostMemory
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
@@ -157,6 +156,10 @@ class FindingCode(str, Enum):
     MCLOCK_STALE = "WCACHE_MCLOCK_STALE"
     CONFIG_UNPROVEN = "WCACHE_CONFIG_UNPROVEN"
     ROLLOUT_PAUSED = "WCACHE_ROLLOUT_PAUSED"
+    MEMORY_OVERCOMMIT = "WCACHE_MEMORY_OVERCOMMIT"
+    MEMORY_OVER_TARGET = "WCACHE_MEMORY_OVER_TARGET"
+    MEMORY_NOT_TUNABLE = "WCACHE_MEMORY_NOT_TUNABLE"
+    MEMORY_STALE = "WCACHE_MEMORY_STALE"
     FROZEN = "WCACHE_FROZEN"
     CAMPAIGN_ABORTS = "WCACHE_CAMPAIGN_ABORTS"
     CONTESTED = "WCACHE_CONTESTED"

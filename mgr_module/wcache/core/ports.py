@@ -13,6 +13,7 @@ from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
 from .errors import StorageError
 from .hardware.controller import Controller
+from .host.memory import HostMemory
 from .model import (
     CacheMode,
     DriveReport,
@@ -39,6 +40,9 @@ class DriveHost(Protocol):
 
     def controllers(self) -> Tuple[Controller, ...]:
         """What vendors' tools tell of the host's storage controllers."""
+
+    def memory(self) -> Optional[HostMemory]:
+        """RAM and limits of the host; None where they are not known."""
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""

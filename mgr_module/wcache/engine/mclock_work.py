@@ -123,7 +123,7 @@ class MclockWork:
             self._engine.reserved = f"mclock measurement {self.machine.job.job_id}"
         elif self._benching:
             self._engine.reserved = "the last bench call of an mclock measurement"
-        else:
+        elif "mclock" in self._engine.reserved:
             self._engine.reserved = ""
 
     def _do_one(self, machine: job.JobMachine, action: job.Action) -> None:

@@ -38,7 +38,10 @@ def require_reports(engine: Engine) -> None:
 def require_unreserved(engine: Engine) -> None:
     """Nothing is toggled while mClock's capacities are measured."""
     if engine.reserved:
-        raise ConflictError(f"{engine.reserved} is under way", "wait, or `ceph wcache mclock stop`")
+        raise ConflictError(
+            f"{engine.reserved} is under way",
+            "wait, or stop it: `ceph wcache mclock stop`, `ceph wcache memory trial stop`",
+        )
 
 
 def require_idle(engine: Engine) -> None:

@@ -12,14 +12,22 @@ from ..core.knobs.knob import Asked, Planner, Wanted
 from ..core.knobs.mclock.advice import advise
 from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.plan import make_changes as mclock_changes
+from ..core.knobs.memory_target.knob import MEMORY
 from ..engine.engine import Engine
 from .guards import disputed_domains
 from .mclock_facts import MclockFacts
+from .memory.planner import MemoryPlanner
+from .memory.service import MemoryService
 
 
-def planners(engine: Engine, mclock: MclockFacts) -> Dict[str, Planner]:
+def planners(
+    engine: Engine, mclock: MclockFacts, memory: MemoryService
+) -> Dict[str, Planner]:
     """The planner of each knob of the registry, by the knob's name."""
-    return {CACHE_MODE.name: _CacheMode(engine), MCLOCK.name: _Mclock(engine, mclock)}
+    return {
+        CACHE_MODE.name: _CacheMode(engine), MCLOCK.name: _Mclock(engine, mclock),
+        MEMORY.name: MemoryPlanner(engine, memory),
+    }
 
 
 class _CacheMode:

@@ -64,6 +64,7 @@ class PlanService:
         osd: Optional[int] = None,
         drive_model: Optional[str] = None,
         dry_run: bool = False,
+        take_over: str = "",
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
@@ -82,7 +83,10 @@ class PlanService:
             plan_id = f"p{next_number([*engine.rollouts, *stored])}"
             nonce = secrets.token_hex(NONCE_BYTES)
             scope = Scope(device_class, hostname, osd, drive_model)
-            asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist, only, scope)
+            taken = tuple(name for name in take_over.split(",") if name)
+            asked = Asked(
+                plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken
+            )
             wanted = planner.plan(asked)
             left = wanted.left_alone
             changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)

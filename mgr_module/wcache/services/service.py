@@ -22,6 +22,7 @@ from .deploying import AgentService
 from .drive_models import DriveModelService
 from .mclock import MclockService
 from .mclock_plans import MclockPlans
+from .memory.service import MemoryService
 from .plans import PlanService
 from .probes import ProbeService
 from .rollouts import RolloutService
@@ -33,7 +34,7 @@ class Service:
 
     def __init__(
         self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
-        agents: AgentService, traffic: Traffic,
+        agents: AgentService, traffic: Traffic, memory: MemoryService,
     ) -> None:
         self._engine = engine
         self.probes = ProbeService(engine)
@@ -47,6 +48,7 @@ class Service:
         self.auto = AutoService(engine, self.campaigns, self.plans)
         self.rollouts = RolloutService(engine, self.plans)
         self.mclock = mclock
+        self.memory = memory
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
 
     def freeze(self, thaw: bool = False) -> Dict[str, Any]:

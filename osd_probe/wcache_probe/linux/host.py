@@ -16,6 +16,7 @@ from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.hardware.controller import Controller
+from wcache.core.host.memory import HostMemory
 from wcache.core.model import (
     CacheMode,
     DriveReport,
@@ -33,6 +34,7 @@ from wcache.core.protocol import SamplesOutcome
 
 from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder
+from . import memory
 from .block import osds, sysfs
 from .block.host_files import HostFiles, read_table
 from .block.sysfs import BlockDevice
@@ -119,6 +121,10 @@ class LinuxDriveHost:
     def controllers(self) -> Tuple[Controller, ...]:
         """What vendors' tools tell of the host's controllers."""
         return self._controllers()
+
+    def memory(self) -> Optional[HostMemory]:
+        """The host's RAM, and the limits of its OSDs."""
+        return memory.look(self._files, osds.discover(self._files, self._globs))
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of a cache domain, also where no OSD uses them any more."""

@@ -29,7 +29,8 @@ class Asked:
     """What a plan is asked for.
 
     `nonce` is random and makes the ids of actions unique for ever: a journal may still have
-    an entry of a plan that had the same number.
+    an entry of a plan that had the same number.  `take_over` are hosts of which somebody else
+    sets the values by itself, and is to leave them.
     """
 
     plan_id: str
@@ -39,6 +40,7 @@ class Asked:
     persist: bool = False
     only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
     scope: Scope = Scope()  # noqa: RUF009  frozen
+    take_over: Tuple[str, ...] = ()
 
     def action_id(self, index: int) -> str:
         """The id of a change by its place in the plan."""

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .cache_mode.knob import CACHE_MODE
 from .mclock.knob import MCLOCK
+from .memory_target.knob import MEMORY
 
-KNOBS = (CACHE_MODE, MCLOCK)
+KNOBS = (CACHE_MODE, MCLOCK, MEMORY)

@@ -34,6 +34,7 @@ from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.recommend import Result
+from .memory_archive import MemoryArchive
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
@@ -48,6 +49,7 @@ class Archive:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.memory = MemoryArchive(self._load_one, self._put, self._put_later)
         self.unreadable: Dict[str, str] = {}
         self._record_sizes: Optional[Dict[str, int]] = None
 

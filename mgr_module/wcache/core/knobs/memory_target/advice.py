@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ...text import amount
+from ...text import amount, duration
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
 from .facts import Facts, HostFacts, OsdFacts, source_of
@@ -104,8 +104,14 @@ def why_not(facts: Facts, host: HostFacts) -> str:
         )
     if host.room(facts.limits) is None:
         return "no probe has told how much memory it has; see `ceph wcache agent add`"
-    if not any(item.osd.up and item.reading for item in host.osds):
-        return "none of its OSDs has told of its memory yet"
+    silent = [i.osd.osd_id for i in host.osds if i.osd.up and i.rates is None]
+    if silent:
+        settling_s = max(item.settling_s for item in host.osds)
+        left = f", {duration(settling_s)} more" if settling_s else ""
+        names = ", ".join(f"osd.{osd_id}" for osd_id in silent[:NAMED_MAX])
+        return f"{names} was not watched for long enough with the target that it has{left}"
+    if any(item.settling_s > 0 for item in host.osds):
+        return "its OSDs are settling after a change of their targets"
     return ""
 
 

@@ -55,7 +55,29 @@ def divide(
         if not front:
             return None
     best = min(front, key=lambda item: item[1])
-    return {share.device_class: target for share, target in zip(shares, best[2])}
+    return _handed_back(shares, best[2], steps - best[0])
+
+
+def _handed_back(
+    shares: Sequence[Share], chosen: Sequence[int], steps_left: int
+) -> Dict[str, int]:
+    """What nobody needs goes back to those who lose something, up to what they have now.
+
+    Between two points of a curve it may well help: only how much is not known.
+    """
+    targets = {share.device_class: target for share, target in zip(shares, chosen)}
+
+    def loses(share: Share) -> float:
+        return share.curve.at(targets[share.device_class]).wait - share.curve.at(
+            share.now_bytes).wait
+
+    for share in sorted(shares, key=loses, reverse=True):
+        missing = (share.now_bytes - targets[share.device_class]) // STEP_BYTES
+        more = min(missing, steps_left // share.osds)
+        if more > 0 and loses(share) > 0:
+            targets[share.device_class] += more * STEP_BYTES
+            steps_left -= more * share.osds
+    return targets
 
 
 def _undominated(

@@ -7,7 +7,7 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from ...cluster import OsdInfo
 from ...config_database import LABELS_OF, Config, mask_of
-from ...host_memory import HostMemory
+from ...host.memory import HostMemory
 from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
 from .rates import Rates
 from .reading import OsdReading
@@ -27,6 +27,7 @@ class OsdFacts:
     osd: OsdInfo
     reading: Optional[OsdReading] = None
     rates: Optional[Rates] = None
+    settling_s: float = 0.0  # its target was changed: until then it tells of the change
 
     @property
     def target_bytes(self) -> int:
@@ -115,7 +116,7 @@ def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> str:
         return "autotuner" if host.autotuned else "host"
     if mask.place:
         return f"{mask.place[0]} {mask.place[1]}"
-    return "class" if mask.device_class else mask.section
+    return "class" if mask.device_class else f"{mask.section} section"
 
 
 def is_autotuned(facts_config: Config, osd: OsdInfo) -> bool:

@@ -89,7 +89,7 @@ def read(
     outside, onode_bytes = _pools(pools)
     bins = tuple(
         found for cache in CACHES
-        for found in [_bins(cache, perf, edges.get(cache, EDGES_DEFAULT_S))] if found
+        for found in [_bins(cache, perf, edges.get(cache, ()))] if found
     )
     return OsdReading(
         osd_id, _counters(at_s, perf), target, source, mon, tunable(heap),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Tuple
 
 # Loads drift: what is older tells of another time.
@@ -34,3 +34,10 @@ class TrialResult:
         """Whether it is evidence for OSDs with this target now."""
         near = abs(target_bytes - self.low_bytes) <= SAME_TARGET * self.low_bytes
         return near and self.verdict == "gain" and now_s - self.ended_at_s <= AGE_S_MAX
+
+
+@dataclass(frozen=True)
+class TrialResults:
+    """All of them, as they are stored."""
+
+    items: Tuple[TrialResult, ...] = field(default=(), metadata={"max_items": 1000})

@@ -1,0 +1,56 @@
+"""A cluster whose OSDs have caches: hosts of 16 GiB with two OSDs of each of two classes."""
+
+from dataclasses import replace
+
+from mgr_fakes import builders as make
+from mgr_fakes.memory import LruOsd, uniform
+from mgr_fakes.module import FakeMgr
+from wcache.core.host.memory import HostMemory
+
+GIB = 2**30
+TARGET = "osd_memory_target"
+
+
+def a_mgr(hosts=2, ram_bytes=16 * GIB, classes=("hdd", "ssd"), each=1, **options):
+    """Hosts alike; class hdd misses much, class ssd is idle."""
+    drives = {}
+    number = 0
+    for index in range(hosts):
+        mine = []
+        for name in classes:
+            for _ in range(each):
+                mine.append((number, name))
+                number += 1
+        drives[f"h{index}"] = mine
+    mgr = FakeMgr(
+        *((host, tuple(make.drive(f"sd{chr(97 + i)}", osd_id) for i, (osd_id, _) in
+                       enumerate(mine))) for host, mine in drives.items()),
+        **options,
+    )
+    osds = {}
+    for host, mine in drives.items():
+        for osd_id, name in mine:
+            osds[osd_id] = replace(
+                make.osd(osd_id, host), device_class=name,
+                location=(("host", host), ("root", "default")),
+            )
+            busy = name == "hdd"
+            mgr.osd_memory.osds[osd_id] = LruOsd(
+                uniform(6 * GIB if busy else 0.01 * GIB, 40e6 if busy else 1e4)
+            )
+    mgr.view.state = replace(mgr.view.state, osds=osds)
+    mgr.osd_memory.hosts = {host: {"osd": len(mine)} for host, mine in drives.items()}
+    for probe in mgr.probes.values():
+        probe.memory = HostMemory(ram_bytes)
+    mgr.restart()
+    mgr.report_all()
+    mgr.step()
+    return mgr
+
+
+def watch(mgr, seconds=120.0):
+    """Two readings of all OSDs, so far apart."""
+    mgr.memory.watch.read()
+    mgr.now_s += seconds
+    mgr.memory.watch.read()
+    mgr.step()

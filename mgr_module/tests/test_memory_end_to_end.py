@@ -1,0 +1,320 @@
+"""osd_memory_target from status to rollback, by the real engine on OSDs that are LRUs."""
+
+import pytest
+from memory_world import GIB, TARGET, a_mgr, watch
+from module_world import ok, said
+from wcache.core.config_database import Config
+from wcache.core.host.memory import CgroupLimit, HostMemory
+from wcache.core.record import Precondition
+
+RAM_BYTES = int(7.8 * GIB)
+
+
+def codes(mgr):
+    return {item["code"] for item in said(mgr, "status")["findings"]}
+
+
+def targets(mgr):
+    return {osd_id: mgr.osd_memory.target_of(osd_id) for osd_id in sorted(mgr.osd_memory.osds)}
+
+
+def tried(mgr, **arguments):
+    """A trial of the starved class, to its end."""
+    answer = said(mgr, "memory trial start", device_class="hdd", accept_cost=True, **arguments)
+    for _ in range(3000):
+        if mgr.memory.trials.machine.over:
+            break
+        mgr.step(10.0)
+    shown = said(mgr, "memory trial show")
+    assert shown["trial"]["trial_id"] == answer["trial_id"]
+    return shown
+
+
+def overcommitted(each=1):
+    """Hosts of 7.8 GiB whose two OSDs have Ceph's default, 4 GiB each."""
+    mgr = a_mgr(hosts=3, ram_bytes=RAM_BYTES, each=each, memory_floor=3 * GIB)
+    watch(mgr)
+    return mgr
+
+
+def test_status_says_who_has_what_from_where_and_what_it_misses():
+    mgr = a_mgr(hosts=1)
+    mgr.config.kept[("osd/class:hdd", TARGET)] = str(3 * GIB)
+    mgr.step()
+    mgr.engine.config.read_soon()
+    mgr.step()
+    watch(mgr)
+    shown = said(mgr, "memory status")
+    (host,) = shown["hosts"]
+    assert host["ram_bytes"] == 16 * GIB
+    assert host["given_bytes"] == 7 * GIB
+    assert host["over_bytes"] == 0
+    hdd, ssd = shown["osds"]
+    assert (hdd["source"], hdd["target_bytes"]) == ("class", 3 * GIB)
+    assert (ssd["source"], ssd["target_bytes"]) == ("default", 4 * GIB)
+    assert hdd["onode_misses_per_s"] > 1000
+    by_class = {row["device_class"]: row for row in shown["classes"]}
+    assert by_class["hdd"]["onode_hit_ratio"] < 0.9
+    assert by_class["hdd"]["miss_us"] == pytest.approx(1000.0)
+    assert by_class["hdd"]["age_bytes"]["meta"]["24"] > 0
+    text = ok(mgr.command("memory status"))
+    assert "A MISS COSTS" in text
+    assert "last used within" in text
+
+
+def test_a_host_that_gives_more_than_it_has_is_found_and_the_idle_class_gives():
+    mgr = overcommitted()
+    assert "WCACHE_MEMORY_OVERCOMMIT" in codes(mgr)
+    (group,) = said(mgr, "memory recommend")["groups"]
+    assert group["hosts"] == ["h0", "h1", "h2"]
+    by_class = {row["device_class"]: row for row in group["classes"]}
+    assert by_class["ssd"]["target_bytes"] == 3 * GIB
+    assert sum(row["target_bytes"] for row in by_class.values()) <= 0.8 * RAM_BYTES
+    assert by_class["hdd"]["target_bytes"] > 3 * GIB
+    assert "onode misses" in by_class["hdd"]["words"]
+
+
+def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
+    mgr = overcommitted()
+    before = dict(mgr.config.kept)
+    answer = said(mgr, "plan", knob="memory")
+    assert {edit["who"] for c in answer["changes"] for edit in c["edits"]} == {
+        "osd/class:hdd", "osd/class:ssd"}
+    for change in answer["changes"]:
+        for edit in change["edits"]:
+            was = float(edit["prior"] or 4 * GIB)
+            assert float(edit["value"]) >= 0.9499 * was
+    ok(mgr.command("apply", plan_id=answer["plan_id"]))
+    for _ in range(400):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    assert said(mgr, "plan show", plan_id=answer["plan_id"])["status"] == "done"
+    assert targets(mgr)[1] == 3 * GIB
+    watch(mgr)
+    assert "WCACHE_MEMORY_OVERCOMMIT" not in codes(mgr)
+    ok(mgr.command("rollback"))
+    for _ in range(400):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    assert mgr.config.kept == before
+    assert set(targets(mgr).values()) == {4 * GIB}
+
+
+def test_nothing_goes_down_while_the_cluster_recovers():
+    mgr = overcommitted()
+    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.step(30.0)
+    writes = len(mgr.config.writes)
+    mgr.view.state = mgr.view.state.__class__(
+        **{**mgr.view.state.__dict__, "missed": (Precondition.NO_RECOVERY,)}
+    )
+    for _ in range(60):
+        mgr.step(30.0)
+    assert len(mgr.config.writes) == writes
+
+
+def test_a_value_for_the_whole_host_is_journaled_replaced_by_class_and_put_back():
+    mgr = overcommitted()
+    mgr.config.kept[("osd/host:h1", TARGET)] = "4294967296.000000"
+    mgr.engine.config.read_soon()
+    watch(mgr)
+    before = dict(mgr.config.kept)
+    answer = said(mgr, "plan", knob="memory")
+    first = answer["changes"][0]
+    assert [(e["who"], e["value"]) for e in first["edits"]][-1] == ("osd/host:h1", None)
+    assert first["edits"][-1]["prior"] == "4294967296.000000"
+    ok(mgr.command("apply", plan_id=answer["plan_id"]))
+    for _ in range(800):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    assert ("osd/host:h1", TARGET) not in mgr.config.kept
+    found = Config(mgr.config.read()).of_osd(mgr.view.cluster().osds[2], TARGET)
+    assert found.who == "osd/host:h1/class:hdd"
+    ok(mgr.command("rollback"))
+    for _ in range(800):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    assert mgr.config.kept == before
+
+
+def test_a_target_that_an_admin_gave_to_one_osd_is_named_and_never_overwritten():
+    mgr = overcommitted()
+    mgr.config.kept[("osd.3", TARGET)] = "3100000000.000000"
+    mgr.engine.config.read_soon()
+    watch(mgr, 1000.0)
+    watch(mgr)
+    answer = said(mgr, "plan", knob="memory")
+    assert any("osd.3 has a target of its own" in line for line in answer["left_alone"])
+    for change in answer["changes"]:
+        assert all(edit["who"] != "osd.3" for edit in change["edits"])
+    if answer["plan_id"]:
+        ok(mgr.command("apply", plan_id=answer["plan_id"]))
+        for _ in range(800):
+            if not mgr.engine.active:
+                break
+            mgr.step(30.0)
+    assert targets(mgr)[3] == 3100000000
+
+
+def test_environment_is_a_patch_to_print_and_nothing_to_set():
+    mgr = overcommitted()
+    for osd in mgr.osd_memory.osds.values():
+        osd.env_bytes = 4 * GIB
+    watch(mgr)
+    shown = said(mgr, "memory recommend")["groups"]
+    assert all("environment" in group["left_alone"][0] for group in shown)
+    assert any("kubectl" in line and "osd-ssd" in line for line in shown[0]["instead"])
+    assert said(mgr, "plan", knob="memory")["changes"] == []
+    assert "WCACHE_MEMORY_NOT_TUNABLE" in codes(mgr)
+
+
+def test_an_osd_without_tcmalloc_is_reported_and_left_alone():
+    mgr = overcommitted()
+    for osd in mgr.osd_memory.osds.values():
+        osd.tunable = False
+    watch(mgr)
+    assert "WCACHE_MEMORY_NOT_TUNABLE" in codes(mgr)
+    assert said(mgr, "plan", knob="memory")["changes"] == []
+
+
+def test_cephadms_autotuner_keeps_its_hosts_until_one_is_taken_over_and_gets_it_back():
+    mgr = overcommitted()
+    mgr.surroundings.backend = "cephadm"
+    mgr.restart()
+    mgr.report_all()
+    watch(mgr)
+    answer = said(mgr, "plan", knob="memory")
+    assert answer["changes"] == []
+    (said_of,) = {line.partition(": ")[2][:22] for line in answer["left_alone"]}
+    assert said_of == "cephadm's autotuner se"
+    instead = said(mgr, "memory recommend")["groups"][0]["instead"]
+    assert any("autotune_memory_target_ratio" in line for line in instead)
+    answer = said(mgr, "plan", knob="memory", take_over="h2")
+    assert answer["changes"][0]["manual"] == [
+        "ceph orch host label add h2 _no_autotune_memory"]
+    touched = {e["who"] for c in answer["changes"] for e in c["edits"]}
+    assert touched == {"h2/cephadm", "osd/host:h2/class:hdd", "osd/host:h2/class:ssd"}
+    before = dict(mgr.config.kept)
+    ok(mgr.command("apply", plan_id=answer["plan_id"]))
+    for _ in range(800):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    assert ("h2/cephadm", "_no_autotune_memory") in mgr.config.kept
+    ok(mgr.command("rollback"))
+    for _ in range(800):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    assert mgr.config.kept == before
+
+
+def test_a_trial_tells_what_more_would_gain_and_the_division_gives_it():
+    mgr = a_mgr(hosts=4, ram_bytes=16 * GIB)
+    watch(mgr)
+    (group,) = said(mgr, "memory recommend")["groups"]
+    assert not any(row["changed"] for row in group["classes"])  # nobody knows yet
+    forecast = said(mgr, "memory trial start", device_class="hdd", target_bytes=7 * GIB)
+    assert forecast["trial_id"] == ""
+    assert forecast["forecast"]["seconds"] > 3600
+    shown = tried(mgr, target_bytes=7 * GIB, osds=4)
+    (result,) = shown["results"]
+    osd = mgr.osd_memory.osds[0]
+    truth = osd.misses_per_s(7 * GIB) / osd.misses_per_s(4 * GIB)
+    assert result["verdict"] == "gain"
+    assert result["share_low"] - 0.02 <= truth <= result["share_high"] + 0.02
+    assert set(targets(mgr).values()) == {4 * GIB}
+    assert all(o.leased is None for o in mgr.osd_memory.osds.values())
+    watch(mgr, 1000.0)
+    watch(mgr)
+    (group,) = said(mgr, "memory recommend")["groups"]
+    by_class = {row["device_class"]: row for row in group["classes"]}
+    assert by_class["hdd"]["target_bytes"] == 7 * GIB
+    assert by_class["hdd"]["misses"] < by_class["hdd"]["misses_now"]
+
+
+def test_a_trial_never_gives_a_host_more_than_it_has():
+    mgr = a_mgr(hosts=2, ram_bytes=11 * GIB)
+    watch(mgr)
+    code, _, error = mgr.command(
+        "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+    assert code != 0
+    assert "no room" in error
+
+
+def test_a_trial_without_misses_is_insufficient_data():
+    mgr = a_mgr(hosts=3, classes=("ssd",))
+    watch(mgr)
+    mgr_said = said(mgr, "memory trial start", device_class="ssd", accept_cost=True)
+    for _ in range(3000):
+        if mgr.memory.trials.machine.over:
+            break
+        mgr.step(10.0)
+    (result,) = said(mgr, "memory trial show")["results"]
+    assert (result["trial_id"], result["verdict"]) == (mgr_said["trial_id"], "insufficient data")
+
+
+@pytest.mark.parametrize("limit", [None, 5 * GIB])
+def test_memory_that_grows_during_a_trial_ends_it(limit):
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    if limit:
+        for index, probe in enumerate(mgr.probes.values()):
+            probe.memory = HostMemory(32 * GIB, 0, (CgroupLimit(limit, (2 * index,)),))
+        mgr.restart()
+        mgr.report_all()
+    watch(mgr)
+    said(mgr, "memory trial start", device_class="hdd", target_bytes=5 * GIB, accept_cost=True)
+    while not mgr.osd_memory.osds[0].leased:
+        mgr.step(10.0)
+    mgr.osd_memory.osds[0].extra_bytes = GIB if limit else 3 * GIB  # a PG log
+    for _ in range(4):
+        mgr.step(10.0)
+    shown = said(mgr, "memory trial show")["trial"]
+    assert shown["status"] == "stopped"
+    assert "past its limit" in shown["reason"]
+    assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
+
+
+@pytest.mark.parametrize("seconds", [0, 800, 3200, 5200])
+@pytest.mark.parametrize("how", ["mgr lost", "mgr stops", "osd down"])
+def test_whoever_takes_over_takes_every_lease_back(seconds, how):
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    watch(mgr)
+    said(mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+    for _ in range(seconds // 10):
+        mgr.step(10.0)
+    if how == "mgr stops":
+        mgr.memory.close()
+        assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
+    if how == "osd down":
+        mgr.osd_memory.osds[0].up = False
+        for _ in range(30):
+            mgr.step(10.0)
+        mgr.osd_memory.osds[0].leased = None  # it starts anew
+        mgr.osd_memory.osds[0].up = True
+    mgr.restart()
+    for _ in range(5):
+        mgr.step(10.0)
+    assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
+    assert mgr.memory.trials.machine.over
+    assert not mgr.engine.reserved
+
+
+def test_a_host_whose_osds_changed_asks_for_a_new_division():
+    mgr = overcommitted()
+    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    for _ in range(400):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)
+    watch(mgr)
+    assert "WCACHE_MEMORY_STALE" not in codes(mgr)
+    mgr.osd_memory.hosts["h1"] = {"osd": 2, "rgw": 1}
+    watch(mgr)
+    assert "WCACHE_MEMORY_STALE" in codes(mgr)

@@ -1,0 +1,114 @@
+"""What OSDs of 16 and 20 say of their memory, and curves that follow from their age bins."""
+
+import pytest
+from mgr_fakes.memory import LruOsd, uniform
+from wcache.ceph.config import labels_of
+from wcache.core.config_database import Entry
+from wcache.core.knobs.memory_target.curve import curve_of
+from wcache.core.knobs.memory_target.knob import TARGET
+from wcache.core.knobs.memory_target.rates import Rates, between
+from wcache.core.knobs.memory_target.reading import Counters, OsdReading, edges_of, read
+from wcache.core.knobs.memory_target.trial_verdict import judge
+
+GIB = 2**30
+PERF_20 = {
+    "bluestore": {"onode_hits": 94, "onode_misses": 43, "buffer_hit_bytes": 8911,
+                  "buffer_miss_bytes": 571,
+                  "read_wait_aio_lat": {"avgcount": 11, "sum": 0.004}},
+    "rocksdb": {"get_latency": {"avgcount": 42, "sum": 0.00042}},
+    "bluefs": {"read_random_disk_bytes": 0},
+    "bluestore-pricache": {"target_bytes": 1073741824, "mapped_bytes": 37167104,
+                           "cache_bytes": 134217728},
+    "bluestore-pricache:meta": {f"pri{n}_bytes": n for n in range(12)},
+}
+PERF_16 = {
+    "bluestore": {"onode_hits": 52, "onode_misses": 108, "bluestore_buffer_hit_bytes": 19931,
+                  "bluestore_buffer_miss_bytes": 567},
+    "bluestore-pricache:meta": {f"pri{n}_bytes": 0 for n in range(12)},
+}
+POOLS = {"mempool": {"by_pool": {
+    "bluestore_cache_onode": {"items": 10, "bytes": 5000},
+    "osd_pglog": {"items": 3, "bytes": 700}, "osdmap": {"items": 3, "bytes": 900},
+}}}
+
+
+def diff(**levels):
+    return {"diff": {TARGET: {"default": "4294967296", **levels}, "fsid": {"final": "x"}}}
+
+
+@pytest.mark.parametrize(("levels", "source", "target"), [
+    ({"final": "4294967296"}, "default", 4 * GIB),
+    ({"mon": "1073741824", "final": "1073741824"}, "mon", GIB),
+    ({"mon": "1073741824", "env": "2147483648", "final": "2147483648"}, "env", 2 * GIB),
+    ({"mon": "1073741824", "override": "1200000000", "final": "1200000000"}, "override",
+     1200000000),
+])
+def test_a_target_is_told_with_where_the_osd_has_it_from(levels, source, target):
+    found = read(0, 1.0, PERF_20, diff(**levels), POOLS, "osd.0 tcmalloc heap stats:", {})
+    assert (found.source, found.target_bytes, found.tunable) == (source, target, True)
+    assert found.outside == (("osdmap", 900), ("osd_pglog", 700))
+
+
+def test_bins_are_read_where_their_edges_are_known_and_16_has_none():
+    found = read(0, 1.0, PERF_20, diff(final="1"), POOLS, "", {"meta": (1.0, 2.0, 6.0)})
+    (bins,) = found.bins
+    assert (bins.must_bytes, bins.bin_bytes) == (0, (1, 2, 3))
+    assert bins.rest_bytes == sum(range(4, 12))
+    old = read(0, 1.0, PERF_16, diff(final="1"), POOLS, "could not -- not using tcmalloc!", {})
+    assert (old.bins, old.tunable) == ((), False)
+    assert (old.counters.onode_misses, old.counters.buffer_hit_bytes) == (108.0, 19931.0)
+
+
+@pytest.mark.parametrize("odd", [None, 7, [], {"bluestore": 3}, {"bluestore": {"onode_hits": "x"}}])
+def test_odd_answers_are_no_reading_and_no_error(odd):
+    found = read(0, 1.0, odd, odd, odd, "", {})
+    assert found.target_bytes is None
+    assert found.counters.onode_misses is None
+
+
+def test_edges_of_an_option_rise_and_end_at_the_first_zero():
+    assert edges_of("1 2 6 24 120 720 0 0 0 0") == (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
+    assert edges_of("0.5 1 3") == (0.5, 1.0, 3.0)
+    assert edges_of("nonsense")[-1] == 720.0
+
+
+def test_rates_are_none_over_a_restart():
+    before, after = Counters(0.0, 1, 5, gets=5), Counters(100.0, 1, 2, gets=2)
+    assert between(before, after) is None
+    rates = between(Counters(0.0, 10, 5), Counters(10.0, 110, 105))
+    assert (rates.onode_misses, rates.onode_hit_ratio) == (10.0, 0.5)
+
+
+@pytest.mark.parametrize("bytes_per_s", [5e6, 20e6, 60e6])
+def test_a_smaller_target_is_predicted_within_its_interval_by_the_age_bins(bytes_per_s):
+    osd = LruOsd(uniform(6 * GIB, bytes_per_s))
+    now = 6 * GIB
+    rates = Rates(120.0, 1.0, osd.misses_per_s(now), 0.0, 0.0, 1e-3, None, None)
+    reading = OsdReading(0, Counters(0.0), now, onode_bytes=1500.0, bins=(osd.bins(now),))
+    curve = curve_of(reading, rates, rotational=True)
+    checked = 0
+    for point in curve.points:
+        if GIB < point.target_bytes < now and osd.residence_s(point.target_bytes) >= 2:
+            truth = osd.misses_per_s(point.target_bytes)
+            assert 0.9 * point.low <= truth <= 1.1 * point.high
+            checked += 1
+    assert checked
+
+
+def test_a_trial_finds_its_gain_and_says_where_it_can_not():
+    plain, raised = (False, (100.0, 120.0, 90.0)), (True, (50.0, 60.0, 44.0))
+    found = judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [plain, raised, raised, plain])
+    assert found.verdict == "gain"
+    assert found.share_low < 0.5 < found.share_high
+    noisy = (True, (10.0, 200.0, 90.0))
+    assert judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [plain, noisy, noisy, plain]
+                 ).verdict == "insufficient data"
+    idle = (False, (0.0, 0.0, 0.0))
+    assert judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [idle] * 4
+                 ).verdict == "insufficient data"
+
+
+def test_cephadms_labels_are_entries_and_an_odd_inventory_is_none():
+    text = '{"h1": {"hostname": "h1", "labels": ["_no_autotune_memory"]}, "h2": {"labels": 3}}'
+    assert labels_of(text) == (Entry("h1/cephadm", "_no_autotune_memory", "label"),)
+    assert labels_of("[]") == labels_of("x") == ()

@@ -1,0 +1,1 @@
+"""`ceph wcache memory ...`: its rows of the table, and its text."""

@@ -1,0 +1,39 @@
+"""The commands about osd_memory_target: rows of the table."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ..automation_commands import Row
+from ..tables import lines_of
+from . import tables as memory_tables
+
+ROWS: Tuple[Row, ...] = (
+    (
+        "wcache memory status", (), "r",
+        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins",
+        lambda s, v, a: s.memory.status(), memory_tables.status,
+    ),
+    (
+        "wcache memory recommend", ("name=device_class,type=CephString,req=false",), "r",
+        "Recommend osd_memory_target per host and device class, and say what it would gain",
+        lambda s, v, a: s.memory.recommend(a.get("device_class")), memory_tables.recommend,
+    ),
+    (
+        "wcache memory trial start",
+        ("name=device_class,type=CephString", "name=target_bytes,type=CephInt,req=false",
+         "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
+         "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Try a larger target on some OSDs of a class, by a lease; without --accept-cost, say "
+        "what it would take",
+        lambda s, v, a: s.memory.trial(**a), memory_tables.trial,
+    ),
+    (
+        "wcache memory trial show", (), "r", "Show the last trial and what trials have told",
+        lambda s, v, a: s.memory.trial_show(), memory_tables.trial_show,
+    ),
+    (
+        "wcache memory trial stop", (), "rw", "End a trial and take its leases back",
+        lambda s, v, a: s.memory.trial_stop(), lines_of,
+    ),
+)

@@ -1,0 +1,1 @@
+"""What a host is, apart from its drives."""

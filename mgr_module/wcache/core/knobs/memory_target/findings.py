@@ -1,0 +1,102 @@
+"""What is wrong with the memory of hosts and OSDs, as far as it is known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, Iterable, List, Sequence, Tuple
+
+from ...model import Finding, FindingCode, Severity
+from ...text import amount
+from .advice import own_keys
+from .facts import Facts, HostFacts, source_of
+from .promise import Promise
+
+# An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
+OVER_SHARE = 1.15
+NAMED_MAX = 8
+OUTSIDE_NAMED = 3
+
+
+def findings(facts: Facts, promises: Sequence[Promise] = ()) -> Tuple[Finding, ...]:
+    """All of them; what needs a reading is silent until there is one."""
+    found: List[Finding] = []
+    for host in facts.hosts:
+        found += _overcommit(facts, host)
+        found += _over_target(host)
+        found += _not_tunable(facts, host)
+    return (*found, *_stale(facts, promises))
+
+
+def _overcommit(facts: Facts, host: HostFacts) -> Iterable[Finding]:
+    room = host.room(facts.limits)
+    known = [item for item in host.osds if item.reading is not None]
+    if room is None or not known:
+        return
+    have = room.total_bytes - room.others_bytes
+    if room.limit_bytes is not None:
+        have = min(have, room.limit_bytes)
+    given = sum(item.target_bytes for item in known)
+    if given > have:
+        yield Finding(
+            FindingCode.MEMORY_OVERCOMMIT, Severity.WARNING, host.name,
+            f"{len(known)} OSDs are given {amount(given)} together, and {amount(have)} are there "
+            f"for them ({amount(room.total_bytes)} of RAM, {amount(room.others_bytes)} for others)",
+        )
+
+
+def _over_target(host: HostFacts) -> Iterable[Finding]:
+    for item in host.osds:
+        read = item.reading
+        if read is None or not read.target_bytes or not read.mapped_bytes:
+            continue
+        if read.mapped_bytes > OVER_SHARE * read.target_bytes:
+            outside = ", ".join(
+                f"{name} {amount(size)}" for name, size in read.outside[:OUTSIDE_NAMED]
+            )
+            yield Finding(
+                FindingCode.MEMORY_OVER_TARGET, Severity.WARNING, f"osd.{read.osd_id}",
+                f"it uses {amount(read.mapped_bytes)}, with a target of "
+                f"{amount(read.target_bytes)}; outside of its caches: {outside or 'nothing much'}",
+            )
+
+
+def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
+    why: Dict[str, List[int]] = defaultdict(list)
+    for item in host.osds:
+        read = item.reading
+        if read is not None and read.tunable is False:
+            why["not linked to tcmalloc: a target set while they run does nothing"].append(
+                read.osd_id)
+        elif read is not None and source_of(facts, host, item) == "environment":
+            why["their target is in the environment, which outranks the config database"].append(
+                read.osd_id)
+    if host.autotuned:
+        why["cephadm's autotuner sets their targets, and would undo others"] = [
+            item.osd.osd_id for item in host.osds
+        ]
+    for text, ids in why.items():
+        more = f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""
+        names = ", ".join(f"osd.{osd_id}" for osd_id in sorted(ids)[:NAMED_MAX])
+        # it is so by somebody's choice: told where one looks, and no health check
+        yield Finding(
+            FindingCode.MEMORY_NOT_TUNABLE, Severity.INFO, host.name, f"{names}{more}: {text}"
+        )
+
+
+def _stale(facts: Facts, promises: Sequence[Promise]) -> Iterable[Finding]:
+    by_name = {host.name: host for host in facts.hosts}
+    for promise in promises:
+        host = by_name.get(promise.host)
+        if host is None:
+            continue
+        now = promise.shape_of(host, len(own_keys(facts, host)))
+        if now != promise.shape:
+            yield Finding(
+                FindingCode.MEMORY_STALE, Severity.WARNING, promise.host,
+                f"its memory was divided by plan {promise.plan_id} for other OSDs and daemons "
+                f"({promise.shape} then, {now} now)",
+            )
+            continue
+        said = promise.broken(facts, host)
+        if said:
+            yield Finding(FindingCode.MEMORY_STALE, Severity.WARNING, promise.host, said)

@@ -1,0 +1,59 @@
+"""What an admin does where cephadm or Rook sets the targets: their own settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List, Sequence
+
+from .advice import advise, take_over
+from .facts import OPT_OUT_LABEL, Facts, HostFacts
+from .room import others_bytes
+
+PROBE_NOTE = (
+    "a probe that cephadm runs as a container takes 1 GiB off its host's targets: cephadm counts "
+    "that much for every daemon of a type that it does not know"
+)
+
+
+def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
+    """cephadm's own way to give OSDs what they should have, and the ways out of it."""
+    lines = []
+    ratios = []
+    for host in hosts:
+        room = host.room(facts.limits)
+        if room is not None and host.osds:
+            assumed = others_bytes(dict(host.daemons))
+            ratios.append((room.osds_bytes + assumed) / room.total_bytes)
+    if ratios:
+        lines.append(
+            "ceph config set mgr mgr/cephadm/autotune_memory_target_ratio "
+            f"{min(0.95, *ratios):.2f}"
+        )
+    for host in hosts:
+        lines.append(f"ceph orch host label add {host.name} {OPT_OUT_LABEL}")
+    kinds = {kind for host in hosts for kind, _ in host.daemons}
+    if "container" in kinds or "wcache-probe" in kinds:
+        lines.append(PROBE_NOTE)
+    return lines
+
+
+def rook_patch(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
+    """The resources of the CephCluster: a request becomes the target of its OSDs."""
+    free = replace(take_over(facts, [host.name for host in hosts]), hosts=tuple(
+        replace(host, osds=tuple(
+            replace(item, reading=replace(item.reading, source="mon") if item.reading else None)
+            for item in host.osds
+        )) for host in hosts
+    ))
+    wanted: Dict[str, int] = {}
+    for group in advise(free):
+        for item in group.classes:
+            # one request for all OSDs of a class: what fits into each host
+            known = wanted.get(item.device_class, item.target_bytes)
+            wanted[item.device_class] = min(known, item.target_bytes)
+    return [
+        "kubectl -n rook-ceph patch cephcluster rook-ceph --type merge -p "
+        f"'{{\"spec\":{{\"resources\":{{\"osd-{name}\":{{\"requests\":{{\"memory\":"
+        f"\"{target // 2**20}Mi\"}}}}}}}}}}'"
+        for name, target in sorted(wanted.items())
+    ]

@@ -1,0 +1,177 @@
+"""Carries out a trial of a larger target: its machine's actions, in order.
+
+OSDs are asked in a thread, one batch at a time.  Nothing is leased before the mons have
+stored the trial; taking leases back waits for nobody.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from functools import partial
+from typing import Callable, List, Optional, Tuple, Union
+
+from ...ceph.memory import OsdMemory
+from ...core.errors import StorageError
+from ...core.knobs.memory_target import trial as tr
+from ...core.knobs.memory_target.trial_result import TrialResult, TrialResults
+from ...core.ports import Done
+from ..engine import Engine
+
+CLUSTER_EVERY_S = 5.0
+RESULTS_MAX = 100
+Runner = Callable[[Callable[[], object]], None]
+
+
+def in_thread(what: Callable[[], object]) -> None:
+    """Run something where it may wait."""
+    threading.Thread(target=what, daemon=True, name="wcache-memory-trial").start()
+
+
+class TrialWork:
+    """The trial under way and what trials have told; guarded by the engine's lock."""
+
+    def __init__(
+        self, *, engine: Engine, reader: OsdMemory, run: Runner = in_thread
+    ) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._run = run
+        self._events: queue.Queue[tr.Event] = queue.Queue()
+        self._waiting: List[Union[tr.Lease, tr.ReadOsds]] = []  # for the mons to store
+        self._unstored = 0
+        self._cluster_at_s = 0.0
+        self.machine: Optional[tr.TrialMachine] = None
+        self.results: Tuple[TrialResult, ...] = ()
+
+    def load(self) -> None:
+        """Take up what was stored; leases of a trial that was under way go back."""
+        engine = self._engine
+        with engine.lock:
+            self.results = engine.archive.memory.results()
+            stored = engine.archive.memory.trial()
+            self.machine = None
+            if stored is not None:
+                self.machine = tr.TrialMachine(stored, engine.epoch)
+                self._do(self.machine.begin(engine.clock()))
+
+    def start(self, trial: tr.Trial) -> None:
+        """Begin a new trial."""
+        with self._engine.lock:
+            self.machine = tr.TrialMachine(trial, self._engine.epoch)
+            self._do(self.machine.start(self._engine.clock()))
+
+    def halt(self, reason: str) -> bool:
+        """End what is under way; whether there was something."""
+        with self._engine.lock:
+            machine = self.machine
+            if machine is None or machine.trial.status is not tr.TrialStatus.RUNNING:
+                return False
+            self._do(machine.halt(reason, self._engine.clock()))
+            return True
+
+    def tick(self) -> None:
+        """Take what OSDs have said, and let time pass."""
+        engine = self._engine
+        with engine.lock:
+            now_s = engine.clock()
+            while not self._events.empty():
+                event = self._events.get_nowait()
+                if self.machine is not None:
+                    self._do(self.machine.handle(event, now_s))
+            if self.machine is None or self.machine.over:
+                return
+            if engine.frozen:
+                self.halt("frozen by an admin")
+            elif now_s >= self._cluster_at_s:
+                self._cluster_at_s = now_s + CLUSTER_EVERY_S
+                broken = engine.view.cluster().blocking
+                if broken:
+                    self.halt(f"this no longer holds: {', '.join(b.value for b in broken)}")
+            self._do(self.machine.tick(now_s))
+
+    def close(self) -> None:
+        """The mgr stops: every lease is taken back now, as far as Ceph lets it."""
+        with self._engine.lock:
+            machine = self.machine
+            if machine is None or machine.over:
+                return
+            machine.halt("the mgr stops", self._engine.clock())
+            owed = machine.trial.owed
+        # not waited for: the next mgr has the trial stored and takes them back again
+        for osd_id in owed:
+            self._run(partial(self._leased, osd_id, None))
+
+    def _do(self, actions: List[tr.Action]) -> None:
+        engine, machine = self._engine, self.machine
+        if machine is None:
+            return
+        for action in actions:
+            if isinstance(action, tr.SaveTrial):
+                self._unstored += 1
+                engine.archive.memory.put_trial(machine.trial, self._done())
+            elif isinstance(action, tr.Keep):
+                self.results = (*self.results, action.result)[-RESULTS_MAX:]
+                engine.archive.memory.put_results(TrialResults(self.results))
+            elif isinstance(action, tr.Say):
+                engine.note("mgr", machine.trial.trial_id, action.text)
+            elif isinstance(action, tr.Lease) and action.target_bytes is None:
+                self._ask(action)
+            else:
+                self._waiting.append(action)
+        self._go_on()
+        engine.hear_store()
+        self._reserve()
+
+    def _done(self) -> Done:
+        def told(error: Optional[StorageError]) -> None:
+            with self._engine.lock:
+                if error is not None:
+                    self._waiting.clear()
+                    self.halt(f"stopped: {error.message}")
+                self._unstored -= 1
+                self._go_on()
+            self._engine.wake()
+
+        return told
+
+    def _go_on(self) -> None:
+        if not self._unstored:
+            waiting, self._waiting = self._waiting, []
+            for action in waiting:
+                self._ask(action)
+
+    def _ask(self, action: Union[tr.Lease, tr.ReadOsds]) -> None:
+        self._run(lambda: self._asked(action))
+
+    def _asked(self, action: Union[tr.Lease, tr.ReadOsds]) -> None:
+        event: tr.Event
+        if isinstance(action, tr.Lease):
+            event = tr.Leased(action.token, {
+                osd_id: self._leased(osd_id, action.target_bytes) for osd_id in action.osd_ids
+            })
+        else:
+            read = {osd_id: self._reader.read(osd_id) for osd_id in action.osd_ids}
+            event = tr.Read(action.token, {i: r for i, r in read.items() if r is not None})
+        self._events.put(event)
+        self._engine.wake()
+
+    def _leased(self, osd_id: int, target_bytes: Optional[int]) -> str:
+        """Why an OSD has it not; one that is not in the cluster any more owes nothing."""
+        osd = self._engine.view.cluster().osds.get(osd_id)
+        if target_bytes is None and osd is None:
+            return ""
+        try:
+            return self._reader.lease(osd_id, target_bytes)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the trial wait for ever
+            return f"osd.{osd_id}: {error!r}"[:300]
+
+    def _reserve(self) -> None:
+        """Nothing else may measure meanwhile."""
+        engine, machine = self._engine, self.machine
+        mine = engine.reserved.startswith("memory trial")
+        if machine is not None and not machine.over:
+            engine.reserved = f"memory trial {machine.trial.trial_id}"
+        elif mine:
+            engine.reserved = ""

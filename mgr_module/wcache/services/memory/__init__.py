@@ -1,0 +1,1 @@
+"""The use cases behind `ceph wcache memory ...`, and the planner of its knob."""

@@ -1,0 +1,124 @@
+"""What is known of memory, gathered from readings, probes, maps and the config database."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Tuple
+
+from ...ceph.surroundings import Surroundings
+from ...core.claims import believed
+from ...core.cluster import OsdInfo
+from ...core.config_database import Config
+from ...core.host.memory import HostMemory
+from ...core.knobs.memory_target.facts import (
+    LABELS,
+    OPT_OUT_LABEL,
+    Facts,
+    HostFacts,
+    OsdFacts,
+    daemons_of,
+    is_autotuned,
+)
+from ...core.knobs.memory_target.findings import findings
+from ...core.knobs.memory_target.promise import Promise
+from ...core.knobs.memory_target.room import Limits
+from ...core.model import (
+    Finding,
+)
+from ...engine.engine import Engine
+from ...engine.memory.trial_work import TrialWork
+from ...engine.memory.watch import MemoryWatch
+
+FINDINGS_EVERY_S = 60.0
+
+
+class MemoryFacts:
+    """Reads what the engine and the watch hold; changes nothing."""
+
+    def __init__(
+        self, *, engine: Engine, watch: MemoryWatch, trials: TrialWork,
+        surroundings: Surroundings, wall: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._watch = watch
+        self._trials = trials
+        self._surroundings = surroundings
+        self._wall = wall
+        self._findings: Tuple[Finding, ...] = ()
+        self._of: Tuple[object, ...] = ()
+        self._due_s = float("-inf")
+        self.promises: Tuple[Promise, ...] = ()
+
+    def tick(self) -> None:
+        """Work out the findings anew where something was read since."""
+        now_s = self._engine.clock()
+        of = (self._watch.read_at_s, self._engine.config.config, self.promises)
+        if of != self._of or now_s >= self._due_s:
+            self._of, self._due_s = of, now_s + FINDINGS_EVERY_S
+            done = {
+                plan_id for plan_id, m in self._engine.rollouts.items()
+                if m.over and m.rollout.touched
+            }
+            # of several plans the last one that was carried out counts
+            kept = list({
+                (item.host, item.device_class): item
+                for item in self.promises if item.plan_id in done
+            }.values())
+            self._findings = findings(self.gather(), kept) if self._watch.read_at_s else ()
+
+    def findings(self) -> Tuple[Finding, ...]:
+        """As last worked out."""
+        return self._findings
+
+    def limits(self) -> Limits:
+        """What the module's options allow."""
+        options = self._engine.options()
+        return Limits(
+            options.memory_floor, options.memory_ceiling, options.memory_budget,
+            options.memory_headroom,
+        )
+
+    def gather(self) -> Facts:
+        """Everything that advice follows from."""
+        engine, config = self._engine, self._engine.config.config
+        cluster = engine.view.cluster()
+        with engine.lock:
+            reports = believed(engine.hosts.reports.values(), cluster)
+        memory = {r.hostname: r.memory for r in reports if r.memory and not r.simulated}
+        orchestrator = self._surroundings.orchestrator()
+        known, now_s = self._watch.by_osd(), self._wall()
+        by_host: Dict[str, List[OsdFacts]] = {}
+        hostnames: Dict[str, str] = {}
+        for osd in cluster.osds.values():
+            name = osd.failure_domain or osd.hostname
+            seen = known.get(osd.osd_id)
+            item = OsdFacts(osd) if seen is None else OsdFacts(
+                osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s)
+            )
+            by_host.setdefault(name, []).append(item)
+            hostnames[name] = osd.hostname
+        return Facts(
+            tuple(
+                self._host(
+                    name, hostnames[name], items, memory.get(hostnames[name]), config,
+                    orchestrator == "cephadm",
+                )
+                for name, items in sorted(by_host.items()) if name
+            ),
+            config, self.limits(), self._trials.results, orchestrator, now_s,
+        )
+
+    def _host(
+        self, name: str, hostname: str, items: List[OsdFacts], memory: Optional[HostMemory],
+        config: Config, cephadm: bool,
+    ) -> HostFacts:
+        osds = [item.osd for item in items]
+        return HostFacts(
+            name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), memory,
+            daemons_of(self._watch.daemons.get(hostname, {})),
+            cephadm and _left_to_cephadm(config, hostname, osds),
+        )
+
+
+def _left_to_cephadm(config: Config, hostname: str, osds: List[OsdInfo]) -> bool:
+    labelled = config.at(LABELS.format(host=hostname), OPT_OUT_LABEL) is not None
+    return not labelled and any(is_autotuned(config, osd) for osd in osds)

@@ -1,0 +1,330 @@
+"""The use cases behind `ceph wcache memory ...`: look, recommend, try.
+
+Each takes plain arguments, returns plain data, and raises a WcacheError with one line.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ...ceph.memory import OsdMemory
+from ...ceph.surroundings import Surroundings
+from ...core import codec
+from ...core.config_database import Config
+from ...core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
+from ...core.knobs.memory_target.advice import ClassAdvice, GroupAdvice, advise, why_not
+from ...core.knobs.memory_target.facts import Facts, HostFacts, OsdFacts, source_of
+from ...core.knobs.memory_target.instead import cephadm_settings, rook_patch
+from ...core.knobs.memory_target.knob import STEP_BYTES
+from ...core.knobs.memory_target.promise import PROMISES_MAX, Promise, Promises
+from ...core.knobs.memory_target.rates import ratio
+from ...core.knobs.memory_target.reading import EDGES_DEFAULT_S
+from ...core.knobs.memory_target.trial import BLOCKS_MAX, OSDS_MAX, Trial
+from ...core.output_format import FORMAT_VERSION
+from ...engine.engine import Engine
+from ...engine.memory.trial_work import TrialWork
+from ...engine.memory.watch import MemoryWatch
+from ..guards import require_class, require_idle, require_store, require_thawed
+from .facts import MemoryFacts
+
+OSDS_DEFAULT = 3
+# A trial ends where an OSD has so much more than the larger target.
+OVER_SHARE = 1.2
+LIMIT_SHARE = 0.9
+RAISE = 1.5
+
+
+class MemoryService:
+    """What memory OSDs have, should have, and would gain from."""
+
+    def __init__(
+        self, *, engine: Engine, reader: OsdMemory, surroundings: Surroundings,
+        stretch_s: Optional[float] = None, wall: Callable[[], float] = time.time,
+        trials: Optional[TrialWork] = None,
+    ) -> None:
+        self._engine = engine
+        self._surroundings = surroundings
+        more = {} if stretch_s is None else {"stretch_s": stretch_s}
+        self.watch = MemoryWatch(
+            reader=reader, osd_ids=self._up, log=engine.log.warning, **more
+        )
+        self.trials = trials or TrialWork(engine=engine, reader=reader)
+        self.facts = MemoryFacts(
+            engine=engine, watch=self.watch, trials=self.trials, surroundings=surroundings,
+            wall=wall,
+        )
+
+    def _up(self) -> List[int]:
+        return [o.osd_id for o in self._engine.view.cluster().osds.values() if o.up]
+
+    def load(self) -> None:
+        """Take up the stored state; leases of a trial go back."""
+        self.facts.promises = self._engine.archive.memory.promises()
+        self.trials.load()
+
+    def tick(self) -> None:
+        """What is due, from the serve loop."""
+        self.trials.tick()
+        self.facts.tick()
+
+    def close(self) -> None:
+        """The mgr stops."""
+        self.trials.close()
+        self.watch.close()
+
+    # ---- look
+
+    def status(self) -> Dict[str, Any]:
+        """`memory status`: what each host has and gives, each OSD's target and its source."""
+        facts = self.facts.gather()
+        self.watch.read_soon()
+        by_class: Dict[str, List[OsdFacts]] = {}
+        for host in facts.hosts:
+            for item in host.osds:
+                by_class.setdefault(item.osd.device_class, []).append(item)
+        return {
+            "format_version": FORMAT_VERSION,
+            "read_s_ago": None if self.watch.read_at_s is None
+            else round(facts.now_s - self.watch.read_at_s, 1),
+            "hosts": [self._host(facts, host) for host in facts.hosts],
+            "osds": [
+                _osd(facts, host, item) for host in facts.hosts for item in host.osds
+            ],
+            "classes": [_class(name, items) for name, items in sorted(by_class.items())],
+        }
+
+    def _host(self, facts: Facts, host: HostFacts) -> Dict[str, Any]:
+        room = host.room(facts.limits)
+        known = [item for item in host.osds if item.reading is not None]
+        given = sum(item.target_bytes for item in known)
+        return {
+            "host": host.name, "osds": len(host.osds), "osds_read": len(known),
+            "ram_bytes": room.total_bytes if room else None,
+            "limit_bytes": room.limit_bytes if room else None,
+            "daemons": dict(host.daemons),
+            "others_bytes": room.others_bytes if room else None,
+            "room_bytes": room.osds_bytes if room else None,
+            "given_bytes": given, "used_bytes": host.mapped_bytes,
+            "over_bytes": max(0, given - room.osds_bytes) if room else None,
+            "autotuned": host.autotuned,
+        }
+
+    # ---- recommend
+
+    def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`memory recommend`: a division for each group of hosts that are alike."""
+        require_class(self._engine, device_class)
+        facts = self.facts.gather()
+        self.watch.read_soon()
+        rows = []
+        for group in advise(facts):
+            rows.append({
+                "hosts": list(group.hosts), "fits": group.fits,
+                "room_bytes": group.room.osds_bytes if group.room else None,
+                "classes": [
+                    {**codec.to_plain(item), "changed": item.changed} for item in group.classes
+                    if device_class in (None, "", item.device_class)
+                ],
+                "left_alone": list(group.left_alone),
+                "instead": self._instead(facts, group),
+            })
+        return {
+            "format_version": FORMAT_VERSION, "groups": rows,
+            "trials": [codec.to_plain(item) for item in facts.trials],
+        }
+
+    def _instead(self, facts: Facts, group: GroupAdvice) -> List[str]:
+        """What to do where somebody else sets the targets."""
+        hosts = [host for host in facts.hosts if host.name in group.hosts]
+        if any(host.autotuned for host in hosts):
+            return cephadm_settings(facts, hosts)
+        sources = {source_of(facts, h, item) for h in hosts for item in h.osds}
+        return rook_patch(facts, hosts) if "environment" in sources else []
+
+    def promise(self, plan_id: str, groups: Tuple[GroupAdvice, ...], facts: Facts) -> None:
+        """Remember what a plan promises; called under the engine's lock."""
+        by_name = {host.name: host for host in facts.hosts}
+        new = [
+            _promised(plan_id, by_name[name], item, facts)
+            for group in groups for name in group.hosts for item in group.classes if item.changed
+        ]
+        kept = [item for item in self.facts.promises if item.plan_id != plan_id]
+        self.facts.promises = tuple([*kept, *new][-PROMISES_MAX:])
+        self._engine.archive.memory.put_promises(Promises(self.facts.promises))
+
+    # ---- try
+
+    def trial(
+        self, device_class: str, target_bytes: Optional[int] = None, osds: Optional[int] = None,
+        period_s: Optional[int] = None, blocks: Optional[int] = None, accept_cost: bool = False,
+    ) -> Dict[str, Any]:
+        """`memory trial`: what it would take; with `accept_cost` it is begun."""
+        engine = self._engine
+        require_class(engine, device_class)
+        facts = self.facts.gather()
+        most = _bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
+        many = _bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
+        trial = self._prepared(facts, device_class, target_bytes, most, many, period_s)
+        cost = {
+            "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
+            "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
+            "periods": 4 * trial.blocks, "period_s": trial.period_s, "settle_s": trial.settle_s,
+        }
+        if not accept_cost:
+            return {"format_version": FORMAT_VERSION, "trial_id": "", "forecast": cost}
+        with engine.lock:
+            require_thawed(engine)
+            require_store(engine)
+            require_idle(engine)
+            broken = engine.view.cluster().blocking
+            if broken:
+                raise RefusedError(
+                    f"this does not hold: {', '.join(item.value for item in broken)}",
+                    "wait until it does",
+                )
+            engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
+            self.trials.start(trial)
+        engine.wake()
+        return {"format_version": FORMAT_VERSION, "trial_id": trial.trial_id, "forecast": cost}
+
+    def trial_show(self) -> Dict[str, Any]:
+        """`memory trial show`: the last one, how far it is, and all results."""
+        with self._engine.lock:
+            machine = self.trials.machine
+            plain = None if machine is None else codec.to_plain(machine.trial)
+            return {
+                "format_version": FORMAT_VERSION, "trial": plain,
+                "results": [codec.to_plain(item) for item in self.trials.results],
+            }
+
+    def trial_stop(self) -> Dict[str, Any]:
+        """`memory trial stop`: take all leases back."""
+        changed = self.trials.halt("stopped by an admin")
+        self._engine.wake()
+        return {"changed": changed}
+
+    def _prepared(
+        self, facts: Facts, device_class: str, target: Optional[int], most: int, blocks: int,
+        period_s: Optional[int],
+    ) -> Trial:
+        chosen: List[Tuple[HostFacts, OsdFacts]] = []
+        why = f"no OSD of class {device_class[:40]} has told of its memory yet"
+        for number in range(max((len(h.osds) for h in facts.hosts), default=0)):
+            for host in facts.hosts:  # one OSD of each host, then a second one
+                mine = [i for i in host.osds if i.osd.device_class == device_class and i.osd.up]
+                said = why_not(facts, host)
+                if number >= len(mine) or len(chosen) >= most:
+                    continue
+                item = mine[number]
+                if said or item.rates is None or item.reading is None:
+                    why = said or why
+                elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
+                    chosen.append((host, item))
+        if not chosen:
+            raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
+        low = chosen[0][1].target_bytes
+        high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target is None else target
+        if not low < high <= facts.limits.ceiling_bytes:
+            raise MalformedError(
+                f"the target of a trial must be larger than {low} bytes, and at most "
+                f"{facts.limits.ceiling_bytes} (memory_ceiling)"
+            )
+        for host in facts.hosts:
+            raised = sum(high - low for where, _ in chosen if where is host)
+            room = host.room(facts.limits)
+            if raised and (room is None or host.given_bytes + raised > room.osds_bytes):
+                raise ConflictError(
+                    f"host {host.name} has no room for it: a trial that is forgotten must do no "
+                    "harm", "choose a smaller --target-bytes or fewer --osds",
+                )
+        reach_s = max(
+            (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),
+            default=EDGES_DEFAULT_S[-1],
+        )
+        return Trial(
+            self._next_id(), self._engine.clock(), device_class,
+            tuple(item.osd.osd_id for _, item in chosen),
+            tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
+            float(_bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+            self._engine.options().memory_step_s, blocks,
+        )
+
+    def _next_id(self) -> str:
+        last = self.trials.machine
+        ids = [item.trial_id for item in self.trials.results]
+        ids += [last.trial.trial_id] if last else []
+        return f"t{max((int(i[1:]) for i in ids if i[1:].isdecimal()), default=0) + 1}"
+
+
+def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
+    """What the process may use before a trial is ended, below what the kernel would kill at."""
+    limit = host.limit_of(item.osd.osd_id)
+    most = int(OVER_SHARE * high)
+    return most if limit is None else min(most, int(LIMIT_SHARE * limit))
+
+
+def _promised(plan_id: str, host: HostFacts, item: ClassAdvice, facts: Facts) -> Promise:
+    own = sum(1 for i in host.osds if source_of(facts, host, i) == "own key")
+    return Promise(
+        plan_id, host.name, item.device_class, item.target_bytes, Promise.shape_of(host, own),
+        item.misses_now or 0.0, item.high or 0.0, item.high is not None,
+    )
+
+
+def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
+    read, rates = item.reading, item.rates
+    return {
+        "osd_id": item.osd.osd_id, "host": host.name, "device_class": item.osd.device_class,
+        "target_bytes": read.target_bytes if read else None,
+        "source": source_of(facts, host, item) if read else "",
+        "computed_bytes": _computed(facts.config, item),
+        "tunable": read.tunable if read else None,
+        "followed_bytes": read.followed_bytes if read else None,
+        "mapped_bytes": read.mapped_bytes if read else None,
+        "cache_bytes": read.cache_bytes if read else None,
+        "settling_s": round(item.settling_s, 1),
+        "onode_hit_ratio": rates.onode_hit_ratio if rates else None,
+        "onode_misses_per_s": rates.onode_misses if rates else None,
+        "miss_us": 1e6 * rates.miss_s if rates and rates.miss_s is not None else None,
+        "age_bins": [codec.to_plain(bins) for bins in read.bins] if read else [],
+        "outside": dict(read.outside) if read else {},
+    }
+
+
+def _computed(config: Config, item: OsdFacts) -> Optional[int]:
+    entry = config.of_osd(item.osd, "osd_memory_target")
+    return None if entry is None or entry.number is None else int(entry.number)
+
+
+def _class(name: str, items: List[OsdFacts]) -> Dict[str, Any]:
+    rates = [item.rates for item in items if item.rates is not None]
+
+    def total(field: str) -> Optional[float]:
+        found = [getattr(rate, field) for rate in rates if getattr(rate, field) is not None]
+        return sum(found) if found else None
+
+    costs = [rate.miss_s for rate in rates if rate.miss_s is not None]
+    ages: Dict[str, Dict[str, int]] = {}
+    for item in items:
+        for bins in item.reading.bins if item.reading else ():
+            mine = ages.setdefault(bins.cache, {})
+            for edge, held in zip(bins.edges_s, bins.bin_bytes):
+                mine[f"{edge:g}"] = mine.get(f"{edge:g}", 0) + held
+            mine["older"] = mine.get("older", 0) + bins.rest_bytes
+    return {
+        "device_class": name, "osds": len(items), "osds_counted": len(rates),
+        "onode_hit_ratio": ratio(total("onode_hits"), total("onode_misses")),
+        "onode_misses_per_s": total("onode_misses"),
+        "buffer_hit_ratio": ratio(total("buffer_hit_bytes"), total("buffer_miss_bytes")),
+        "miss_us": 1e6 * sum(costs) / len(costs) if costs else None,
+        "age_bytes": ages,
+    }
+
+
+def _bounded(value: Optional[int], default: int, low: int, high: int, name: str) -> int:
+    if value is None:
+        return default
+    if not low <= value <= high:
+        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
+    return value

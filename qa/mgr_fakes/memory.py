@@ -1,0 +1,142 @@
+"""OSDs whose caches are LRUs: what they keep by age, and what they miss, by their target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Dict, List, Optional
+
+from wcache.core.knobs.memory_target.curve import cache_bytes
+from wcache.core.knobs.memory_target.reading import AgeBins, Counters, OsdReading
+
+EDGES_S = (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
+ONODE_BYTES = 1500.0
+AGES_S_MAX = 4000
+
+
+def uniform(bytes_in_use: float, bytes_per_s: float) -> Callable[[float], float]:
+    """Bytes a second that get older than an age, where all of them are used alike."""
+    return lambda age_s: bytes_per_s * 2.718281828 ** (-age_s * bytes_per_s / bytes_in_use)
+
+
+def cliff(bytes_in_use: float, bytes_per_s: float) -> Callable[[float], float]:
+    """The same where all are used in turn: none is ever older than one round."""
+    return lambda age_s: bytes_per_s if age_s < bytes_in_use / bytes_per_s else 0.0
+
+
+@dataclass
+class LruOsd:
+    """One OSD.  `crossing(age)` is how many bytes a second get older than that age."""
+
+    crossing: Callable[[float], float]
+    miss_s: float = 1e-3
+    leased: Optional[int] = None
+    up: bool = True
+    tunable: bool = True
+    env_bytes: Optional[int] = None
+    extra_bytes: int = 0  # memory outside of the caches
+    misses: float = 0.0
+    accesses: float = 0.0
+    history: List[Optional[int]] = field(default_factory=list)  # of its leases
+    known_s: Dict[int, float] = field(default_factory=dict)
+    known_bins: Dict[int, AgeBins] = field(default_factory=dict)
+
+    def misses_per_s(self, target_bytes: float) -> float:
+        """With a cache of that target."""
+        return self.crossing(self.residence_s(target_bytes)) / ONODE_BYTES
+
+    def residence_s(self, target_bytes: float) -> float:
+        """How old what is cached gets."""
+        key = int(target_bytes)
+        if key not in self.known_s:
+            self.known_s[key] = self._residence_s(target_bytes)
+        return self.known_s[key]
+
+    def _residence_s(self, target_bytes: float) -> float:
+        room = cache_bytes(target_bytes)
+        for age_s in range(AGES_S_MAX):
+            room -= self.crossing(age_s + 0.5)
+            if room < 0:
+                return float(age_s)
+        return float(AGES_S_MAX)
+
+    def bins(self, target_bytes: float) -> AgeBins:
+        """What is cached, by age."""
+        key = int(target_bytes)
+        if key not in self.known_bins:
+            self.known_bins[key] = self._bins(target_bytes)
+        return self.known_bins[key]
+
+    def _bins(self, target_bytes: float) -> AgeBins:
+        until = int(self.residence_s(target_bytes))
+        held = [0.0] * len(EDGES_S)
+        total = 0.0
+        for age_s in range(until):
+            size = self.crossing(age_s + 0.5)
+            for index, edge in enumerate(EDGES_S):
+                if age_s < edge:
+                    held[index] += size
+                    total += size
+                    break
+        rest = int(max(0.0, cache_bytes(target_bytes) - total))
+        return AgeBins("meta", EDGES_S, 0, tuple(int(size) for size in held), rest)
+
+
+class FakeMemory:
+    """The `OsdMemory` port.  `target(osd_id)` is what the config database says."""
+
+    def __init__(self, clock: Callable[[], float], target: Callable[[int], Optional[int]]) -> None:
+        self.osds: Dict[int, LruOsd] = {}
+        self.hosts: Dict[str, Dict[str, int]] = {}
+        self.clock = clock
+        self._target = target
+        self._counted_at_s = clock()
+        self.lost_at: Optional[int] = None  # leases until the mgr is gone
+        self.leases: List[str] = []
+
+    def target_of(self, osd_id: int) -> int:
+        """What an OSD goes by now."""
+        osd = self.osds[osd_id]
+        return osd.leased or osd.env_bytes or self._target(osd_id) or 4 * 2**30
+
+    def pass_time(self) -> None:
+        """Count what was missed until now."""
+        now_s = self.clock()
+        for osd_id, osd in self.osds.items():
+            seconds = now_s - self._counted_at_s
+            osd.misses += seconds * osd.misses_per_s(self.target_of(osd_id))
+            osd.accesses += seconds * osd.crossing(0.0) / ONODE_BYTES
+        self._counted_at_s = now_s
+
+    def read(self, osd_id: int) -> Optional[OsdReading]:
+        """See OsdMemory."""
+        self.pass_time()
+        osd = self.osds.get(osd_id)
+        if osd is None or not osd.up:
+            return None
+        target = self.target_of(osd_id)
+        source = "override" if osd.leased else "env" if osd.env_bytes else (
+            "mon" if self._target(osd_id) else "default")
+        counters = Counters(
+            self.clock(), max(0.0, osd.accesses - osd.misses), osd.misses,
+            0.0, 0.0, osd.misses * osd.miss_s, osd.misses,
+        )
+        return OsdReading(
+            osd_id, counters, target, source, self._target(osd_id), osd.tunable, target,
+            int(0.9 * target) + osd.extra_bytes, int(cache_bytes(target)), ONODE_BYTES,
+            (osd.bins(target),), (("osd_pglog", osd.extra_bytes),) if osd.extra_bytes else (),
+        )
+
+    def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
+        """See OsdMemory."""
+        self.pass_time()
+        osd = self.osds.get(osd_id)
+        if osd is None or not osd.up:
+            return f"osd.{osd_id} went down"
+        osd.leased = target_bytes
+        osd.history.append(target_bytes)
+        self.leases.append(f"osd.{osd_id} {target_bytes}")
+        return ""
+
+    def daemons(self) -> Dict[str, Dict[str, int]]:
+        """See OsdMemory."""
+        return self.hosts
