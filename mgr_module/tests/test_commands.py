@@ -39,8 +39,11 @@ def everything(mgr):
         ("load ls", {}), ("mclock forecast", {}),
         ("mclock measure", {"accept_cost": True}),
         ("mclock stop", {}), ("mclock show", {}), ("mclock recommend", {}), ("mclock apply", {}),
-        ("mclock rollback", {"change_id": "p2"}),
-        ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}), ("controller ls", {}),
+        ("mclock rollback", {"change_id": "p2"}), ("memory status", {}),
+        ("memory recommend", {}),
+        ("memory trial show", {}), ("memory trial stop", {}),
+        ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}),
+        ("controller ls", {}),
         ("drive-model trust-plp", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
         ("drive-model distrust-plp", {"drive_model": "ACME HD1 1.0"}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
@@ -79,7 +82,7 @@ def test_every_command_answers_in_every_format(form, state):
         mgr.settle()
     assert mgr.exceptions == []
     # what needs a probe, a file or a state that is in dispute is tried where those are
-    files = {"wcache evidence import", "wcache evidence rm"}
+    files = {"wcache evidence import", "wcache evidence rm", "wcache memory trial start"}
     agent = {*files, "wcache agent poll", "wcache agent post", "wcache drive accept",
              "wcache rollout pause", "wcache rollout resume"}
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
