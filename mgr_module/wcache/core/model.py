@@ -14,7 +14,7 @@ from typing import Optional, Tuple
 from .bcache import BcacheState
 from .hardware.controller import Controller
 from .hardware.wear import Wear
-from .host.memory import HostMemory
+from .host_memory import HostMemory
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64

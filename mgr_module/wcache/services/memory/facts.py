@@ -8,7 +8,7 @@ from ...ceph.surroundings import Surroundings
 from ...core.claims import believed
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config
-from ...core.host.memory import HostMemory
+from ...core.host_memory import HostMemory
 from ...core.knobs.memory_target.facts import (
     LABELS,
     OPT_OUT_LABEL,
@@ -74,7 +74,7 @@ class MemoryFacts:
         options = self._engine.options()
         return Limits(
             options.memory_floor, options.memory_ceiling, options.memory_budget,
-            options.memory_headroom,
+            options.memory_headroom, options.memory_step_s,
         )
 
     def gather(self) -> Facts:

@@ -20,7 +20,6 @@ from .knob import MEMORY, TARGET
 
 # A step down of more can stall an OSD on the eviction of onodes (tracker 65792).
 STEP_SHARE = 0.05
-STEP_WAIT_S = 60.0
 # Hosts share a change where there are more: the canary host alone, then groups.
 GROUPS_MAX = 8
 READ_BACK_MAX = 64
@@ -261,7 +260,7 @@ def _stepped(
     return _change(
         asked, changes, tuple(edits), sections[0].device_class, where + more,
         "its part in the division of the host's memory", expect,
-        STEP_WAIT_S if falls else 0.0, STEP_WAIT_S if rises else 0.0,
+        facts.limits.step_s if falls else 0.0, facts.limits.step_s if rises else 0.0,
     )
 
 

@@ -29,6 +29,7 @@ class Limits:
     ceiling_bytes: int = 16 * GIB
     budget_bytes: int = 0  # of a host for its OSDs; 0: all that is left
     headroom: float = 0.2
+    step_s: float = 60.0  # between two steps down
 
     @property
     def floor(self) -> int:

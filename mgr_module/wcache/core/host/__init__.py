@@ -1,1 +1,0 @@
-"""What a host is, apart from its drives."""
