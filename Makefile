@@ -8,6 +8,9 @@ COMPILED = PYTHONDONTWRITEBYTECODE= \
 # How many examples hypothesis tries: a quarter, or "all".
 EXAMPLES ?= quarter
 
+# As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
+CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
+
 .PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all \
     test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
     test-release-16 test-release-18 test-release-20 test-releases test-simulations \
@@ -16,6 +19,7 @@ EXAMPLES ?= quarter
 check:
 	@venv=$$(qa/venv.sh) && \
 	"$$venv/bin/ruff" check . && \
+	"$$venv/bin/flake8" $(CEPHS_FLAKE8) mgr_module/wcache qa/tasks && \
 	"$$venv/bin/mypy" && \
 	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2 --dist worksteal
 

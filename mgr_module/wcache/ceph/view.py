@@ -99,7 +99,6 @@ class CephView:
             missed.append(Precondition.NO_SCRUB)
         return tuple(missed)
 
-
     def _unfit(self, osd_map: Mapping[str, Any], osds_up: int) -> Tuple[Precondition, ...]:
         """What keeps a wave from starting, and forbids no measuring."""
         found: List[Precondition] = []

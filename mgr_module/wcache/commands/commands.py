@@ -51,6 +51,7 @@ _CAPACITY = (
     "name=force,type=CephBool,req=false",
 )
 
+
 def _poll(service: Service, _views: Views, a: Dict[str, Any]) -> Any:
     return service.probes.poll(_hostname(a), _body(a))
 

@@ -105,7 +105,7 @@ def _wave_now(rollout: Rollout) -> int:
 def _waves(rollout: Rollout) -> List[Dict[str, Any]]:
     rows, at = [], 0
     for wave in rollout.waves:
-        members = rollout.changes[at : at + wave.size]
+        members = rollout.changes[at:at + wave.size]
         counts: Dict[str, int] = {}
         for item in members:
             counts[item.status.value] = counts.get(item.status.value, 0) + 1

@@ -66,7 +66,7 @@ def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
             and rollout.wave_of(at + size) == rollout.wave_of(at)
         ):
             size += 1
-        if any(item.status in OPEN for item in changes[at : at + size]):
+        if any(item.status in OPEN for item in changes[at:at + size]):
             found.append((at, size))
         at += size
     return tuple(found)

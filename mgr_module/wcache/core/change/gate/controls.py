@@ -49,4 +49,3 @@ def controls_for(
             if not by_host[hostname]:
                 del by_host[hostname]
     return tuple(found) if len(found) >= CONTROLS_MIN else ()
-

@@ -31,7 +31,7 @@ def judge(
     samples: List[float] = []
     before = 0.0
     for start in range(0, len(periods) - 3, 4):
-        block = periods[start : start + 4]
+        block = periods[start:start + 4]
         for index in range(len(osd_ids)):
             plain = [misses[index] for raised, misses in block if not raised]
             raised = [misses[index] for is_raised, misses in block if is_raised]
