@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ...ceph.surroundings import Surroundings
 from ...core.claims import believed
@@ -21,9 +21,7 @@ from ...core.knobs.memory_target.facts import (
 from ...core.knobs.memory_target.findings import findings
 from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
-from ...core.model import (
-    Finding,
-)
+from ...core.model import Finding, HostReport
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
@@ -83,7 +81,7 @@ class MemoryFacts:
         cluster = engine.view.cluster()
         with engine.lock:
             reports = believed(engine.hosts.reports.values(), cluster)
-        memory = {r.hostname: r.memory for r in reports if r.memory and not r.simulated}
+        by_name, by_osd = _memory_of(reports)
         orchestrator = self._surroundings.orchestrator()
         known, now_s = self._watch.by_osd(), self._wall()
         by_host: Dict[str, List[OsdFacts]] = {}
@@ -99,8 +97,12 @@ class MemoryFacts:
         return Facts(
             tuple(
                 self._host(
-                    name, hostnames[name], items, memory.get(hostnames[name]), config,
-                    orchestrator == "cephadm",
+                    name, hostnames[name], items,
+                    next(
+                        (by_osd[i.osd.osd_id] for i in items if i.osd.osd_id in by_osd),
+                        by_name.get(hostnames[name]),
+                    ),
+                    config, orchestrator == "cephadm",
                 )
                 for name, items in sorted(by_host.items()) if name
             ),
@@ -117,6 +119,21 @@ class MemoryFacts:
             daemons_of(self._watch.daemons.get(hostname, {})),
             cephadm and _left_to_cephadm(config, hostname, osds),
         )
+
+
+def _memory_of(
+    reports: Iterable[HostReport],
+) -> Tuple[Dict[str, HostMemory], Dict[int, HostMemory]]:
+    """By the probe's name for its host, which need not be Ceph's, and by the host's OSDs."""
+    by_name: Dict[str, HostMemory] = {}
+    by_osd: Dict[int, HostMemory] = {}
+    for report in reports:
+        if report.memory is None or report.simulated:
+            continue
+        by_name[report.hostname] = report.memory
+        for drive in report.drives:
+            by_osd.update((use.osd_id, report.memory) for use in drive.uses)
+    return by_name, by_osd
 
 
 def _left_to_cephadm(config: Config, hostname: str, osds: List[OsdInfo]) -> bool:

@@ -73,12 +73,17 @@ class MemoryService:
         self.trials.close()
         self.watch.close()
 
+    def _read_soon(self) -> None:
+        """Somebody looks: what the next answer says is of now."""
+        self.watch.read_soon()
+        self._engine.config.read_soon()
+
     # ---- look
 
     def status(self) -> Dict[str, Any]:
         """`memory status`: what each host has and gives, each OSD's target and its source."""
         facts = self.facts.gather()
-        self.watch.read_soon()
+        self._read_soon()
         by_class: Dict[str, List[OsdFacts]] = {}
         for host in facts.hosts:
             for item in host.osds:
@@ -116,7 +121,7 @@ class MemoryService:
         """`memory recommend`: a division for each group of hosts that are alike."""
         require_class(self._engine, device_class)
         facts = self.facts.gather()
-        self.watch.read_soon()
+        self._read_soon()
         rows = []
         for group in advise(facts):
             rows.append({
