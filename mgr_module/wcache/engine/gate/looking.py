@@ -76,12 +76,16 @@ class Looking:
             return
         controls = self._controls(machine, groups)
 
-        def answered(together: int, upgrade: bool) -> None:
+        # a toggle may stall its OSDs; a value in the config database stops none
+        asked = groups if isinstance(machine.current, CacheModeChange) else ()
+
+        def answered(stoppable: int, upgrade: bool) -> None:
+            together = stoppable if asked else len(groups)
             more = [Precondition.OK_TO_STOP] if together < 1 else []
             more += [Precondition.NO_UPGRADE] if upgrade else []
             self._post_event(owner, act.ClusterSeen((*missed, *more), together, controls))
 
-        self._stops.ask(groups, answered)
+        self._stops.ask(asked, answered)
 
     def _controls(self, machine: RolloutMachine, groups: Groups) -> Tuple[int, ...]:
         treated = {osd_id for group in groups for osd_id in group}
