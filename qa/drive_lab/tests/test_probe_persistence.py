@@ -97,6 +97,7 @@ def view_of_a_new_disk_that_was_switched_off(bench, probe):
     return bench.disk(probe.name).kernel_view()
 
 
+@pytest.mark.long
 def test_a_rule_that_outlives_the_program_still_pins_its_drive(bench, persisted, probe_of):
     """As after a removal that was told to leave it: what the rule starts is not there."""
     (probe,) = persisted("scsi")
