@@ -8,8 +8,8 @@ from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.commands.tables import _bcache
-from wcache.core.bcache import BcacheState
 from wcache.core.codec import to_plain
+from wcache.core.hardware.bcache import BcacheState
 
 GIB = 2**30
 

@@ -7,14 +7,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
-from wcache.commands.host_views import HostViews
+from wcache.commands.drives.hosts import HostViews
 from wcache.core.agents import SILENT_S, Agents
 from wcache.core.codec import one_line
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
 from wcache.core.experiment.pairs import next_slot
 from wcache.core.experiment.slots import Slot, coin
-from wcache.core.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
+from wcache.core.fleet.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello
 from wcache.options import DESCRIPTIONS, Options, read_options

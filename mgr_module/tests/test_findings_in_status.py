@@ -12,7 +12,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import said
 from wcache.ceph.health import health_checks
 from wcache.core.drive.safety import Safety, judge, may_toggle
-from wcache.core.findings import ADVICE, of_drive
+from wcache.core.fleet.findings import ADVICE, of_drive
 from wcache.core.model import (
     CacheMode,
     CachePage,

@@ -7,7 +7,7 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.core.findings import of_power_cuts
+from wcache.core.fleet.findings import of_power_cuts
 from wcache.core.model import CacheMode, FlushCounters, HostReport, LoadPoint, PowerCut, Verdict
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record

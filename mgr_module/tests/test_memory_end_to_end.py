@@ -4,7 +4,7 @@ import pytest
 from memory_world import GIB, TARGET, a_mgr, watch
 from module_world import ok, said
 from wcache.core.config_database import Config
-from wcache.core.host_memory import CgroupLimit, HostMemory
+from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 
 RAM_BYTES = int(7.8 * GIB)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
-from wcache.core.findings import of_drive
+from wcache.core.fleet.findings import of_drive
 from wcache.core.knobs.cache_mode.plan import make_changes
 from wcache.core.knobs.knob import CHANGES_MAX, Asked
 from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict

@@ -14,11 +14,11 @@ from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.experiment.campaign import Campaign, CampaignOptions
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.fleet.retention import Bounds
+from wcache.core.fleet.retention import surplus as beyond
 from wcache.core.history.entry import About, HistoryEntry
 from wcache.core.knobs.mclock.config import Known
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
-from wcache.core.retention import Bounds
-from wcache.core.retention import surplus as beyond
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import ModeSummary, Result, recommend

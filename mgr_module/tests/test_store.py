@@ -19,9 +19,9 @@ from wcache.core.errors import StorageError, WcacheError
 from wcache.core.experiment.pairs import compose
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import Slot
+from wcache.core.fleet.retention import Bounds
 from wcache.core.history.entry import HistoryEntry
 from wcache.core.model import CacheMode, Transport
-from wcache.core.retention import Bounds
 from wcache.engine.evidence.records import RecordKeeper
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (

@@ -19,7 +19,7 @@ from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.hardware.controller import Controller
-from wcache.core.host_memory import HostMemory
+from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.model import (
     CacheMode,
     CachePage,

@@ -12,12 +12,12 @@ from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.config_database import Config
 from wcache.core.deployment.form import HostPlace
 from wcache.core.events import LoadRequest, LoadSamples
+from wcache.core.fleet.retention import Bounds
 from wcache.core.knobs.knob import Planner
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
-from wcache.core.retention import Bounds
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
 from wcache.engine.key_work import KeyWork

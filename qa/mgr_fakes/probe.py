@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
-from wcache.core.host_memory import HostMemory
+from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.model import (
     CacheMode,
     DeviceCache,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from wcache.commands.commands import COMMANDS
-from wcache.core.findings import ADVICE
+from wcache.core.fleet.findings import ADVICE
 from wcache.options import DESCRIPTIONS
 
 PROJECT = Path(__file__).resolve().parents[2]

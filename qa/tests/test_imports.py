@@ -123,12 +123,11 @@ ORDER = (
     "deployment", "analysis", "ceph", "engine", "services", "commands", "module",
 )
 # What stands elsewhere than the folder says.  Journal entries and prior states are words that
-# probe and mgr exchange; what looks at all drives, runs and plans at once comes after them all.
+# probe and mgr exchange.
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
     "wcache.core.hardware": "words",
-    "wcache.core.drive.disputes": "fleet", "wcache.core.findings": "fleet",
-    "wcache.core.retention": "fleet", "wcache.options": "words", "wcache.module": "module",
+    "wcache.options": "words", "wcache.module": "module",
 }
 
 
@@ -164,7 +163,7 @@ def test_no_folder_of_the_module_imports_a_later_one():
     [
         ("wcache.core.model", "wcache.core.drive.toggle"),
         ("wcache.core.experiment.run", "wcache.core.change.rollout"),
-        ("wcache.core.verdict.recommend", "wcache.core.findings"),
+        ("wcache.core.verdict.recommend", "wcache.core.fleet.findings"),
         ("wcache.ceph.loads", "wcache.engine.engine"),
         ("wcache.services.plans", "wcache.commands.views"),
     ],

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ..core.bcache import crossed_target
 from ..core.experiment.design import design_of
 from ..core.experiment.pairs import IN_PROGRESS
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
+from ..core.hardware.bcache import crossed_target
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ..core.findings import ADVICE
+from ..core.fleet.findings import ADVICE
 from ..core.model import Finding, FindingCode, Severity
 
 DETAILS_MAX = 50

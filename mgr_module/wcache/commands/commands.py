@@ -17,17 +17,17 @@ from ..core.hostnames import checked_hostname
 from ..services.service import Service
 from . import (
     agent_tables,
-    automation_commands,
-    drive_model_commands,
-    history_views,
     load_views,
     mclock_tables,
     tables,
     try_view,
 )
+from .automation import history
+from .automation import rows as automation_rows
 from .command import Answer, Command
+from .drives import rows as drive_rows
 from .memory import rows as memory_rows
-from .rollout_commands import ROLLOUT_COMMANDS
+from .rollout.rows import ROLLOUT_COMMANDS
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
@@ -89,7 +89,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Accept a drive's current cache mode where its prior mode is lost or disputed",
         lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
     ),
-    *(Command(*row) for row in drive_model_commands.ROWS),
+    *(Command(*row) for row in drive_rows.ROWS),
     Command(
         "wcache agent ls", (), "r", "List the probes and when each was heard",
         lambda s, v, a: v.agents(), agent_tables.agents,
@@ -162,7 +162,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
     ),
-    *(Command(*row) for row in (*automation_commands.ROWS, *memory_rows.ROWS)),
+    *(Command(*row) for row in (*automation_rows.ROWS, *memory_rows.ROWS)),
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
@@ -210,10 +210,10 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.freeze(bool(a.get("thaw"))),
     ),
     Command(
-        "wcache history", history_views.ARGUMENTS, "r",
+        "wcache history", history.ARGUMENTS, "r",
         "Show who or what changed something, when, from what to what, and the outcome; --what "
         "takes an id (c1, p2) or command, automation, change, probe or step",
-        lambda s, v, a: v.history.lines(**a), history_views.text,
+        lambda s, v, a: v.history.lines(**a), history.text,
     ),
 )
 
@@ -243,7 +243,7 @@ def answer(
             raise MalformedError("format must be plain, json, json-pretty or yaml")
         if command.call in (_poll, _post):
             arguments["inbuf"] = inbuf
-        elif command.prefix in automation_commands.READS_FILE:
+        elif command.prefix in automation_rows.READS_FILE:
             arguments["inbuf"] = _body({"inbuf": inbuf})
         data = command.call(service, views, arguments)
         return 0, _format(command, data, form), ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Callable, List, Set, Tuple
 
 from ..core.change.change_status import ChangeStatus
-from ..core.findings import mixed_modes, of_agents, of_campaigns, of_results
+from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.automation.looking import stands
 from ..engine.engine import Engine
 from ..services.guards import disputes_of
 from ..services.mclock_facts import MclockFacts
-from .foreign_views import ForeignRules
-from .host_views import HostView, HostViews
+from .drives.foreign_rules import ForeignRules
+from .drives.hosts import HostView, HostViews
 
 Leased = Set[Tuple[str, str]]
 

@@ -19,7 +19,7 @@ from ..engine.engine import Engine
 from ..services.guards import require_class
 from ..services.mclock_facts import MclockFacts
 from ..services.plans import plain_changes
-from .evidence_views import foreign
+from .automation.evidence import foreign
 
 
 class PlanViews:

@@ -7,7 +7,7 @@ from typing import Any, List, Mapping
 
 from ..core.model import Verdict
 from ..core.text import amount, cell, duration, latency, ratio, table, when
-from . import evidence_views
+from .automation import evidence
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
@@ -188,7 +188,7 @@ def campaign(data: Mapping[str, Any]) -> str:
 
 def recommendations(data: Mapping[str, Any]) -> str:
     """`ceph wcache recommend`."""
-    others = evidence_views.lines(data["foreign"])
+    others = evidence.lines(data["foreign"])
     if not data["recommendations"]:
         shown = ["nothing is measured yet", *others, "next: ceph wcache campaign forecast"]
         return "\n".join(shown)

@@ -12,21 +12,21 @@ from typing import AbstractSet, Any, Callable, Dict, List, Optional, Tuple
 from ..core import codec
 from ..core.drive.safety import judge
 from ..core.errors import NotFoundError
-from ..core.findings import ADVICE, words_of_version
+from ..core.fleet.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
 from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
 from ..services.mclock import MclockService
+from .automation.history import HistoryViews
 from .campaign_views import CampaignViews
-from .controller_views import controllers
-from .drive_model_views import drive_models
+from .drives.controllers import controllers
+from .drives.hosts import ModelKey
+from .drives.models import drive_models
 from .finding_views import FindingViews
-from .history_views import HistoryViews
-from .host_views import ModelKey
 from .load_views import ProfilesByOsd, load_ls
 from .plan_views import PlanViews
-from .rollout_views import RolloutViews
+from .rollout.views import RolloutViews
 
 
 class Views:

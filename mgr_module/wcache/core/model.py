@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
-from .bcache import BcacheState
+from .hardware.bcache import BcacheState
 from .hardware.controller import Controller
+from .hardware.host_memory import HostMemory
 from .hardware.wear import Wear
-from .host_memory import HostMemory
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
@@ -125,7 +125,7 @@ class Severity(str, Enum):
 
 
 class FindingCode(str, Enum):
-    """Everything `status` can find wrong; the advice stands in `findings.py`."""
+    """Everything `status` can find wrong; the advice stands in `fleet/findings.py`."""
 
     UNSAFE = "WCACHE_UNSAFE"
     UNSAFE_THROWAWAY = "WCACHE_UNSAFE_THROWAWAY"

@@ -13,7 +13,7 @@ from .config_database import ConfigEdit, Entry
 from .drive.journal import JournalEntry
 from .errors import StorageError
 from .hardware.controller import Controller
-from .host_memory import HostMemory
+from .hardware.host_memory import HostMemory
 from .model import (
     CacheMode,
     DriveReport,

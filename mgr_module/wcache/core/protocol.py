@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional, Tuple, Union
 
-from .bcache import BcacheState
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
+from .hardware.bcache import BcacheState
 from .model import (
     EVIDENCE_MAX,
     CacheMode,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
-from .bcache import BcacheState
+from .hardware.bcache import BcacheState
 from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, Role, Transport
 
 RECORD_FORMAT = "wcache.record"

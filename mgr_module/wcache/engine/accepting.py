@@ -11,8 +11,8 @@ from typing import Dict, List, Mapping, Optional
 from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout import RolloutMachine
 from ..core.drive.acceptance import Acceptance
-from ..core.drive.disputes import Key
 from ..core.experiment.run import RunMachine
+from ..core.fleet.disputes import Key
 from ..core.model import HostReport
 from ..core.protocol import AcceptRequest, Request
 from .storing.archive import Archive

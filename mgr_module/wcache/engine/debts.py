@@ -17,7 +17,6 @@ from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
-from ..core.drive.disputes import Dispute, Key, disputes
 from ..core.drive.journal import EntryKind
 from ..core.drive.prior import not_back, states_by_id
 from ..core.events import Begin, Event, Halt
@@ -32,6 +31,7 @@ from ..core.experiment.run_priors import (
     with_told,
     with_told_back,
 )
+from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.model import DriveState, HostReport, mode_of
 from ..core.protocol import Notice, ReleaseRequest, Request, StateOutcome
 from .hosts import Hosts

@@ -15,16 +15,16 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 from ..core import events as act
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout
-from ..core.claims import believed
 from ..core.cluster import ClusterView
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
 from ..core.experiment.slots import Periods
+from ..core.fleet.claims import believed
+from ..core.fleet.retention import Bounds
 from ..core.ports import ConfigDatabase
 from ..core.protocol import Lease, Task
-from ..core.retention import Bounds
 from ..core.verdict.homes import homes
 from ..core.verdict.load_profile import join
 from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend

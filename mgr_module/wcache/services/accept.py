@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Tuple
 
 from ..core import events as act
 from ..core.drive.acceptance import Acceptance
-from ..core.drive.disputes import Dispute
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.fleet.disputes import Dispute
 from ..engine.accepting import settle
 from ..engine.engine import Engine
 from ..engine.storing.persistence import ACCEPTED

@@ -7,7 +7,6 @@ import secrets
 from typing import Any, Dict, Optional, Tuple
 
 from ..core import codec
-from ..core.claims import believed
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.events import Halt
 from ..core.experiment.campaign import (
@@ -22,6 +21,7 @@ from ..core.experiment.campaign import (
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.trial import Trial, cheapest
+from ..core.fleet.claims import believed
 from ..core.history.entry import ADMIN
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Optional, Tuple
 
-from ..core.drive.disputes import Dispute, Key
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.fleet.disputes import Dispute, Key
 from ..engine.engine import Engine
 
 

@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ..ceph.capacity import CapacityBench
 from ..core import codec
 from ..core.change.rollout_state import Rollout
-from ..core.claims import believed
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.experiment.campaign import parse_scope
+from ..core.fleet.claims import believed
 from ..core.knobs.knob import knobs_of
 from ..core.knobs.mclock.advice import advise, named
 from ..core.knobs.mclock.capacity import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict
 
-from ..core.claims import believed
 from ..core.errors import NotReadyError
+from ..core.fleet.claims import believed
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.cache_mode.plan import make_changes as cache_mode_changes
 from ..core.knobs.knob import Asked, Planner, Wanted

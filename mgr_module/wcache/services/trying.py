@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Dict, FrozenSet, List, Optional
 
 from ..ceph.traffic import Traffic
-from ..core.claims import believed
 from ..core.errors import RefusedError
 from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
 from ..core.experiment.trial import DRIVES_PER_MODEL, LOADS, Trial, enough_traffic
+from ..core.fleet.claims import believed
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
 from .campaigns import CampaignService

@@ -16,7 +16,7 @@ from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.hardware.controller import Controller
-from wcache.core.host_memory import HostMemory
+from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.model import (
     CacheMode,
     DriveReport,

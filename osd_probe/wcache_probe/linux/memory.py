@@ -10,7 +10,7 @@ import os
 import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from wcache.core.host_memory import CgroupLimit, HostMemory
+from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 
 from .block.host_files import HostFiles, read_bytes, read_text
 from .block.osds import OsdDevices

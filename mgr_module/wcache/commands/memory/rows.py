@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ..automation_commands import Row
+from ..automation.rows import Row
 from ..tables import lines_of
 from . import tables as memory_tables
 

@@ -1,1 +1,1 @@
-"""What drives and controllers tell of themselves by tools of their vendors."""
+"""What hosts, drives and controllers tell of themselves: memory, bcache, vendors' tools."""

@@ -1,7 +1,7 @@
 """From plans to lines of the history: what each change came to, also long after its line is gone.
 
 A line is made when a change reaches an end.  A plan that something still stands on is kept
-as long as it stands (`core/retention.py`), so what is applied has a line whatever the bounds.
+as long as it stands (`core/fleet/retention.py`), so what is applied has a line whatever the bounds.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from ...core.automation.seen import DriveSeen, Ended, Seen, refused, token
 from ...core.automation.state import Pending
 from ...core.change.change_status import ChangeStatus
 from ...core.change.rollout_state import RolloutStatus
-from ...core.claims import believed
 from ...core.cluster import ClusterState
 from ...core.drive.safety import may_toggle
 from ...core.experiment.run_state import RunStatus
+from ...core.fleet.claims import believed
 from ...core.model import CacheMode, DriveReport, FindingCode, HostReport, Severity
 from ...core.record import Precondition
 from ...core.verdict.recommend import Result, latest

@@ -12,8 +12,8 @@ from typing import Dict, Mapping, Tuple
 from ...core.experiment.factorial import OTHER, both_sides, measured_in
 from ...core.experiment.pairs import Discarded, compose
 from ...core.experiment.run_state import RunState, RunStatus
+from ...core.fleet.retention import Bounds
 from ...core.record import Record
-from ...core.retention import Bounds
 from ..storing.archive import Archive
 
 RECOVERED = "its record could not be stored when it ended; it was rebuilt from its periods"

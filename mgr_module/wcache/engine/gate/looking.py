@@ -14,9 +14,9 @@ from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
-from ...core.claims import believed
 from ...core.cluster import ClusterView
 from ...core.experiment.run import RunMachine
+from ...core.fleet.claims import believed
 from ...core.record import Precondition
 from ..hosts import Hosts
 

@@ -8,9 +8,9 @@ from ...core.change.rollout import RolloutMachine
 from ...core.errors import StorageError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run import RunMachine
+from ...core.fleet.retention import Bounds, surplus
 from ...core.ports import Done
 from ...core.record import Record
-from ...core.retention import Bounds, surplus
 from ...core.verdict.recommend import Result
 from ..evidence.analyses import Analyses
 from ..evidence.records import RecordKeeper
@@ -147,7 +147,7 @@ class StateKeeper:
         self, campaigns: Dict[str, Campaign], runs: Dict[str, RunMachine],
         results: Dict[str, Result], rollouts: Dict[str, RolloutMachine],
     ) -> None:
-        """Forget what is beyond the bounds of `core/retention.py`, here and in the store."""
+        """Forget what is beyond the bounds of `core/fleet/retention.py`, here and in the store."""
         self.prune_due = False
         gone = surplus(
             campaigns, {run_id: m.state for run_id, m in runs.items()}, results,

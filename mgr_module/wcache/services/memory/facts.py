@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ...ceph.surroundings import Surroundings
-from ...core.claims import believed
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config
-from ...core.host_memory import HostMemory
+from ...core.fleet.claims import believed
+from ...core.hardware.host_memory import HostMemory
 from ...core.knobs.memory_target.facts import (
     LABELS,
     OPT_OUT_LABEL,

@@ -7,7 +7,7 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from ...cluster import OsdInfo
 from ...config_database import LABELS_OF, Config, mask_of
-from ...host_memory import HostMemory
+from ...hardware.host_memory import HostMemory
 from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
 from .rates import Rates
 from .reading import OsdReading

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping
 
-from ..core import codec
-from ..core.hardware.controller import advice
-from ..core.output_format import FORMAT_VERSION
-from ..core.text import table
-from ..engine.engine import Engine
+from ...core import codec
+from ...core.hardware.controller import advice
+from ...core.output_format import FORMAT_VERSION
+from ...core.text import table
+from ...engine.engine import Engine
 
 NONE = (
     "no probe reported a controller: it reads storcli, perccli, ssacli and arcconf where they are "

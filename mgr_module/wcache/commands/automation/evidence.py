@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..core import codec
-from ..core.text import ratio, table, when
-from ..engine.engine import Engine
+from ...core import codec
+from ...core.text import ratio, table, when
+from ...engine.engine import Engine
 
 
 def foreign(engine: Engine, device_class: Optional[str] = None) -> List[Dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ..core.text import table
-from .tables import lines_of
+from ...core.text import table
+from ..tables import lines_of
 
 
 def rollouts(data: Mapping[str, Any]) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Container, Dict, Iterable, List
 
-from .cluster import ClusterState
-from .model import DriveReport, HostReport
+from ..cluster import ClusterState
+from ..model import DriveReport, HostReport
 
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, Optional
 
-from ..core import codec
-from ..core.errors import MalformedError
-from ..core.history.changes import standing
-from ..core.history.entry import NOTHING, HistoryEntry
-from ..core.history.filters import LINES_MAX, Filter, kept, parse_since
-from ..core.output_format import FORMAT_VERSION
-from ..core.text import table, when
-from ..engine.engine import Engine
+from ...core import codec
+from ...core.errors import MalformedError
+from ...core.history.changes import standing
+from ...core.history.entry import NOTHING, HistoryEntry
+from ...core.history.filters import LINES_MAX, Filter, kept, parse_since
+from ...core.output_format import FORMAT_VERSION
+from ...core.text import table, when
+from ...engine.engine import Engine
 
 # `host` is an option of the `ceph` tool itself.
 ARGUMENTS = (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import AbstractSet, Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from .agents import Agent, OtherVersion
-from .drive.manual import pin, turn_off
-from .drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
-from .experiment.campaign import Campaign
-from .experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
-from .model import (
+from ..agents import Agent, OtherVersion
+from ..drive.manual import pin, turn_off
+from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
+from ..experiment.campaign import Campaign
+from ..experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
+from ..model import (
     DeviceCache,
     DriveReport,
     Finding,
@@ -23,8 +23,8 @@ from .model import (
     Severity,
     Transport,
 )
-from .protocol import PROTOCOL_VERSION
-from .verdict.recommend import Result
+from ..protocol import PROTOCOL_VERSION
+from ..verdict.recommend import Result
 
 # code: (summary for `ceph health`, what to do)
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ..core.text import amount, duration
+from ...core.text import amount, duration
 
 LINES_MAX = 20
 

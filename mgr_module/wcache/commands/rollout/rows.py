@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ..core.knobs.registry import KNOBS
-from . import rollout_tables, tables
-from .command import Command
+from ...core.knobs.registry import KNOBS
+from .. import tables
+from ..command import Command
+from . import tables as rollout_tables
 
 _DRY_RUN = "name=dry_run,type=CephBool,req=false"
 _ID = "name=plan_id,type=CephString"

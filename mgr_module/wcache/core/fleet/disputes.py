@@ -13,11 +13,11 @@ from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tup
 from ..change.cache_mode_change import CacheModeChange
 from ..change.change_status import TOUCHED, ChangeStatus
 from ..change.rollout_state import Rollout, RolloutStatus
+from ..drive.journal import EntryKind
+from ..drive.prior import Prior, PriorDoubt
 from ..experiment.run_priors import prior_of, touched
 from ..experiment.run_state import RunState, RunStatus
 from ..model import HostReport, JournalNote
-from .journal import EntryKind
-from .prior import Prior, PriorDoubt
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""

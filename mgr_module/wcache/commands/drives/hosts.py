@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
 
-from ..core.drive.safety import judge
-from ..core.findings import modes_of, of_drive, of_power_cuts
-from ..core.model import DriveReport, Finding, HostReport
+from ...core.drive.safety import judge
+from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
+from ...core.model import DriveReport, Finding, HostReport
 
 # (drive model, device cache, kernel view, safety)
 ModelKey = Tuple[str, str, str, str]

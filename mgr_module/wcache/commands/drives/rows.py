@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from . import controller_views
-from .automation_commands import Row
-from .drive_model_views import render
-from .tables import lines_of
+from ..automation.rows import Row
+from ..tables import lines_of
+from . import controllers
+from .models import render
 
 ROWS: Tuple[Row, ...] = (
     (
         "wcache controller ls", (), "r",
         "List storage controllers as their vendors' tools tell them, with advice",
-        lambda s, v, a: v.controllers(), controller_views.render,
+        lambda s, v, a: v.controllers(), controllers.render,
     ),
     (
         "wcache drive-model ls", (), "r",

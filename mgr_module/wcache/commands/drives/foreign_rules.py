@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from ..core.knobs.cache_mode import foreign_rules
-from ..core.knobs.cache_mode.plan import recommended_for
-from ..core.model import Finding, FindingCode
-from ..core.verdict.recommend import Recommendation
-from ..engine.engine import Engine
-from .host_views import HostView
+from ...core.knobs.cache_mode import foreign_rules
+from ...core.knobs.cache_mode.plan import recommended_for
+from ...core.model import Finding, FindingCode
+from ...core.verdict.recommend import Recommendation
+from ...engine.engine import Engine
+from .hosts import HostView
 
 # Advice over a whole fleet takes long to put together, and findings are asked for at each tick.
 KEEP_S = 30.0

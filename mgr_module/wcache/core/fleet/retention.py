@@ -10,10 +10,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Set, Tuple
 
-from .change.rollout_state import Rollout, RolloutStatus
-from .experiment.campaign import Campaign
-from .experiment.run_state import RunState, RunStatus
-from .verdict.recommend import Result, latest
+from ..change.rollout_state import Rollout, RolloutStatus
+from ..experiment.campaign import Campaign
+from ..experiment.run_state import RunState, RunStatus
+from ..verdict.recommend import Result, latest
 
 
 @dataclass(frozen=True)

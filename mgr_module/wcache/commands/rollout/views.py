@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from ..core import codec
-from ..core.change.change_status import ChangeStatus
-from ..core.change.gate.judge import BLOCKS_BEFORE, LOOKS
-from ..core.change.phase import Phase
-from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_state import Rollout, RolloutStatus
-from ..core.change.time_left import time_left
-from ..core.errors import NotFoundError
-from ..core.output_format import FORMAT_VERSION
-from ..engine.engine import Engine
+from ...core import codec
+from ...core.change.change_status import ChangeStatus
+from ...core.change.gate.judge import BLOCKS_BEFORE, LOOKS
+from ...core.change.phase import Phase
+from ...core.change.rollout import RolloutMachine
+from ...core.change.rollout_state import Rollout, RolloutStatus
+from ...core.change.time_left import time_left
+from ...core.errors import NotFoundError
+from ...core.output_format import FORMAT_VERSION
+from ...engine.engine import Engine
 
 
 class RolloutViews:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Mapping, Tuple
 
-from ..services.service import Service
-from . import auto_views, evidence_views
-from .tables import lines_of
-from .views import Views
+from ...services.service import Service
+from ..tables import lines_of
+from ..views import Views
+from . import auto, evidence
 
 Row = Tuple[
     str, Tuple[str, ...], str, str, Callable[[Service, Views, Dict[str, Any]], Any],
@@ -28,12 +28,12 @@ ROWS: Tuple[Row, ...] = (
     (
         "wcache auto status", (), "r",
         "Show what is allowed, what was spent today, what it waits for and what it leaves alone",
-        lambda s, v, a: s.auto.status(), auto_views.status,
+        lambda s, v, a: s.auto.status(), auto.status,
     ),
     (
         "wcache evidence export", (), "r",
         "Print what was found of this cluster's drive models, as a file for another cluster",
-        lambda s, v, a: s.evidence.export(), evidence_views.as_file,
+        lambda s, v, a: s.evidence.export(), evidence.as_file,
     ),
     (
         "wcache evidence import", (), "rw",
@@ -42,7 +42,7 @@ ROWS: Tuple[Row, ...] = (
     ),
     (
         "wcache evidence ls", (), "r", "List what was imported from other clusters",
-        lambda s, v, a: s.evidence.ls(), evidence_views.ls,
+        lambda s, v, a: s.evidence.ls(), evidence.ls,
     ),
     (
         "wcache evidence rm", ("name=cluster,type=CephString",), "rw",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Dict, List, Mapping, Set
 
-from ..core.model import DriveReport
-from ..core.output_format import FORMAT_VERSION
-from ..core.text import table, when
-from ..core.verdict.plp import hints
-from ..engine.engine import Engine
+from ...core.model import DriveReport
+from ...core.output_format import FORMAT_VERSION
+from ...core.text import table, when
+from ...core.verdict.plp import hints
+from ...engine.engine import Engine
 
 
 def drive_models(engine: Engine) -> Dict[str, Any]:

@@ -1,0 +1,1 @@
+"""`ceph wcache auto`, `evidence`, `history`: their rows of the table, and their text."""

@@ -1,0 +1,1 @@
+"""Hosts, drives, drive models and controllers: answers and text."""

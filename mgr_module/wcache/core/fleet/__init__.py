@@ -1,0 +1,1 @@
+"""What looks at all hosts, drives, runs and plans at once."""
