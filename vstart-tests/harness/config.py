@@ -111,6 +111,9 @@ def ceph_conf(
         "mon warn on pool no redundancy": "false",
         "mon data avail warn": "2",
         "mon data avail crit": "1",
+        # A busy machine that stands still for a second makes pings slow, and their averages,
+        # which forbid to measure, keep that for minutes (OSD_SLOW_PING_TIME_*; in ms).
+        "mon warn on slow ping time": "60000",
         # Ready sooner: don't wait to gather changes, nor measure drives at the first start.
         "paxos propose interval": "0.1",
         "osd mclock skip benchmark": "true",
