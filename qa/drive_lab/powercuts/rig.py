@@ -66,6 +66,8 @@ class Rig:
             path_name(*path): Volume(self.lab, path_name(*path), path[1]) for path in PATHS
         }
         self.boots = 0
+        # drives whose volumes were activated since the last boot
+        self._opened: set[str] = set()
         self._took_s: dict[Verb, float] = {}
 
     def __enter__(self) -> Rig:
@@ -91,6 +93,7 @@ class Rig:
         """Start what a boot ends."""
         self.boots += 1
         self.bench.forget()
+        self._opened = set()
         for probe in self._probes.values():
             probe.running = None
         self.hand.start()
@@ -170,6 +173,7 @@ class Rig:
         self.probe(plan.drive).end()
         volume, disk = self.volume(plan), self.disk(plan.drive)
         volume.ensure(disk)
+        self._open_volume(plan)
         on = plan.prior is BACK
         want = "write back" if disk.is_nvme else plan.prior.value
         views: list[str] = []
@@ -240,9 +244,13 @@ class Rig:
             self.lab.guest.sh(f"{SETTLE}{script}", timeout_s=PATIENCE_S).checked()
 
     def open(self, plan: RoundPlan) -> None:
-        """Activate the volume after a boot."""
-        volume = self.volume(plan)
-        script = volume.open_script()
-        if script:
+        """Activate the volume after a boot, and make its OSD's folder."""
+        self._open_volume(plan)
+        self.probe(plan.drive).make_osd(self.volume(plan).path(self.disk(plan.drive)))
+
+    def _open_volume(self, plan: RoundPlan) -> None:
+        """Activate the volume where that was not done since the last boot."""
+        script = self.volume(plan).open_script()
+        if script and plan.drive not in self._opened:
             self.lab.guest.sh(script, timeout_s=PATIENCE_S).checked()
-        self.probe(plan.drive).make_osd(volume.path(self.disk(plan.drive)))
+        self._opened.add(plan.drive)
