@@ -8,7 +8,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, said, start
-from wcache.core.model import JournalNote, KeptPrior
+from wcache.core.host_report import JournalNote, KeptPrior
 
 STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
 

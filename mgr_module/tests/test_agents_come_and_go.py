@@ -14,7 +14,7 @@ from test_commands_do_what_they_say import refused
 from wcache.ceph.command import CommandFailed
 from wcache.ceph.keys import CephKeyring
 from wcache.core.deployment.form import HostPlace, caps_of
-from wcache.core.model import JournalNote
+from wcache.core.host_report import JournalNote
 from wcache.engine.key_work import KeyWork
 
 IMAGE = "quay.io/ceph/ceph:v20.2.4"

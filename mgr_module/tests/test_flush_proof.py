@@ -8,7 +8,8 @@ from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.core.fleet.findings import of_power_cuts
-from wcache.core.model import CacheMode, FlushCounters, HostReport, LoadPoint, PowerCut, Verdict
+from wcache.core.host_report import HostReport, PowerCut
+from wcache.core.model import CacheMode, FlushCounters, LoadPoint, Verdict
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record
 

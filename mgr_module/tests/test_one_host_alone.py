@@ -15,7 +15,8 @@ from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
-from wcache.core.model import Finding, FindingCode, HostReport, Severity
+from wcache.core.host_report import HostReport
+from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
     DOMAIN_DRIVES_MAX,
     DrivesOutcome,

@@ -13,7 +13,8 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.proofs import proofs_for
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
-from wcache.core.model import CacheMode, DriveModel, HostReport, ToggleProof, Transport
+from wcache.core.host_report import HostReport, ToggleProof
+from wcache.core.model import CacheMode, DriveModel, Transport
 from wcache_probe.evidence.folder import EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name

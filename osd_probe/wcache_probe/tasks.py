@@ -21,13 +21,8 @@ from wcache.core.drive.prior import (
 )
 from wcache.core.drive.steps import Switched
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
-from wcache.core.model import (
-    DriveReport,
-    DriveState,
-    FlushCounters,
-    HostReport,
-    Role,
-)
+from wcache.core.host_report import HostReport
+from wcache.core.model import DriveReport, DriveState, FlushCounters, Role
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     DOMAIN_DRIVES_MAX,

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 from wcache.core.cluster import ClusterState, OsdInfo
 from wcache.core.experiment.run_state import RunSpec
+from wcache.core.host_report import HostReport
 from wcache.core.loads import SAMPLES
 from wcache.core.model import (
     CacheMode,
@@ -14,7 +15,6 @@ from wcache.core.model import (
     DriveModel,
     DriveReport,
     DriveState,
-    HostReport,
     KernelView,
     Layer,
     LayerKind,

@@ -12,16 +12,8 @@ from typing import Any, Callable, Dict, Optional, Set, Tuple
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
 from wcache.core.hardware.host_memory import HostMemory
-from wcache.core.model import (
-    CacheMode,
-    DeviceCache,
-    DriveReport,
-    Finding,
-    FlushCounters,
-    HostReport,
-    JournalNote,
-    KeptPrior,
-)
+from wcache.core.host_report import HostReport, JournalNote, KeptPrior
+from wcache.core.model import CacheMode, DeviceCache, DriveReport, Finding, FlushCounters
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,

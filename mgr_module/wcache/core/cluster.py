@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
 
-from .model import DriveReport, HostReport, LoadPoint, Role
+from .host_report import HostReport
+from .model import DriveReport, LoadPoint, Role
 from .record import Precondition
 
 

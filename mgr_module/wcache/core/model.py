@@ -12,16 +12,10 @@ from enum import Enum
 from typing import Optional, Tuple
 
 from .hardware.bcache import BcacheState
-from .hardware.controller import Controller
-from .hardware.host_memory import HostMemory
 from .hardware.wear import Wear
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
-# Pieces of evidence of one kind that a host keeps and tells.
-EVIDENCE_MAX = 64
-# Lines that say why a combination of host driver and drive model is not proven.
-DISAGREED_MAX = 8
 
 
 class CacheMode(str, Enum):
@@ -327,78 +321,3 @@ class DriveReport:
     def mode(self) -> Optional[CacheMode]:
         """The mode the switch of this drive is in; None where that is unknown."""
         return mode_of(self.transport, self.state)
-
-
-@dataclass(frozen=True)
-class KeptPrior:
-    """A drive as a journal entry says that it was."""
-
-    drive_id: str
-    mode: CacheMode
-    saved: Optional[CacheMode] = None
-
-
-@dataclass(frozen=True)
-class JournalNote:
-    """What a probe tells of an entry of its journal; `drives` is empty where it is damaged."""
-
-    key: str
-    domain_id: str
-    cluster_fsid: str = ""
-    drives: Tuple[KeptPrior, ...] = ()
-
-
-@dataclass(frozen=True)
-class PowerCut:
-    """What a power cut with a witness has shown of a drive (`wcache-probe witness`).
-
-    `mode` is the cache mode it wrote in; `host_booted` says that the host went down too.
-    """
-
-    run_id: str
-    drive_id: str
-    drive_model: DriveModel
-    mode: Optional[CacheMode]
-    acknowledged: int
-    checked: int
-    lost: int
-    checked_at_s: float
-    host_booted: bool = False
-
-
-@dataclass(frozen=True)
-class ToggleProof:
-    """What `wcache-probe prove` has shown of a drive model behind a host driver's translation.
-
-    `disagreed` is empty where it is proven; `by_page`: it is toggled by the mode page, and not
-    by ATA pass-through.  Times are medians in us: a write, the flush after it, one more flush.
-    """
-
-    host_driver: str = field(metadata={"max_chars": 40})
-    drive_model: DriveModel
-    by_page: bool
-    disagreed: Tuple[str, ...] = field(metadata={"max_items": DISAGREED_MAX})
-    write_back_us: Tuple[float, ...] = field(metadata={"max_items": 3})
-    write_through_us: Tuple[float, ...] = field(metadata={"max_items": 3})
-    hostname: str
-    drive_id: str
-    proven_at_s: float
-
-
-@dataclass(frozen=True)
-class HostReport:
-    """Everything a probe found on its host."""
-
-    hostname: str
-    probe_id: str
-    instance_id: str
-    probe_version: str
-    drives: Tuple[DriveReport, ...] = field(default=(), metadata={"max_items": 1024})
-    findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 1024})
-    lease_id: str = ""
-    simulated: bool = False
-    journal: Tuple[JournalNote, ...] = field(default=(), metadata={"max_items": 1024})
-    power_cuts: Tuple[PowerCut, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})
-    memory: Optional[HostMemory] = None
-    controllers: Tuple[Controller, ...] = field(default=(), metadata={"max_items": 16})
-    proofs: Tuple[ToggleProof, ...] = field(default=(), metadata={"max_items": EVIDENCE_MAX})

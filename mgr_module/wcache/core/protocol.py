@@ -13,17 +13,8 @@ from typing import ClassVar, Optional, Tuple, Union
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .hardware.bcache import BcacheState
-from .model import (
-    EVIDENCE_MAX,
-    CacheMode,
-    DriveReport,
-    DriveState,
-    FlushCounters,
-    HostReport,
-    LoadPoint,
-    Role,
-    ToggleProof,
-)
+from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
+from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint, Role
 
 PROTOCOL_VERSION = 2
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.

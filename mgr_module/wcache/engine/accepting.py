@@ -13,7 +13,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.drive.acceptance import Acceptance
 from ..core.experiment.run import RunMachine
 from ..core.fleet.disputes import Key
-from ..core.model import HostReport
+from ..core.host_report import HostReport
 from ..core.protocol import AcceptRequest, Request
 from .storing.archive import Archive
 from .storing.persistence import ACCEPTED, StateKeeper

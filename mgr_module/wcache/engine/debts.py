@@ -32,7 +32,8 @@ from ..core.experiment.run_priors import (
     with_told_back,
 )
 from ..core.fleet.disputes import Dispute, Key, disputes
-from ..core.model import DriveState, HostReport, mode_of
+from ..core.host_report import HostReport
+from ..core.model import DriveState, mode_of
 from ..core.protocol import Notice, ReleaseRequest, Request, StateOutcome
 from .hosts import Hosts
 

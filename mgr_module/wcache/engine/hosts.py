@@ -9,7 +9,7 @@ from ..core.agents import Agents
 from ..core.deployment.form import Deployment
 from ..core.drive.journal import EntryKind
 from ..core.drive.proofs import proofs_for
-from ..core.model import HostReport
+from ..core.host_report import HostReport
 from ..core.protocol import ReportRequest, Request, Task
 from .storing.archive import Archive
 

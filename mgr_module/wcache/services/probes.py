@@ -12,7 +12,7 @@ from ..core import codec
 from ..core.agents import Agent
 from ..core.errors import RefusedError, VersionError, WcacheError
 from ..core.events import AgentSilent, Event, LeaseLost, TaskAnswered
-from ..core.model import HostReport
+from ..core.host_report import HostReport
 from ..core.protocol import (
     POST_BYTES_MAX,
     PROTOCOL_VERSION,

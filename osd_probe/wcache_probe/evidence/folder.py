@@ -14,7 +14,7 @@ from typing import Callable, Iterator, Sequence, Tuple, Type, TypeVar
 
 from wcache.core import codec
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.model import EVIDENCE_MAX, PowerCut, ToggleProof
+from wcache.core.host_report import EVIDENCE_MAX, PowerCut, ToggleProof
 
 from ..journal.journal_file import make_folders, sync_folder
 from ..linux.block.host_files import entries, read_bytes

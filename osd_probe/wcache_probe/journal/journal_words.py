@@ -7,7 +7,8 @@ from typing import Callable, Dict, Optional, Tuple
 
 from wcache.core.drive.journal import EntryKind, JournalEntry, PriorDrive
 from wcache.core.errors import WcacheError
-from wcache.core.model import Finding, FindingCode, JournalNote, KeptPrior, Severity
+from wcache.core.host_report import JournalNote, KeptPrior
+from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import Lease
 
 from ..mgr_link import printable

@@ -15,7 +15,8 @@ from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, 
 from wcache.core.drive.safety import Safety, dropping_above, judge
 from wcache.core.drive.steps import Pin, Program, ReadState, Switched, WriteJournal
 from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
-from wcache.core.model import CacheMode, DriveReport, KernelView, ToggleProof, Transport
+from wcache.core.host_report import ToggleProof
+from wcache.core.model import CacheMode, DriveReport, KernelView, Transport
 from wcache.core.text import latency, table
 
 from ..evidence.folder import EvidenceFolder

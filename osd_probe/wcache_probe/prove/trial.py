@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.errors import WcacheError
-from wcache.core.model import DISAGREED_MAX, CacheMode, KernelView
+from wcache.core.host_report import DISAGREED_MAX
+from wcache.core.model import CacheMode, KernelView
 
 from ..linux.block.host_files import write_attribute
 from ..linux.block.sysfs import BlockDevice

@@ -8,7 +8,7 @@ import time
 from typing import Callable, List, Tuple
 
 from wcache.core.errors import ConflictError, RefusedError, StorageError
-from wcache.core.model import PowerCut
+from wcache.core.host_report import PowerCut
 
 from ..matrix.scratch import MARK, Scratch
 from .blocks import BLOCK_BYTES, Judgement, judge

@@ -12,7 +12,8 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
 
 from ...core.drive.safety import judge
 from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
-from ...core.model import DriveReport, Finding, HostReport
+from ...core.host_report import HostReport
+from ...core.model import DriveReport, Finding
 
 # (drive model, device cache, kernel view, safety)
 ModelKey = Tuple[str, str, str, str]

@@ -11,7 +11,8 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ..change.change_status import ChangeStatus
 from ..change.rollout_state import Rollout
-from ..model import CacheMode, DriveReport, Finding, FindingCode, HostReport, Severity
+from ..host_report import HostReport
+from ..model import CacheMode, DriveReport, Finding, FindingCode, Severity
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""

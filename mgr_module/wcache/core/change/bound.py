@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Iterable, List, Mapping, Optional, Sequence
 
 from ..cluster import ClusterState, failure_domains
-from ..model import DriveReport, HostReport
+from ..host_report import HostReport
+from ..model import DriveReport
 from ..verdict.recommend import Recommendation
 from .cache_mode_change import CacheModeChange
 from .change_status import ChangeStatus

@@ -7,7 +7,7 @@ from typing import Iterable, List, Optional
 from ..change.change_status import TOUCHED
 from ..change.rollout_state import Rollout
 from ..drive.journal import EntryKind
-from ..model import HostReport
+from ..host_report import HostReport
 
 LINES_MAX = 50
 

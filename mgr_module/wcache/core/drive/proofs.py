@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Tuple
 
-from ..model import EVIDENCE_MAX, DriveModel, HostReport, ToggleProof, Transport
+from ..host_report import EVIDENCE_MAX, HostReport, ToggleProof
+from ..model import DriveModel, Transport
 
 Combination = Tuple[str, DriveModel]
 

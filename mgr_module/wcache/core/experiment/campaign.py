@@ -15,8 +15,9 @@ from ..cluster import ClusterState
 from ..codec import one_line
 from ..drive.safety import may_toggle
 from ..errors import MalformedError, NotFoundError
+from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
-from ..model import DriveModel, DriveReport, HostReport, LoadPoint
+from ..model import DriveModel, DriveReport, LoadPoint
 from .run_state import RunSpec
 from .settling_time.checks import checks_at_most
 

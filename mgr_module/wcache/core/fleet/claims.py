@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Container, Dict, Iterable, List
 
 from ..cluster import ClusterState
-from ..model import DriveReport, HostReport
+from ..host_report import HostReport
+from ..model import DriveReport
 
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:

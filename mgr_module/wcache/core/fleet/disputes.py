@@ -17,7 +17,7 @@ from ..drive.journal import EntryKind
 from ..drive.prior import Prior, PriorDoubt
 from ..experiment.run_priors import prior_of, touched
 from ..experiment.run_state import RunState, RunStatus
-from ..model import HostReport, JournalNote
+from ..host_report import HostReport, JournalNote
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""

@@ -14,15 +14,8 @@ from ..drive.manual import pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
-from ..model import (
-    DeviceCache,
-    DriveReport,
-    Finding,
-    FindingCode,
-    HostReport,
-    Severity,
-    Transport,
-)
+from ..host_report import HostReport
+from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.recommend import Result
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Protocol, Sequence, Tuple
 
-from ..model import CacheMode, Finding, FindingCode, HostReport, LoadPoint, PowerCut, Verdict
+from ..host_report import HostReport, PowerCut
+from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
 
 
 class Seen(Protocol):

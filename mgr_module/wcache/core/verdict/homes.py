@@ -11,7 +11,8 @@ from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
 
 from ..cluster import ClusterState
 from ..drive.safety import may_toggle
-from ..model import DriveReport, HostReport
+from ..host_report import HostReport
+from ..model import DriveReport
 
 HomeKey = Tuple[str, str, bool]
 """Device class ("" where simulated), drive model, whether simulated."""

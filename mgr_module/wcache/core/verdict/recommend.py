@@ -10,8 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
-from ..model import CacheMode, DriveModel, Finding, HostReport, LoadPoint, Verdict
+from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
 from . import false_coverage
 from .across_loads import over_loads
 from .flush_proof import power_cuts_by_model, withheld_for

@@ -14,7 +14,8 @@ from ...core.cluster import ClusterState
 from ...core.drive.safety import may_toggle
 from ...core.experiment.run_state import RunStatus
 from ...core.fleet.claims import believed
-from ...core.model import CacheMode, DriveReport, FindingCode, HostReport, Severity
+from ...core.host_report import HostReport
+from ...core.model import CacheMode, DriveReport, FindingCode, Severity
 from ...core.record import Precondition
 from ...core.verdict.recommend import Result, latest
 from ..engine import Engine

@@ -23,11 +23,11 @@ from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.history.entry import HistoryEntry
+from ...core.host_report import HostReport
 from ...core.knobs.mclock.capacity import Measurement
 from ...core.knobs.mclock.config import Known, Knowns
 from ...core.knobs.mclock.job import Job
 from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
-from ...core.model import HostReport
 from ...core.ports import Done, Store, Write
 from ...core.record import RECORD_BYTES_MAX, Period, Record
 from ...core.verdict.foreign.document import Evidence

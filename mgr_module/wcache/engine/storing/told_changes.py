@@ -9,7 +9,7 @@ from ...core.change.rollout import RolloutMachine
 from ...core.experiment.run import RunMachine
 from ...core.history import changes
 from ...core.history.entry import OSDS_MAX, PROBE_PREFIX, About
-from ...core.model import HostReport
+from ...core.host_report import HostReport
 from .audit_log import AuditLog
 
 

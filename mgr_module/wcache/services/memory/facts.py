@@ -9,6 +9,7 @@ from ...core.cluster import OsdInfo
 from ...core.config_database import Config
 from ...core.fleet.claims import believed
 from ...core.hardware.host_memory import HostMemory
+from ...core.host_report import HostReport
 from ...core.knobs.memory_target.facts import (
     LABELS,
     OPT_OUT_LABEL,
@@ -21,7 +22,7 @@ from ...core.knobs.memory_target.facts import (
 from ...core.knobs.memory_target.findings import findings
 from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
-from ...core.model import Finding, HostReport
+from ...core.model import Finding
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch

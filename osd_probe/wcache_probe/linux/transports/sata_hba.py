@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Callable, Optional, Sequence, Tuple
 
 from wcache.core.errors import StorageError, WcacheError
-from wcache.core.model import CacheMode, DriveModel, ToggleProof, Transport
+from wcache.core.host_report import ToggleProof
+from wcache.core.model import CacheMode, DriveModel, Transport
 
 from ..block.sysfs import BlockDevice
 from .base import CacheReading, Identity

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Collection, Dict, FrozenSet, Iterable, List, Tuple
 
 from ...cluster import ClusterState
-from ...model import DriveModel, HostReport
+from ...host_report import HostReport
+from ...model import DriveModel
 from .blocks import CONTROLS_MAX, CONTROLS_MIN
 
 Kind = Tuple[str, FrozenSet[DriveModel]]

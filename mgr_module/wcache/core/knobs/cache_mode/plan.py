@@ -9,15 +9,8 @@ from ...change.cache_mode_change import CacheModeChange
 from ...cluster import ClusterState, failure_domains
 from ...drive.manual import by_hand, turn_off
 from ...drive.safety import Safety, judge, may_toggle
-from ...model import (
-    CacheMode,
-    DriveModel,
-    DriveReport,
-    HostReport,
-    LoadPoint,
-    Severity,
-    Transport,
-)
+from ...host_report import HostReport
+from ...model import CacheMode, DriveModel, DriveReport, LoadPoint, Severity, Transport
 from ...verdict.recommend import Recommendation
 from ..knob import CHANGES_MAX, Asked, Wanted
 

@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ...model import DeviceCache, DriveReport, HostReport, Role
+from ...host_report import HostReport
+from ...model import DeviceCache, DriveReport, Role
 
 # The arguments of `ceph tell osd.N bench` that make it what the OSD does by itself.
 COUNT_BYTES, WRITE_BYTES, OBJECT_BYTES, OBJECTS = 12_288_000, 4096, 4_194_304, 100

@@ -7,7 +7,8 @@ from typing import Dict, List, Sequence, Tuple
 
 from ...cluster import ClusterState, OsdInfo
 from ...experiment.campaign import Scope
-from ...model import HostReport, Role
+from ...host_report import HostReport
+from ...model import Role
 from .advice import Facts
 from .config import by_mclock, scheduler
 from .job import Target
