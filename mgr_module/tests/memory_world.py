@@ -54,3 +54,11 @@ def watch(mgr, seconds=120.0):
     mgr.now_s += seconds
     mgr.memory.watch.read()
     mgr.step()
+
+
+def to_its_end(mgr):
+    """Whatever runs, within 800 steps of half a minute."""
+    for _ in range(800):
+        if not mgr.engine.active:
+            break
+        mgr.step(30.0)

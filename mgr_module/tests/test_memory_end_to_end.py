@@ -1,7 +1,7 @@
 """osd_memory_target from status to rollback, by the real engine on OSDs that are LRUs."""
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, watch
+from memory_world import GIB, TARGET, a_mgr, to_its_end, watch
 from module_world import ok, said
 from wcache.core.config_database import Config
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
@@ -127,18 +127,12 @@ def test_a_value_for_the_whole_host_is_journaled_replaced_by_class_and_put_back(
     assert [(e["who"], e["value"]) for e in first["edits"]][-1] == ("osd/host:h1", None)
     assert first["edits"][-1]["prior"] == "4294967296.000000"
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
-    for _ in range(800):
-        if not mgr.engine.active:
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     assert ("osd/host:h1", TARGET) not in mgr.config.kept
     found = Config(mgr.config.read()).of_osd(mgr.view.cluster().osds[2], TARGET)
     assert found.who == "osd/host:h1/class:hdd"
     ok(mgr.command("rollback"))
-    for _ in range(800):
-        if not mgr.engine.active:
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     assert mgr.config.kept == before
 
 
@@ -154,10 +148,7 @@ def test_a_target_that_an_admin_gave_to_one_osd_is_named_and_never_overwritten()
         assert all(edit["who"] != "osd.3" for edit in change["edits"])
     if answer["plan_id"]:
         ok(mgr.command("apply", plan_id=answer["plan_id"]))
-        for _ in range(800):
-            if not mgr.engine.active:
-                break
-            mgr.step(30.0)
+        to_its_end(mgr)
     assert targets(mgr)[3] == 3100000000
 
 
@@ -201,16 +192,10 @@ def test_cephadms_autotuner_keeps_its_hosts_until_one_is_taken_over_and_gets_it_
     assert touched == {"h2/cephadm", "osd/host:h2/class:hdd", "osd/host:h2/class:ssd"}
     before = dict(mgr.config.kept)
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
-    for _ in range(800):
-        if not mgr.engine.active:
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     assert ("h2/cephadm", "_no_autotune_memory") in mgr.config.kept
     ok(mgr.command("rollback"))
-    for _ in range(800):
-        if not mgr.engine.active:
-            break
-        mgr.step(30.0)
+    to_its_end(mgr)
     assert mgr.config.kept == before
 
 

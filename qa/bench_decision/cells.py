@@ -12,7 +12,7 @@ from wcache.core.model import LoadPoint, Verdict
 from .baseline import Tally
 from .loop import PLANS, Outcome
 from .minimum import least_pairs
-from .score import UNDECIDED, Score, Share, count
+from .score import Score, Share, count
 
 MARGIN = Options().margin
 CLEAR_SD = 2.5
@@ -156,7 +156,7 @@ class Cell:
 def gave_up(outcome: Outcome) -> bool:
     """Whether there is no verdict, on a drive that does not ask for holding back."""
     return (
-        outcome.verdict in UNDECIDED and outcome.truth.verdict is not Verdict.INSUFFICIENT
+        not outcome.verdict.decided and outcome.truth.verdict is not Verdict.INSUFFICIENT
     )
 
 

@@ -25,7 +25,6 @@ from .truth import LoadTruth
 
 SAME_RATIO = 1.05
 CLEAR_RATIO = 1.25
-UNDECIDED = (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
 
 
 class Score(str, Enum):

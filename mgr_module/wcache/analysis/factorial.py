@@ -88,7 +88,7 @@ def weigh(
     margin, other = options.margin, f"the {crossed.role.value} drive"
     standing = seen.standing(margin)
     told = f"interaction with the mode of {other}: {_told(seen, standing)}"
-    one_way = decision.verdict not in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
+    one_way = decision.verdict.decided
     if standing is not Interaction.PROVEN:
         means = [sequential.spread(values).mean for values in seen.at.values()]
         if one_way and not all(holds(decision.verdict, mean, margin) for mean in means):

@@ -144,9 +144,6 @@ def campaigns(data: Mapping[str, Any]) -> str:
     return table(heads, rows)
 
 
-_UNDECIDED = (Verdict.INSUFFICIENT.value, Verdict.CONFLICTING.value)
-
-
 def campaign(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign show`."""
     lines = [
@@ -178,7 +175,7 @@ def campaign(data: Mapping[str, Any]) -> str:
         lines += [
             f"osd.{r['osd_id']} {','.join(r['dev_names'])} {r['load_point']}: "
             + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
-            for r in data["results"] if r["verdict"] in _UNDECIDED
+            for r in data["results"] if not Verdict(r["verdict"]).decided
         ]
     lines += [f"left out: {line}" for line in data["skipped"]]
     lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]

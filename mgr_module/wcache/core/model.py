@@ -109,6 +109,11 @@ class Verdict(str, Enum):
             return CacheMode.WRITE_BACK
         return None
 
+    @property
+    def decided(self) -> bool:
+        """Whether it says which mode is better, or that neither is."""
+        return self not in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
+
 
 class Severity(str, Enum):
     """How a finding shows: error and warning become health checks."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
-from ..model import Verdict
 from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
 from .seen import DriveSeen, Ended, ModelKey, Seen
@@ -24,7 +23,6 @@ RETRY_FAILED_S = 3600.0
 # The state is stored when it changes: a time in it that only goes on does so in steps.
 UNQUIET_STEP_S = 60.0
 CONFIRM_DRIVES = 2
-DECIDED = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE)
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,8 @@ def _measure(
     for key, items in sorted(models.items()):
         new = [item for item in items if item.token in fresh]
         rests = now_s < wait_until_s.get(key, now_s)
-        if seen.verdicts.get(key) in DECIDED:
+        verdict = seen.verdicts.get(key)
+        if verdict is not None and verdict.decided:
             if new and not (rests and key in failed):
                 return _of(Purpose.CONFIRM, key, _spread(new)[:CONFIRM_DRIVES], new)
         elif not rests or (new and key not in failed):

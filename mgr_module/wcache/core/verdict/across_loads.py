@@ -83,7 +83,7 @@ def _of_traffic(
 def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
     """What the benches say while the OSD's own traffic is undecided."""
     verdict, why = benches
-    if verdict in (Verdict.INSUFFICIENT, Verdict.CONFLICTING):
+    if not verdict.decided:
         return verdict, why
     if verdict.mode is not None and _allows(traffic, verdict) and not _may_lose(traffic, verdict):
         return verdict, f"{why}; the OSD's own traffic ({_span(traffic)}) does not contradict it"

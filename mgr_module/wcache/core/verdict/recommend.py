@@ -278,7 +278,7 @@ def _unless_one_host(
     """Withheld where a drive model is on two hosts or more, and one alone has decided."""
     key = ("" if found.simulated else found.device_class, str(found.drive_model), found.simulated)
     hosts = at_home.get(key, frozenset()) | {result.hostname for result in results}
-    undecided = found.verdict in (Verdict.INSUFFICIENT, Verdict.CONFLICTING)
+    undecided = not found.verdict.decided
     if undecided or len(hosts) < HOSTS_MIN:
         return found
     says = {r.hostname for r in results if _says(r, found.verdict, found.loads)}

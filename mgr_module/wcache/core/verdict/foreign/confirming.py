@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
 from ...experiment.run_state import RunSpec
-from ...model import LoadPoint, Verdict
+from ...model import LoadPoint
 from ..recommend import Recommendation
 from .document import ForeignVerdict
 
 # At 12 pairs the 99% interval is 1.4 sd of a pair difference to either side: a clear case.
 PAIRS = 12
 DRIVES_PER_MODEL = 2  # a verdict on drives of several hosts needs the word of two
-DECIDED = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE)
 
 Key = Tuple[str, str]
 """Device class and drive model."""
@@ -33,12 +32,12 @@ def priors(
     """Every verdict that can be confirmed; one of this cluster goes before a foreign one."""
     found: Dict[Key, FrozenSet[LoadPoint]] = {}
     for verdict in sorted(foreign, key=lambda item: item.measured_at_s):
-        if verdict.verdict in DECIDED:
+        if verdict.verdict.decided:
             found[verdict.key] = frozenset(
                 load.load_point for load in verdict.loads if load.verdict is verdict.verdict
             )
     for item in own:
-        if item.verdict in DECIDED:
+        if item.verdict.decided:
             found[(item.device_class, str(item.drive_model))] = frozenset(
                 load.load_point for load in item.loads if load.verdict is item.verdict
             )
