@@ -157,7 +157,7 @@ def test_a_plan_is_not_begun_where_a_value_has_moved_since():
 def test_an_unknown_knob_is_refused_and_the_known_ones_are_told():
     code, _, error = a_mgr().command("plan", knob="moon")
     assert code != 0
-    assert "use one of cache_mode, mclock, memory, toy" in error
+    assert "use one of cache_mode, mclock, memory, all, toy" in error
 
 
 def test_a_knob_that_nothing_measures_cannot_be_tried():

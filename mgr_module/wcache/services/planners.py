@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Dict
+from dataclasses import replace
+from typing import Dict, List, Mapping
 
+from ..core.change.rollout_state import Change
 from ..core.errors import NotReadyError
 from ..core.fleet.claims import believed
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.cache_mode.plan import make_changes as cache_mode_changes
-from ..core.knobs.knob import Asked, Planner, Wanted
+from ..core.knobs.knob import CHANGES_MAX, Asked, Planner, Wanted
 from ..core.knobs.mclock.advice import advise
 from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.plan import make_changes as mclock_changes
 from ..core.knobs.memory_target.knob import MEMORY
+from ..core.knobs.registry import ALL, TOGETHER
 from ..engine.engine import Engine
 from .guards import disputed_domains
 from .mclock_facts import MclockFacts
@@ -23,11 +26,44 @@ from .memory.service import MemoryService
 def planners(
     engine: Engine, mclock: MclockFacts, memory: MemoryService
 ) -> Dict[str, Planner]:
-    """The planner of each knob of the registry, by the knob's name."""
-    return {
+    """The planner of each knob of the registry, by the knob's name, and of several in one plan."""
+    found: Dict[str, Planner] = {
         CACHE_MODE.name: _CacheMode(engine), MCLOCK.name: _Mclock(engine, mclock),
         MEMORY.name: MemoryPlanner(engine, memory),
     }
+    return {**found, ALL: _Together({knob.name: found[knob.name] for knob in TOGETHER})}
+
+
+class _Together:
+    """Several knobs in one plan: all changes of one before the first of the next.
+
+    So no step changes two things, and what a step did is known before the next knob is touched.
+    """
+
+    def __init__(self, knobs: Mapping[str, Planner]) -> None:
+        self._knobs = knobs
+
+    def plan(self, asked: Asked) -> Wanted:
+        """See Planner; a knob of which nothing is known is left alone where another has some."""
+        changes: List[Change] = []
+        left: List[str] = []
+        unready: List[NotReadyError] = []
+        for name, planner in self._knobs.items():
+            try:
+                wanted = planner.plan(replace(asked, first=len(changes)))
+            except NotReadyError as error:
+                unready.append(error)
+                left.append(f"{name}: {error.line()}")
+                continue
+            changes += wanted.changes
+            left += wanted.left_alone
+        if len(unready) == len(self._knobs):
+            raise unready[0]
+        if len(changes) > CHANGES_MAX:
+            return Wanted((), (*left, f"both knobs take {len(changes)} steps, {CHANGES_MAX} are "
+                                      "the most of one plan: narrow it with --device-class, or "
+                                      "plan one knob after the other"))
+        return Wanted(tuple(changes), tuple(left))
 
 
 class _CacheMode:

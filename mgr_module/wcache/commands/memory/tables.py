@@ -61,6 +61,15 @@ def status(data: Mapping[str, Any]) -> str:
     ]
     if len(data["osds"]) > SHOWN_MAX:
         lines.append(f"and {len(data['osds']) - SHOWN_MAX} more OSDs: see --format json")
+    if data["promises"]:
+        rows = [
+            (p["plan_id"], p["host"], p["device_class"], _bytes(p["target_bytes"]),
+             _rate(p["misses_before_per_s"]), f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s",
+             _rate(p["misses_per_s"]), p["outcome"])
+            for p in data["promises"][:SHOWN_MAX]
+        ]
+        lines += ["", table(("PLAN", "HOST", "CLASS", "TARGET", "MISSES BEFORE", "PROMISED",
+                             "MISSES NOW", "PROMISE"), rows)]
     return "\n".join([
         *lines, f"read {data['read_s_ago']:.0f} s ago", "next: ceph wcache memory recommend"
     ])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ...core.knobs.registry import KNOBS
+from ...core.knobs.registry import ALL, KNOBS
 from .. import tables
 from ..command import Command
 from . import tables as rollout_tables
@@ -12,12 +12,13 @@ from . import tables as rollout_tables
 _DRY_RUN = "name=dry_run,type=CephBool,req=false"
 _ID = "name=plan_id,type=CephString"
 _OVERRIDE = "name=override,type=CephString,req=false"
+_KNOBS = "|".join((*(knob.name for knob in KNOBS), ALL))
 _PLAN = (
     "name=device_class,type=CephString,req=false",
     "name=consent_turn_on,type=CephBool,req=false",
     "name=persist,type=CephBool,req=false",
     "name=take_over,type=CephString,req=false",
-    f"name=knob,type=CephChoices,strings={'|'.join(knob.name for knob in KNOBS)},req=false",
+    f"name=knob,type=CephChoices,strings={_KNOBS},req=false",
     "name=hostname,type=CephString,req=false",
     "name=osd,type=CephInt,req=false",
     "name=drive_model,type=CephString,req=false",
@@ -28,7 +29,8 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
-        "--hostname, --osd, --drive-model and --device-class narrow it; --dry-run keeps no plan",
+        "--hostname, --osd, --drive-model and --device-class narrow it; --knob=all: cache modes, "
+        "then memory; --dry-run keeps no plan",
         lambda s, v, a: s.plans.plan(**a), tables.plan,
     ),
     Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),

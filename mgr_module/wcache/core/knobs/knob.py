@@ -41,10 +41,11 @@ class Asked:
     only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
     scope: Scope = Scope()  # noqa: RUF009  frozen
     take_over: Tuple[str, ...] = ()
+    first: int = 0  # how many changes the plan has before those that are asked for
 
     def action_id(self, index: int) -> str:
-        """The id of a change by its place in the plan."""
-        return f"{self.plan_id}.{index}.{self.nonce}"
+        """The id of a change by its place among those that are asked for."""
+        return f"{self.plan_id}.{self.first + index}.{self.nonce}"
 
 
 @dataclass(frozen=True)

@@ -7,3 +7,7 @@ from .mclock.knob import MCLOCK
 from .memory_target.knob import MEMORY
 
 KNOBS = (CACHE_MODE, MCLOCK, MEMORY)
+# Those that `plan --knob=all` puts into one plan, one after the other.  mClock's capacities are
+# measured anew after a change of the cache mode, so they have a plan of their own.
+TOGETHER = (CACHE_MODE, MEMORY)
+ALL = "all"

@@ -95,9 +95,14 @@ class MemoryWatch:
             if new.target_bytes != old.last.target_bytes:
                 reach_s = max((b.edges_s[-1] for b in new.bins), default=0.0)
                 settled_at_s, rates, base = new.counters.at_s + reach_s, None, new
-            elif new.counters.at_s - base.counters.at_s >= self._stretch_s:
+            elif new.counters.at_s - base.counters.at_s >= self._stretch_of(new):
                 rates, base = between(base.counters, new.counters), new
             self._watched[new.osd_id] = Watched(new, base, rates, settled_at_s)
+
+    def _stretch_of(self, reading: OsdReading) -> float:
+        """As long as its bins reach back is long enough."""
+        reach_s = max((b.edges_s[-1] for b in reading.bins), default=self._stretch_s)
+        return min(self._stretch_s, reach_s)
 
     def _work(self) -> None:
         while not self._stop.is_set():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ...ceph.surroundings import Surroundings
+from ...core.change.config_change import ConfigChange
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config
 from ...core.fleet.claims import believed
@@ -20,6 +21,7 @@ from ...core.knobs.memory_target.facts import (
     is_autotuned,
 )
 from ...core.knobs.memory_target.findings import findings
+from ...core.knobs.memory_target.knob import MEMORY
 from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
 from ...core.model import Finding
@@ -53,16 +55,22 @@ class MemoryFacts:
         of = (self._watch.read_at_s, self._engine.config.config, self.promises)
         if of != self._of or now_s >= self._due_s:
             self._of, self._due_s = of, now_s + FINDINGS_EVERY_S
-            done = {
-                plan_id for plan_id, m in self._engine.rollouts.items()
-                if m.over and m.rollout.touched
-            }
-            # of several plans the last one that was carried out counts
-            kept = list({
-                (item.host, item.device_class): item
-                for item in self.promises if item.plan_id in done
-            }.values())
-            self._findings = findings(self.gather(), kept) if self._watch.read_at_s else ()
+            self._findings = (
+                findings(self.gather(), self.standing()) if self._watch.read_at_s else ()
+            )
+
+    def standing(self) -> List[Promise]:
+        """What plans that were carried out have promised; of several, the last one counts."""
+        done = {
+            plan_id for plan_id, m in self._engine.rollouts.items()
+            if m.over and any(
+                isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in m.rollout.touched
+            )
+        }
+        return list({
+            (item.host, item.device_class): item
+            for item in self.promises if item.plan_id in done
+        }.values())
 
     def findings(self) -> Tuple[Finding, ...]:
         """As last worked out."""

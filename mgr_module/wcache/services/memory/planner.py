@@ -32,7 +32,7 @@ class MemoryPlanner:
         groups = advise(facts)
         wanted = make_changes(asked, groups, facts, asked.take_over)
         if wanted.changes:
-            self._memory.promise(asked.plan_id, groups, facts)
+            self._memory.promise(asked.plan_id, asked.device_class, groups, facts)
         return wanted
 
 

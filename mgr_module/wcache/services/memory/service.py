@@ -97,7 +97,23 @@ class MemoryService:
                 _osd(facts, host, item) for host in facts.hosts for item in host.osds
             ],
             "classes": [_class(name, items) for name, items in sorted(by_class.items())],
+            "promises": self._promises(facts),
         }
+
+    def _promises(self, facts: Facts) -> List[Dict[str, Any]]:
+        """What plans have promised of each host's classes, and what became of it."""
+        by_name = {host.name: host for host in facts.hosts}
+        rows = []
+        for item in self.facts.standing():
+            if item.host in by_name:
+                outcome, misses = item.outcome(by_name[item.host])
+                rows.append({
+                    "plan_id": item.plan_id, "host": item.host, "device_class": item.device_class,
+                    "target_bytes": item.target_bytes, "outcome": outcome.value,
+                    "misses_before_per_s": item.misses_before, "low_per_s": item.low,
+                    "high_per_s": item.high, "misses_per_s": misses,
+                })
+        return rows
 
     def _host(self, facts: Facts, host: HostFacts) -> Dict[str, Any]:
         room = host.room(facts.limits)
@@ -147,12 +163,16 @@ class MemoryService:
         sources = {source_of(facts, h, item) for h in hosts for item in h.osds}
         return rook_patch(facts, hosts) if "environment" in sources else []
 
-    def promise(self, plan_id: str, groups: Tuple[GroupAdvice, ...], facts: Facts) -> None:
+    def promise(
+        self, plan_id: str, device_class: Optional[str], groups: Tuple[GroupAdvice, ...],
+        facts: Facts,
+    ) -> None:
         """Remember what a plan promises; called under the engine's lock."""
         by_name = {host.name: host for host in facts.hosts}
         new = [
             _promised(plan_id, by_name[name], item, facts)
-            for group in groups for name in group.hosts for item in group.classes if item.changed
+            for group in groups for name in group.hosts for item in group.classes
+            if item.changed and device_class in (None, "", item.device_class)
         ]
         kept = [item for item in self.facts.promises if item.plan_id != plan_id]
         self.facts.promises = tuple([*kept, *new][-PROMISES_MAX:])
@@ -273,7 +293,7 @@ def _promised(plan_id: str, host: HostFacts, item: ClassAdvice, facts: Facts) ->
     own = sum(1 for i in host.osds if source_of(facts, host, i) == "own key")
     return Promise(
         plan_id, host.name, item.device_class, item.target_bytes, Promise.shape_of(host, own),
-        item.misses_now or 0.0, item.high or 0.0, item.high is not None,
+        item.misses_now or 0.0, item.high or 0.0, item.high is not None, item.low or 0.0,
     )
 
 

@@ -97,6 +97,6 @@ def _stale(facts: Facts, promises: Sequence[Promise]) -> Iterable[Finding]:
                 f"({promise.shape} then, {now} now)",
             )
             continue
-        said = promise.broken(facts, host)
+        said = promise.broken(host)
         if said:
             yield Finding(FindingCode.MEMORY_STALE, Severity.WARNING, promise.host, said)

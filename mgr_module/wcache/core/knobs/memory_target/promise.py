@@ -6,9 +6,10 @@ It is stored when the plan is made, and watched once the plan is done.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Tuple
+from enum import Enum
+from typing import Dict, Optional, Tuple
 
-from .facts import Facts, HostFacts
+from .facts import HostFacts
 
 PROMISES_MAX = 1000
 # What is counted swings: so much beyond the interval, and that many a second, is tolerated.
@@ -16,9 +17,22 @@ TOLERANCE = 1.25
 MISSES_MIN = 5.0
 
 
+class Outcome(str, Enum):
+    """What became of a promise."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    SETTLING = "not known yet"  # the caches settle, or too little was watched since
+    RULE = "by a rule"  # nothing was measured, so nothing was promised
+    GONE = "other targets since"
+
+
 @dataclass(frozen=True)
 class Promise:
-    """Onode misses per second of all OSDs of a device class on a host, at most `high`."""
+    """Onode misses per second of all OSDs of a device class on a host: from `low` to `high`.
+
+    Less than `low` is no harm.
+    """
 
     plan_id: str
     host: str
@@ -28,6 +42,7 @@ class Promise:
     misses_before: float = 0.0
     high: float = 0.0
     measured: bool = False
+    low: float = 0.0
 
     @staticmethod
     def shape_of(host: HostFacts, own: int) -> str:
@@ -41,17 +56,23 @@ class Promise:
         gib = round(host.memory.total_bytes / 2**30) if host.memory else 0
         return ", ".join((*parts, f"{gib} GiB"))
 
-    def broken(self, facts: Facts, host: HostFacts) -> str:
+    def outcome(self, host: HostFacts) -> Tuple[Outcome, Optional[float]]:
+        """Whether it came true, and the misses that there are now."""
+        mine = [item for item in host.osds if item.osd.device_class == self.device_class]
+        if any(item.target_bytes != self.target_bytes for item in mine) or not mine:
+            return Outcome.GONE, None
+        if any(item.settling_s > 0 or item.rates is None for item in mine):
+            return Outcome.SETTLING, None
+        misses = sum(item.rates.onode_misses or 0.0 for item in mine if item.rates)
+        if not self.measured:
+            return Outcome.RULE, misses
+        kept = misses <= TOLERANCE * self.high + MISSES_MIN
+        return (Outcome.KEPT if kept else Outcome.BROKEN), misses
+
+    def broken(self, host: HostFacts) -> str:
         """What did not come true, in one line; "" where it did or nothing is known yet."""
-        mine = [i for i in host.osds if i.osd.device_class == self.device_class]
-        if not self.measured or not mine:
-            return ""
-        if any(i.settling_s > 0 or i.rates is None for i in mine):
-            return ""
-        if any(i.target_bytes != self.target_bytes for i in mine):
-            return ""  # the plan is not done, or was rolled back
-        misses = sum(i.rates.onode_misses or 0.0 for i in mine if i.rates)
-        if misses <= TOLERANCE * self.high + MISSES_MIN:
+        outcome, misses = self.outcome(host)
+        if outcome is not Outcome.BROKEN or misses is None:
             return ""
         return (
             f"plan {self.plan_id} promised at most {self.high:.0f} onode misses/s for class "
