@@ -29,6 +29,7 @@ class Options:
     gate_by_load: bool = True
     gate_block_s: float = 5.0
     rollout_parallel_max: int = 2
+    pause_max_h: float = 24.0
     memory_floor: int = 2 * 1024**3
     memory_ceiling: int = 16 * 1024**3
     memory_budget: int = 0
@@ -83,6 +84,9 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         0.5, 600.0),
     "rollout_parallel_max": (
         "Drives of one failure domain that a rollout changes and judges together.", 1, 32),
+    "pause_max_h": (
+        "Hours that a rollout begun by `ceph wcache auto` may stay paused; then what it has not "
+        "judged goes back and it ends.", 0.01, 8760.0),
     "memory_floor": (
         "Bytes of osd_memory_target that no OSD gets less of.", 896 * 1024**2, 2**45),
     "memory_ceiling": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping
 
 from ..core.text import table
+from .tables import would
 
 NAMED_MAX = 8
 _KEYS = {
@@ -30,6 +31,8 @@ def added(data: Mapping[str, Any]) -> str:
 
 def removed(data: Mapping[str, Any]) -> str:
     """`ceph wcache agent rm`."""
+    if data.get("dry_run"):
+        return "\n".join([would(data), *(f"stays on the host: {line}" for line in data["stays"])])
     notes = [f"{data['hostname']} is forgotten and its key removed"]
     if data["form"] == "rook":
         notes = [f"{data['hostname']} is forgotten; its key goes with the CephClient"]

@@ -43,6 +43,7 @@ _MEASURE = (
     "name=force,type=CephBool,req=false",
     "name=confirm,type=CephBool,req=false",
 )
+_DRY_RUN = "name=dry_run,type=CephBool,req=false"
 _CLASS = "name=device_class,type=CephString,req=false"
 _CAPACITY = (
     "name=scope,type=CephString,req=false",
@@ -114,9 +115,11 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache agent rm",
-        ("name=hostname,type=CephString", "name=force,type=CephBool,req=false"), "rw",
+        ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", _DRY_RUN), "rw",
         "Restore what is measured on a host, remove its key, and print what is left to remove",
-        lambda s, v, a: s.agents.remove(_hostname(a), force=bool(a.get("force"))),
+        lambda s, v, a: s.agents.remove(
+            _hostname(a), force=bool(a.get("force")), dry_run=bool(a.get("dry_run"))
+        ),
         agent_tables.removed,
     ),
     Command(
@@ -153,9 +156,10 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.campaigns.record(a["record_id"]), lambda data: json.dumps(data),
     ),
     Command(
-        "wcache campaign stop", ("name=campaign_id,type=CephString",), "rw",
+        "wcache campaign stop", ("name=campaign_id,type=CephString", _DRY_RUN), "rw",
         "Stop a campaign and restore the prior cache modes",
-        lambda s, v, a: s.campaigns.stop(a["campaign_id"]),
+        lambda s, v, a: s.campaigns.stop(a["campaign_id"], dry_run=bool(a.get("dry_run"))),
+        tables.would,
     ),
     Command(
         "wcache recommend", (_CLASS,), "r",
@@ -181,8 +185,9 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.mclock.measure(**a), mclock_tables.forecast,
     ),
     Command(
-        "wcache mclock stop", (), "rw", "End a measurement after the bench call under way",
-        lambda s, v, a: s.mclock.stop(),
+        "wcache mclock stop", (_DRY_RUN,), "rw",
+        "End a measurement after the bench call under way",
+        lambda s, v, a: s.mclock.stop(bool(a.get("dry_run"))), tables.would,
     ),
     Command(
         "wcache mclock show", (), "r",
@@ -195,19 +200,21 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: s.mclock.recommend(a.get("device_class")), mclock_tables.recommend,
     ),
     Command(
-        "wcache mclock apply", (_CLASS,), "rw",
+        "wcache mclock apply", (_CLASS, _DRY_RUN), "rw",
         "Make the changes that `mclock recommend` shows in the config database",
-        lambda s, v, a: s.mclock_plans.apply(a.get("device_class")), mclock_tables.applied,
+        lambda s, v, a: s.mclock_plans.apply(a.get("device_class"), bool(a.get("dry_run"))),
+        mclock_tables.applied,
     ),
     Command(
-        "wcache mclock rollback", ("name=change_id,type=CephString,req=false",), "rw",
+        "wcache mclock rollback", ("name=change_id,type=CephString,req=false", _DRY_RUN), "rw",
         "Bring back the capacities from before an apply (default: the last one)",
-        lambda s, v, a: s.mclock_plans.rollback(a.get("change_id")),
+        lambda s, v, a: s.mclock_plans.rollback(a.get("change_id"), bool(a.get("dry_run"))),
+        tables.would,
     ),
     Command(
-        "wcache freeze", ("name=thaw,type=CephBool,req=false",), "rw",
+        "wcache freeze", ("name=thaw,type=CephBool,req=false", _DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",
-        lambda s, v, a: s.freeze(bool(a.get("thaw"))),
+        lambda s, v, a: s.freeze(bool(a.get("thaw")), bool(a.get("dry_run"))), tables.would,
     ),
     Command(
         "wcache history", history.ARGUMENTS, "r",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Optional
 
 from ..core.text import amount, duration, table, when
+from .tables import would
 
 SHOWN_MAX = 20
 
@@ -127,6 +128,8 @@ def _flat(capacity: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def applied(data: Mapping[str, Any]) -> str:
     """`ceph wcache mclock apply`."""
+    if data.get("dry_run") and not data["why"]:
+        return would(data)
     if not data["changed"]:
         return f"nothing to change: {data['why']}"
     lines = [f"{data['change_id']}: making {len(data['changes'])} change(s)"]

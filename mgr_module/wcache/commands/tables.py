@@ -315,6 +315,14 @@ def stale_keys(data: Mapping[str, Any]) -> List[str]:
     ]
 
 
+def would(data: Mapping[str, Any]) -> str:
+    """What a command has done, or with --dry-run what it would do."""
+    if not data.get("dry_run"):
+        return lines_of(data)
+    lines = [f"would {line}" for line in data["would"]] or ["there is nothing to do"]
+    return "\n".join(["dry run: nothing is changed", *lines])
+
+
 def lines_of(data: Mapping[str, Any]) -> str:
     """Small answers: one `key: value` line each."""
     return "\n".join(f"{key}: {cell(value)}" for key, value in data.items())

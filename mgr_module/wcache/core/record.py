@@ -44,6 +44,7 @@ class Precondition(str, Enum):
     OK_TO_STOP = "`ceph osd ok-to-stop` allows the OSDs of the step"
     CLIENT_LOAD = "client load that shows what the change did"
     GATE_DECIDED = "the gate has decided that clients are no worse off"
+    IN_WINDOW = "a maintenance window is open (auto_windows)"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import threading
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core import events as act
+from ..core.automation.windows import outside
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterView
@@ -106,6 +107,7 @@ class Engine:
             watchdog=self._watchdog, view=view, clock=self.clock, note=self.note, log=log,
             told=self._told, post_event=self.post_event, epoch=lambda: self.epoch,
             blocks=blocks, stops=stops, reserved=lambda: self.reserved,
+            outside_windows=lambda: outside(options().auto_windows, self.clock()),
         )
         self.looking = self._executor.looking
         self.runs = self._executor.runs
@@ -180,9 +182,8 @@ class Engine:
                 if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
                     self.feed(run_id, act.Tick())
             for plan_id, rollout in list(self.rollouts.items()):
-                if not rollout.moving:
-                    continue
-                self._watch(plan_id, rollout, rollout.waited_for, now_s)
+                if rollout.moving:
+                    self._watch(plan_id, rollout, rollout.waited_for, now_s)
                 if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
                     self.feed(plan_id, act.Tick())
             self._start_waiting(now_s)

@@ -51,6 +51,7 @@ class Executor:
         post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
         told: ToldChanges,
         blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
+        outside_windows: Callable[[], bool],
     ) -> None:
         self._archive = archive
         self._hosts = hosts
@@ -71,7 +72,8 @@ class Executor:
         self.watching = Watching(blocks, post_event)
         self.looking = Looking(
             stops=stops, view=view, hosts=hosts, clock=clock, post_event=post_event,
-            reserved=reserved, runs=self.runs, rollouts=self.rollouts,
+            reserved=reserved, outside_windows=outside_windows, runs=self.runs,
+            rollouts=self.rollouts,
         )
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
 

@@ -26,6 +26,7 @@ from ..core.history.entry import ADMIN
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
+from .dry_run import would
 from .guards import (
     disputed_domains,
     require_reports,
@@ -144,7 +145,8 @@ class CampaignService:
         return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
 
     def stop(
-        self, campaign_id: str, reason: str = STOPPED_BY_ADMIN, by: str = ADMIN
+        self, campaign_id: str, reason: str = STOPPED_BY_ADMIN, by: str = ADMIN,
+        dry_run: bool = False,
     ) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
         engine = self._engine
@@ -158,6 +160,9 @@ class CampaignService:
                 for run_id, machine in engine.runs.items()
                 if machine.spec.campaign_id == campaign_id and not machine.over
             ]
+            if dry_run:
+                lines = [f"end run {run_id} and restore its drives" for run_id in stopping]
+                return {"campaign_id": campaign_id, "stopping": [], **would(lines)}
             if stopping:
                 engine.note(by, campaign_id, reason)
             for run_id in stopping:

@@ -27,6 +27,7 @@ from ..core.hostnames import checked_hostname
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
+from .dry_run import would
 from .guards import disputes_of, require_store
 
 HOSTS_MAX = 2000
@@ -152,7 +153,9 @@ class AgentService:
 
     # ---- remove
 
-    def remove(self, hostname: str, *, force: bool = False) -> Dict[str, Any]:
+    def remove(
+        self, hostname: str, *, force: bool = False, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`agent rm`: end what is measured there, remove the key, say what is left to do.
 
         Refused while something stands on the host that would be forgotten with it, and for a
@@ -173,6 +176,8 @@ class AgentService:
                     "looked at or restored",
                     "start it, or add --force to forget a host that is gone",
                 )
+            if dry_run:
+                return self._would_remove(hostname, known, force=force)
             self._end_runs(hostname, heard=heard, force=force)
             stays = self._what_stays(hostname)
             if not force:
@@ -206,11 +211,29 @@ class AgentService:
             "script": "\n".join(script.lines),
         }
 
+    def _would_remove(
+        self, hostname: str, known: Optional[Deployment], *, force: bool
+    ) -> Dict[str, Any]:
+        stays = self._what_stays(hostname)
+        if not force:
+            self._require_restored(hostname, stays)
+        form = (known or self._as_found(hostname)).form
+        key = "the CephClient" if form is Form.ROOK else entity_of(hostname)
+        return {"hostname": hostname, "form": form.value, "stays": stays, **would([
+            *(f"end run {run_id} and restore its drives" for run_id in self._runs_on(hostname)),
+            f"remove the key of {key}", f"forget {hostname}, its reports and how it was added",
+        ])}
+
+    def _runs_on(self, hostname: str) -> List[str]:
+        return [
+            run_id for run_id, machine in self._engine.runs.items()
+            if machine.spec.hostname == hostname and not machine.over
+        ]
+
     def _end_runs(self, hostname: str, *, heard: bool, force: bool) -> None:
         engine = self._engine
-        for run_id, machine in list(engine.runs.items()):
-            if machine.spec.hostname == hostname and not machine.over:
-                engine.feed(run_id, Halt(REMOVING))
+        for run_id in self._runs_on(hostname):
+            engine.feed(run_id, Halt(REMOVING))
         if engine.lease_of(hostname) is not None and (heard or not force):
             raise NotReadyError(
                 f"what is measured on {hostname} is ended and restored",

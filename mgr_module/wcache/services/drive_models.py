@@ -9,6 +9,7 @@ from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.evidence.trust import TRUSTED
+from .dry_run import would
 
 NAMED_MAX = 5
 
@@ -20,7 +21,9 @@ class DriveModelService:
         self._engine = engine
         self._wall_clock = wall_clock
 
-    def trust_plp(self, drive_model: str, reason: str) -> Dict[str, Any]:
+    def trust_plp(
+        self, drive_model: str, reason: str, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`drive-model trust-plp`: lift FLUSH_TOO_FAST for one drive model."""
         said = " ".join(reason.split())
         if not said:
@@ -35,6 +38,9 @@ class DriveModelService:
             self._require_known(drive_model)
             old = trust.of(drive_model)
             changed = old is None or old.reason != said
+            if dry_run:
+                lines = [f"trust the power-loss protection of {drive_model}"] if changed else []
+                return {"drive_model": drive_model, "reason": said, **would(lines)}
             if changed:
                 if old is None and len(trust.all()) >= MODELS_MAX:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
@@ -50,12 +56,15 @@ class DriveModelService:
             "distrust-plp`",
         }
 
-    def distrust_plp(self, drive_model: str) -> Dict[str, Any]:
+    def distrust_plp(self, drive_model: str, dry_run: bool = False) -> Dict[str, Any]:
         """`drive-model distrust-plp`: FLUSH_TOO_FAST counts again for this drive model."""
         engine = self._engine
         with engine.lock:
             trust = engine.analyses.trust
             changed = trust.of(drive_model) is not None
+            if dry_run:
+                lines = [f"no longer trust {drive_model}"] if changed else []
+                return {"drive_model": drive_model, **would(lines)}
             if changed:
                 trust.remove(drive_model)
                 self._save(drive_model, "power-loss protection trusted no more")

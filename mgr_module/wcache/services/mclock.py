@@ -35,6 +35,7 @@ from ..engine.engine import Engine
 from ..engine.mclock_known import MclockKnown
 from ..engine.mclock_work import MclockWork
 from ..engine.storing.archive import Archive
+from .dry_run import would
 from .guards import require_class, require_store
 from .mclock_facts import MclockFacts
 
@@ -106,8 +107,13 @@ class MclockService:
         engine.wake()
         return {"format_version": FORMAT_VERSION, "job_id": new.job_id, "forecast": cost}
 
-    def stop(self) -> Dict[str, Any]:
+    def stop(self, dry_run: bool = False) -> Dict[str, Any]:
         """`mclock stop`: end a measurement after the bench call under way."""
+        if dry_run:
+            with self._engine.lock:
+                machine = self.work.machine
+                running = machine is not None and not machine.over
+            return would(["end the measurement of capacities"] if running else [])
         return {"changed": self.work.halt("stopped by an admin")}
 
     def _require_idle(self) -> None:

@@ -10,6 +10,7 @@ from ..core.knobs.knob import knobs_of
 from ..core.knobs.mclock.advice import Advice, advise
 from ..core.knobs.mclock.knob import MCLOCK
 from ..engine.engine import Engine
+from .dry_run import would
 from .guards import require_class, require_idle, require_store, require_thawed
 from .mclock_facts import MclockFacts
 from .plans import PlanService, plan_order
@@ -23,7 +24,9 @@ class MclockPlans:
         self._facts = facts
         self._plans = plans
 
-    def apply(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+    def apply(
+        self, device_class: Optional[str] = None, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`mclock apply`: make the recommended changes in the config database."""
         engine = self._engine
         require_class(engine, device_class)
@@ -41,6 +44,11 @@ class MclockPlans:
             if not any(advice.changes for advice in chosen):
                 return {"change_id": "", "changed": False, "changes": [],
                         "why": _why_nothing(chosen)}
+            if dry_run:
+                planned = self._plans.plan(device_class or None, knob=MCLOCK.name, dry_run=True)
+                commands = [line for row in planned["changes"] for line in row["manual"]]
+                return {"change_id": "", "why": "", "changes": [],
+                        **would(f"run: {line}" for line in commands)}
             require_idle(engine)
             plan_id = str(self._plans.plan(device_class or None, knob=MCLOCK.name)["plan_id"])
             self._plans.apply(plan_id)
@@ -50,7 +58,9 @@ class MclockPlans:
             "changes": [edit.command for change in changes for edit in change.edits],
         }
 
-    def rollback(self, change_id: Optional[str] = None) -> Dict[str, Any]:
+    def rollback(
+        self, change_id: Optional[str] = None, dry_run: bool = False
+    ) -> Dict[str, Any]:
         """`mclock rollback`: bring back the values before an apply (default: the last one)."""
         engine = self._engine
         with engine.lock:
@@ -71,7 +81,10 @@ class MclockPlans:
                 raise NotFoundError(
                     f"there is no change {change_id[:40]!r}", "see `ceph wcache mclock show`"
                 )
-            answer = self._plans.rollback(change_id)
+            answer = self._plans.rollback(change_id, dry_run)
+            if dry_run:
+                lines = [f"restore {line}" for line in answer.get("would_restore", ())]
+                return {"change_id": change_id, "status": answer["status"], **would(lines)}
         return {
             "change_id": change_id, "changed": answer["changed"], "status": answer["status"]
         }

@@ -14,6 +14,7 @@ from ..core.change.change_status import ChangeStatus
 from ..core.change.config_change import ConfigChange
 from ..core.change.gate.gate_state import GateSettings
 from ..core.change.gate.judge import LOOKS
+from ..core.change.lasting import not_lasting
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
 from ..core.change.scope import Scope
@@ -22,7 +23,7 @@ from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.events import SaveRun
-from ..core.history.entry import ADMIN
+from ..core.history.entry import ADMIN, AUTO
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
@@ -99,6 +100,7 @@ class PlanService:
                 latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
                 cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by, waves=waves,
                 gate=_gate(options), parallel_max=options.rollout_parallel_max,
+                pause_max_s=3600.0 * options.pause_max_h if by == AUTO else 0.0,
             )
             require_room(rollout)
             readable(f"plan {plan_id}", rollout)
@@ -134,9 +136,11 @@ class PlanService:
                 )
             status = machine.rollout.status
             if dry_run:
-                return self._forecast(machine, need_not)
+                return self._forecast(machine, need_not, persist)
             if status is not RolloutStatus.PLANNED:
                 self._require_in_place(machine.rollout)
+                if persist and not machine.rollout.consent_persist:
+                    return self._make_last(machine, by)
                 new = status is RolloutStatus.RUNNING and self.override(machine, need_not)
                 return {"plan_id": plan_id, "changed": new, "status": status.value}
             require_store(engine)
@@ -205,8 +209,28 @@ class PlanService:
         missed = {item for c in asked.changes for item in holding.missed(asked, c, seen)}
         return [item for item in seen if item in missed]
 
+    def _make_last(self, machine: RolloutMachine, by: str) -> Dict[str, Any]:
+        """The consent to last, after the one to change."""
+        engine, rollout = self._engine, machine.rollout
+        plan_id = rollout.plan_id
+        if rollout.status is RolloutStatus.RUNNING:
+            raise ConflictError(
+                f"plan {plan_id} was begun without the consent to last",
+                f"wait for its end, then `ceph wcache apply {plan_id} --persist`",
+            )
+        require_store(engine)
+        require_idle(engine)
+        actions = machine.make_last()
+        if actions:
+            engine.note(by, plan_id, "apply, to last")
+            engine.execute(plan_id, actions)
+            engine.wake()
+        return {
+            "plan_id": plan_id, "changed": bool(actions), "status": machine.rollout.status.value
+        }
+
     def _forecast(
-        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]
+        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...], persist: bool
     ) -> Dict[str, Any]:
         """What `apply` would do, in which order and for how long, and what would keep it."""
         rollout = machine.rollout
@@ -218,6 +242,9 @@ class PlanService:
                 f"{c.name}: {c.words}" for c in rollout.changes
                 if c.status is ChangeStatus.PLANNED
             ],
+            "would_persist": [
+                rollout.changes[index].name for index in not_lasting(rollout)
+            ] if persist else [],
             "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
             "missed": [item.value for item in self.broken(machine, need_not)],
             "moved": moved(

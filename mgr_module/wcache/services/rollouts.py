@@ -11,6 +11,7 @@ from ..core.change.rollout_state import RolloutStatus
 from ..core.errors import ConflictError, NotFoundError
 from ..core.events import Halt
 from ..engine.engine import Engine
+from .dry_run import would
 from .guards import require_store, require_thawed
 from .plans import PlanService
 
@@ -22,7 +23,7 @@ class RolloutService:
         self._engine = engine
         self._plans = plans
 
-    def pause(self, plan_id: str) -> Dict[str, Any]:
+    def pause(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
         """`rollout pause`: nothing further is changed; what is made stays, and is not persisted.
 
         A change that is under way is made first.
@@ -36,6 +37,10 @@ class RolloutService:
                     f"plan {plan_id} is {machine.rollout.status.value}: there is nothing to pause",
                     "see `ceph wcache rollout ls`",
                 )
+            if dry_run:
+                after = " once the change under way is made" if machine.mid_change else ""
+                lines = [f"change nothing further{after}"] if changed else []
+                return {**self._answer(machine, False), **would(lines)}
             if changed:
                 engine.note("admin", plan_id, "pause")
                 engine.execute(plan_id, machine.pause("paused by an admin"))

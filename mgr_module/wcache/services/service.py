@@ -6,7 +6,7 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List, Mapping
 
 from ..ceph.traffic import Traffic
 from ..core.events import Halt
@@ -20,6 +20,7 @@ from .automation.evidence import EvidenceService
 from .campaigns import CampaignService
 from .deploying import AgentService
 from .drive_models import DriveModelService
+from .dry_run import would
 from .mclock import MclockService
 from .mclock_plans import MclockPlans
 from .memory.service import MemoryService
@@ -51,11 +52,13 @@ class Service:
         self.memory = memory
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
 
-    def freeze(self, thaw: bool = False) -> Dict[str, Any]:
+    def freeze(self, thaw: bool = False, dry_run: bool = False) -> Dict[str, Any]:
         """`freeze`: nothing is toggled any more, what is under way is restored."""
         engine = self._engine
         with engine.lock:
             changed = engine.frozen == thaw
+            if dry_run:
+                return {"frozen": engine.frozen, **would(self._would_freeze(thaw, changed))}
             engine.frozen = not thaw
             if changed:
                 # first in the queue: a mgr that takes over must find it
@@ -76,3 +79,15 @@ class Service:
                     "it; ask again in a moment"
                 )
         return answer
+
+    def _would_freeze(self, thaw: bool, changed: bool) -> List[str]:
+        engine = self._engine
+        if thaw:
+            return ["allow drives to be toggled again"] if changed else []
+        runs = [owner for owner, machine in engine.runs.items() if not machine.over]
+        plans = [owner for owner, machine in engine.rollouts.items() if not machine.over]
+        return [
+            *(["toggle nothing until it is thawed"] if changed else []),
+            *(f"end run {owner} and restore its drives" for owner in runs),
+            *(f"end plan {owner} and take back what is not judged" for owner in plans),
+        ]

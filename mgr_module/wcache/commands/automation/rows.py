@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Tuple
 
 from ...services.service import Service
-from ..tables import lines_of
+from ..tables import would
 from ..views import Views
 from . import auto, evidence
 
@@ -15,15 +15,18 @@ Row = Tuple[
 ]
 """Prefix, arguments, permission, help, what it calls, how it looks (`commands.Command`)."""
 
+_DRY_RUN = "name=dry_run,type=CephBool,req=false"
 
 ROWS: Tuple[Row, ...] = (
     (
         "wcache auto",
         ("name=mode,type=CephChoices,strings=off|recommend|apply",
-         "name=device_class,type=CephString,req=false"), "rw",
+         "name=device_class,type=CephString,req=false", _DRY_RUN), "rw",
         "Say what may be begun without an admin: nothing, measuring, or also applying; new drives "
         "of a known model are confirmed first; the options auto_* set windows and daily limits",
-        lambda s, v, a: s.auto.turn(a["mode"], a.get("device_class")), lines_of,
+        lambda s, v, a: s.auto.turn(
+            a["mode"], a.get("device_class"), bool(a.get("dry_run"))
+        ), would,
     ),
     (
         "wcache auto status", (), "r",
@@ -36,18 +39,18 @@ ROWS: Tuple[Row, ...] = (
         lambda s, v, a: s.evidence.export(), evidence.as_file,
     ),
     (
-        "wcache evidence import", (), "rw",
+        "wcache evidence import", (_DRY_RUN,), "rw",
         "Keep what another cluster found (-i FILE): shown as foreign, it decides nothing",
-        lambda s, v, a: s.evidence.take(a["inbuf"]), lines_of,
+        lambda s, v, a: s.evidence.take(a["inbuf"], bool(a.get("dry_run"))), would,
     ),
     (
         "wcache evidence ls", (), "r", "List what was imported from other clusters",
         lambda s, v, a: s.evidence.ls(), evidence.ls,
     ),
     (
-        "wcache evidence rm", ("name=cluster,type=CephString",), "rw",
+        "wcache evidence rm", ("name=cluster,type=CephString", _DRY_RUN), "rw",
         "Forget what was imported from a cluster",
-        lambda s, v, a: s.evidence.drop(a["cluster"]), lines_of,
+        lambda s, v, a: s.evidence.drop(a["cluster"], bool(a.get("dry_run"))), would,
     ),
 )
 # These read a file (-i FILE).

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Tuple
 
 from ..automation.rows import Row
-from ..tables import lines_of
+from ..tables import would
 from . import controllers
 from .models import render
+
+_DRY_RUN = "name=dry_run,type=CephBool,req=false"
 
 ROWS: Tuple[Row, ...] = (
     (
@@ -22,13 +24,16 @@ ROWS: Tuple[Row, ...] = (
     ),
     (
         "wcache drive-model trust-plp",
-        ("name=drive_model,type=CephString", "name=reason,type=CephString"), "rw",
+        ("name=drive_model,type=CephString", "name=reason,type=CephString", _DRY_RUN), "rw",
         "Vouch for a drive model's power-loss protection: lifts WCACHE_FLUSH_TOO_FAST for it",
-        lambda s, v, a: s.drive_models.trust_plp(a["drive_model"], a["reason"]), lines_of,
+        lambda s, v, a: s.drive_models.trust_plp(
+            a["drive_model"], a["reason"], bool(a.get("dry_run"))
+        ), would,
     ),
     (
-        "wcache drive-model distrust-plp", ("name=drive_model,type=CephString",), "rw",
+        "wcache drive-model distrust-plp", ("name=drive_model,type=CephString", _DRY_RUN), "rw",
         "Take back the word for a drive model's power-loss protection",
-        lambda s, v, a: s.drive_models.distrust_plp(a["drive_model"]), lines_of,
+        lambda s, v, a: s.drive_models.distrust_plp(a["drive_model"], bool(a.get("dry_run"))),
+        would,
     ),
 )

@@ -67,9 +67,9 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.rollouts.show(a["plan_id"]), rollout_tables.rollout,
     ),
     Command(
-        "wcache rollout pause", (_ID,), "rw",
+        "wcache rollout pause", (_ID, _DRY_RUN), "rw",
         "Change nothing further until it is resumed; what is made stays, and is not persisted",
-        lambda s, v, a: s.rollouts.pause(a["plan_id"]),
+        lambda s, v, a: s.rollouts.pause(a["plan_id"], bool(a.get("dry_run"))), tables.would,
     ),
     Command(
         "wcache rollout resume", (_ID, _OVERRIDE, _DRY_RUN), "rw",

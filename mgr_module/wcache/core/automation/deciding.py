@@ -94,6 +94,28 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
     return Decision(state, wish)
 
 
+def would_begin(
+    before: AutoState, after: AutoState, seen: Seen, limits: Limits, now_s: float
+) -> List[str]:
+    """What turning it on or off would come to, each in words that go on from "would"."""
+    lines = []
+    if after.modes != before.modes:
+        said = ", ".join(f"{m.device_class or 'all classes'} {m.mode.value}" for m in after.modes)
+        lines.append(f"allow: {said}")
+    decision = decide(after, seen, limits, now_s)
+    wish = decision.wish
+    names = ", ".join(" ".join(key) for key in wish.keys[:8]) if wish is not None else ""
+    if isinstance(wish, Measure):
+        lines.append(f"measure drive model {wish.drive_model} of class {wish.device_class} first, "
+                     f"on drives of: {names}")
+    elif wish is not None:
+        many = f"{len(wish.keys)} drive(s) of class {wish.device_class}"
+        lines.append(f"change {many} first: {names}")
+    elif decision.waiting:
+        lines.append(f"wait: {decision.waiting}")
+    return lines
+
+
 def begun(
     state: AutoState, wish: Wish, owner: str, seconds: float, bytes_written: int, changes: int
 ) -> AutoState:

@@ -61,6 +61,14 @@ def parse_windows(text: str) -> Tuple[Window, ...]:
     return tuple(found)
 
 
+def outside(text: str, at_s: float) -> bool:
+    """Whether nothing may be begun now by windows as set; those that make no sense are closed."""
+    try:
+        return not is_open(parse_windows(text), at_s)
+    except MalformedError:
+        return True
+
+
 def is_open(windows: Tuple[Window, ...], at_s: float) -> bool:
     """Whether something may be begun now."""
     return not windows or any(window.is_open(at_s) for window in windows)

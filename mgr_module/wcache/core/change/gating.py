@@ -7,6 +7,7 @@ are made one after the other; then come blocks until the judge knows, or gives u
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
@@ -15,7 +16,7 @@ from ..codec import one_line
 from ..loads import Block, BlocksRequest
 from ..record import Precondition
 from . import steps
-from .change_status import ChangeStatus, Made
+from .change_status import ChangeStatus
 from .gate.blocks import log_ratios
 from .gate.gate_state import GateStep
 from .gate.judge import (
@@ -28,8 +29,8 @@ from .gate.judge import (
     load_of,
     look_at,
 )
-from .going_back import GoingBack
 from .keeping import MID_CHANGE
+from .lasting import Lasting
 from .phase import Phase
 from .rollout_state import Change, RolloutStatus
 
@@ -40,7 +41,7 @@ WATCHES_MAX = 3
 
 
 @dataclass
-class Gating(GoingBack):
+class Gating(Lasting):
     """Steps and their judgement."""
 
     _blocks: List[Block] = field(default_factory=list)
@@ -180,12 +181,6 @@ class Gating(GoingBack):
         waits = [steps.wait_s(self.rollout, self.rollout.changes[i]) for i in self._unjudged()]
         return self._wait(max(self.rollout.settle_s, *waits))
 
-    def _unjudged(self) -> Tuple[int, ...]:
-        return tuple(
-            index for index, item in enumerate(self.rollout.changes)
-            if item.status is ChangeStatus.MADE
-        )
-
     def _watch_after(self) -> List[act.Action]:
         self._watches = 0
         return self._watch(Phase.BLOCKS_AFTER, LOOKS[-1])
@@ -228,32 +223,6 @@ class Gating(GoingBack):
                     after_us=math.exp(sum(after) / len(after)),
                 )
         self._put(changed)
-
-    def _make_last(self) -> List[act.Action]:
-        """The step is judged well: what was consented to last is made to last, one by one."""
-        step, rollout = self.rollout.step, self.rollout
-        if not step.last:
-            self.rollout = replace(rollout, step=replace(step, last=True))
-        done = {
-            index: replace(rollout.changes[index], status=ChangeStatus.APPLIED)
-            for index in self._unjudged()
-            if not (rollout.consent_persist and steps.can_last(rollout.changes[index]))
-        }
-        self._put(done)
-        change = self.current
-        if change is None or change.status is not ChangeStatus.MADE:
-            return self._step_over()
-        self._phase = Phase.LASTING
-        return [act.SaveRun(), self._ask(steps.apply(self.rollout, change))]
-
-    def _lasted(self, outcome: object) -> List[act.Action]:
-        change = self.current
-        assert change is not None  # callers looked  # noqa: S101
-        change, made, why = steps.made(self.rollout, change, outcome, True)
-        if made in (Made.YES, Made.ALREADY):
-            self._keep(replace(change, status=ChangeStatus.APPLIED))
-            return self._make_last()
-        return self._take_back(why or "it could not be made to last")
 
     def _step_over(self) -> List[act.Action]:
         rollout = self.rollout
@@ -301,11 +270,14 @@ class Gating(GoingBack):
 
     # ---- what the rest of the machine does
 
+    @abstractmethod
     def _next(self) -> List[act.Action]:
-        raise NotImplementedError
+        """Begin the next step, or end."""
 
+    @abstractmethod
     def _look(self) -> List[act.Action]:
-        raise NotImplementedError
+        """Read what is there before the change under way."""
 
+    @abstractmethod
     def _go_on(self) -> List[act.Action]:
-        raise NotImplementedError
+        """Go on from what is stored."""

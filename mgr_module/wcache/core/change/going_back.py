@@ -28,7 +28,7 @@ class GoingBack(Keeping):
         )
         self._set(
             RolloutStatus.ROLLING_BACK, changes=changes, reason=one_line(reason),
-            step=GateStep(), pausing="",
+            step=GateStep(), pausing="", afterwards=False,
         )
         self._silent_since_s = None
         return self._next_back()

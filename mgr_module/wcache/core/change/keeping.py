@@ -52,6 +52,11 @@ class Keeping:
         return self.rollout.status is RolloutStatus.PAUSED
 
     @property
+    def mid_change(self) -> bool:
+        """Whether a change was asked for and is not yet proven, or is taken back."""
+        return self.moving and self._phase in MID_CHANGE
+
+    @property
     def phase(self) -> Phase:
         """What it waits for."""
         return self._phase
@@ -59,6 +64,8 @@ class Keeping:
     @property
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
+        if self.paused and self.rollout.pause_max_s:
+            return self.rollout.paused_at_s + self.rollout.pause_max_s
         if not self.moving or self._phase is Phase.IDLE:
             return None
         waits = self._phase in TIMED or self._silent_since_s is not None

@@ -20,11 +20,14 @@ NEEDED = (
     Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY,
     Precondition.NO_SCRUB_STORM, Precondition.NO_UPGRADE, Precondition.NO_MAINTENANCE,
     Precondition.PROBES_HEARD, Precondition.NO_OTHER_PLAN, Precondition.OK_TO_STOP,
+    Precondition.IN_WINDOW,
 )
 # These too may be overridden: the gate asks for them, not the look at the cluster.
 PROOFS = (Precondition.CLIENT_LOAD, Precondition.GATE_DECIDED)
 # Nobody may override this one: a state that a lease has left would be taken for the prior one.
 ALWAYS = (Precondition.JOURNAL_SETTLED,)
+# A window opens again by itself: no plan gives up waiting for it.
+PATIENT = (Precondition.IN_WINDOW,)
 # How often a plan that is held looks at the cluster again, and how long it waits in all.
 LOOK_EVERY_S = 5.0
 HOLD_MAX_S = 3600.0
@@ -72,7 +75,8 @@ def look(
     if broken == before:
         return rollout, []
     reason = f"waiting: {words(broken)}" if broken else ""
-    since_s = rollout.held_since_s if before else now_s
+    impatient = before and PATIENT not in (before, broken)
+    since_s = rollout.held_since_s if impatient else now_s
     rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
     said = act.Note(reason, "warning") if broken else act.Note("resumed: it holds again")
     return rollout, [act.SaveRun(), said]
@@ -80,7 +84,7 @@ def look(
 
 def too_long(rollout: Rollout, now_s: float) -> bool:
     """Whether a plan that is held gives up."""
-    return now_s - rollout.held_since_s >= HOLD_MAX_S
+    return rollout.missed != PATIENT and now_s - rollout.held_since_s >= HOLD_MAX_S
 
 
 def given_up(rollout: Rollout) -> str:

@@ -42,8 +42,7 @@ class RolloutMachine(Gating):
         if self.over:
             return []
         if self.paused:
-            # what is made and not judged does not outlast a freeze
-            return self._stop(event.reason) if isinstance(event, act.Halt) else []
+            return self._while_paused(event)
         if isinstance(event, act.Tick):
             due = self.wake_at_s is not None and now_s >= self.wake_at_s
             return self._time_has_come() if due else []
@@ -54,6 +53,18 @@ class RolloutMachine(Gating):
         if isinstance(event, act.AgentSilent):
             return self._silent(event.detail)
         return self._heard(event, now_s)
+
+    def _while_paused(self, event: act.Event) -> List[act.Action]:
+        """What is made and not judged outlasts neither a freeze nor `pause_max_s`."""
+        if isinstance(event, act.Halt):
+            return self._stop(event.reason)
+        at_s = self.wake_at_s
+        if not isinstance(event, act.Tick) or at_s is None or self._now_s < at_s:
+            return []
+        hours = self.rollout.pause_max_s / 3600.0
+        return self._stop(
+            f"paused for {hours:g} h and nobody resumed it (pause_max_h): {self.rollout.reason}"
+        )
 
     def _heard(self, event: act.Event, now_s: float) -> List[act.Action]:
         """The answer to what was asked for last; older ones are nothing."""
@@ -298,6 +309,8 @@ class RolloutMachine(Gating):
         change = self.current
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return []
+        if self.rollout.afterwards:
+            return self._left_as_made(reason)
         if self._unjudged() or (change is not None and change.status is ChangeStatus.APPLYING):
             return self._take_back(reason)
         self._set(RolloutStatus.STOPPED, reason=reason, pausing="")

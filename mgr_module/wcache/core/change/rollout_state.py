@@ -59,7 +59,9 @@ class Rollout:
     With a `gate` the real load of clients judges each step of at most `parallel_max` changes,
     else a bench before and after each change.  `consent_persist` takes effect for a step when
     it is judged.  `judged_s` is how long steps that are over have taken; `pausing` why it pauses
-    once the change under way is made.
+    once the change under way is made.  After
+    `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
+    `afterwards`: it was done, and what it changed is made to last.
     """
 
     plan_id: str
@@ -93,6 +95,8 @@ class Rollout:
     began_at_s: float = 0.0
     ended_at_s: float = 0.0
     judged_s: Tuple[float, ...] = field(default=(), metadata={"max_items": 4096})
+    pause_max_s: float = 0.0
+    afterwards: bool = False
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:

@@ -86,6 +86,11 @@ def can_last(change: Change) -> bool:
     return isinstance(change, CacheModeChange)
 
 
+def lasts_already(change: Change) -> bool:
+    """Whether what it made is kept over a power cycle."""
+    return isinstance(change, CacheModeChange) and change.kept is change.mode
+
+
 def only_lasts(change: Change) -> bool:
     """Whether nothing is toggled: what is there is only to last."""
     return isinstance(change, CacheModeChange) and change.expected is change.mode

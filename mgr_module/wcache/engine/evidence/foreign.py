@@ -25,17 +25,21 @@ class Foreign:
 
     def add(self, evidence: Evidence, done: Done) -> bool:
         """Keep a file in place of an older one of its cluster; False where it is there already."""
-        old = self.files.get(evidence.cluster)
-        if old is not None and old.exported_at_s >= evidence.exported_at_s:
+        if not self.is_new(evidence):
             return False
+        self.files[evidence.cluster] = evidence
+        self._archive.put_foreign(evidence, done)
+        return True
+
+    def is_new(self, evidence: Evidence) -> bool:
+        """Whether a file would be kept; raises RefusedError where there is no room for it."""
+        old = self.files.get(evidence.cluster)
         if old is None and len(self.files) >= CLUSTERS_MAX:
             raise RefusedError(
                 f"evidence of {CLUSTERS_MAX} clusters is imported already",
                 "drop one with `ceph wcache evidence rm`",
             )
-        self.files[evidence.cluster] = evidence
-        self._archive.put_foreign(evidence, done)
-        return True
+        return old is None or old.exported_at_s < evidence.exported_at_s
 
     def drop(self, cluster: str) -> bool:
         """Forget what came from a cluster."""

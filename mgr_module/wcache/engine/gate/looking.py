@@ -17,6 +17,7 @@ from ...core.change.rollout import RolloutMachine
 from ...core.cluster import ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
+from ...core.history.entry import AUTO
 from ...core.record import Precondition
 from ..hosts import Hosts
 
@@ -40,7 +41,8 @@ class Looking:
     def __init__(
         self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
         post_event: Callable[[str, act.Event], None], reserved: Callable[[], str],
-        runs: Dict[str, RunMachine], rollouts: Dict[str, RolloutMachine],
+        outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
+        rollouts: Dict[str, RolloutMachine],
     ) -> None:
         self._stops = stops
         self._view = view
@@ -48,6 +50,7 @@ class Looking:
         self._clock = clock
         self._post_event = post_event
         self._reserved = reserved
+        self._outside_windows = outside_windows
         self._runs = runs
         self._rollouts = rollouts
 
@@ -66,6 +69,8 @@ class Looking:
         holding = [m for m in self._runs.values() if m.holds_lease]
         if others or holding or self._reserved():
             missed.append(Precondition.NO_OTHER_PLAN)
+        if machine.rollout.by == AUTO and self._outside_windows():
+            missed.append(Precondition.IN_WINDOW)
         return tuple(missed)
 
     def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:

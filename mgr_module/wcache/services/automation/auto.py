@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
 from ...core import codec
-from ...core.automation.deciding import Apply, Measure, Wish, begun, decide, turned
+from ...core.automation.deciding import (
+    Apply,
+    Measure,
+    Wish,
+    begun,
+    decide,
+    turned,
+    would_begin,
+)
 from ...core.automation.drift import contested
 from ...core.automation.drift import look as look_for_drift
 from ...core.automation.modes import Mode, any_on, mode_of
@@ -22,6 +30,7 @@ from ...engine.automation.keeper import AutoKeeper
 from ...engine.automation.looking import look, modes_now, stands
 from ...engine.engine import Engine
 from ..campaigns import CampaignService
+from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
 from ..plans import PlanService
 
@@ -63,16 +72,26 @@ class AutoService:
 
     # ---- commands
 
-    def turn(self, mode: str, device_class: Optional[str] = None) -> Dict[str, Any]:
-        """`auto off|recommend|apply`: what may be begun without an admin, stored."""
+    def turn(
+        self, mode: str, device_class: Optional[str] = None, dry_run: bool = False
+    ) -> Dict[str, Any]:
+        """`auto off|recommend|apply`: what may be begun without an admin, stored.
+
+        A `dry_run` says what would be begun first.
+        """
         engine, wanted = self._engine, Mode(mode)
         with engine.lock:
             require_store(engine)
             require_class(engine, device_class)
-            self.limits()
-            before = self._keeper.state
-            state = turned(before, self._seen(), device_class, wanted)
+            limits = self.limits()
+            before, seen = self._keeper.state, self._seen()
+            state = turned(before, seen, device_class, wanted)
             changed = state.modes != before.modes
+            if dry_run:
+                return {
+                    "device_class": device_class or "", "mode": wanted.value,
+                    **would(would_begin(before, state, seen, limits, engine.clock())),
+                }
             if changed:
                 engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
             self._keeper.keep(state)

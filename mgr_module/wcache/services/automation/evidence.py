@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from ...core import codec
 from ...core.errors import NotFoundError, RefusedError, StorageError
 from ...core.output_format import FORMAT_VERSION
-from ...core.verdict.foreign.document import export, parse
+from ...core.verdict.foreign.document import Evidence, export, parse
 from ...engine.engine import Engine
+from ..dry_run import would
 from ..guards import require_store
 
 
@@ -34,7 +35,7 @@ class EvidenceService:
         plain: Dict[str, Any] = codec.to_plain(found)
         return plain
 
-    def take(self, text: str) -> Dict[str, Any]:
+    def take(self, text: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence import -i FILE`: keep what another cluster found; it decides nothing."""
         engine = self._engine
         found = parse(text, engine.clock())
@@ -45,6 +46,12 @@ class EvidenceService:
                     "this file is of this cluster, which has its verdicts already",
                     "see `ceph wcache recommend`",
                 )
+
+            if dry_run:
+                return {
+                    "cluster": found.cluster, "verdicts": len(found.verdicts),
+                    **would(self._would_take(found)),
+                }
 
             def stored(error: Optional[StorageError]) -> None:
                 if error is not None:
@@ -63,10 +70,26 @@ class EvidenceService:
                     "anything follows from it (`ceph wcache campaign start --confirm`)",
         }
 
-    def drop(self, cluster: str) -> Dict[str, Any]:
+    def _would_take(self, found: Evidence) -> List[str]:
+        foreign = self._engine.analyses.foreign
+        if not foreign.is_new(found):
+            return []
+        old = foreign.files.get(found.cluster)
+        instead = f" in place of {len(old.verdicts)} older one(s)" if old is not None else ""
+        return [
+            f"keep {len(found.verdicts)} verdict(s) of cluster {found.cluster}{instead}: "
+            + ", ".join(sorted({str(item.drive_model) for item in found.verdicts})[:8])
+        ]
+
+    def drop(self, cluster: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence rm`: forget what came from a cluster."""
         engine = self._engine
         with engine.lock:
+            there = engine.analyses.foreign.files.get(cluster)
+            if dry_run and there is not None:
+                return {"cluster": cluster, **would(
+                    [f"forget {len(there.verdicts)} verdict(s) of cluster {cluster}"]
+                )}
             if not engine.analyses.foreign.drop(cluster):
                 raise NotFoundError(
                     f"nothing was imported from cluster {cluster[:40]!r}",

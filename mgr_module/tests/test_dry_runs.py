@@ -1,0 +1,134 @@
+"""`--dry-run`, wherever something would change: it says what, and changes nothing."""
+
+import pytest
+from gate_world import begun
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import ok, said
+from test_auto import a_mgr
+from test_foreign_evidence import FILE
+from wcache.commands.commands import COMMANDS
+from wcache.core import codec
+from wcache.core.change.change_status import ChangeStatus
+
+# What changes something by their own consent or forecast, or is not for people.
+OTHERS = {
+    "wcache agent poll", "wcache agent post",  # for probes
+    "wcache agent add",  # makes a key, and prints what somebody would run
+    "wcache drive accept",  # without --yes it says what it would give up
+    "wcache try", "wcache campaign start", "wcache mclock measure",  # ask for --accept-cost
+    "wcache memory trial start",
+    "wcache memory trial stop",  # takes a lease back that ends by itself
+}
+
+
+def test_every_command_that_changes_something_has_a_dry_run():
+    without = {
+        command.prefix for command in COMMANDS
+        if command.perm == "rw" and not any("dry_run" in item for item in command.arguments)
+    }
+    assert without <= OTHERS
+
+
+def stored(mgr):
+    return dict(mgr.store.kept)
+
+
+def dry(mgr, prefix, **arguments):
+    """A dry run: what it would do, after a look that the store and the drives are as before."""
+    before = stored(mgr), {name: probe.modes() for name, probe in mgr.probes.items()}
+    data = said(mgr, prefix, dry_run=True, **arguments)
+    assert data["dry_run"] is True
+    assert data["changed"] is False
+    text = ok(mgr.command(prefix, dry_run=True, **arguments))
+    assert text.startswith("dry run: nothing is changed")
+    assert (stored(mgr), {name: probe.modes() for name, probe in mgr.probes.items()}) == before
+    return data["would"]
+
+
+def test_auto_says_what_it_would_begin_first_and_why_it_would_wait():
+    mgr = a_mgr()
+    allow, first = dry(mgr, "auto", mode="apply")
+    assert allow == "allow: all classes apply"
+    assert first.startswith("measure drive model ACME HD1 1.0 of class hdd first, on drives of: h")
+    mgr = a_mgr(auto_windows="00:00-00:01")
+    assert "wait: outside the maintenance windows" in dry(mgr, "auto", mode="apply")[1]
+
+
+def test_freeze_and_thaw_name_what_would_end():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
+    assert dry(mgr, "freeze") == [
+        "toggle nothing until it is thawed", "end plan p1 and take back what is not judged"]
+    assert dry(mgr, "freeze", thaw=True) == []
+    ok(mgr.command("freeze"))
+    mgr.end()
+    assert dry(mgr, "freeze", thaw=True) == ["allow drives to be toggled again"]
+
+
+def test_campaign_stop_and_agent_rm_name_the_runs_that_would_end():
+    mgr = a_mgr()
+    ok(mgr.command("campaign start", accept_cost=True, loads="depth1"))
+    for _ in range(4):
+        mgr.step()
+    lines = dry(mgr, "campaign stop", campaign_id="c1")
+    assert lines
+    assert all(line.startswith("end run c1.") for line in lines)
+    lines = dry(mgr, "agent rm", hostname="h1", force=True)
+    assert "forget h1, its reports and how it was added" in lines
+    assert any(line.startswith("end run c1.") for line in lines)
+
+
+def test_a_pause_says_whether_a_change_is_finished_first():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
+    assert dry(mgr, "rollout pause", plan_id="p1") == [
+        "change nothing further once the change under way is made"]
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    mgr.end()
+    assert dry(mgr, "rollout pause", plan_id="p1") == []
+
+
+def test_evidence_is_looked_at_before_it_is_taken():
+    mgr = a_mgr()
+    text = codec.dumps(FILE)
+    (line,) = dry(mgr, "evidence import", inbuf=text)
+    assert line.startswith("keep ")
+    ok(mgr.command("evidence import", inbuf=text))
+    assert dry(mgr, "evidence import", inbuf=text) == []
+    cluster = said(mgr, "evidence ls")["imported"][0]["cluster"]
+    (line,) = dry(mgr, "evidence rm", cluster=cluster)
+    assert line.startswith("forget ")
+
+
+def test_a_word_for_a_drive_model_is_not_given_in_a_dry_run():
+    mgr = a_mgr()
+    model = said(mgr, "drive-model ls")["drive_models"][0]["drive_model"]
+    lines = dry(mgr, "drive-model trust-plp", drive_model=model, reason="data sheet")
+    assert lines == [f"trust the power-loss protection of {model}"]
+    assert dry(mgr, "drive-model distrust-plp", drive_model=model) == []
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
+    mgr = begun(apply={"persist": persist})
+    assert mgr.end() == "done"
+    would = said(mgr, "apply", plan_id="p1", persist=True, dry_run=True)
+    assert len(would["would_persist"]) == (0 if persist else len(mgr.changed))
+    assert all(change.kept is not None for change in mgr.plan.changes) is persist
+
+
+def test_mclock_says_which_commands_it_would_run():
+    mgr = FakeMgr(*((f"h{i}", (make.drive("sda", i),)) for i in range(4)))
+    mgr.report_all()
+    mgr.step()
+    ok(mgr.command("mclock measure", accept_cost=True))
+    assert dry(mgr, "mclock stop") == ["end the measurement of capacities"]
+    mgr.settle()
+    lines = dry(mgr, "mclock apply")
+    assert lines
+    assert all(line.startswith("run: ceph config ") for line in lines)
+    change_id = said(mgr, "mclock apply")["change_id"]
+    mgr.settle()
+    assert all(line.startswith("restore ") for line in dry(mgr, "mclock rollback"))
+    assert mgr.engine.rollouts[change_id].rollout.status.value == "done"

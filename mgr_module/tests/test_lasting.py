@@ -1,0 +1,71 @@
+"""To change now and to make it last are two consents: the second may come later."""
+
+import errno
+
+import pytest
+from gate_world import begun
+from module_world import WB, WT, fine, ok, said
+from test_commands_do_what_they_say import refused
+from wcache.core.change.change_status import ChangeStatus
+
+
+def done(**options):
+    mgr = begun(**options)
+    assert mgr.end() == "done"
+    assert {change.kept for change in mgr.plan.changes} == {None}
+    return mgr
+
+
+def saved(mgr):
+    return {drive.state.page.saved for p in mgr.probes.values() for drive in p.drives.values()}
+
+
+def test_a_plan_that_is_done_is_made_to_last_by_a_consent_of_its_own_and_goes_back_whole():
+    mgr = done()
+    assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is True
+    assert mgr.end() == "done"
+    assert saved(mgr) == {WT}
+    assert {change.kept for change in mgr.plan.changes} == {WT}
+    assert said(mgr, "apply", plan_id="p1", persist=True)["changed"] is False
+    ok(mgr.command("rollback", plan_id="p1"))
+    assert mgr.end() == "rolled back"
+    assert saved(mgr) == {WB} or saved(mgr) == {None}
+    assert mgr.changed == set()
+    fine(mgr)
+
+
+def test_a_plan_under_way_is_told_to_wait_with_its_second_consent():
+    mgr = begun()
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1", persist=True)
+    assert "`ceph wcache apply p1 --persist`" in error
+
+
+@pytest.mark.parametrize("step", range(1, 24, 3))
+def test_a_mgr_lost_while_a_done_plan_is_made_to_last_goes_on(step):
+    mgr = done()
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    for _ in range(step):
+        mgr.step(0.05)
+    mgr.restart()
+    mgr.report_all()
+    assert mgr.end() == "done"
+    assert saved(mgr) == {WT}
+
+
+def test_a_drive_that_does_not_keep_it_stays_changed_and_is_named():
+    mgr = done()
+    mgr.probes["h2"].keeps = False
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    assert mgr.end() == "done"
+    assert len(mgr.changed) == len(mgr.plan.changes)
+    assert "h2 sda does not last" in mgr.plan.reason
+    assert {change.status for change in mgr.plan.changes} == {ChangeStatus.APPLIED}
+
+
+def test_a_freeze_ends_it_and_what_was_judged_well_stays_changed():
+    mgr = done()
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    mgr.step(0.05)
+    ok(mgr.command("freeze"))
+    assert mgr.end() == "done"
+    assert len(mgr.changed) == len(mgr.plan.changes)

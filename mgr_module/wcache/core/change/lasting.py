@@ -1,0 +1,101 @@
+"""What was consented to last is made to last: a step that was judged well, or a plan that is done.
+
+To change now and to make it last are two consents.  The second may come when a plan is done;
+where a drive does not keep it then, what is changed stays as it is, for it was judged well.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import List, Tuple
+
+from .. import events as act
+from ..codec import one_line
+from . import steps
+from .change_status import ChangeStatus, Made
+from .gate.gate_state import GateStep
+from .going_back import GoingBack
+from .phase import Phase
+from .rollout_state import Rollout, RolloutStatus
+
+
+def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
+    """Changes of a plan that are in place and do not last."""
+    return tuple(
+        index for index, item in enumerate(rollout.changes)
+        if item.status is ChangeStatus.APPLIED and steps.can_last(item)
+        and not item.simulated and not steps.lasts_already(item)
+    )
+
+
+@dataclass
+class Lasting(GoingBack, ABC):
+    """Makes changes last, one by one."""
+
+    def make_last(self) -> List[act.Action]:
+        """A plan that is done, and now has the consent to last."""
+        indices = not_lasting(self.rollout)
+        if self.rollout.status is not RolloutStatus.DONE or not indices:
+            return []
+        self._put({
+            index: replace(self.rollout.changes[index], status=ChangeStatus.MADE)
+            for index in indices
+        })
+        self._set(
+            RolloutStatus.RUNNING, consent_persist=True, afterwards=True, reason="",
+            step=GateStep(last=True),
+        )
+        return self._make_last()
+
+    def _unjudged(self) -> Tuple[int, ...]:
+        return tuple(
+            index for index, item in enumerate(self.rollout.changes)
+            if item.status is ChangeStatus.MADE
+        )
+
+    def _make_last(self) -> List[act.Action]:
+        """The step is judged well: what was consented to last is made to last, one by one."""
+        step, rollout = self.rollout.step, self.rollout
+        if not step.last:
+            self.rollout = replace(rollout, step=replace(step, last=True))
+        done = {
+            index: replace(rollout.changes[index], status=ChangeStatus.APPLIED)
+            for index in self._unjudged()
+            if not (rollout.consent_persist and steps.can_last(rollout.changes[index]))
+        }
+        self._put(done)
+        change = self.current
+        if change is None or change.status is not ChangeStatus.MADE:
+            return self._left_as_made("") if rollout.afterwards else self._step_over()
+        self._phase = Phase.LASTING
+        return [act.SaveRun(), self._ask(steps.apply(self.rollout, change))]
+
+    def _lasted(self, outcome: object) -> List[act.Action]:
+        change = self.current
+        assert change is not None  # callers looked  # noqa: S101
+        change, made, why = steps.made(self.rollout, change, outcome, True)
+        if made in (Made.YES, Made.ALREADY):
+            self._keep(replace(change, status=ChangeStatus.APPLIED))
+            return self._make_last()
+        why = why or "it could not be made to last"
+        if self.rollout.afterwards:
+            return self._left_as_made(f"{change.name} does not last: {why}")
+        return self._take_back(why)
+
+    def _left_as_made(self, why: str) -> List[act.Action]:
+        """The plan is done again: what lasts lasts, the rest is changed for now."""
+        self._put({
+            index: replace(self.rollout.changes[index], status=ChangeStatus.APPLIED)
+            for index in self._unjudged()
+        })
+        self._set(
+            RolloutStatus.DONE, reason=one_line(why), afterwards=False, step=GateStep(),
+            pausing="",
+        )
+        note = act.Note(why, "warning") if why else act.Note("made to last")
+        return self._idle(note)
+
+    @abstractmethod
+    def _step_over(self) -> List[act.Action]:
+        """The step is over; the next one begins."""
