@@ -20,7 +20,7 @@ from ...core.automation.drift import look as look_for_drift
 from ...core.automation.modes import Mode, any_on, mode_of
 from ...core.automation.seen import DriveSeen, Seen
 from ...core.automation.spending import Limits, changes_left, over, today
-from ...core.automation.state import Purpose
+from ...core.automation.state import AutoState, Purpose
 from ...core.automation.windows import is_open, parse_windows
 from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
@@ -57,6 +57,11 @@ class AutoService:
         self._look_at_s = 0.0
         self._wait_until_s = 0.0
         self.waiting = ""
+
+    @property
+    def state(self) -> AutoState:
+        """What is kept: modes, what is new, what was begun last."""
+        return self._keeper.state
 
     def load(self) -> None:
         """Take up the stored state."""
