@@ -191,6 +191,7 @@ class CephLoads:
 
     def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         """The mean commit latency of each part in which anything was committed."""
+        writes = self._histogram(request.osd_id) if request.histogram else None
         last = self._dump(request.osd_id)
         begin = last_s = time.monotonic()
         samples: List[int] = []
@@ -210,8 +211,11 @@ class CephLoads:
                     aborted = _past_limit(request, mean_ms)
                     break
             last, last_s = now, time.monotonic()
+        seconds, histogram = time.monotonic() - begin, None
+        if writes is not None:
+            histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
         return LoadSamples(
-            time.monotonic() - begin, tuple(samples), (), 0, aborted, at_ns=tuple(began)
+            seconds, tuple(samples), (), 0, aborted, at_ns=tuple(began), histogram=histogram
         )
 
 

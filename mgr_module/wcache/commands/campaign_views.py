@@ -46,16 +46,22 @@ class CampaignViews:
         results = [
             r for r in engine.analyses.results.values() if r.campaign_id == campaign_id
         ]
+        observed = [one for m in machines for one in m.state.observed]
         return {
             "campaign_id": campaign_id, "status": status, "scope": campaign.options.scope,
+            "observes": campaign.options.observe,
             "created_at_s": campaign.created_at_s, "seed": campaign.seed,
             "runs": len(machines), "runs_over": len(machines) - len(open_runs),
             "runs_aborted": len(aborted),
             "periods_done": sum(done for done, _ in progress),
             "periods_max": sum(most for _, most in progress),
             # a factorial is told of twice, and was measured once
-            "seconds": round(sum(r.seconds for r in results if not r.measured_in), 3),
-            "bytes_written": sum(r.bytes_written for r in results if not r.measured_in),
+            "seconds": round(
+                sum(r.seconds for r in results if not r.measured_in)
+                + sum(one.seconds for one in observed), 3,
+            ),
+            "bytes_written": sum(r.bytes_written for r in results if not r.measured_in)
+            + sum(m.bytes_spent for m in machines if m.spec.observes),
         }
 
     def show(self, campaign_id: str) -> Dict[str, Any]:
@@ -67,11 +73,13 @@ class CampaignViews:
                     f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
                 )
             campaign = engine.campaigns[campaign_id]
-            runs = []
+            runs: List[Dict[str, Any]] = []
+            observed: List[Dict[str, Any]] = []
             for run_id in campaign.run_ids:
                 machine = engine.runs.get(run_id)
                 if machine is not None:
                     done, most = self._periods(machine)
+                    observed += self._observed(machine)
                     runs.append({
                         "run_id": run_id, "hostname": machine.spec.hostname,
                         "domain_id": machine.spec.domain_id,
@@ -94,8 +102,17 @@ class CampaignViews:
             return {
                 "format_version": FORMAT_VERSION, **self.head(campaign_id),
                 "options": codec.to_plain(campaign.options), "skipped": list(campaign.skipped),
-                "run_list": runs, "results": results,
+                "run_list": runs, "results": results, "observed": observed,
             }
+
+    def _observed(self, machine: RunMachine) -> List[Dict[str, Any]]:
+        """What a run that toggles nothing has seen, load by load."""
+        spec = machine.spec
+        about = {
+            "run_id": spec.run_id, "hostname": spec.hostname, "domain_id": spec.domain_id,
+            "dev_names": self._dev_names(spec.hostname, spec.domain_id),
+        }
+        return [{**codec.to_plain(one), **about} for one in machine.state.observed]
 
     def _dev_names(self, hostname: str, domain_id: str) -> List[str]:
         """What the host calls the drives of a cache domain now; empty where it is gone."""

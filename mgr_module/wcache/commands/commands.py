@@ -42,6 +42,7 @@ _MEASURE = (
     "name=consent_turn_on,type=CephBool,req=false",
     "name=force,type=CephBool,req=false",
     "name=confirm,type=CephBool,req=false",
+    "name=observe,type=CephBool,req=false",
 )
 _DRY_RUN = "name=dry_run,type=CephBool,req=false"
 _CLASS = "name=device_class,type=CephString,req=false"
@@ -138,7 +139,8 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME "
-        "or osd.N, under loads traffic,depth1,batch,4m,timer",
+        "or osd.N, under loads traffic,depth1,batch,4m,timer; with --observe nothing is toggled, "
+        "and latencies come as tables of the mode that is there",
         lambda s, v, a: s.campaigns.start(**a), tables.forecast,
     ),
     Command(

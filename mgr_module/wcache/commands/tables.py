@@ -7,6 +7,7 @@ from typing import Any, List, Mapping
 
 from ..core.model import Verdict
 from ..core.text import amount, cell, duration, latency, ratio, table, when
+from . import observed_tables
 from .automation import evidence
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
@@ -154,6 +155,7 @@ def campaign(data: Mapping[str, Any]) -> str:
             ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),
             [(r["run_id"], r["hostname"], ",".join(r["dev_names"]),
               " x ".join(r["domain_ids"]), r["status"],
+              "not touched" if data["observes"] else
               "under lease" if r["status"] in ("running", "releasing")
               else "in place" if r["restored"] else "NOT CONFIRMED", r["reason"])
              for r in data["run_list"]],
@@ -177,9 +179,12 @@ def campaign(data: Mapping[str, Any]) -> str:
             + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
             for r in data["results"] if not Verdict(r["verdict"]).decided
         ]
+    lines += observed_tables.lines(data["observed"])
     lines += [f"left out: {line}" for line in data["skipped"]]
     lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
-              if data["status"] == "running" else "recommend")]
+              if data["status"] == "running"
+              else "campaign forecast, to measure both cache modes" if data["observes"]
+              else "recommend")]
     return "\n".join(lines)
 
 

@@ -17,7 +17,8 @@ class LoadRequest:
     """One measurement on an OSD: `count` samples, or `seconds` of its own traffic.
 
     `spread`: `count` samples spread over `seconds`; of its own traffic, the mean
-    commit latency of each `count`-th part of them.
+    commit latency of each `count`-th part of them.  `histogram`: with the client writes by
+    latency all the same.
     """
 
     osd_id: int
@@ -27,6 +28,7 @@ class LoadRequest:
     seconds: float
     latency_limit_ms: float
     spread: bool = False
+    histogram: bool = False
 
 
 @dataclass(frozen=True)

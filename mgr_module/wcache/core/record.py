@@ -166,6 +166,8 @@ class ExperimentSetup:
     watch_samples: int = field(default=0, metadata={"max": 256})
     # the roles that lie on other drives than the OSD's block: what a commit waits for
     apart: Tuple[Role, ...] = ()
+    # a load of ours that is kept up meanwhile, where nothing is toggled
+    beside: Optional[LoadPoint] = None
 
 
 @dataclass(frozen=True)

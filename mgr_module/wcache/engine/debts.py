@@ -176,7 +176,7 @@ class Debts:
         for index, (run_id, event) in enumerate(found):
             spec = runs[run_id].spec
             why = [reasons.get((spec.hostname, name), "") for name in spec.domain_ids]
-            if isinstance(event, Begin) and any(why):
+            if isinstance(event, Begin) and any(why) and not spec.observes:
                 found[index] = (run_id, Halt(f"not measured: {'; '.join(filter(None, why))}"))
             agent = self._hosts.agents.get(spec.hostname)
             if agent is not None:

@@ -19,7 +19,7 @@ from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterView
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.run import RunMachine
+from ..core.experiment.observing.run import machine_of
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
 from ..core.experiment.slots import Periods
 from ..core.fleet.claims import believed
@@ -146,10 +146,10 @@ class Engine:
                 periods = (
                     [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
                 )
-                self.runs[run_id] = RunMachine(state, periods, self.epoch)
+                self.runs[run_id] = machine_of(state, periods, self.epoch)
             for owner in self.accepting.load(self.runs, self.rollouts):
                 self.execute(owner, [act.SaveRun()])
-            resumed = [run_id for run_id, run in self.runs.items() if run.holds_lease]
+            resumed = [run_id for run_id, run in self.runs.items() if run.under_way]
             resumed += [plan_id for plan_id, plan in self.rollouts.items() if plan.moving]
             for owner in resumed:
                 self.note("mgr", owner, "resumed after a restart of the mgr")
@@ -177,7 +177,7 @@ class Engine:
             for run_id, machine in list(self.runs.items()):
                 if machine.over:
                     continue
-                if machine.holds_lease:
+                if machine.under_way:
                     self._watch(run_id, machine, machine.spec.hostname, now_s)
                 if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
                     self.feed(run_id, act.Tick())
@@ -324,7 +324,7 @@ class Engine:
 
     def busy(self, hostname: str) -> bool:
         """Whether a host should poll fast."""
-        if self.lease_of(hostname) is not None:
+        if any(m.under_way and m.spec.hostname == hostname for m in self.runs.values()):
             return True
         return any(
             m.current is not None and m.moving and m.current.hostname == hostname
@@ -354,7 +354,7 @@ class Engine:
         self.campaigns[campaign_id] = campaign
         for state in states:
             periods: List[Periods] = [{} for _ in state.spec.experiments]
-            self.runs[state.spec.run_id] = RunMachine(state, periods, self.epoch)
+            self.runs[state.spec.run_id] = machine_of(state, periods, self.epoch)
         self._unstored.add(campaign_id)
 
         def stored() -> None:

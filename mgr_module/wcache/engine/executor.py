@@ -16,6 +16,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
+from ..core.experiment.observing.run import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
 from ..core.protocol import RollbackRequest, Task
@@ -241,7 +242,7 @@ class Executor:
         if run is not None:
             nothing: List[Periods] = [{} for _ in run.spec.experiments]
             state = abandoned_run(run.state, reason)
-            ended = self.runs[owner] = RunMachine(state, nothing, self._epoch())
+            ended = self.runs[owner] = machine_of(state, nothing, self._epoch())
         elif rollout is not None:
             left = abandoned_rollout(rollout.rollout, reason)
             ended = self.rollouts[owner] = RolloutMachine(left, self._epoch())

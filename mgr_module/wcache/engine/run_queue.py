@@ -35,7 +35,7 @@ class RunQueue:
             return
         cluster_missed = self._view.cluster().blocking
         throwaway = self._options().throwaway_cluster
-        busy = {m.spec.hostname for m in runs.values() if m.holds_lease}
+        busy = {m.spec.hostname for m in runs.values() if m.under_way}
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
@@ -18,6 +18,7 @@ from ..core.experiment.campaign import (
     parse_scope,
     select,
 )
+from ..core.experiment.observing import plan as observing
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.trial import Trial, cheapest
@@ -53,9 +54,12 @@ class CampaignService:
         self, campaign_id: str, seed: int, arguments: Dict[str, Any], trial: Optional[Trial]
     ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
         engine, options = self._engine, self._engine.options()
+        observe = _observe(arguments)
         chosen = CampaignOptions(
             scope=parse_scope(arguments.get("scope") or "cluster").text,
-            loads=parse_loads(arguments.get("loads") or "traffic,depth1,batch"),
+            loads=parse_loads(
+                arguments.get("loads") or (observing.LOADS if observe else "traffic,depth1,batch")
+            ),
             pairs_max=_bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
             drives_per_model=_bounded(
                 arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
@@ -70,6 +74,7 @@ class CampaignService:
             forced=bool(arguments.get("force")),
             client_wait_max_s=options.experiment_client_wait_max_s,
             same_share=options.no_difference_share,
+            observe=observe,
         )
         cluster = engine.view.cluster()
         require_reports(engine)
@@ -89,6 +94,8 @@ class CampaignService:
             runs, chosen = cheapest(runs, chosen, trial)
         if arguments.get("confirm"):
             runs = shortened(runs, self._priors())
+        if observe:
+            runs = tuple(observing.observing(run) for run in runs)
         if not runs:
             raise NotFoundError(
                 "none of these loads touches a drive in the scope", "add `timer` or `4m`"
@@ -138,6 +145,7 @@ class CampaignService:
             )
             states = [RunState(run, RunStatus.WAITING) for run in runs]
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
+            text += ", toggles nothing" if chosen.observe else ""
             engine.note(campaign.by, campaign_id, text)
             engine.add_campaign(campaign, states)
             engine.prune()
@@ -168,6 +176,19 @@ class CampaignService:
             for run_id in stopping:
                 engine.feed(run_id, Halt(reason))
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
+
+
+def _observe(arguments: Mapping[str, Any]) -> bool:
+    """Whether nothing is toggled; MalformedError with what is for experiments only."""
+    if not arguments.get("observe"):
+        return False
+    for name in ("pairs", "confirm", "consent_turn_on"):
+        if arguments.get(name):
+            raise MalformedError(
+                f"--observe toggles nothing, so --{name.replace('_', '-')} has no place beside it",
+                "leave one of them out",
+            )
+    return True
 
 
 def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:

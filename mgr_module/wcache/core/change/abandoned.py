@@ -12,7 +12,7 @@ from .rollout_state import Change, Rollout, RolloutStatus
 
 def abandoned_run(state: RunState, reason: str) -> RunState:
     """The run is over; whether its domains are as before, only the probe can say."""
-    never_held = state.status is RunStatus.WAITING
+    never_held = state.status is RunStatus.WAITING or state.spec.observes
     return replace(
         state, status=RunStatus.ABORTED, reason=one_line(reason), restored=never_held,
         owed=() if never_held else state.spec.domain_ids,

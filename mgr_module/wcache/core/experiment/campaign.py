@@ -18,6 +18,7 @@ from ..errors import MalformedError, NotFoundError
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
+from .observing import plan as observing
 from .run_state import RunSpec
 from .settling_time.checks import checks_at_most
 
@@ -101,6 +102,7 @@ class CampaignOptions:
     forced: bool = False
     client_wait_max_s: float = 1e9
     same_share: float = 1.0
+    observe: bool = False  # toggles nothing
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ def select(
     by_model: Dict[DriveModel, List[Candidate]] = defaultdict(list)
     for candidate in found:
         reason = disputed.get((candidate.hostname, candidate.domain_id))
+        if options.observe:
+            reason = None  # nothing is touched that somebody may have to restore
         reason = reason or _why_not(candidate, cluster, options, throwaway)
         if reason:
             left_out = f"{candidate.hostname} {candidate.domain_id}: {reason}"
@@ -199,7 +203,7 @@ def _why_not(
     candidate: Candidate, cluster: ClusterState, options: CampaignOptions, throwaway: bool
 ) -> Optional[str]:
     reason = None
-    for drive in candidate.drives:
+    for drive in () if options.observe else candidate.drives:
         mode = drive.mode
         if mode is None:
             return f"{drive.dev_name}: its cache state is {drive.state.device_cache.value}"
@@ -259,7 +263,14 @@ def forecast(
     emptied = set()
     for run in runs:
         run_s = 1.0
-        for setup in run.experiments:
+        for setup in run.experiments if run.observes else ():
+            cost = observing.cost_of(setup)
+            run_s += cost.seconds + 2 * OVERHEAD_S
+            written += cost.bytes_written
+            calls += cost.bench_calls
+            if cost.bench_calls and not run.simulated:
+                emptied.add(setup.osd_id)
+        for setup in () if run.observes else run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
             period_s = setup.settle_s + OVERHEAD_S + setup.samples_per_period * sample_s
             checks, checked, checked_s = checks_at_most(setup)

@@ -54,6 +54,11 @@ class HeldRun:
     @property
     def holds_lease(self) -> bool:
         """Whether the probe may hold the domain in a mode of ours."""
+        return self.under_way and not self.spec.observes
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has begun and is not over."""
         return self.state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
 
     @property
@@ -163,6 +168,7 @@ class HeldRun:
         )
         self._now = PeriodUnderWay(Slot(0, False))
         word = "the prior state is back" if restored else "the prior state is not confirmed yet"
+        word = "nothing was toggled" if self.spec.observes else word
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
         return [act.SaveRun(), act.Note(text, None if restored else "error")]
 

@@ -9,6 +9,7 @@ from typing import Tuple
 from ..drive.prior import Prior
 from ..record import ExperimentSetup, Precondition
 from .factorial import crossed_domain
+from .observing.observed import Observed
 from .pairs import Discarded
 
 
@@ -52,6 +53,7 @@ class RunSpec:
     forced: bool = False
     client_wait_max_s: float = 1e9
     same_share: float = 1.0  # of each budget, where it looks as if nothing differs
+    observes: bool = False  # toggles nothing, and holds no lease
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:
@@ -85,6 +87,8 @@ class RunState:
     # whose journal has the entries of this run; unknown where an older version began it
     probe_id: str = ""
     told_back: Tuple[str, ...] = ()  # domains that its probe said it had restored
+    # of a run that toggles nothing, one for each load that is over
+    observed: Tuple[Observed, ...] = ()
 
     @property
     def settled(self) -> bool:

@@ -73,7 +73,7 @@ def make_runs(
             )
 
     osds = _osds(selection.chosen, cluster)
-    crossed = crossings(selection.chosen, osds, options)
+    crossed = () if options.observe else crossings(selection.chosen, osds, options)
     for candidate in selection.chosen:
         osd_id = _stands_for(candidate)
         if osd_id is None:

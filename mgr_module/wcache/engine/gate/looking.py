@@ -66,7 +66,7 @@ class Looking:
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
         others = [m for m in self._rollouts.values() if m is not machine and not m.over]
-        holding = [m for m in self._runs.values() if m.holds_lease]
+        holding = [m for m in self._runs.values() if m.under_way]
         if others or holding or self._reserved():
             missed.append(Precondition.NO_OTHER_PLAN)
         if machine.rollout.by == AUTO and self._outside_windows():

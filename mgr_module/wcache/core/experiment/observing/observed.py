@@ -1,0 +1,95 @@
+"""What was observed of one load on one OSD: a table of latencies, and no verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Optional, Sequence, Tuple
+
+from ...latency_table import LatencyTable
+from ...model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
+from ...record import LatencyHistogram
+
+# So few samples are kept as they are: those of bench calls, which each cost something.
+SAMPLES_KEPT_MAX = 128
+# What an idle OSD writes by itself stays below: 4 KiB writes a second.
+IDLE_WRITES_PER_S = 5.0
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One load as it was seen; what made it useless stands in `note`.
+
+    `table` is of latencies of the load: a flush, a bench write, or the mean commit of a part of
+    the OSD's own traffic.  `client_writes` is of client writes one by one, where the OSD counts
+    them.  `beside` is a load of ours that was kept up meanwhile.  `mode` is None where it is
+    unknown or not the same on all drives of the domain.  Writes are those with data, per second,
+    of the whole drive; None where the kernel does not count flushes apart.
+    """
+
+    load_point: LoadPoint
+    osd_id: int
+    role: Role
+    table: LatencyTable
+    mode: Optional[CacheMode] = None
+    kernel_view: KernelView = KernelView.UNKNOWN
+    beside: Optional[LoadPoint] = None
+    client_writes: Optional[LatencyTable] = None
+    writes_per_s: Optional[float] = None
+    flushes_per_s: Optional[float] = None
+    started_at_s: float = 0.0
+    seconds: float = 0.0
+    bytes_written: int = 0
+    note: str = ""
+    samples_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": SAMPLES_KEPT_MAX})
+
+
+def rates(
+    before: Sequence[FlushCounters], after: Sequence[FlushCounters]
+) -> Tuple[Optional[float], Optional[float]]:
+    """(writes with data, flushes) per second, in sum over drives; (None, None) where unknown.
+
+    The kernel counts a flush without data as a write as well (block/blk-flush.c).
+    """
+    if not before or len(before) != len(after):
+        return None, None
+    seconds = (after[0].at_ns - before[0].at_ns) / 1e9
+    writes = sum(b.writes - a.writes for a, b in zip(before, after))
+    flushes = sum(b.flushes - a.flushes for a, b in zip(before, after))
+    if seconds <= 0 or writes < 0 or flushes < 0:
+        return None, None
+    return max(0.0, (writes - flushes) / seconds), flushes / seconds
+
+
+def of_histogram(histogram: LatencyHistogram) -> LatencyTable:
+    """The table of a histogram: within a bucket latencies are taken to lie evenly.
+
+    `min` and `max` are the edges of the outermost buckets with a count.
+    """
+    lows = (0, *histogram.upper_ns[:-1])
+    buckets = [
+        (low / 1e3, high / 1e3, count)
+        for low, high, count in zip(lows, histogram.upper_ns, histogram.counts) if count
+    ]
+    n = sum(count for _, _, count in buckets)
+    if not n:
+        return LatencyTable(0)
+    mean = math.fsum(count * (low + high) / 2 for low, high, count in buckets) / n
+    # the spread within a bucket is that of an even distribution
+    squares = math.fsum(
+        count * (((low + high) / 2 - mean) ** 2 + (high - low) ** 2 / 12)
+        for low, high, count in buckets
+    )
+
+    def part(share: float) -> float:
+        left = share * n
+        for low, high, count in buckets:
+            if left <= count:
+                return low + (high - low) * left / count
+            left -= count
+        return buckets[-1][1]
+
+    return LatencyTable(
+        n, mean, math.sqrt(squares / (n - 1)) if n > 1 else None, buckets[0][0],
+        part(0.25), part(0.5), part(0.75), part(0.9), part(0.99), buckets[-1][1],
+    )

@@ -1,0 +1,82 @@
+"""What a run that toggles nothing measures, and what that costs at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, Tuple
+
+from ...loads import ASSUMED_SAMPLE_S, WRITE_BYTES
+from ...model import LoadPoint
+from ...record import ExperimentSetup
+from ..run_state import RunSpec
+
+LOADS = "traffic,timer"
+# Parts of the OSD's own traffic of which each gives a mean; timed flushes, of which so many
+# tell a 99th percentile; and bench writes or calls.
+SAMPLES = {
+    LoadPoint.OSD_TRAFFIC: 120,
+    LoadPoint.OSD_BENCH_DEPTH1: 100,
+    LoadPoint.OSD_BENCH_BATCH: 10,
+    LoadPoint.OSD_BENCH_4M: 5,
+    LoadPoint.FDATASYNC_TIMER: 320,
+}
+TRAFFIC_S = 30.0
+TIMER_S = 10.0
+# A load beside the timer is kept up by one round of calls after the other, this many at most.
+BESIDE_CALLS = 3
+BESIDE_ROUNDS_MAX = 30
+# Loads that are kept up beside the timer: a full queue.
+_BESIDE = LoadPoint.OSD_BENCH_BATCH
+
+
+def observing(run: RunSpec) -> RunSpec:
+    """The run with the same loads, toggling nothing.
+
+    Where flushes are timed and batches are measured, flushes are timed beside batches as well:
+    idle and under load.  A simulated OSD does one thing at a time.
+    """
+    setups = [_setup(setup) for setup in run.experiments]
+    loads = {setup.load_point for setup in setups}
+    if LoadPoint.FDATASYNC_TIMER in loads and _BESIDE in loads and not run.simulated:
+        setups += [
+            replace(setup, beside=_BESIDE) for setup in setups
+            if setup.load_point is LoadPoint.FDATASYNC_TIMER
+        ]
+    return replace(run, experiments=tuple(setups), observes=True, consent_turn_on=False)
+
+
+def _setup(setup: ExperimentSetup) -> ExperimentSetup:
+    load_point = setup.load_point
+    return replace(
+        setup, samples_per_period=SAMPLES[load_point], settle_s=0.0, watch_samples=0, crossed=None,
+        period_s=TRAFFIC_S if load_point is LoadPoint.OSD_TRAFFIC else 0.0,
+    )
+
+
+class ObservingCost(NamedTuple):
+    """What one load of a run that toggles nothing costs at most; its seconds are assumed."""
+
+    seconds: float
+    bytes_written: int
+    bench_calls: int
+
+
+def cost_of(setup: ExperimentSetup) -> ObservingCost:
+    """The cost of one load."""
+    calls = _calls(setup)
+    seconds = setup.period_s
+    if setup.load_point is LoadPoint.FDATASYNC_TIMER:
+        seconds = TIMER_S
+    elif not seconds:
+        seconds = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
+    return ObservingCost(seconds, sum(n * size for n, size in calls), sum(n for n, _ in calls))
+
+
+def _calls(setup: ExperimentSetup) -> Tuple[Tuple[int, int], ...]:
+    """(bench calls at most, bytes of each) of the load and of what is kept up beside it."""
+    found = []
+    if WRITE_BYTES[setup.load_point]:
+        found.append((setup.samples_per_period, WRITE_BYTES[setup.load_point]))
+    if setup.beside is not None:
+        found.append((BESIDE_ROUNDS_MAX * BESIDE_CALLS, WRITE_BYTES[setup.beside]))
+    return tuple(found)
