@@ -105,7 +105,7 @@ def _sides(records: List[Record]) -> Iterator[Record]:
 def _pools(results: List[Dict[str, Any]], options: Any) -> List[Dict[str, Any]]:
     """One pool for each group of like, unforced results of three drives or more.
 
-    Its verdict is the cluster's: a drive in doubt keeps it from deciding.
+    Its verdict is the cluster's: a drive that is flagged keeps it from deciding.
     """
     from wcache.analysis.pooling import DRIVES_MIN, pool
 

@@ -1,4 +1,4 @@
-"""The load of OSDs is shown in the units that recommendations are weighed by."""
+"""The load of OSDs is shown in the units that recommendations are weighted by."""
 
 from dataclasses import replace
 

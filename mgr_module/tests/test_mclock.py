@@ -275,7 +275,7 @@ def placed(*entries, known=True):
     ("osd/host:h1/class:hdd", "osd.1"),
     ("osd.2/rack:r1", "osd.2"),
 ])
-def test_each_entry_that_outranks_the_class_is_named_with_whom_it_covers(who, covered):
+def test_each_entry_that_overrides_the_class_is_named_with_whom_it_covers(who, covered):
     (found,) = advise(placed((who, HDD, "5000")))
     (line,) = found.warnings
     assert line.startswith(f"{who} (5000) takes precedence over the class for {covered}, so")
@@ -300,7 +300,7 @@ def test_an_osd_that_would_not_take_the_class_keeps_its_own_key():
     assert found.warnings[0].endswith("; until then osd.1, osd.2 keep what is their own")
 
 
-def test_where_the_crush_location_is_not_known_an_entry_may_outrank_the_class():
+def test_where_the_crush_location_is_not_known_an_entry_may_override_the_class():
     own = [("osd.0", HDD, "120")]
     (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own, known=False))
     said = "may take precedence over the class for osd.0, osd.1, osd.2, whose CRUSH"
@@ -344,7 +344,7 @@ def test_an_osd_that_was_not_measured_is_judged_from_three_of_its_model_on():
 
 
 def test_a_value_is_judged_only_where_an_osd_takes_it():
-    # what stands between lets the own keys outrank the class (ConfigMap.cc)
+    # what stands between lets the own keys override the class (ConfigMap.cc)
     entries = [("osd/class:hdd", HDD, "900"), ("osd", "osd_op_queue_cut_off", "high"),
                *((f"osd.{i}", HDD, "300") for i in range(4))]
     three = [measured(i) for i in (0, 1, 2)]

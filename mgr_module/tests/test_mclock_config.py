@@ -51,7 +51,7 @@ PLACE = (("host", "h1"), ("rack", "r1"), ("root", "default"))
     (("osd/host:h1", "osd.1/rack:r1"), "osd/host:h1"),
     (("osd.1", "osd.1/rack:r2"), "osd.1"),
 ])
-def test_any_crush_location_outranks_a_class_and_the_inner_one_the_outer(sections, taken):
+def test_any_crush_location_overrides_a_class_and_the_inner_one_the_outer(sections, taken):
     config = Config([Entry(who, HDD, "300") for who in sections])
     entry = config.of_osd(replace(make.osd(1, "h1"), location=PLACE), HDD)
     assert entry.who == taken
@@ -65,7 +65,7 @@ def test_any_crush_location_outranks_a_class_and_the_inner_one_the_outer(section
     (("osd/class:ssd", "zzz"), "osd/host:h1"),  # of other OSDs
     (("osd.1", "zzz"), "osd/host:h1"),
 ])
-def test_an_own_key_outranks_a_host_only_where_another_option_stands_between(between, taken):
+def test_an_own_key_overrides_a_host_only_where_another_option_stands_between(between, taken):
     entries = [Entry("osd/host:h1", HDD, "300"), Entry("osd.1", HDD, "310")]
     if between:
         entries.append(Entry(*between, "", other=True))

@@ -12,7 +12,7 @@ from wcache.core.verdict.load_profile import (
     HourLoad,
     LoadProfile,
     evened,
-    join,
+    merged,
     shares,
 )
 from wcache.core.verdict.recommend import OSDS_NAMED_MAX, Result, recommend
@@ -43,7 +43,7 @@ def osd(together, writes=100_000):
 
 
 def advice(profiles, results=DISK):
-    joined = {KEY: join(tuple(profiles.values()))}
+    joined = {KEY: merged(tuple(profiles.values()))}
     (found,) = recommend(results, joined, by_osd={KEY: profiles})
     return found
 
@@ -87,9 +87,9 @@ def test_what_traffic_decided_no_osds_sum_of_benches_contradicts():
 
 
 def test_a_load_that_loses_twice_is_named_though_the_sum_has_under_5_percent_of_it():
-    torn = [DISK[0], result(BATCH, Verdict.WRITE_BACK, 0.2, 0.3),
+    contradictory = [DISK[0], result(BATCH, Verdict.WRITE_BACK, 0.2, 0.3),
             result(TRAFFIC, Verdict.WRITE_THROUGH, 1.3, 1.5)]
-    found = advice({0: osd(1.0), 1: osd(10.0, writes=1000)}, torn)
+    found = advice({0: osd(1.0), 1: osd(10.0, writes=1000)}, contradictory)
     assert found.verdict is Verdict.WRITE_THROUGH
     assert "osd.1 conflicting" in dissent(found)[0]
 

@@ -29,14 +29,14 @@ def results(draw):
             down, up = draw(st.integers(1, 9)), draw(st.integers(1, 9))
             low, high = STEP ** (middle - down), STEP ** (middle + up)
             verdict = _verdict(low, high)
-            doubted = draw(st.integers(0, 9)) == 0
-            if doubted:
+            flagged = draw(st.integers(0, 9)) == 0
+            if flagged:
                 verdict = Verdict.INSUFFICIENT
             elif draw(st.integers(0, 19)) == 0:
                 verdict = Verdict.CONFLICTING
             found.append(_result(
                 load, drive, verdict, (low, STEP ** middle, high),
-                findings=(CARRIED,) if doubted else (), ended_at_s=draw(st.integers(0, 2)),
+                findings=(CARRIED,) if flagged else (), ended_at_s=draw(st.integers(0, 2)),
             ))
     return found + quiet(draw(st.sampled_from([0, 8, 40])))
 

@@ -124,11 +124,11 @@ def test_an_odd_drive_is_named_and_kept():
 @pytest.mark.parametrize("code", [FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER])
 def test_a_drive_in_doubt_keeps_the_pool_from_deciding(code):
     found = results([0.3, 0.31, 0.3])
-    doubted = replace(
+    flagged = replace(
         found[1], verdict=Verdict.INSUFFICIENT,
         findings=(Finding(code, Severity.WARNING, "h d1", "too good"),),
     )
-    found = [found[0], doubted, found[2]]
+    found = [found[0], flagged, found[2]]
     (advice,) = recommend(found, pools=pooled(found))
     assert advice.verdict is Verdict.INSUFFICIENT
     assert any(code.value in line for line in advice.warnings)

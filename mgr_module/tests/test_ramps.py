@@ -83,7 +83,7 @@ def test_a_mgr_that_takes_over_between_two_steps_goes_on_and_can_go_back():
 
 def test_a_value_that_an_osd_does_not_take_goes_back():
     mgr = a_mgr()
-    mgr.config.osd_values = lambda osd_id, name: VALUES[0]  # its environment outranks the mons
+    mgr.config.osd_values = lambda osd_id, name: VALUES[0]  # its environment overrides the mons
     ok(mgr.command("apply", plan_id="p1"))
     mgr.settle(1000)
     assert statuses(mgr, "p1") == ["rolled back", "planned", "planned"]

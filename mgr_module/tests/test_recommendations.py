@@ -35,7 +35,7 @@ def loads(*items):
     return [LoadVerdict(load, verdict, 3, None, low, high) for load, verdict, low, high in items]
 
 
-THROUGH, BACK, SAME, FEW, TORN = (
+THROUGH, BACK, SAME, FEW, CONFLICTS = (
     Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
     Verdict.CONFLICTING,
 )
@@ -45,11 +45,11 @@ THROUGH, BACK, SAME, FEW, TORN = (
     ("items", "verdict"),
     [
         ([(D1, THROUGH, 4.0, 5.0)], THROUGH),
-        ([(D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], TORN),
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.2)], CONFLICTS),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, None, None)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.95, 1.5)], THROUGH),
-        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 4.0, 5.0)], FEW),  # in doubt: a carryover
+        ([(D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 4.0, 5.0)], FEW),  # flagged: a carryover
         ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.05)], BACK),
         ([(D1, BACK, 0.2, 0.3), (BATCH, FEW, 0.8, 1.2)], FEW),
         ([(D1, THROUGH, 4.0, 5.0), (BATCH, SAME, 0.95, 1.05)], THROUGH),
@@ -67,15 +67,15 @@ THROUGH, BACK, SAME, FEW, TORN = (
         ([(D1, SAME, 0.99, 1.01), (BATCH, FEW, None, None)], FEW),
         ([(TIMER, THROUGH, 9.0, 9.0)], FEW),
         ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.6, 0.8)], THROUGH),
-        ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.5)], TORN),
-        ([(TRAFFIC, BACK, 0.1, 0.2), (D1, THROUGH, 2.0, 2.5)], TORN),
+        ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.1, 0.5)], CONFLICTS),
+        ([(TRAFFIC, BACK, 0.1, 0.2), (D1, THROUGH, 2.0, 2.5)], CONFLICTS),
         ([(TRAFFIC, BACK, 0.1, 0.2), (D1, THROUGH, 1.9, 2.5)], BACK),
         ([(TRAFFIC, THROUGH, 4.0, 5.0), (BATCH, BACK, 0.0, 0.0)], THROUGH),
-        ([(TRAFFIC, TORN, None, None), (D1, THROUGH, 4.0, 5.0)], TORN),
-        ([(TRAFFIC, SAME, 0.99, 1.01), (D1, TORN, 1.2, 1.6)], SAME),
-        ([(TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)], THROUGH),
-        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, TORN, 1.2, 1.6)], TORN),
-        ([(D1, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)], TORN),
+        ([(TRAFFIC, CONFLICTS, None, None), (D1, THROUGH, 4.0, 5.0)], CONFLICTS),
+        ([(TRAFFIC, SAME, 0.99, 1.01), (D1, CONFLICTS, 1.2, 1.6)], SAME),
+        ([(TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, CONFLICTS, 0.95, 1.05)], THROUGH),
+        ([(TRAFFIC, FEW, 0.95, 1.5), (D1, CONFLICTS, 1.2, 1.6)], CONFLICTS),
+        ([(D1, THROUGH, 3.0, 4.0), (BATCH, CONFLICTS, 0.95, 1.05)], CONFLICTS),
     ],
 )
 def test_the_verdict_over_loads(items, verdict):
@@ -91,17 +91,17 @@ def test_what_the_osds_own_traffic_decided_keeps_a_benchs_loss_as_words():
 
 
 def test_a_doubt_that_keeps_a_load_from_deciding_is_named():
-    (doubted,) = loads((D1, FEW, 0.3, 0.4))
-    doubted = replace(doubted, doubts=(FindingCode.FLUSH_TOO_FAST,))
+    (flagged,) = loads((D1, FEW, 0.3, 0.4))
+    flagged = replace(flagged, doubts=(FindingCode.FLUSH_TOO_FAST,))
     for others in ([], loads((BATCH, BACK, 0.3, 0.4))):
-        found, why = over_loads([doubted, *others])
+        found, why = over_loads([flagged, *others])
         assert found is FEW
         assert "osd_bench_depth1 (flagged: WCACHE_FLUSH_TOO_FAST)" in why
         assert "longer" not in why
 
 
 def test_a_bench_that_contradicts_itself_is_said_beside_the_traffic_that_decided():
-    _, why = over_loads(loads((TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, TORN, 0.95, 1.05)))
+    _, why = over_loads(loads((TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, CONFLICTS, 0.95, 1.05)))
     assert "osd_bench_batch gave contradictory results, see the notes" in why
 
 
@@ -115,7 +115,7 @@ def test_an_undecided_load_that_would_settle_it_is_named():
 def test_drives_that_contradict_each_other_are_not_averaged():
     results = [result(drive_id="a"), result(drive_id="b", verdict=BACK, record_id="r2")]
     (advice,) = recommend(results)
-    assert advice.verdict is TORN
+    assert advice.verdict is CONFLICTS
     assert advice.mode is None
 
 

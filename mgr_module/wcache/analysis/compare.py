@@ -165,15 +165,15 @@ def _worth(side: Side, part: float) -> float:
 
 def _by_samples(sides: Tuple[Side, Side], part: float) -> Estimate:
     worths = [_worth(side, part) for side in sides]
-    reaches = []
+    margins = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         (one, one_below, one_above), (two, two_below, two_above) = (
             longrun.log_quantile(side.logs, part, worth, alpha)
             for side, worth in zip(sides, worths)
         )
-        reaches.append(MarginOfError((one_below, two_above), (one_above, two_below)))
+        margins.append(MarginOfError((one_below, two_above), (one_above, two_below)))
     return Estimate(
-        one - two, reaches[0], reaches[1], _clocks(sides, part), _grain(sides),
+        one - two, margins[0], margins[1], _clocks(sides, part), _grain(sides),
         file_spread([_per_file(side.runs, part) for side in sides]),
     )
 
@@ -188,12 +188,12 @@ def _by_runs(sides: Tuple[Side, Side], part: float) -> Estimate:
     seen = [sequential.moments(_per_file(side.runs, part)) for side in sides]
     errors = [max(spread.sd, sequential.SD_FLOOR) ** 2 / spread.n for spread in seen]
     degrees = sum(errors) ** 2 / sum(e**2 / (spread.n - 1) for e, spread in zip(errors, seen))
-    reaches = []
+    margins = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
-        reaches.append(MarginOfError((one, two), (one, two)))
+        margins.append(MarginOfError((one, two), (one, two)))
     return Estimate(
-        seen[0].mean - seen[1].mean, reaches[0], reaches[1], _clocks(sides, part), _grain(sides)
+        seen[0].mean - seen[1].mean, margins[0], margins[1], _clocks(sides, part), _grain(sides)
     )
 
 
@@ -220,12 +220,8 @@ def _grain(sides: Tuple[Side, Side]) -> float:
 
 
 def _verdict(found: Estimate, widen: float, margin: float) -> Verdict:
-    direction = sequential.differs(found.interval(DECIDE_ALPHA, widen), margin)
-    if direction:
-        return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
-    if sequential.same(found.interval(SAME_ALPHA, widen), margin):
-        return Verdict.NO_DIFFERENCE
-    return Verdict.INSUFFICIENT
+    far, near = (found.interval(alpha, widen) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
+    return sequential.verdict(far, near, margin)
 
 
 def _why(

@@ -75,12 +75,8 @@ class Decision:
 
 
 def verdict_of(seen: Spread, margin: float) -> Verdict:
-    direction = sequential.differs(sequential.interval(seen, DECIDE_ALPHA), margin)
-    if direction:
-        return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
-    if sequential.same(sequential.interval(seen, SAME_ALPHA), margin):
-        return Verdict.NO_DIFFERENCE
-    return Verdict.INSUFFICIENT
+    far, near = (sequential.interval(seen, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
+    return sequential.verdict(far, near, margin)
 
 
 def decide(

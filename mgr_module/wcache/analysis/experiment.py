@@ -57,15 +57,15 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         seen = effects.main
     measured = sequential.spread(seen.whole)
 
-    def weighed(warnings: List[str], trusted: bool) -> Decision:
+    def decided_with(warnings: List[str], trusted: bool) -> Decision:
         found = decide(record, used, seen, measured, options, warnings, trusted)
         if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:
-            found = factorial.weigh(found, effects, crossed, options)
+            found = factorial.decide(found, effects, crossed, options)
         return found
 
-    decision, trusted = weighed(warnings, False), None
+    decision, trusted = decided_with(warnings, False), None
     if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
-        trusted = weighed([], True)
+        trusted = decided_with([], True)
     # what one difference stands for: a pair, or the pairs of a replicate
     unit = design_of(record.setup).pairs_per_unit
     pairs_max = min((record.setup.pairs_max or sequential.HORIZON) // unit, sequential.HORIZON)

@@ -77,7 +77,7 @@ def effects(
     )
 
 
-def weigh(
+def decide(
     decision: Decision, seen: Effects, crossed: CrossedDrive, options: Options
 ) -> Decision:
     """The decision on the main effect, in the light of the interaction.

@@ -70,22 +70,22 @@ def log_quantile(
 ) -> Tuple[float, float, float]:
     """The log quantile at `part`, and how far its interval reaches below and above it.
 
-    The interval is Woodruff's, at level 1 - alpha; a reach past the samples is infinite.
-    Where samples have a gap at the quantile, one reach is far longer than the other.  Two
+    The interval is Woodruff's, at level 1 - alpha; a margin past the samples is infinite.
+    Where samples have a gap at the quantile, one margin is far longer than the other.  Two
     that differ no more than the spacings of that many samples do by chance are the same.
     """
     value = summary.quantile(ordered_logs, part)
     if n_effective < 2:
         return value, math.inf, math.inf
-    reach = summary.student(max(1.0, n_effective - 1), alpha) * math.sqrt(
+    margin = summary.student(max(1.0, n_effective - 1), alpha) * math.sqrt(
         part * (1 - part) / n_effective
     )
-    low = summary.quantile(ordered_logs, part - reach) if part > reach else -math.inf
-    high = summary.quantile(ordered_logs, part + reach) if part + reach < 1 else math.inf
+    low = summary.quantile(ordered_logs, part - margin) if part > margin else -math.inf
+    high = summary.quantile(ordered_logs, part + margin) if part + margin < 1 else math.inf
     below, above = value - low, high - value
     if min(below, above) > 0 and math.isfinite(below + above):
         # the log of a sum of k spacings has the standard deviation 1 / sqrt(k), about
-        by_chance = GAP_LIMIT * math.sqrt(2 / (reach * n_effective))
+        by_chance = GAP_LIMIT * math.sqrt(2 / (margin * n_effective))
         if abs(math.log(above / below)) < by_chance:
             below = above = (below + above) / 2
     return value, below, above

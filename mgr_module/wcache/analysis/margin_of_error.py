@@ -2,8 +2,8 @@
 
 Each mode's quantile has an interval of its own, which need not be symmetric: where half of
 the samples take 1 ms and half 10 ms, the median may be either.  The interval of the
-difference is put together of the four reaches (Zou and Donner, Statistics in Medicine 2008):
-down by the reach of write back below and of write through above, up by the other two.
+difference is put together of the four margins (Zou and Donner, Statistics in Medicine 2008):
+down by the margin of write back below and of write through above, up by the other two.
 """
 
 from __future__ import annotations

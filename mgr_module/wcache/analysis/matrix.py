@@ -107,12 +107,9 @@ def _cell(matrix: Matrix, cell: Cell, options: Options) -> List[Dict[str, Any]]:
 def _decide(logs: List[float], options: Options) -> Tuple[Verdict, Interval]:
     """What the cell shows, and the 99% interval of its log ratio."""
     far, near = (_interval(logs, alpha) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
-    direction = sequential.differs(far, options.margin) if len(logs) >= PAIRS_MIN else 0
-    if direction:
-        return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK, far
-    if len(logs) >= PAIRS_MIN and sequential.same(near, options.margin):
-        return Verdict.NO_DIFFERENCE, far
-    return Verdict.INSUFFICIENT, far
+    if len(logs) < PAIRS_MIN:
+        return Verdict.INSUFFICIENT, far
+    return sequential.verdict(far, near, options.margin), far
 
 
 def _interval(logs: List[float], alpha: float) -> Interval:

@@ -257,13 +257,7 @@ def _decide(
             f"{len(through)} drives are proven better in write through and {len(back)} in "
             f"write back (such as {through[0]} and {back[0]}); look at those drives"
         )
-    direction = sequential.differs(far, options.margin)
-    if direction:
-        verdict = Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
-    elif sequential.same(near, options.margin):
-        verdict = Verdict.NO_DIFFERENCE
-    else:
-        verdict = Verdict.INSUFFICIENT
+    verdict = sequential.verdict(far, near, options.margin)
     basis = f"over {len(verdicts)} drives"
     worse = sequential.differs(tail, options.margin + tail_slack) if tail else 0
     contradiction = worse and contradicted_by_tail(

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
+from ..core.model import Verdict
+
 FIRST_LOOK = 4
 HORIZON = 80  # pairs; the error is spent by then, later pairs are not looked at
 DECIDE_ALPHA = 0.01  # "differs" is decided on the 99% interval
@@ -108,6 +110,17 @@ def differs(decide: Interval, margin: float) -> int:
 def same(near: Interval, margin: float) -> bool:
     """Whether the interval lies wholly inside +-margin; margin is a log."""
     return -margin < near.low and near.high < margin
+
+
+def verdict(far: Interval, near: Interval, margin: float) -> Verdict:
+    """What the DECIDE_ALPHA interval and the SAME_ALPHA one say together; margin is a log.
+
+    The logs are of write back over write through.
+    """
+    direction = differs(far, margin)
+    if direction:
+        return Verdict.WRITE_THROUGH if direction > 0 else Verdict.WRITE_BACK
+    return Verdict.NO_DIFFERENCE if same(near, margin) else Verdict.INSUFFICIENT
 
 
 def pairs_needed(seen: Spread, margin: float, pairs_max: int) -> Optional[int]:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..core.cluster import OsdLatency
 from ..core.model import LoadPoint
 from ..core.text import table
-from ..core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile, join, shares
+from ..core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile, merged, shares
 from ..core.verdict.recommend import Result
 
 ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
@@ -39,7 +39,7 @@ def load_ls(
             for osd_id in seen
         ],
         "classes": [
-            {"device_class": name, "osds": len(found), **_row(join(tuple(found)))}
+            {"device_class": name, "osds": len(found), **_row(merged(tuple(found)))}
             for name, found in sorted(by_class.items())
         ],
         "hours_needed": HOURS_MIN,

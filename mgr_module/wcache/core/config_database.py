@@ -2,13 +2,13 @@
 
 A section is written as `ceph config set` takes it: `global`, `osd`, `osd/class:hdd`,
 `osd/root:default`, `osd/rack:r1`, `osd/host:h1`, `osd/host:h1/class:hdd`, `osd.3`.  Within a
-section, any CRUSH location outranks a device class, and the inner location the outer one;
+section, any CRUSH location overrides a device class, and the inner location the outer one;
 what is equally precise is settled by the order of the keys (src/mon/ConfigMap.cc,
 `generate_entity_map` and `get_precision`).
 
 A stronger section wins, with one exception: the mons go through all options in the order of
 their names, and compare precision with the one before also where that was in the section
-before.  So `osd/host:h1` outranks a plain `osd.3` where the option is the last that the OSD
+before.  So `osd/host:h1` overrides a plain `osd.3` where the option is the last that the OSD
 has of `osd` and the first that it has of `osd.3`.
 """
 
@@ -85,7 +85,7 @@ class Mask:
         # without the CRUSH map only the host is known, by its own name
         return False if osd.location or self.place[0] == "host" else None
 
-    def outranks_class(self) -> bool:
+    def precedes_class(self) -> bool:
         """Whether it is stronger than a value for a device class, where it covers an OSD."""
         return self.section.startswith("osd.") or (
             self.section == "osd" and self.place is not None

@@ -27,7 +27,7 @@ from ..core.fleet.retention import Bounds
 from ..core.ports import ConfigDatabase
 from ..core.protocol import Lease, Task
 from ..core.verdict.homes import homes
-from ..core.verdict.load_profile import join
+from ..core.verdict.load_profile import merged
 from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
 from ..options import Options
 from .accepting import Accepting
@@ -379,13 +379,13 @@ class Engine:
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
         by_osd = self._profiles()  # asks the mgr for its maps, which a big cluster takes time for
-        joined = {key: join(tuple(each.values())) for key, each in by_osd.items()}
+        profiles = {key: merged(tuple(each.values())) for key, each in by_osd.items()}
         cluster, throwaway = self.view.cluster(), self.options().throwaway_cluster
         with self.lock:
             reports = believed(self.hosts.reports.values(), cluster)
             at_home = homes(reports, cluster, throwaway=throwaway)
             return recommend(
-                self.analyses.believed(), joined, self.analyses.pools(), at_home, by_osd, reports,
+                self.analyses.believed(), profiles, self.analyses.pools(), at_home, by_osd, reports,
             )
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:

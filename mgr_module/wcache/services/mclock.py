@@ -210,7 +210,7 @@ class MclockService:
             }
 
     def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
-        """`mclock recommend`: what to set, what shadows it, and the commands by hand."""
+        """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
         require_class(self._engine, device_class)
         facts = self.facts.gather(with_wanted=True)
         rows = []

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Callable, List, Optional, Tuple
 
 from wcache.core.experiment.matrix import WRITE_BYTES
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, duration, table
 
@@ -136,4 +137,4 @@ def lines(cells: Tuple[LongCell, ...]) -> List[str]:
 
 def _better(rates: List[Tuple[CacheMode, float]]) -> str:
     (mode, best), (_, other) = sorted(rates, key=lambda item: -item[1])
-    return mode.value if best > 1.1 * other else "neither"
+    return mode.value if best > MATERIAL_RATIO * other else "neither"

@@ -1,7 +1,7 @@
 """The verdict over load points, and why: which of them counts, and what may contradict it.
 
 The OSD's own traffic is the load that counts: what it decided stands, and what it rules out
-is not named for a bench's sake.  Without it a known load profile weighs the benches, and
+is not named for a bench's sake.  Without it a known load profile weights the benches, and
 where that is unknown too, each load that was measured has to agree or to be harmless.
 """
 
@@ -11,9 +11,10 @@ from typing import Dict, Optional, Sequence, Tuple
 
 from ..material import MATERIAL_RATIO
 from ..model import LoadPoint, Verdict
+from .estimate import Estimate
 from .load_profile import LoadProfile
 from .pooling import LoadVerdict
-from .workload_weighting import MODES, VETO_RATIO, Proven, may_veto, proven, weigh
+from .workload_weighting import MODES, VETO_RATIO, may_veto, weighted
 
 # The bare timer is a component of a commit, not a load that an OSD carries.
 _EVIDENCE_ONLY = (LoadPoint.FDATASYNC_TIMER,)
@@ -98,13 +99,13 @@ def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
 
 
 def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) -> Found:
-    """What bench loads say: weighed by the profile where it is known, else all together."""
+    """What bench loads say: weighted by the profile where it is known, else all together."""
     contradictory = [load for load in loads if load.verdict is Verdict.CONFLICTING]
     heavy = [load for load in contradictory if may_veto(load.load_point, profile)]
     if heavy:
         return _contradicting(heavy)
     if loads and profile is not None and profile.known:
-        return weigh(_measured([load for load in loads if load not in contradictory]), profile)
+        return weighted(_measured([load for load in loads if load not in contradictory]), profile)
     decided = [load for load in loads if load.verdict.mode is not None]
     if len({load.verdict for load in decided}) > 1:
         said = "; ".join(f"{_names([x])} prefers {x.verdict.value}" for x in decided)
@@ -125,35 +126,31 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
         )
     if loads and all(load.verdict is Verdict.NO_DIFFERENCE for load in loads):
         return Verdict.NO_DIFFERENCE, "no load shows a material difference; leave the mode as it is"
-    doubted = [load for load in loads if load.doubts]
-    if doubted:
-        parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in doubted)
+    flagged = [load for load in loads if load.doubts]
+    if flagged:
+        parts = ", ".join(f"{_names([load])} ({_span(load)})" for load in flagged)
         return Verdict.INSUFFICIENT, f"not decided: see the findings about {parts}"
     return Verdict.INSUFFICIENT, "not decided yet; measure longer or on more drives"
 
 
-def _measured(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Proven]:
-    found = {load.load_point: _proven(load) for load in loads}
+def _measured(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Estimate]:
+    found = {load.load_point: load.estimate for load in loads}
     return {point: item for point, item in found.items() if item is not None}
-
-
-def _proven(load: LoadVerdict) -> Optional[Proven]:
-    return proven(load.verdict, load.ratio_low, load.ratio_high, bool(load.doubts))
 
 
 def _allows(load: LoadVerdict, verdict: Verdict) -> bool:
     """Whether an undecided load's interval leaves room for a material gain in a mode."""
-    found = _proven(load)
+    found = load.estimate
     return found is None or found.allows(verdict)
 
 
 def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
     """Whether an undecided load may be materially slower in a mode.
 
-    One in doubt may: its interval rules nothing out.
+    One that is flagged may: its interval rules nothing out.
     """
-    found = _proven(load)
-    if found is None or found.doubted:
+    found = load.estimate
+    if found is None or found.flagged:
         return True
     if verdict is Verdict.WRITE_THROUGH:
         return found.ratio_low < 1 / MATERIAL_RATIO
@@ -162,7 +159,7 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
 
 def _loss(load: LoadVerdict) -> float:
     """How many times slower the other mode is proven to be (1 where nothing is proven)."""
-    found = _proven(load)
+    found = load.estimate
     return max(found.loss(mode) for mode in MODES) if found is not None else 1.0
 
 
@@ -176,14 +173,14 @@ def _worse(load: LoadVerdict) -> str:
 def _span(load: LoadVerdict) -> str:
     if load.doubts:
         return f"flagged: {', '.join(code.value for code in load.doubts)}"
-    found = _proven(load)
+    found = load.estimate
     return "no interval yet" if found is None else found.span
 
 
 def _cure(loads: Sequence[LoadVerdict]) -> str:
     """What would decide undecided loads, in words."""
-    doubted = any(load.doubts for load in loads)
-    return "resolve the findings" if doubted else "measure it for longer"
+    flagged = any(load.doubts for load in loads)
+    return "resolve the findings" if flagged else "measure it for longer"
 
 
 def _names(loads: Sequence[LoadVerdict]) -> str:

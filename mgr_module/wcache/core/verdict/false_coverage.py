@@ -36,7 +36,7 @@ def alpha_of(selected: int, among: int) -> float:
 def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> LoadVerdict:
     """The load with its interval at level 1 - alpha; undecided where that proves too little.
 
-    `drives` are those it was joined of: where they were not pooled, each is widened about
+    `drives` are those it was pooled of: where they were not pooled, each is widened about
     its own estimate, and the widest of them is the load's.
     """
     if alpha >= LEVEL_ALPHA or load.verdict.mode is None:

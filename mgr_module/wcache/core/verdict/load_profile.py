@@ -64,7 +64,7 @@ class LoadProfile:
 
     @property
     def known(self) -> bool:
-        """Whether enough hours were seen to weigh by them."""
+        """Whether enough hours were seen to weight by them."""
         busy = [item for item in self.hours if item.client_writes >= HOUR_WRITES_MIN]
         return len(busy) >= HOURS_MIN
 
@@ -114,7 +114,7 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
     hour = HourLoad(int(after.at_s // HOUR_S), *gained)
     # a mgr that takes over may be some minutes behind the last one
     past = LoadProfile(tuple(item for item in profile.hours if item.hour <= hour.hour + 1))
-    return replace(profile, hours=join((past, LoadProfile((hour,)))).hours)
+    return replace(profile, hours=merged((past, LoadProfile((hour,)))).hours)
 
 
 def bound(profile: LoadProfile, osd_uuid: str) -> LoadProfile:
@@ -128,7 +128,7 @@ def bound(profile: LoadProfile, osd_uuid: str) -> LoadProfile:
     return LoadProfile(() if profile.osd_uuid else profile.hours, osd_uuid)
 
 
-def join(profiles: Tuple[LoadProfile, ...]) -> LoadProfile:
+def merged(profiles: Tuple[LoadProfile, ...]) -> LoadProfile:
     """Several OSDs as one, hour by hour: the profile of a device class or a drive model."""
     by_hour: Dict[int, HourLoad] = {}
     for profile in profiles:

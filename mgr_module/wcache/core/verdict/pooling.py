@@ -3,7 +3,7 @@
 From three drives on the child's pool speaks, with the drive as the unit.  Below that, or
 where there is no pool, agreement decides: what half of the drives decided, as long as the
 others are undecided and may be like them; contradiction is said.  Neither overrules a
-doubt about a single drive: what a flush too fast or a carryover showed was no cache mode.
+finding about a single drive: what a flush too fast or a carryover showed was no cache mode.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..model import FindingCode, LoadPoint, Role, Transport, Verdict
-from .workload_weighting import proven
+from .estimate import Estimate, estimate
 
 POOL_DRIVES_MIN = 3
 # A campaign samples 6 drives of a drive model; more than these would tell nothing more.
 POOL_DRIVES_MAX = 512
-# The first look of an experiment: fewer pairs have no spread to weigh a drive by.
+# The first look of an experiment: fewer pairs have no spread to judge a drive by.
 POOL_PAIRS_MIN = 4
 NAMED_MAX = 3  # drives in one note
 DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
@@ -67,7 +67,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class DriveVerdict:
-    """One drive's newest result at the load point, as far as joining needs it."""
+    """One drive's newest result at the load point, as far as pooling needs it."""
 
     record_id: str
     name: str  # of the drive, for people
@@ -78,6 +78,11 @@ class DriveVerdict:
     pairs: int
     doubts: Tuple[FindingCode, ...] = ()
     term: Optional[PoolTerm] = None
+
+    @property
+    def estimate(self) -> Optional[Estimate]:
+        """Its verdict with its interval; None where it has none."""
+        return estimate(self.verdict, self.ratio_low, self.ratio_high)
 
 
 @dataclass(frozen=True)
@@ -99,17 +104,22 @@ class LoadVerdict:
     next_high: Optional[float] = None
     odd_drives: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = field(default=())
-    # what one of the drives is in doubt for; then the intervals prove nothing
+    # what one of the drives is flagged for; then the intervals prove nothing
     doubts: Tuple[FindingCode, ...] = ()
 
+    @property
+    def estimate(self) -> Optional[Estimate]:
+        """Its verdict with its interval; None where it has none."""
+        return estimate(self.verdict, self.ratio_low, self.ratio_high, bool(self.doubts))
 
-def join(
+
+def pooled(
     load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Optional[Pool] = None
 ) -> LoadVerdict:
     """The drives as one: by `pool` where it is one of just these, else by agreement."""
     ids = tuple(sorted(drive.record_id for drive in poolable(drives)))
     if pool is not None and pool.record_ids == ids and not pool.refused:
-        return _unless_doubted(_by_pool(load_point, drives, pool), drives)
+        return _unless_flagged(_by_pool(load_point, drives, pool), drives)
     reason = unlike(drives)
     if not reason and len(drives) >= POOL_DRIVES_MIN:
         few = len(ids) < POOL_DRIVES_MIN
@@ -118,7 +128,7 @@ def join(
     notes: Tuple[str, ...] = ()
     if reason:
         notes = (f"{load_point.value}: judged by consensus of the drives, not pooled: {reason}",)
-    return _unless_doubted(_by_agreement(load_point, drives, notes), drives)
+    return _unless_flagged(_by_agreement(load_point, drives, notes), drives)
 
 
 def poolable(drives: Sequence[DriveVerdict]) -> List[DriveVerdict]:
@@ -158,8 +168,8 @@ def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) 
     )
 
 
-def _unless_doubted(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVerdict:
-    """The load as joined, unless one of its drives contradicts itself or is in doubt."""
+def _unless_flagged(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVerdict:
+    """The load as pooled, unless one of its drives contradicts itself or is flagged."""
     doubts = {code for drive in drives for code in drive.doubts}
     verdict, why = overruled(
         load.verdict, [(drive.name, drive.verdict, drive.doubts) for drive in drives]
@@ -174,24 +184,24 @@ def _unless_doubted(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVe
 
 
 def overruled(
-    joined: Verdict, drives: Iterable[Tuple[str, Verdict, Iterable[FindingCode]]]
+    pooled_verdict: Verdict, drives: Iterable[Tuple[str, Verdict, Iterable[FindingCode]]]
 ) -> Tuple[Verdict, str]:
     """What drives say together after what each (name, verdict, doubts) says of itself.
 
-    With why that overrules `joined`, '' where it stands.  One that contradicts itself makes
-    all contradict; with one in doubt nothing is decided.
+    With why that overrules `pooled_verdict`, '' where it stands.  One that contradicts itself
+    makes all contradict; with one that is flagged nothing is decided.
     """
-    doubted: Dict[str, Set[str]] = {}
+    flagged: Dict[str, Set[str]] = {}
     for name, verdict, doubts in drives:
         if verdict is Verdict.CONFLICTING:
             return verdict, f"{name} gave contradictory results; look at that drive"
         codes = {code.value for code in doubts if code in DOUBTS}
         if codes:
-            doubted.setdefault(name, set()).update(codes)
-    if not doubted or joined is Verdict.CONFLICTING:
-        return joined, ""
-    names = ", ".join(list(doubted)[:NAMED_MAX])
-    raised = ", ".join(sorted(set().union(*doubted.values())))
+            flagged.setdefault(name, set()).update(codes)
+    if not flagged or pooled_verdict is Verdict.CONFLICTING:
+        return pooled_verdict, ""
+    names = ", ".join(list(flagged)[:NAMED_MAX])
+    raised = ", ".join(sorted(set().union(*flagged.values())))
     return Verdict.INSUFFICIENT, f"{names} raised {raised}, so there is no verdict"
 
 
@@ -250,14 +260,13 @@ def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
 
 
 def _allows(drive: DriveVerdict, mode: Verdict) -> bool:
-    found = proven(drive.verdict, drive.ratio_low, drive.ratio_high)
+    found = drive.estimate
     return found is None or found.allows(mode)
 
 
 def _overlap(one: DriveVerdict, other: DriveVerdict) -> bool:
     """Whether two drives may have one ratio; what has no interval may have any."""
-    a = proven(one.verdict, one.ratio_low, one.ratio_high)
-    b = proven(other.verdict, other.ratio_low, other.ratio_high)
+    a, b = one.estimate, other.estimate
     return a is None or b is None or (a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high)
 
 
@@ -265,7 +274,7 @@ def _named(drives: Sequence[DriveVerdict]) -> str:
     """Drives by name with their intervals, the first few of them."""
     found = []
     for drive in drives[:NAMED_MAX]:
-        span = proven(drive.verdict, drive.ratio_low, drive.ratio_high)
+        span = drive.estimate
         found.append(f"{drive.name} ({span.span})" if span is not None else drive.name)
     more = len(drives) - len(found)
     return f"{', '.join(found)}{f' and {more} more' if more else ''}"

@@ -1,6 +1,6 @@
 """From verdicts to recommendations: one per device class and drive model.
 
-The load decides the answer, so verdicts are joined per load point first and over load
+The load decides the answer, so verdicts are pooled per load point first and over load
 points then; what points both ways is said and not averaged away.
 """
 
@@ -18,7 +18,7 @@ from .across_loads import over_loads
 from .flush_proof import power_cuts_by_model, withheld_for
 from .homes import Homes
 from .load_profile import LoadProfile, evened
-from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, join
+from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, pooled
 
 # A verdict on drives of several hosts needs an experiment on as many that says the same.
 HOSTS_MIN = 2
@@ -109,7 +109,7 @@ class Recommendation:
 def latest(results: Sequence[Result]) -> List[Result]:
     """The newest usable result of each drive at each load point.
 
-    Forced runs missed a precondition and stay out of what is joined.
+    Forced runs missed a precondition and stay out of what is pooled.
     """
     newest: Dict[Tuple[str, str, LoadPoint, bool], Result] = {}
     for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
@@ -131,7 +131,7 @@ PoolKey = Tuple[str, str, bool, LoadPoint]
 
 
 def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
-    """The results that are joined with each other: the newest of each drive, by load point."""
+    """The results that are pooled with each other: the newest of each drive, by load point."""
     found: Dict[PoolKey, List[Result]] = defaultdict(list)
     for result in latest(results):
         model = str(result.drive_model)
@@ -140,7 +140,7 @@ def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
 
 
 def drive_verdict(result: Result) -> DriveVerdict:
-    """A result as joining takes it."""
+    """A result as pooling takes it."""
     return DriveVerdict(
         result.record_id, f"{result.hostname} {result.drive_id}", result.verdict, result.ratio,
         result.ratio_low, result.ratio_high, result.pairs,
@@ -158,7 +158,7 @@ def recommend(
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
-    Where the load profile is known, bench loads are weighed by it, and `by_osd` names the OSDs
+    Where the load profile is known, bench loads are weighted by it, and `by_osd` names the OSDs
     whose own load would give another verdict.  Drives are pooled where
     `pools` has them.  `reports` tell of power cuts
     that somebody has witnessed.  Where few of many drive models would change, they are held to a
@@ -167,14 +167,14 @@ def recommend(
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
     flushing: Dict[Tuple[str, bool], List[Result]] = defaultdict(list)
-    for (device_class, model, simulated, _), joined in groups(results).items():
-        by_model[(device_class, model, simulated)] += joined
-        flushing[(model, simulated)] += joined
-    known, pooled = profiles or {}, pools or {}
+    for (device_class, model, simulated, _), group in groups(results).items():
+        by_model[(device_class, model, simulated)] += group
+        flushing[(model, simulated)] += group
+    known = profiles or {}
     cuts = power_cuts_by_model(reports)
 
     def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
-        found = _recommend(by_model[key], known.get(key[:2]), pooled, alpha)
+        found = _recommend(by_model[key], known.get(key[:2]), pools or {}, alpha)
         found = _unless_one_host(found, by_model[key], at_home or {})
         why = withheld_for(found.verdict, flushing[key[1:]], cuts.get(key[1:], ()))
         return replace(
@@ -226,7 +226,7 @@ def _recommend(
     for point in LoadPoint:
         measured = [drive_verdict(result) for result in by_load.get(point, ())]
         if measured:
-            load = join(point, measured, pools.get((*key, point)))
+            load = pooled(point, measured, pools.get((*key, point)))
             loads.append(false_coverage.widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [
@@ -248,7 +248,7 @@ def _recommend(
 def _with_own_loads(found: Recommendation, own: Mapping[int, LoadProfile]) -> Recommendation:
     """A warning where OSDs, by their own load over the whole time, would get another verdict.
 
-    A drive model is weighed by all writes of its OSDs together, so a busy OSD counts for more.
+    A drive model is weighted by all writes of its OSDs together, so a busy OSD counts for more.
     """
     verdicts = {
         osd_id: over_loads(found.loads, evened(profile))[0]

@@ -1,4 +1,4 @@
-"""One verdict over several load points, weighed by the load an OSD really carries.
+"""One verdict over several load points, weighted by the load an OSD really carries.
 
 The intervals of the log ratios are summed by each load's share of the writes.  The sum
 has to decide for the whole time, and no variant of the load (an hour, a load half or
@@ -9,11 +9,11 @@ as slow vetoes a mode, and `no material difference` too: an average must not hid
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
-from ..material import MATERIAL_LN, MATERIAL_RATIO
+from ..material import MATERIAL_LN
 from ..model import LoadPoint, Verdict
+from .estimate import Estimate
 from .load_profile import LoadProfile, variants
 
 VETO_SHARE = 0.05
@@ -23,56 +23,7 @@ MODES = (Verdict.WRITE_THROUGH, Verdict.WRITE_BACK)
 Shares = Mapping[LoadPoint, float]
 
 
-@dataclass(frozen=True)
-class Proven:
-    """What was measured at one load point; the ratio is write back over write through.
-
-    `finding`: a carryover or a flush too fast was found: what was measured was no cache mode.
-    """
-
-    verdict: Verdict
-    ratio_low: float
-    ratio_high: float
-    finding: bool = False
-
-    @property
-    def doubted(self) -> bool:
-        """Whether its interval proves nothing.
-
-        Also where no finding says why: what lies beyond the margin and is undecided all the
-        same waits for something, such as a check for carryover.
-        """
-        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
-        return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
-
-    @property
-    def span(self) -> str:
-        """The interval in words."""
-        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
-
-    def allows(self, mode: Verdict) -> bool:
-        """Whether the interval leaves room for a material gain in `mode`."""
-        if mode is Verdict.WRITE_THROUGH:
-            return self.ratio_high > MATERIAL_RATIO
-        return self.ratio_low < 1 / MATERIAL_RATIO
-
-    def loss(self, mode: Verdict) -> float:
-        """How many times slower `mode` is proven to be here; 1 where it is not."""
-        if mode is Verdict.WRITE_THROUGH:
-            return max(1.0, 1 / self.ratio_high)
-        return max(1.0, self.ratio_low)
-
-
-def proven(
-    verdict: Verdict, low: Optional[float], high: Optional[float], finding: bool = False
-) -> Optional[Proven]:
-    """What was measured, or None where it has no interval."""
-    if low is None or high is None or low <= 0 or high <= 0:
-        return None
-    return Proven(verdict, low, high, finding)
-
-
-def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[Verdict, str]:
+def weighted(measured: Mapping[LoadPoint, Estimate], profile: LoadProfile) -> Tuple[Verdict, str]:
     """The verdict under a load profile, and why, in words.
 
     `insufficient data` names the load point whose measurement is missing, `conflicting`
@@ -85,14 +36,14 @@ def weigh(measured: Mapping[LoadPoint, Proven], profile: LoadProfile) -> Tuple[V
     missing = _missing(measured, loads)
     if missing:
         return Verdict.INSUFFICIENT, missing
-    doubted = [p for p, found in measured.items() if found.doubted]
-    heavy = [p for p in doubted if _heaviest(p, loads) >= VETO_SHARE]
+    flagged = [p for p, found in measured.items() if found.flagged]
+    heavy = [p for p in flagged if _heaviest(p, loads) >= VETO_SHARE]
     if heavy:
         names = ", ".join(point.value for point in heavy)
         return Verdict.INSUFFICIENT, (
             f"the measurement of {names} is flagged, see the findings; measure it again"
         )
-    measured = {p: found for p, found in measured.items() if p not in doubted}
+    measured = {p: found for p, found in measured.items() if p not in flagged}
     # no more measuring of these loads could undo it, so it is said however the sum stands
     contradictory = _contradictions(measured, loads)
     if contradictory:
@@ -121,7 +72,7 @@ def _heaviest(point: LoadPoint, loads: Mapping[str, Shares]) -> float:
     return max(item.get(point, 0.0) for item in loads.values())
 
 
-def _missing(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+def _missing(measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares]) -> str:
     """The load that counts in any variant and was not measured, in words; empty if none."""
     found = [
         (shares[point], name, point) for name, shares in loads.items() for point in shares
@@ -138,7 +89,7 @@ def _missing(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) 
     )
 
 
-def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdict, str]:
+def _summed(measured: Mapping[LoadPoint, Estimate], shares: Shares) -> Tuple[Verdict, str]:
     """The verdict of the summed interval; loads that were not measured have no say."""
     known = {point: share for point, share in shares.items() if share > 0 and point in measured}
     total = sum(known.values())
@@ -158,7 +109,7 @@ def _summed(measured: Mapping[LoadPoint, Proven], shares: Shares) -> Tuple[Verdi
 
 
 def _losers(
-    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], mode: Verdict
+    measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares], mode: Verdict
 ) -> Dict[LoadPoint, str]:
     """The loads that count in any variant and are proven to lose much in a mode, in words."""
     found: Dict[LoadPoint, str] = {}
@@ -172,7 +123,7 @@ def _losers(
     return found
 
 
-def _contradictions(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares]) -> str:
+def _contradictions(measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares]) -> str:
     """Loads that lose much in either mode, in words; empty where there are none."""
     sides = [_losers(measured, loads, mode) for mode in MODES]
     if not all(sides):
@@ -182,7 +133,7 @@ def _contradictions(measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Sh
 
 
 def _veto(
-    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], verdict: Verdict
+    measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares], verdict: Verdict
 ) -> str:
     """The load that forbids `verdict` in any variant, in words; empty where none does."""
     modes = MODES if verdict.mode is None else (verdict,)
@@ -196,7 +147,7 @@ def _veto(
 
 
 def _otherwise(
-    measured: Mapping[LoadPoint, Proven], loads: Mapping[str, Shares], verdict: Verdict
+    measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares], verdict: Verdict
 ) -> str:
     """The variants of the load that decide otherwise, in words; empty where none does."""
     by_mode: Dict[Verdict, str] = {}

@@ -68,7 +68,7 @@ class Analyses:
         return self.trust.lifted(self.results.values())
 
     def trust_changed(self) -> None:
-        """Pool anew: what a drive is in doubt for has changed."""
+        """Pool anew: what a drive is flagged for has changed."""
         self._pools.clear()
         self._pools_at_s = 0.0
         self._wake()

@@ -1,8 +1,8 @@
 """From measured capacities and stored values to what to set for a device class.
 
 One value for a device class, since OSDs that are added take it too; an OSD's own key
-outranks it, and an OSD with a value other than the compiled default does not bench
-itself again.  So the class is set first and the keys that shadow it are removed then:
+takes precedence over it, and an OSD with a value other than the compiled default does not bench
+itself again.  So the class is set first and the keys that override it are removed then:
 no OSD falls back to the default in between.
 """
 
@@ -27,7 +27,7 @@ from .capacity import (
 )
 from .certainty import ONE_CLASS, uncertain
 from .config import FORCED_BENCH, Known, by_mclock
-from .precedence import Outranking, outranking
+from .precedence import Override, overrides
 
 NAMED_MAX = 8
 
@@ -100,8 +100,8 @@ def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
     current = [item for item in facts.current() if item.osd_id in ids]
     capacities, warnings = _of_models(current, counts)
     warnings += _doubts(facts, members, current, capacities)
-    stronger = outranking(facts.config, name, members)
-    warnings += _outranked(stronger, facts.config, device_class)
+    stronger = overrides(facts.config, name, members)
+    warnings += _overridden(stronger, facts.config, device_class)
     found = tuple(capacities)
     value: Optional[int] = None
     shadowing: Tuple[str, ...] = ()
@@ -180,7 +180,7 @@ def _own_values(
 
 
 def _not_default(iops: float, rotational: bool) -> int:
-    """An OSD that finds the compiled default benches itself, and its key shadows ours."""
+    """An OSD that finds the compiled default benches itself, and its key overrides ours."""
     value = max(1, round(iops))
     return value + 1 if value == DEFAULT_IOPS[rotational] else value
 
@@ -299,8 +299,8 @@ def _doubts(
     return lines
 
 
-def _outranked(
-    stronger: Sequence[Outranking], config: Config, device_class: str
+def _overridden(
+    stronger: Sequence[Override], config: Config, device_class: str
 ) -> List[str]:
     """What is stronger than the class's value, by entry, and what follows for which OSDs."""
     lines = []

@@ -78,7 +78,7 @@ def _setting(
 
 
 def covered(entry: Entry, osds: Mapping[int, OsdInfo]) -> List[OsdInfo]:
-    """The OSDs that would read an entry, if nothing outranked it."""
+    """The OSDs that would read an entry, if nothing took precedence over it."""
     mask = mask_of(entry.who)
     if mask.section.startswith("osd.") and mask.section[4:].isdecimal():
         osd = osds.get(int(mask.section[4:]))

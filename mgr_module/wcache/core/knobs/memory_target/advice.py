@@ -90,7 +90,7 @@ def why_not(facts: Facts, host: HostFacts) -> str:
     if "environment" in sources:
         return (
             "its OSDs have their target from the environment (a memory request of their pods), "
-            "which outranks the config database: set resources in the CephCluster"
+            "which takes precedence over the config database: set resources in the CephCluster"
         )
     untunable = [
         f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False

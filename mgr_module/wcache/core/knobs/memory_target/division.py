@@ -15,7 +15,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from .curve import Curve
 from .knob import STEP_BYTES
 
-# So little is weighed against a change of all the memory of a class: among divisions that wait
+# So little is held against a change of all the memory of a class: among divisions that wait
 # the same, the one that changes least.
 _CHANGE_WEIGHT = 1e-6
 

@@ -99,7 +99,7 @@ class Facts:
 def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> str:
     """Where an OSD has its target from, for people.
 
-    What the OSD says comes first: its environment and its ceph.conf outrank the mons.
+    What the OSD says comes first: its environment and its ceph.conf take precedence over the mons.
     """
     said = item.reading.source if item.reading is not None else ""
     if said and said not in ("mon", "default"):

@@ -68,7 +68,7 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
             why["not linked to tcmalloc: a target set while they run does nothing"].append(
                 read.osd_id)
         elif read is not None and source_of(facts, host, item) == "environment":
-            why["their target is in the environment, which outranks the config database"].append(
+            why["their target is in the environment, which overrides the config database"].append(
                 read.osd_id)
     if host.autotuned:
         why["cephadm's autotuner sets their targets, and would undo others"] = [

@@ -1,7 +1,7 @@
 """From advice to changes of the config database: which section, which order, how fast.
 
 Where all hosts of a device class get the same, its own section is set (`osd/class:C`), else
-each host's (`osd/host:H/class:C`).  A value for a whole host (`osd/host:H`) outranks both, so
+each host's (`osd/host:H/class:C`).  A value for a whole host (`osd/host:H`) overrides both, so
 it goes, and the host's other classes keep by name what they had of it.  Nothing is set that
 would change the value of an OSD with a key of its own.  Targets go by at most 5% in a minute.
 """
@@ -151,7 +151,7 @@ def _section(
 
 
 def _refused(facts: Facts, sections: Sequence[Section]) -> str:
-    """Why these sections would not do, by the mons' own rule: some other value outranks them."""
+    """Why these sections would not do, by the mons' own rule: some other value overrides them."""
     edits = [ConfigEdit(s.who, TARGET, str(s.target_bytes), s.prior) for s in sections]
     edits += [edit for s in sections[:1] for edit in s.removals]
     after = facts.config.after(edits)
@@ -169,7 +169,7 @@ def _refused(facts: Facts, sections: Sequence[Section]) -> str:
                 )
         elif (then and then.value) != (before and before.value):
             return (
-                f"{sections[0].who} would outrank the value of osd.{osd.osd_id}, which an admin "
+                f"{sections[0].who} would override the value of osd.{osd.osd_id}, which an admin "
                 f"has set by itself: `ceph config rm osd.{osd.osd_id} {TARGET}` where it is not "
                 "wanted any more"
             )
@@ -196,7 +196,7 @@ def _by_class(
         section.prior = str(section.now_bytes)
     return _change(
         asked, changes, tuple(edits), "", f"host {host}",
-        "a value for the whole host outranks those for its device classes", expect,
+        "a value for the whole host takes precedence over those for its device classes", expect,
     )
 
 

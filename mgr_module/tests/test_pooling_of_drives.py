@@ -1,13 +1,13 @@
-"""Drives of one drive model joined at a load: what overrules what, and what is said."""
+"""Drives of one drive model pooled at a load: what overrules what, and what is said."""
 
 from dataclasses import replace
 
 import pytest
 from wcache.core.model import FindingCode, LoadPoint, Role, Transport, Verdict
-from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, join
+from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, pooled
 
 D1 = LoadPoint.OSD_BENCH_DEPTH1
-THROUGH, BACK, SAME, FEW, TORN = (
+THROUGH, BACK, SAME, FEW, CONFLICTS = (
     Verdict.WRITE_THROUGH, Verdict.WRITE_BACK, Verdict.NO_DIFFERENCE, Verdict.INSUFFICIENT,
     Verdict.CONFLICTING,
 )
@@ -15,7 +15,7 @@ FAST, CARRIED = FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER
 
 
 def drives(*items):
-    """Drives d0, d1, ... from (verdict, low, high) and, where in doubt, a finding's code."""
+    """Drives d0, d1, ... from (verdict, low, high) and, where flagged, a finding's code."""
     return [
         DriveVerdict(f"r{i}", f"h1 d{i}", item[0], item[1], *item[1:3], 20, tuple(item[3:]))
         for i, item in enumerate(items)
@@ -29,7 +29,7 @@ def drives(*items):
     [(SAME, 0.98, 1.02), (FEW, 0.98, 1.02, CARRIED)],
 ])
 def test_a_drive_in_doubt_keeps_the_others_from_deciding_by_agreement(items):
-    found = join(D1, drives(*items))
+    found = pooled(D1, drives(*items))
     assert found.verdict is FEW
     assert items[-1][3] in found.doubts
     assert any(f"raised {items[-1][3].value}" in note for note in found.notes)
@@ -44,40 +44,40 @@ def test_a_drive_in_doubt_keeps_a_pool_from_deciding(verdict):
     ]
     cured = replace(measured[2], doubts=())
     pool = Pool(("r0", "r1", "r2"), verdict, "", 3, 1.0, 0.98, 1.02)
-    assert join(D1, [*measured[:2], cured], pool).verdict is verdict
-    assert join(D1, measured, pool).verdict is FEW
+    assert pooled(D1, [*measured[:2], cured], pool).verdict is verdict
+    assert pooled(D1, measured, pool).verdict is FEW
 
 
 def test_a_drive_that_contradicts_itself_is_named():
-    found = join(D1, drives((THROUGH, 2.0, 3.0), (TORN, 1.2, 1.3)))
-    assert found.verdict is TORN
+    found = pooled(D1, drives((THROUGH, 2.0, 3.0), (CONFLICTS, 1.2, 1.3)))
+    assert found.verdict is CONFLICTS
     assert any("h1 d1 gave contradictory results" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(("items", "verdict"), [
-    ([(THROUGH, 1.5, 1.6), (SAME, 0.99, 1.01)], TORN),
-    ([(THROUGH, 1.5, 1.6)] * 2 + [(SAME, 0.99, 1.01)] * 2, TORN),
-    ([(BACK, 0.6, 0.7), (SAME, 0.99, 1.01)], TORN),
-    ([(THROUGH, 1.2, 1.3), (BACK, 0.6, 0.7)], TORN),
-    ([(THROUGH, 1.2, 1.3), (FEW, 0.3, 1.0)], TORN),
-    ([(BACK, 0.6, 0.7), (FEW, 1.0, 3.0)], TORN),
+    ([(THROUGH, 1.5, 1.6), (SAME, 0.99, 1.01)], CONFLICTS),
+    ([(THROUGH, 1.5, 1.6)] * 2 + [(SAME, 0.99, 1.01)] * 2, CONFLICTS),
+    ([(BACK, 0.6, 0.7), (SAME, 0.99, 1.01)], CONFLICTS),
+    ([(THROUGH, 1.2, 1.3), (BACK, 0.6, 0.7)], CONFLICTS),
+    ([(THROUGH, 1.2, 1.3), (FEW, 0.3, 1.0)], CONFLICTS),
+    ([(BACK, 0.6, 0.7), (FEW, 1.0, 3.0)], CONFLICTS),
     ([(THROUGH, 1.2, 1.3), (FEW, 0.9, 1.15)], FEW),
     ([(THROUGH, 1.2, 1.3), (FEW, 0.9, 1.5)], THROUGH),
     ([(THROUGH, 1.2, 1.3), (FEW, None, None)], THROUGH),
     ([(THROUGH, 1.2, 1.3), (FEW, 0.9, 1.5), (FEW, 0.9, 1.5)], FEW),
     ([(SAME, 0.99, 1.01), (FEW, 0.9, 1.5)], FEW),
-    ([(THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01), (FEW, 0.3, 0.4, FAST)], TORN),
+    ([(THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01), (FEW, 0.3, 0.4, FAST)], CONFLICTS),
 ])
 def test_agreement_of_half_the_drives_overrules_no_drive_that_says_otherwise(items, verdict):
-    found = join(D1, drives(*items))
+    found = pooled(D1, drives(*items))
     assert found.verdict is verdict
-    if verdict is TORN:
+    if verdict is CONFLICTS:
         assert "h1 d0" in found.notes[-1]
         assert "look at those drives" in found.notes[-1]
 
 
 def test_drives_proven_to_be_unlike_are_named_with_their_intervals():
-    found = join(D1, drives((THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01)))
+    found = pooled(D1, drives((THROUGH, 1.2, 1.3), (SAME, 0.99, 1.01)))
     (said,) = found.notes
     assert "h1 d0 (ratio 1.2 to 1.3) better in write through" in said
     assert "h1 d1 (ratio 0.99 to 1.01) not" in said
@@ -87,7 +87,7 @@ def test_what_differs_between_two_drives_is_said_too():
     term = PoolTerm(0.4, 0.1, Transport.SAS, Role.BLOCK, "16")
     one, other = drives((THROUGH, 1.5, 1.6), (THROUGH, 1.5, 1.6))
     other = replace(other, term=replace(term, ceph_release="20"))
-    found = join(D1, [replace(one, term=term), other])
+    found = pooled(D1, [replace(one, term=term), other])
     assert found.verdict is THROUGH
     assert any("they differ in Ceph release (16, 20)" in note for note in found.notes)
-    assert join(D1, [replace(one, term=term), replace(other, term=term)]).notes == ()
+    assert pooled(D1, [replace(one, term=term), replace(other, term=term)]).notes == ()

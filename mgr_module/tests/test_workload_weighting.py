@@ -1,4 +1,4 @@
-"""Loads are weighed by what the OSD carries; an average hides no load that pays for it."""
+"""Loads are weighted by what the OSD carries; an average hides no load that pays for it."""
 
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from wcache.core import codec
 from wcache.core.model import FindingCode, LoadPoint, Verdict
 from wcache.core.verdict.across_loads import over_loads
+from wcache.core.verdict.estimate import Estimate
 from wcache.core.verdict.load_profile import (
     HOURS_MAX,
     HOURS_MIN,
@@ -15,17 +16,17 @@ from wcache.core.verdict.load_profile import (
     LoadProfile,
     WorkCounters,
     add,
-    join,
+    merged,
     shares,
     work_counters,
 )
 from wcache.core.verdict.pooling import LoadVerdict
-from wcache.core.verdict.workload_weighting import Proven, weigh
+from wcache.core.verdict.workload_weighting import weighted
 
 DEPTH1, BATCH = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH
 LARGE = LoadPoint.OSD_BENCH_4M
 THROUGH, BACK = Verdict.WRITE_THROUGH, Verdict.WRITE_BACK
-SAME = Proven(Verdict.NO_DIFFERENCE, 0.97, 1.03)
+SAME = Estimate(Verdict.NO_DIFFERENCE, 0.97, 1.03)
 
 
 def hour(number=0, together=1.0, size=4096, writes=10_000):
@@ -65,64 +66,64 @@ def test_shares_are_shares_whatever_was_counted(load, crowding):
 
 
 def test_the_load_decides_which_mode_is_better():
-    disk = measured(Proven(THROUGH, 1.5, 2.0), Proven(BACK, 0.6, 0.7))
-    assert weigh(disk, profile(hour(together=1.0)))[0] is THROUGH
-    assert weigh(disk, profile(hour(together=20.0)))[0] is BACK
+    disk = measured(Estimate(THROUGH, 1.5, 2.0), Estimate(BACK, 0.6, 0.7))
+    assert weighted(disk, profile(hour(together=1.0)))[0] is THROUGH
+    assert weighted(disk, profile(hour(together=20.0)))[0] is BACK
 
 
 def test_a_load_with_five_percent_that_would_be_twice_as_slow_vetoes():
-    flash = measured(Proven(THROUGH, 3.0, 3.3), Proven(BACK, 0.1, 0.12))
-    verdict, why = weigh(flash, profile(hour(together=1.08)))
+    flash = measured(Estimate(THROUGH, 3.0, 3.3), Estimate(BACK, 0.1, 0.12))
+    verdict, why = weighted(flash, profile(hour(together=1.08)))
     assert verdict is Verdict.CONFLICTING
     assert "osd_bench_batch" in why
     assert "8.3x slower" in why
 
 
 def test_losses_proven_both_ways_never_cancel_out():
-    even = measured(Proven(THROUGH, 9.0, 9.2), Proven(BACK, 1 / 9.2, 1 / 9))
-    verdict, why = weigh(even, profile(hour(together=2.0)))
+    even = measured(Estimate(THROUGH, 9.0, 9.2), Estimate(BACK, 1 / 9.2, 1 / 9))
+    verdict, why = weighted(even, profile(hour(together=2.0)))
     assert verdict is Verdict.CONFLICTING
     assert "osd_bench_depth1" in why
     assert "osd_bench_batch" in why
     assert "OSD's own traffic can settle this" in why
-    wide = measured(Proven(THROUGH, 3.0, 30.0), Proven(BACK, 0.03, 0.3))
-    assert weigh(wide, profile(hour(together=2.0)))[0] is Verdict.CONFLICTING
+    wide = measured(Estimate(THROUGH, 3.0, 30.0), Estimate(BACK, 0.03, 0.3))
+    assert weighted(wide, profile(hour(together=2.0)))[0] is Verdict.CONFLICTING
 
 
 def test_no_material_difference_hides_no_load_that_is_twice_as_slow():
-    one = measured(Proven(THROUGH, 2.5, 2.6))
+    one = measured(Estimate(THROUGH, 2.5, 2.6))
     some = profile(hour(together=16.0))  # 6% of the writes are alone in their commit
-    verdict, why = weigh(one, some)
+    verdict, why = weighted(one, some)
     assert verdict is Verdict.CONFLICTING
     assert "as a whole shows no material difference, but osd_bench_depth1" in why
     assert "2.5x slower in write back" in why
-    assert weigh(measured(Proven(THROUGH, 1.9, 2.0)), some)[0] is Verdict.NO_DIFFERENCE
+    assert weighted(measured(Estimate(THROUGH, 1.9, 2.0)), some)[0] is Verdict.NO_DIFFERENCE
 
 
 def test_hours_that_are_proven_either_way_are_no_lack_of_a_difference():
-    disk = measured(Proven(THROUGH, 1.5, 1.52), Proven(BACK, 0.66, 0.67))
+    disk = measured(Estimate(THROUGH, 1.5, 1.52), Estimate(BACK, 0.66, 0.67))
     both = profile(*[hour(n, 1.0) for n in range(5)], *[hour(n, 40.0) for n in range(5, 10)])
-    verdict, why = weigh(disk, both)
+    verdict, why = weighted(disk, both)
     assert verdict is Verdict.CONFLICTING
     assert "write through is better in the variant" in why
     assert "write back is better in the variant" in why
 
 
 def test_under_five_percent_there_is_no_veto():
-    flash = measured(Proven(THROUGH, 3.0, 3.3), Proven(BACK, 0.1, 0.12))
-    assert weigh(flash, profile(hour(together=1.01)))[0] is THROUGH
+    flash = measured(Estimate(THROUGH, 3.0, 3.3), Estimate(BACK, 0.1, 0.12))
+    assert weighted(flash, profile(hour(together=1.01)))[0] is THROUGH
 
 
 def test_an_hour_that_is_proven_the_other_way_is_conflicting_and_named():
-    disk = measured(Proven(THROUGH, 1.6, 1.9), Proven(BACK, 0.6, 0.7))
+    disk = measured(Estimate(THROUGH, 1.6, 1.9), Estimate(BACK, 0.6, 0.7))
     busy_night = profile(*[hour(n, 1.0) for n in range(20)], hour(26, together=30.0))
-    verdict, why = weigh(disk, busy_night)
+    verdict, why = weighted(disk, busy_night)
     assert verdict is Verdict.CONFLICTING
     assert "02:00 UTC, day 1" in why
 
 
 def test_a_load_that_counts_and_was_not_measured_is_asked_for():
-    verdict, why = weigh({DEPTH1: Proven(THROUGH, 3, 4)}, profile(hour(together=4)))
+    verdict, why = weighted({DEPTH1: Estimate(THROUGH, 3, 4)}, profile(hour(together=4)))
     assert verdict is Verdict.INSUFFICIENT
     assert "75% of the writes resemble osd_bench_batch" in why
 
@@ -130,23 +131,23 @@ def test_a_load_that_counts_and_was_not_measured_is_asked_for():
 def test_an_hour_of_a_load_that_was_not_measured_is_asked_for_however_small_on_the_whole():
     backup = profile(*[hour(n, writes=100_000) for n in range(23)], hour(23, 1.0, 4 * 2**20, 4000))
     assert shares(backup.total)[LARGE] < 0.05
-    verdict, why = weigh({DEPTH1: Proven(THROUGH, 2, 3)}, backup)
+    verdict, why = weighted({DEPTH1: Estimate(THROUGH, 2, 3)}, backup)
     assert verdict is Verdict.INSUFFICIENT
     assert "100% of the writes in the variant '23:00 UTC, day 0' resemble osd_bench_4m" in why
-    both = {DEPTH1: Proven(THROUGH, 2, 3), LARGE: SAME}
-    assert weigh(both, backup)[0] is THROUGH
+    both = {DEPTH1: Estimate(THROUGH, 2, 3), LARGE: SAME}
+    assert weighted(both, backup)[0] is THROUGH
 
 
 def test_a_load_that_is_rare_at_all_times_need_not_be_measured():
-    assert weigh({DEPTH1: Proven(THROUGH, 2, 3)}, profile(hour(together=1.02)))[0] is THROUGH
+    assert weighted({DEPTH1: Estimate(THROUGH, 2, 3)}, profile(hour(together=1.02)))[0] is THROUGH
 
 
 def test_no_difference_at_every_load_is_no_difference():
-    assert weigh(measured(), profile(hour(together=3)))[0] is Verdict.NO_DIFFERENCE
+    assert weighted(measured(), profile(hour(together=3)))[0] is Verdict.NO_DIFFERENCE
 
 
 def test_too_few_writes_weigh_nothing():
-    assert weigh(measured(), profile(hour(writes=50)))[0] is Verdict.INSUFFICIENT
+    assert weighted(measured(), profile(hour(writes=50)))[0] is Verdict.INSUFFICIENT
 
 
 def test_the_policy_weighs_where_it_knows_the_load_and_says_conflicting_where_not():
@@ -171,12 +172,12 @@ def test_the_osds_own_traffic_is_not_overruled_by_a_load_it_does_not_carry():
     assert over_loads(loads, known(2.0))[0] is Verdict.CONFLICTING
 
 
-def test_a_load_with_a_doubted_drive_is_not_weighed_whatever_its_interval():
-    doubted = LoadVerdict(
+def test_a_load_with_a_flagged_drive_is_not_weighted_whatever_its_interval():
+    flagged = LoadVerdict(
         DEPTH1, Verdict.INSUFFICIENT, 3, 1.0, 0.98, 1.02, doubts=(FindingCode.CARRYOVER,)
     )
-    assert over_loads([doubted], known(1.0))[0] is Verdict.INSUFFICIENT
-    cured = replace(doubted, doubts=())
+    assert over_loads([flagged], known(1.0))[0] is Verdict.INSUFFICIENT
+    cured = replace(flagged, doubts=())
     assert over_loads([cured], known(1.0))[0] is Verdict.NO_DIFFERENCE
 
 
@@ -209,14 +210,14 @@ def test_a_known_profile_does_not_overrule_the_osds_own_traffic(low, high, verdi
 
 
 def test_what_is_in_doubt_is_never_weighed():
-    ignores_flushes = measured(Proven(Verdict.INSUFFICIENT, 0.1, 0.2))
-    verdict, why = weigh(ignores_flushes, profile(hour(together=1.0)))
+    ignores_flushes = measured(Estimate(Verdict.INSUFFICIENT, 0.1, 0.2))
+    verdict, why = weighted(ignores_flushes, profile(hour(together=1.0)))
     assert verdict is Verdict.INSUFFICIENT
     assert "measurement of osd_bench_depth1 is flagged" in why
-    carried = measured(Proven(Verdict.INSUFFICIENT, 0.98, 1.02, finding=True))
-    assert weigh(carried, profile(hour(together=1.0)))[0] is Verdict.INSUFFICIENT
-    rare = measured(Proven(THROUGH, 3, 4), Proven(Verdict.INSUFFICIENT, 1e-9, 1e-8))
-    assert weigh(rare, profile(hour(together=1.01)))[0] is THROUGH
+    carried = measured(Estimate(Verdict.INSUFFICIENT, 0.98, 1.02, finding=True))
+    assert weighted(carried, profile(hour(together=1.0)))[0] is Verdict.INSUFFICIENT
+    rare = measured(Estimate(THROUGH, 3, 4), Estimate(Verdict.INSUFFICIENT, 1e-9, 1e-8))
+    assert weighted(rare, profile(hour(together=1.01)))[0] is THROUGH
 
 
 def dump(n, **sections):
@@ -268,15 +269,15 @@ def test_a_dump_without_the_counters_is_none(bad):
 
 
 def test_a_profile_keeps_a_week_and_survives_the_store():
-    long = join(tuple(profile(hour(n)) for n in range(HOURS_MAX + 50)))
+    long = merged(tuple(profile(hour(n)) for n in range(HOURS_MAX + 50)))
     assert len(long.hours) == HOURS_MAX
     assert long.hours[0].hour == 50
     again = codec.loads(LoadProfile, codec.dumps(long), bytes_max=10**6, what="profile")
     assert again == long
 
 
-def test_joining_osds_adds_their_hours():
-    both = join((profile(hour(1), hour(2)), profile(hour(2))))
+def test_merging_osds_adds_their_hours():
+    both = merged((profile(hour(1), hour(2)), profile(hour(2))))
     assert [item.client_writes for item in both.hours] == [10_000, 20_000]
 
 

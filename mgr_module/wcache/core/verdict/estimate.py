@@ -1,0 +1,60 @@
+"""A verdict and the interval that it stands on: what it leaves open, what it proves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from ..material import MATERIAL_RATIO
+from ..model import Verdict
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What was measured at one load point; the ratio is write back over write through.
+
+    A drive and a load give theirs as `estimate`.
+
+    `finding`: a carryover or a flush too fast was found: what was measured was no cache mode.
+    """
+
+    verdict: Verdict
+    ratio_low: float
+    ratio_high: float
+    finding: bool = False
+
+    @property
+    def flagged(self) -> bool:
+        """Whether its interval proves nothing.
+
+        Also where no finding says why: what lies beyond the margin and is undecided all the
+        same waits for something, such as a check for carryover.
+        """
+        beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
+        return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)
+
+    @property
+    def span(self) -> str:
+        """The interval in words."""
+        return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
+
+    def allows(self, mode: Verdict) -> bool:
+        """Whether the interval leaves room for a material gain in `mode`."""
+        if mode is Verdict.WRITE_THROUGH:
+            return self.ratio_high > MATERIAL_RATIO
+        return self.ratio_low < 1 / MATERIAL_RATIO
+
+    def loss(self, mode: Verdict) -> float:
+        """How many times slower `mode` is proven to be here; 1 where it is not."""
+        if mode is Verdict.WRITE_THROUGH:
+            return max(1.0, 1 / self.ratio_high)
+        return max(1.0, self.ratio_low)
+
+
+def estimate(
+    verdict: Verdict, low: Optional[float], high: Optional[float], finding: bool = False
+) -> Optional[Estimate]:
+    """What was measured, or None where it has no interval."""
+    if low is None or high is None or low <= 0 or high <= 0:
+        return None
+    return Estimate(verdict, low, high, finding)
