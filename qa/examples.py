@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Dict
 
 from hypothesis import HealthCheck, settings
 
@@ -15,7 +15,17 @@ ALL = os.environ.get("WCACHE_EXAMPLES") == "all"
 
 def examples(number: int = 100, **more: Any) -> settings:
     """Settings with so many examples in `make test`; how long one takes says nothing."""
-    return settings(
-        max_examples=number if ALL else max(5, number // 4), deadline=None,
-        suppress_health_check=[HealthCheck.too_slow], **more,
-    )
+    return settings(**_values(number), **more)
+
+
+def by_default() -> None:
+    """The same for properties that name no settings: 100 examples."""
+    settings.register_profile("wcache", **_values(100))
+    settings.load_profile("wcache")
+
+
+def _values(number: int) -> Dict[str, Any]:
+    return {
+        "max_examples": number if ALL else max(5, number // 4), "deadline": None,
+        "suppress_health_check": [HealthCheck.too_slow],
+    }

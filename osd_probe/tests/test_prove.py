@@ -94,7 +94,9 @@ def test_where_mode_select_is_refused_pass_through_is_the_way(fake_host):
     assert (found.by_page, found.disagreed) == (False, ())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[
+    HealthCheck.function_scoped_fixture, HealthCheck.too_slow,
+])
 @given(
     lies=st.fixed_dictionaries(dict.fromkeys(
         ("cached_page", "blocked", "no_features", "read_only", "returns", "no_select"),
