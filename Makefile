@@ -13,7 +13,7 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
 .PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all \
     test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
-    test-release-16 test-release-18 test-release-20 test-releases test-simulations \
+    test-release-16 test-release-18 test-release-20 test-releases test-simulations test-slow \
     simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
 
 check:
@@ -21,7 +21,8 @@ check:
 	"$$venv/bin/ruff" check . && \
 	"$$venv/bin/flake8" $(CEPHS_FLAKE8) mgr_module/wcache qa/tasks && \
 	"$$venv/bin/mypy" && \
-	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -n 2 --dist worksteal
+	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -m "not slow" -n 2 \
+	    --dist worksteal
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
 CLUSTER_TESTS ?= cluster and not long
@@ -121,6 +122,12 @@ test-simulations:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest -n 2 --dist worksteal qa/statistics \
 	    $(addprefix --ignore=,$(TIMED))
 
+# What `make check` leaves out: tests that compute for half a second or more, which play whole
+# rollouts, start probes, or try everything.
+test-slow:
+	@venv=$$(qa/venv.sh) && WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" \
+	    -m pytest -m slow -n 2 --dist worksteal
+
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
@@ -142,7 +149,7 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py EXAMPLES=all
 
 test:
-	@$(STAGES) "test-lab | check test-mutations test-simulations simulate-fleet-short" \
+	@$(STAGES) "test-lab | check test-slow test-mutations test-simulations simulate-fleet-short" \
 	    test-packages-short \
 	    test-timers test-releases
 
@@ -150,4 +157,4 @@ test:
 # campaigns need a machine of their own, so each stage is by itself.
 test-all:
 	@$(STAGES) EACH=cluster CLUSTER_TESTS=cluster \
-	    check test-packages test-mutations test-statistics test-releases test-lab-all
+	    check test-slow test-packages test-mutations test-statistics test-releases test-lab-all

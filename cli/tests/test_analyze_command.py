@@ -121,6 +121,7 @@ def test_a_record_of_another_version_is_refused(tmp_path, capsys):
     assert "version 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_module_and_from_a_zipapp(tmp_path):
     record = stored(tmp_path / "r", made())
     places = [Path(wcache.__file__).parents[1], Path(wcache_cli.__file__).parents[1]]

@@ -86,6 +86,7 @@ def test_runs_of_one_mode_have_to_be_alike_too(tmp_path, capsys):
     assert "bs (4096, 8192)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_writes_with_their_syncs_are_not_compared_with_writes_alone(tmp_path, capsys):
     with_sync = fio(tmp_path / "on", syncs=True)
     assert "syncs added to writes (yes, no)" in refused(

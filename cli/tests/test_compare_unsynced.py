@@ -63,6 +63,7 @@ def test_writes_that_were_not_synced_are_insufficient_data(tmp_path, capsys, syn
     assert "more: " not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("syncs", "options"),
     [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import wcache
 from bench_decision import synthetic
 from examples import examples
@@ -27,6 +28,7 @@ def experiment(ratio=5.0, pairs=10):
     return {"id": 7, "op": "experiment", "record": record, "options": {}}
 
 
+@pytest.mark.slow
 def test_the_process_decides_over_its_pipes_and_exits_when_they_close():
     lines = [{"id": 1, "op": "ping"}, experiment(), {"id": 3, "op": "pool", "records": []}]
     run = subprocess.run(
@@ -75,6 +77,7 @@ def test_figures_out_of_range_are_an_error_reply_too():
     assert json.loads(sink.getvalue())["id"] == 7
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     st.recursive(

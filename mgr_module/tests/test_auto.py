@@ -70,6 +70,7 @@ def test_off_is_the_default_and_begins_nothing():
     assert said(mgr, "auto status")["modes"] == {}
 
 
+@pytest.mark.slow
 def test_recommend_measures_what_nobody_knows_and_changes_nothing():
     mgr = standing("recommend")
     assert len(campaigns(mgr)) == 1
@@ -89,6 +90,7 @@ def test_apply_measures_and_carries_out_what_is_recommended_as_auto():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_new_osd_of_a_known_drive_model_is_confirmed_briefly_and_then_gets_the_standing_mode():
     mgr = standing()
     before = mgr.loads.measured
@@ -103,6 +105,7 @@ def test_a_new_osd_of_a_known_drive_model_is_confirmed_briefly_and_then_gets_the
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_new_osd_of_an_unknown_drive_model_is_measured_whole_and_gets_its_own_verdict():
     mgr = standing()
     expand(mgr, "h3", make.drive("sdd", 3, drive_model=OTHER), make.drive("sde", 4))
@@ -127,6 +130,7 @@ def test_drives_that_come_while_others_are_measured_are_still_new_afterwards():
     assert all_modes(mgr) == {WT}
 
 
+@pytest.mark.slow
 def test_another_firmware_is_another_drive_model_and_its_verdict_is_not_used():
     mgr = standing()
     flashed = make.drive("sdd", 3, drive_model=DriveModel("ACME", "HD1", "2.0"))
@@ -141,6 +145,7 @@ def test_another_firmware_is_another_drive_model_and_its_verdict_is_not_used():
     assert {name.partition(".")[0] for name in show["record_ids"]} == {"c2"}
 
 
+@pytest.mark.slow
 def test_of_a_replaced_drive_nothing_of_the_old_one_carries_over():
     mgr = standing()
     old = mgr.probes["h2"].drives
@@ -162,6 +167,7 @@ def test_of_a_replaced_drive_nothing_of_the_old_one_carries_over():
     assert all_modes(mgr) == {WT}
 
 
+@pytest.mark.slow
 def test_quiet_time_after_an_expansion_lasts_until_the_pgs_are_clean_and_longer():
     mgr = standing(auto_quiet_s=600.0)
     for _ in range(120):
@@ -185,6 +191,7 @@ def test_quiet_time_after_an_expansion_lasts_until_the_pgs_are_clean_and_longer(
     assert len(campaigns(mgr)) == count + 1
 
 
+@pytest.mark.slow
 def test_nothing_is_begun_outside_the_maintenance_windows():
     mgr = a_mgr(auto_windows="02:00-03:00")
     ok(mgr.command("auto", mode="apply"))
@@ -207,6 +214,7 @@ def test_windows_that_make_no_sense_begin_nothing_and_are_told():
     assert mgr.command("auto", mode="apply")[0] == -errno.EINVAL
 
 
+@pytest.mark.slow
 def test_no_more_drives_are_changed_in_a_day_than_allowed():
     mgr = standing(auto_changes_per_day=2)
     assert len(changes(mgr)) == 2
@@ -249,6 +257,7 @@ def codes(mgr):
     return {f["code"]: f["detail"] for f in said(mgr, "status")["findings"]}
 
 
+@pytest.mark.slow
 def test_a_drive_that_drifts_is_set_right_once_and_then_contested_with_the_suspect_named():
     mgr = standing()
     drift(mgr)
@@ -300,6 +309,7 @@ def test_a_drive_that_shingles_is_never_begun_with():
     assert "SMR" in " ".join(said(mgr, "auto status")["left_alone"])
 
 
+@pytest.mark.slow
 def test_an_experiment_that_ended_on_a_transient_begins_anew_once_with_a_longer_settling():
     mgr = a_mgr()
     mgr.analysis.findings = [{"code": "WCACHE_CARRYOVER", "detail": "it creeps"}]
@@ -319,6 +329,7 @@ def test_an_experiment_that_ended_on_a_transient_begins_anew_once_with_a_longer_
     assert sorted(scopes) == sorted(set(scopes))
 
 
+@pytest.mark.slow
 def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
     mgr = a_mgr()
     ok(mgr.command("auto", mode="recommend"))

@@ -108,6 +108,7 @@ def test_a_plan_whose_drive_or_host_has_gone_since_says_so():
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
 
 
+@pytest.mark.slow
 def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_where_they_do_not():
     mgr = measured()
     ok(mgr.command("plan", persist=True))
@@ -133,6 +134,7 @@ def test_a_change_that_is_to_last_shows_what_the_drives_keep_and_is_not_made_whe
     assert {change["kept"] for change in changes} == {None}
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_taken_back_or_stopped_is_not_applied_again():
     mgr = applying()
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)

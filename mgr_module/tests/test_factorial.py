@@ -212,6 +212,7 @@ def test_equal_drives_are_no_different_and_without_interaction():
     assert mine["interaction"]["standing"] == "none that matters"
 
 
+@pytest.mark.slow
 def test_drift_within_a_replicate_favours_no_drive():
     wrong = 0
     for seed in range(60):

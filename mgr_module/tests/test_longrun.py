@@ -20,6 +20,7 @@ def correlated(seed, n, phi):
     return found
 
 
+@pytest.mark.slow
 def test_a_run_of_several_stretches_has_the_time_that_its_lags_say():
     values = correlated(1, 3 * longrun.STRETCH // 2, 0.8)
     x = (values > 0) - np.mean(values > 0)
@@ -42,6 +43,7 @@ def lognormal(n):
     }
 
 
+@pytest.mark.slow
 def test_a_comparison_takes_little_more_memory_than_its_latencies():
     compare(lognormal(100), Options())  # what is imported is counted nowhere
     n = 240_000

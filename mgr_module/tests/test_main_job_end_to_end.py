@@ -44,6 +44,7 @@ def test_the_main_job_from_forecast_to_rollback():
     fine(mgr)
 
 
+@pytest.mark.slow
 @examples(10)
 @given(st.lists(st.integers(0, 60), max_size=4), st.lists(st.integers(0, 60), max_size=2))
 def test_a_mgr_lost_at_any_step_resumes_and_repeats_no_pair(lost, crashes):
@@ -141,6 +142,7 @@ def test_a_freeze_in_the_middle_of_a_rollout_takes_the_open_change_back_and_keep
     assert all_modes(mgr) == {WB}
 
 
+@pytest.mark.slow
 def test_a_rollback_of_a_plan_under_a_later_one_is_refused():
     mgr = measured()
     ok(mgr.command("apply", plan_id=said(mgr, "plan")["plan_id"]))

@@ -22,6 +22,7 @@ def test_each_cell_is_decided_by_itself():
             assert cell["better"] == "no material difference"
 
 
+@pytest.mark.slow
 def test_the_99_percent_intervals_of_600_cells_miss_as_often_as_they_say():
     cells = [cell for i in range(50) for cell in analyse(a_matrix(draw=i), Options())["cells"]]
     missed = sum(

@@ -116,6 +116,7 @@ def test_nothing_goes_down_while_the_cluster_recovers():
     assert len(mgr.config.writes) == writes
 
 
+@pytest.mark.slow
 def test_a_value_for_the_whole_host_is_journaled_replaced_by_class_and_put_back():
     mgr = overcommitted()
     mgr.config.kept[("osd/host:h1", TARGET)] = "4294967296.000000"

@@ -63,6 +63,7 @@ def test_a_refused_host_is_heard_again_in_a_moment():
     assert mgr.probes["h1"].turn() is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("poll_busy_s", [0.01, 0.05, 5.0])
 def test_a_probe_that_polls_as_it_is_told_is_never_refused(poll_busy_s):
     mgr = a_mgr(poll_busy_s=poll_busy_s)
@@ -163,6 +164,7 @@ def shout(mgr, probe, rounds, start_at=0):
         probe.post("", None, notices=notices)
 
 
+@pytest.mark.slow
 def test_notices_without_end_displace_nothing_of_admins_and_little_of_others():
     mgr = a_mgr()
     start(mgr)

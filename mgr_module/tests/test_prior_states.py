@@ -228,6 +228,7 @@ def test_an_entry_of_a_lease_that_no_run_owns_is_told_and_can_be_given_up(restar
     assert codes(mgr) == set()
 
 
+@pytest.mark.slow
 def test_the_next_p1_never_has_the_id_of_an_old_change():
     ids = set()
     for _ in range(3):

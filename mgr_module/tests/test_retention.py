@@ -161,6 +161,7 @@ def kept_bytes(kv):
     return sum(len(key) + len(text.encode()) for key, text in kv.kept.items())
 
 
+@pytest.mark.slow
 def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works():
     kv, bounds = MonLikeKv(), Bounds(campaigns=3, records=4, others=2, plans=2)
     hosts = [(f"h{i}", (make.drive("sda", i),)) for i in range(3)]
@@ -189,6 +190,7 @@ def test_many_campaigns_and_plans_leave_a_store_of_bounded_size_that_still_works
     assert mgr.exceptions == []
 
 
+@pytest.mark.slow
 def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
     """Every bound reached at once: reports, agents, runs, results, plans and known values."""
     kv = MonLikeKv()

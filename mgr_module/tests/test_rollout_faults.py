@@ -38,6 +38,7 @@ def test_undisturbed_it_changes_all_in_waves():
     assert set(mgr.modes.values()) == {WT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
     for state, known in STATES.items():
@@ -57,6 +58,7 @@ def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
         assert set(mgr.modes.values()) == {WB}, (fault, state)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(st.data())
 def test_any_faults_in_any_states_never_touch_two_domains_and_always_end(data):

@@ -11,6 +11,7 @@ from wcache.core.change.change_status import ChangeStatus
 from wcache.core.record import Precondition
 
 
+@pytest.mark.slow
 def test_waves_are_the_canary_then_its_host_then_one_failure_domain_after_another():
     mgr = a_gate_mgr()
     plan = said(mgr, "plan")
@@ -52,6 +53,7 @@ def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_tou
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_later_wave_that_is_worse_goes_back_alone_and_the_rollout_stops():
     mgr = begun()
     mgr.go(lambda: mgr.plan.step.indices == (2, 3) and mgr.plan.step.before)
@@ -62,6 +64,7 @@ def test_a_later_wave_that_is_worse_goes_back_alone_and_the_rollout_stops():
     assert statuses[:4] == [ChangeStatus.APPLIED] * 2 + [ChangeStatus.ROLLED_BACK] * 2
 
 
+@pytest.mark.slow
 def test_a_neighbours_load_that_rises_meanwhile_does_not_fool_the_gate():
     mgr = begun()
     mgr.factor = 1.0
@@ -73,6 +76,7 @@ def test_a_neighbours_load_that_rises_meanwhile_does_not_fool_the_gate():
     assert any(text.startswith("step judged no worse") for text in log)
 
 
+@pytest.mark.slow
 def test_no_load_pauses_before_anything_is_changed_and_says_what_would_settle_it():
     mgr = a_gate_mgr()
     said(mgr, "plan")
@@ -91,6 +95,7 @@ def test_no_load_pauses_before_anything_is_changed_and_says_what_would_settle_it
     assert mgr.changed == set(range(2 * HOSTS))
 
 
+@pytest.mark.slow
 def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     mgr = begun(apply={"persist": True})
     mgr.factor, mgr.noise = 1.0, 1.0
@@ -109,6 +114,7 @@ def test_undecided_pauses_keeps_what_is_made_and_persists_nothing():
     assert Precondition.GATE_DECIDED in mgr.plan.forced
 
 
+@pytest.mark.slow
 def test_what_is_judged_well_is_persisted_only_then_and_only_with_consent():
     mgr = begun(apply={"persist": True})
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
@@ -120,6 +126,7 @@ def test_what_is_judged_well_is_persisted_only_then_and_only_with_consent():
     assert mgr.changed == set()
 
 
+@pytest.mark.slow
 def test_abort_takes_the_step_that_is_not_judged_back_and_keeps_earlier_waves():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[3].status is ChangeStatus.MADE)
@@ -131,6 +138,7 @@ def test_abort_takes_the_step_that_is_not_judged_back_and_keeps_earlier_waves():
     assert said(mgr, "rollout abort", plan_id="p1")["changed"] is False
 
 
+@pytest.mark.slow
 def test_a_pause_waits_for_the_change_under_way_and_a_resume_judges_it_anew():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
@@ -144,6 +152,7 @@ def test_a_pause_waits_for_the_change_under_way_and_a_resume_judges_it_anew():
     assert mgr.end() == "done"
 
 
+@pytest.mark.slow
 def test_an_osd_past_the_latency_limit_ends_its_step_at_the_next_look():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
@@ -153,6 +162,7 @@ def test_an_osd_past_the_latency_limit_ends_its_step_at_the_next_look():
     assert mgr.changed == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("item", "missing"), [
     (Precondition.NO_SCRUB_STORM, "unfit"), (Precondition.NO_MAINTENANCE, "unfit"),
     (Precondition.PGS_CLEAN, "missed"),
@@ -170,6 +180,7 @@ def test_each_wave_waits_for_its_preconditions_and_a_name_overrides_them(item, m
     assert item in mgr.plan.forced
 
 
+@pytest.mark.slow
 def test_where_not_even_one_osd_may_stop_one_drive_at_a_time_goes_by_a_named_override():
     mgr = a_gate_mgr()
     said(mgr, "plan")
@@ -182,6 +193,7 @@ def test_where_not_even_one_osd_may_stop_one_drive_at_a_time_goes_by_a_named_ove
     assert {len(r.treated) for r in mgr.blocks.requests} == {1}
 
 
+@pytest.mark.slow
 def test_only_as_many_drives_go_together_as_may_stop_together():
     mgr = begun(rollout_parallel_max=2)
     mgr.stops.most = 1
@@ -189,6 +201,7 @@ def test_only_as_many_drives_go_together_as_may_stop_together():
     assert {len(r.treated) for r in mgr.blocks.requests} == {1}
 
 
+@pytest.mark.slow
 def test_an_orchestrated_upgrade_holds_a_wave():
     mgr = begun()
     mgr.stops.upgrading = True
@@ -222,6 +235,7 @@ def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_would_happen_and_how_long_it_takes_and_changes_nothing():
     mgr = a_gate_mgr()
     said(mgr, "plan")
@@ -237,6 +251,7 @@ def test_a_dry_run_says_what_would_happen_and_how_long_it_takes_and_changes_noth
     assert mgr.plan.status.value == "done"
 
 
+@pytest.mark.slow
 def test_progress_never_goes_back_by_much_and_its_time_left_holds():
     mgr = begun()
     began_s, seen = mgr.now_s, []
@@ -255,6 +270,7 @@ def test_progress_never_goes_back_by_much_and_its_time_left_holds():
     assert running[-1][1] > 0.85
 
 
+@pytest.mark.slow
 def test_the_message_of_ceph_progress_says_which_wave_and_how_long():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
@@ -267,6 +283,7 @@ def test_the_message_of_ceph_progress_says_which_wave_and_how_long():
     assert mgr.views.under_way()["wcache.p1"][0] == "wcache plan p1: paused"
 
 
+@pytest.mark.slow
 def test_a_freeze_takes_back_what_is_made_and_not_judged_also_of_a_paused_plan():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)

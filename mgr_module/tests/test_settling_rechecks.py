@@ -269,6 +269,7 @@ def test_whatever_late_watches_say_there_is_a_verdict():
     assert analyse(replace(record, late_watches=steep), Options())["verdict"]
 
 
+@pytest.mark.slow
 def test_samples_that_hang_together_are_not_taken_for_something_that_fades():
     rng, seen = random.Random(5), 0
     for _ in range(100):

@@ -227,6 +227,7 @@ def test_only_what_is_missing_is_written_and_nothing_where_others_were(now, othe
     assert left_to_write(ConfigRequest(edits, write=False), config) == []
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     st.lists(st.sampled_from(

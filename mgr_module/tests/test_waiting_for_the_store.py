@@ -64,6 +64,7 @@ def test_no_task_is_given_before_the_mons_have_the_run():
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_a_mgr_lost_while_its_writes_wait_leaves_nothing_that_was_done_and_not_stored():
     for steps in range(1, 40, 1 if ALL else 4):
         mgr = a_mgr()
@@ -179,6 +180,7 @@ def test_a_probes_call_never_waits_for_the_mons(call):
 # ---- renewed by progress
 
 
+@pytest.mark.slow
 def test_an_engine_that_makes_no_tick_renews_no_lease():
     mgr = a_mgr(lease_ttl_s=LEASE_S)
     a_run(mgr)

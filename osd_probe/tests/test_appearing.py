@@ -102,6 +102,7 @@ class Shelf:
         return pid
 
 
+@pytest.mark.slow
 def test_sixty_drives_at_once_are_all_kept_though_two_hang_and_five_fail_at_first(
     tmp_path, fake_host
 ):

@@ -36,6 +36,7 @@ def refused_as_not_blank(bench):
     assert not bench.out.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 5 * MIB + 3, SIZE_BYTES - 1])
 def test_what_is_not_blank_is_neither_written_nor_toggled(bench, place):
     with open(bench.path, "r+b") as device:
@@ -44,6 +45,7 @@ def test_what_is_not_blank_is_neither_written_nor_toggled(bench, place):
     refused_as_not_blank(bench)
 
 
+@pytest.mark.slow
 def test_a_long_run_measures_both_modes_and_puts_back_what_was(bench):
     code, out, error = bench.run("--long", "5")
     assert code == 0, error
@@ -52,6 +54,7 @@ def test_a_long_run_measures_both_modes_and_puts_back_what_was(bench):
     assert bench.view == "write back"
 
 
+@pytest.mark.slow
 def test_a_small_device_is_refused_for_pieces_over_all_of_it(bench):
     code, _, error = bench.run("--span")
     assert code == 2
@@ -154,6 +157,7 @@ def test_a_result_whose_name_was_taken_meanwhile_is_kept_and_told(tmp_path):
     assert f"the result is in {kept}" in raised.value.message
 
 
+@pytest.mark.slow
 def test_a_device_that_is_being_measured_can_be_claimed_by_nobody_else(bench):
     process = bench.start(*LONG)
     bench.reach(process, "write through")
@@ -164,6 +168,7 @@ def test_a_device_that_is_being_measured_can_be_claimed_by_nobody_else(bench):
     assert bench.view == "write back"
 
 
+@pytest.mark.slow
 def test_a_device_that_somebody_takes_meanwhile_is_written_to_no_more(bench):
     process = bench.start(*LONG)
     bench.reach(process, "write through")
@@ -175,6 +180,7 @@ def test_a_device_that_somebody_takes_meanwhile_is_written_to_no_more(bench):
     assert bench.view == "write back"
 
 
+@pytest.mark.slow
 def test_status_tells_a_matrix_under_way_from_a_probe_and_from_a_lease(bench):
     process = bench.start(*LONG)
     bench.reach(process, "write through")
@@ -190,6 +196,7 @@ def test_status_tells_a_matrix_under_way_from_a_probe_and_from_a_lease(bench):
     assert "matrix:" not in after
 
 
+@pytest.mark.slow
 def test_after_kill_9_restore_brings_the_mode_back_and_the_marked_device_is_taken_again(bench):
     process = bench.start(*LONG)
     bench.reach(process, "write through")

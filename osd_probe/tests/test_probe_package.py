@@ -7,10 +7,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 import zipapps
 from sim_drives import DRIVES
 
 
+@pytest.mark.slow
 def test_the_zipapp_works_anywhere_and_holds_core_and_probe_only(tmp_path: Path):
     app = zipapps.build("wcache-probe", tmp_path)
     (tmp_path / "drives.toml").write_text(DRIVES)

@@ -59,6 +59,7 @@ def test_kill_9_in_each_mode_is_repaired_at_the_next_start(probe, mgr, mode):
 
 
 # journal, read, pin, read, flush, set, flush, read; test_agent_leases.py crashes after each
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 3, 6])
 def test_a_crash_in_a_toggle_is_repaired_with_no_mgr(probe, mgr, step):
     mgr.say(SetModeRequest(OBEYS, THROUGH), "t1", LEASE)
@@ -73,6 +74,7 @@ def test_a_crash_in_a_toggle_is_repaired_with_no_mgr(probe, mgr, step):
 
 
 # read (it is pinned), flush, set, flush, read, journal
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [3, 6])
 def test_a_crash_in_a_restore_is_repaired_by_the_next_start(probe, mgr, step):
     probe.start()
@@ -90,6 +92,7 @@ def test_a_crash_in_a_restore_is_repaired_by_the_next_start(probe, mgr, step):
     assert list((probe.state / "journal").glob("*.json")) == []
 
 
+@pytest.mark.slow
 def test_a_lease_that_runs_out_restores_with_no_mgr_and_tells_it_later(probe, mgr):
     lease = Lease("L1", OBEYS, 1.0)
     probe.start()
@@ -100,6 +103,7 @@ def test_a_lease_that_runs_out_restores_with_no_mgr_and_tells_it_later(probe, mg
     mgr.wait_for(lambda: "ran out after 1 s" in json.dumps(mgr.posts()))
 
 
+@pytest.mark.slow
 def test_a_clean_stop_restores_and_exits_with_0(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -108,6 +112,7 @@ def test_a_clean_stop_restores_and_exits_with_0(probe, mgr):
     assert "the probe was stopped" in json.dumps(mgr.posts())
 
 
+@pytest.mark.slow
 def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, mgr):
     probe.start()
     for number, domain_id in enumerate((OBEYS, IGNORES)):
@@ -130,6 +135,7 @@ def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, 
     assert probe.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_drive_that_hangs_is_left_behind_and_the_others_are_restored(probe, mgr):
     both = Lease("L1", OBEYS, 30.0, NVME)
     probe.start()
@@ -152,6 +158,7 @@ def test_a_drive_that_hangs_is_left_behind_and_the_others_are_restored(probe, mg
     assert probe.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_lease_ends_though_the_loop_hangs_in_another_drive(probe, mgr):
     both = Lease("L1", OBEYS, 3.0, NVME)
     probe.start()
@@ -169,6 +176,7 @@ def test_a_lease_ends_though_the_loop_hangs_in_another_drive(probe, mgr):
     assert mode_of(probe, OBEYS) is BACK
 
 
+@pytest.mark.slow
 def test_a_new_start_restores_what_it_can_though_the_way_to_the_mgr_is_missing(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -184,6 +192,7 @@ def test_a_new_start_restores_what_it_can_though_the_way_to_the_mgr_is_missing(p
     assert mode_of(probe) is BACK
 
 
+@pytest.mark.slow
 def test_two_probes_on_one_state_folder_are_one_too_many(probe, mgr):
     mgr.say()
     probe.start()
@@ -194,6 +203,7 @@ def test_two_probes_on_one_state_folder_are_one_too_many(probe, mgr):
     assert probe.process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_drive_that_was_off_is_off_again_after_a_crash_in_write_back(probe, mgr):
     lease = Lease("L1", OFF, 30.0)
     probe.start()
@@ -214,6 +224,7 @@ def test_a_release_that_is_asked_for_again_finds_nothing_to_do(probe, mgr):
     assert mgr.answer_to("r2")["changed"] is False
 
 
+@pytest.mark.slow
 def test_look_and_status_need_no_mgr_and_change_nothing(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -267,6 +278,7 @@ def test_reading_into_a_closed_pipe_is_no_traceback(probe):
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_journal_names_is_pinned_at_a_start_before_anybody_is_spoken_to(probe, mgr):
     """A new kernel has no pin; this start gets as far as looking for the cluster."""
     probe.start()

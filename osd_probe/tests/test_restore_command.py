@@ -41,6 +41,7 @@ def mgr(probe: ProbeProcess) -> FolderMgr:
     return mgr_of(probe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [True, False])
 def test_an_applied_change_survives_a_restore_of_leases_which_names_what_takes_it_back(
     probe, mgr, runs
@@ -61,6 +62,7 @@ def test_an_applied_change_survives_a_restore_of_leases_which_names_what_takes_i
     assert "applied" not in probe.restore_all().stdout
 
 
+@pytest.mark.slow
 def test_an_applied_change_is_not_taken_back_under_a_lease(probe, mgr):
     probe.start()
     mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "t1")
@@ -91,6 +93,7 @@ def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mg
     assert probe.stop() == 0
 
 
+@pytest.mark.slow
 def test_restore_all_says_that_a_running_probe_has_nothing_to_restore(probe, mgr):
     mgr.say()
     probe.start()
@@ -100,6 +103,7 @@ def test_restore_all_says_that_a_running_probe_has_nothing_to_restore(probe, mgr
     assert done.stdout.endswith("nothing to restore\n")
 
 
+@pytest.mark.slow
 def test_restore_all_stops_a_running_probe_where_told_to(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -109,6 +113,7 @@ def test_restore_all_stops_a_running_probe_where_told_to(probe, mgr):
     assert mode_of(probe) is BACK
 
 
+@pytest.mark.slow
 def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)
@@ -137,6 +142,7 @@ def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
     holder.communicate()
 
 
+@pytest.mark.slow
 def test_restore_all_names_a_damaged_entry_leaves_it_and_restores_the_others(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)

@@ -236,6 +236,7 @@ def checked(bench, log):
     return process.returncode, out, error
 
 
+@pytest.mark.slow
 def test_an_honest_device_has_lost_nothing_and_a_liar_is_told_what_it_lost(bench, tmp_path):
     log = tmp_path / "log"
     acknowledged = written(bench, log)
@@ -260,6 +261,7 @@ def test_an_honest_device_has_lost_nothing_and_a_liar_is_told_what_it_lost(bench
     assert not cut.host_booted
 
 
+@pytest.mark.slow
 def test_what_is_not_blank_or_is_in_use_is_never_written_to(bench, tmp_path):
     with open(bench.path, "r+b") as device:
         device.seek(2 * MIB)
@@ -277,6 +279,7 @@ def test_what_is_not_blank_or_is_in_use_is_never_written_to(bench, tmp_path):
     assert bench.backing.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_device_that_somebody_else_took_since_tells_nothing(bench, tmp_path):
     log = tmp_path / "log"
     written(bench, log)

@@ -91,6 +91,7 @@ def test_a_drive_that_does_not_obey_is_refused():
     assert outcome.refused == "the toggle does not take"
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(capsys):
     arguments = [
         "--drives", str(MODELS / "plp.toml"), "--trials", "2", "--format", "json", "--seed", "7",

@@ -85,6 +85,7 @@ def sampled_ratio(load_point, periods, count=0):
     return math.exp(fmean(logs[BACK]) - fmean(logs[THROUGH]))
 
 
+@pytest.mark.slow
 def test_a_disk_that_stalls_in_one_mode_differs_in_the_mean_and_not_in_the_median():
     osd = osd_on(STALLING)
     single, traffic = truth(osd, DEPTH1), truth(osd, TRAFFIC, ln_ratio_error=0.01)
@@ -94,6 +95,7 @@ def test_a_disk_that_stalls_in_one_mode_differs_in_the_mean_and_not_in_the_media
     assert traffic.ratio > 2
 
 
+@pytest.mark.slow
 def test_what_averages_out_over_pairs_does_not_change_the_truth():
     bare = replace(
         STALLING, noise=NoiseSpec(autocorrelation=0.3), carryover=CarryoverSpec()

@@ -17,14 +17,17 @@ def result(folder, find, replace, tests=("test_code.py",)):
     return said
 
 
+@pytest.mark.slow
 def test_a_mutation_that_fails_a_test_is_noticed(tmp_path):
     assert result(tmp_path, "True", "False") == ""
 
 
+@pytest.mark.slow
 def test_a_mutation_that_fails_no_test_is_named(tmp_path):
     assert result(tmp_path, "True", "1") == "no test fails with it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tests", ["test_code.py", "test_code.py::test_gone"])
 def test_tests_that_cannot_run_or_are_not_there_notice_nothing(tmp_path, tests):
     mutated = "(" if tests == "test_code.py" else "False"
