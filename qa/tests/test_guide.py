@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,11 @@ def test_files_that_a_page_names_are_there(page):
         name = word.strip(".,;:")
         if name.startswith(("doc/", "qa/", "vstart-tests/", "mgr_module/", "templates/")):
             assert (PROJECT / name).exists(), f"{page} names {name}"
+
+
+def test_files_that_the_architecture_names_by_their_folder_are_there():
+    text = (PROJECT / "doc/architecture.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`([a-z_]+/[a-z_/]+\.(?:py|md))`", text))
+    homes = [PROJECT, PROJECT / "mgr_module/wcache", PROJECT / "osd_probe/wcache_probe"]
+    assert len(names) > 40
+    assert [name for name in names if not any((home / name).exists() for home in homes)] == []

@@ -37,14 +37,14 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see `ceph wcache history`; apply again with `ceph wcache plan` and `apply`",
     ),
     FindingCode.CONTESTED: (
-        "drives are changed back again and again: somebody else wants them otherwise",
-        "remove the other rule, or roll back and leave the drives as it wants them; wcache does "
-        "not change them by itself any more until you apply a plan to them",
+        "another program or admin keeps changing the cache mode of drives back",
+        "remove the other rule, or run `ceph wcache rollback` and leave these drives to it; wcache "
+        "does not change them by itself until you apply a plan to them",
     ),
     FindingCode.SHINGLED: (
-        "drives shingle their tracks by themselves (drive-managed SMR)",
-        "a short experiment does not show how slow they get; wcache begins nothing on them by "
-        "itself, so measure under hours of real load before you apply",
+        "drives are drive-managed SMR (shingled)",
+        "a short experiment does not show how slow they get under hours of writes: measure under "
+        "hours of real load before you apply; `auto` leaves these drives alone",
     ),
     FindingCode.MIXED_MODES: (
         "drives of one drive model are in different cache modes",
@@ -118,7 +118,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "start wcache-probe on the host, or check its key and its log",
     ),
     FindingCode.AGENT_VERSION: (
-        "probes speak another version of the protocol than the module, which hears none of them",
+        "probes use another protocol version than the module, which ignores them",
         "install the same version of wcache-probe on the host and of the module on the mgrs",
     ),
     FindingCode.LEASE_EXPIRED: (
@@ -130,8 +130,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see `ceph wcache rollout show`; then `ceph wcache rollout resume` or `abort`",
     ),
     FindingCode.CONFIG_UNPROVEN: (
-        "a setting was changed, and it is not known whether it stands or is back",
-        "see `ceph wcache plan show` for the commands and `ceph config dump` for what stands; then "
+        "a setting was changed, and it is not known which value is in effect",
+        "see `ceph wcache plan show` for the commands and `ceph config dump` for the values; then "
         "run `ceph wcache rollback` with that plan",
     ),
     FindingCode.RESTORE_FAILED: (
@@ -141,7 +141,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "give up a drive that is gone for good with `ceph wcache drive accept`",
     ),
     FindingCode.PRIOR_LOST: (
-        "what a drive's cache was set to before a change is lost, or in dispute",
+        "the cache mode that a drive had before a change is lost or disputed",
         "wcache does not touch that cache domain: look at the drive, correct its mode by hand if "
         "it is wrong, then run `ceph wcache drive accept HOST DOMAIN --yes`",
     ),
@@ -169,7 +169,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.MEMORY_OVER_TARGET: (
         "OSDs use more memory than their target",
-        "no target cures what lies outside of the caches: `ceph tell osd.N dump_mempools` names it "
+        "a lower target shrinks only caches: `ceph tell osd.N dump_mempools` shows the rest "
         "(osd_pglog: see osd_max_pg_log_entries and the PGs of the OSD; osdmap: clean PGs let old "
         "maps go); memory that tcmalloc holds: `ceph tell osd.N heap release`",
     ),
@@ -180,7 +180,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "host over with `ceph wcache plan --knob=memory --take-over=HOST`",
     ),
     FindingCode.MEMORY_STALE: (
-        "a division of memory does not fit any more, or did not gain what it promised",
+        "memory targets no longer fit the hosts, or did not bring the expected gain",
         "divide anew: `ceph wcache memory recommend` and `ceph wcache plan --knob=memory`; or go "
         "back with `ceph wcache rollback` and the plan that is named",
     ),

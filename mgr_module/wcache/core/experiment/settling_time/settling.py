@@ -1,9 +1,9 @@
 """How long to wait after a toggle before measuring, chosen without knowing the mode.
 
-Before its first pair an experiment watches the drive after a toggle in either
+Before its first pair an experiment checks the drive after a toggle in either
 direction, and for longer where that leaves it open whether a toggle leaves something
 behind: looking for nothing costs time, what is missed costs honesty.  What a toggle
-leaves behind shows as a level that fades while the mode stays the same, so each watch is
+leaves behind shows as a level that fades while the mode stays the same, so each check is
 compared with its own end only.  Its mode, its order and its scale have no part in the
 choice: that the two are swapped changes nothing, and a choice of this kind cannot favour
 a mode.
@@ -23,15 +23,15 @@ from ...material import MATERIAL_LN
 from ...model import CacheMode
 from ...record import Period, Settling
 
-# The first two watches last this many times the shortest settling allowed; where they
+# The first two checks last this many times the shortest settling allowed; where they
 # leave it open whether anything fades, two more last LONG_TIMES of it.
 CHECK_TIMES = 2.5
 LONG_TIMES = 5.0
 LONG_SAMPLES = 2  # times those of a short one
-# Late watches look for what those missed: longer, for what fades slowly.
+# Rechecks look for what those missed: longer, for what fades slowly.
 RECHECK_TIMES = 10.0
 RECHECK_SAMPLES = 2
-# Whoever sets a long settling knows of something; a watch need not last for minutes.
+# Whoever sets a long settling knows of something; a check need not last for minutes.
 SHORT_MAX_S, LONG_MAX_S, RECHECK_MAX_S = 2.0, 4.0, 8.0
 # What may be left of the effect, in ln of latency: a fifth of what is material.
 LEFT_LN = 0.02
@@ -42,7 +42,7 @@ CLOSE_LN = math.log(1.3)
 # and from which it is believed.
 SUSPECTED = 10.0
 BELIEVED = 15.0
-# The same of late watches, with the correlation of the samples taken off: a verdict waits
+# The same of rechecks, with the correlation of the samples taken off: a verdict waits
 # for more of them, or falls.
 RECHECK_SUSPECTED, RECHECK_BELIEVED, RECHECK_CERTAIN = 5.0, 9.0, 12.0
 CORRELATION_MAX = 0.95
@@ -57,15 +57,15 @@ SCALE_MIN_LN = 0.01
 Series = Tuple[Tuple[float, ...], Tuple[float, ...]]  # seconds since the toggle, ln of latency
 
 
-def suspicious(watches: Sequence[Period], least_s: float) -> bool:
-    """Whether the first two watches leave it open if anything that matters fades.
+def suspicious(checks: Sequence[Period], least_s: float) -> bool:
+    """Whether the first two checks leave it open if anything that matters fades.
 
     Always where their levels lie close, since little may be all there is then; else where
     something seems to fade that, left alone, could amount to a good part of the distance
     of the levels from the border of a material difference.  Of that distance only the
     size has a say, never its sign.
     """
-    series = [_series(watch) for watch in watches]
+    series = [_series(check) for check in checks]
     apart = _apart(series)
     if apart < CLOSE_LN:
         return True
@@ -81,21 +81,21 @@ def suspicious(watches: Sequence[Period], least_s: float) -> bool:
 
 
 def _apart(series: Sequence[Series]) -> float:
-    """How far the ends of watches lie from one another, in ln; no sign, no mode."""
+    """How far the ends of checks lie from one another, in ln; no sign, no mode."""
     ends = [_median(logs[len(logs) // 4:]) for _, logs in series if logs]
     return max(ends) - min(ends) if ends else 0.0
 
 
-def choose(watches: Sequence[Period], least_s: float) -> Settling:
+def choose(checks: Sequence[Period], least_s: float) -> Settling:
     """How long every period settles: at least `least_s`, at most SETTLE_MAX_S.
 
-    The same for the same watches with the two modes swapped.
+    The same for the same checks with the two modes swapped.
     """
     chosen = Settling(least_s)
-    if len(watches) <= len(CacheMode):
+    if len(checks) <= len(CacheMode):
         return chosen  # nothing was suspected
     for mode in CacheMode:
-        found = _fit(tuple(_series(watch) for watch in watches if watch.mode is mode))
+        found = _fit(tuple(_series(check) for check in checks if check.mode is mode))
         if found is None or found.gain < BELIEVED:
             continue
         needed_s = found.fading_s * math.log(max(abs(found.amplitude) / LEFT_LN, 1.0))
@@ -107,15 +107,15 @@ def choose(watches: Sequence[Period], least_s: float) -> Settling:
     return chosen
 
 
-def left_ln(watches: Sequence[Period], settle_s: float, gain_min: float) -> Dict[CacheMode, float]:
+def left_ln(checks: Sequence[Period], settle_s: float, gain_min: float) -> Dict[CacheMode, float]:
     """What a toggle to each mode leaves behind after `settle_s`, in ln of latency.
 
-    Modes whose watches do not show it are left out, and so are those whose watches were over
+    Modes whose checks do not show it are left out, and so are those whose checks were over
     by then.  Samples hang together, so each counts for what their correlation leaves of it.
     """
     found = {}
     for mode in CacheMode:
-        series = tuple(_series(watch) for watch in watches if watch.mode is mode)
+        series = tuple(_series(check) for check in checks if check.mode is mode)
         fit = _fit(series)
         if fit is None or fit.gain / fit.inflation < gain_min:
             continue
@@ -129,11 +129,11 @@ def _order(settling: Settling) -> Tuple[float, float, float]:
     return settling.settle_s, settling.fading_s, settling.amplitude_ln
 
 
-def _series(watch: Period) -> Series:
-    count = min(len(watch.at_ns), len(watch.samples_ns))
+def _series(check: Period) -> Series:
+    count = min(len(check.at_ns), len(check.samples_ns))
     return (
-        tuple(ns / 1e9 for ns in watch.at_ns[:count]),
-        tuple(math.log(max(ns, 1)) for ns in watch.samples_ns[:count]),
+        tuple(ns / 1e9 for ns in check.at_ns[:count]),
+        tuple(math.log(max(ns, 1)) for ns in check.samples_ns[:count]),
     )
 
 
@@ -152,9 +152,9 @@ class Fit(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _fit(series: Tuple[Series, ...]) -> Optional[Fit]:
-    """What fits watches of one mode best; None where they are too short to say.
+    """What fits checks of one mode best; None where they are too short to say.
 
-    Each watch has a level of its own; amplitude and time constant are shared.  Kept, since
+    Each check has a level of its own; amplitude and time constant are shared.  Kept, since
     every step of an experiment asks for its settling and a fit takes milliseconds.
     """
     series = tuple(item for item in series if len(item[0]) >= SAMPLES_MIN)
