@@ -11,7 +11,7 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet check debs demo lab powercuts rpms test test-all \
+.PHONY: bench bench-decision bench-fleet bench-memory check debs demo lab powercuts rpms test test-all \
     test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
     test-release-16 test-release-18 test-release-20 test-releases test-simulations test-slow \
     simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
@@ -82,6 +82,12 @@ bench:
 bench-fleet:
 	@HOSTS=$(HOSTS) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
 	    -m bench.fleet
+
+# What age bins predict of smaller memory targets, beside what is measured there on the same trace
+# of accesses: make bench-memory [SEED=1] [FORMAT=json]
+bench-memory:
+	@SEED=$(SEED) FORMAT=$(FORMAT) PYTHONPATH=qa:mgr_module "$$(qa/venv.sh)/bin/python" \
+	    -m bench_memory
 
 # A fleet that grows under `auto apply`, in virtual time on the module's real code, with faults:
 # make simulate-fleet [OSDS=100] [SEEDS=10] [SEED=s: only that one]

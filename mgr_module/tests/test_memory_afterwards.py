@@ -46,6 +46,17 @@ def test_a_promise_is_not_judged_before_the_caches_have_settled():
     assert "WCACHE_MEMORY_STALE" not in codes(mgr)
 
 
+def test_what_is_counted_while_caches_settle_is_no_evidence_of_the_promise():
+    mgr = applied()
+    for _ in range(2):
+        mgr.now_s += 400.0
+        mgr.memory.watch.read()
+    mgr.step()
+    # the caches have settled by now, and all that was counted is of the time before
+    assert not any(row["settling_s"] for row in said(mgr, "memory status")["osds"])
+    assert {row["outcome"] for row in promises(mgr)} == {"not known yet"}
+
+
 def test_a_promise_that_came_true_is_shown_with_what_was_promised_and_what_is():
     mgr = applied()
     watch(mgr, 1000.0)

@@ -126,7 +126,9 @@ HOSTS = {
     "24 HDDs in 251 GB": (251 * 10**9, {"crash": 1}, 24),
     "16 GB single host": (16 * 10**9, {"mon": 1, "mgr": 1, "mds": 1, "crash": 1}, 3),
     "hyperconverged": (256 * 10**9, {"mon": 1, "crash": 1}, 8),
+    "mixed classes": (192 * 10**9, {"mon": 1, "mds": 1, "crash": 1}, 16),
     "a probe in a container": (64 * 10**9, {"crash": 1, "container": 1}, 8),
+    "the same without it": (64 * 10**9, {"crash": 1}, 8),
 }
 
 

@@ -95,6 +95,8 @@ class MemoryWatch:
             if new.target_bytes != old.last.target_bytes:
                 reach_s = max((b.edges_s[-1] for b in new.bins), default=0.0)
                 settled_at_s, rates, base = new.counters.at_s + reach_s, None, new
+            elif base.counters.at_s < settled_at_s:
+                rates, base = None, new  # what was counted until here tells of the change
             elif new.counters.at_s - base.counters.at_s >= self._stretch_of(new):
                 rates, base = between(base.counters, new.counters), new
             self._watched[new.osd_id] = Watched(new, base, rates, settled_at_s)

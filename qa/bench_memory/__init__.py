@@ -1,0 +1,1 @@
+"""What the age bins predict of other targets, beside what is measured there."""

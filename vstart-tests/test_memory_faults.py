@@ -1,0 +1,93 @@
+"""Whatever is lost in the middle of a trial of more memory, every target is back."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+import pytest
+from harness import Cluster
+from probes import Wcache
+from starved import MIB, STARVED, all_back, leased, starved_cluster, watched
+
+pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
+
+HIGH_BYTES = 1536 * MIB
+PERIOD_S = 3
+
+
+@pytest.fixture(scope="module")
+def starved(release: int) -> Iterator[Wcache]:
+    with starved_cluster(release, "1 2 0 0 0 0 0 0 0 0", standby_mgrs=1) as wcache:
+        yield wcache
+
+
+def first_period(trial: Any, held: int) -> bool:
+    return not trial["periods"] and not held
+
+
+def raised(trial: Any, held: int) -> bool:
+    return len(trial["periods"]) in (1, 2) and held == HIGH_BYTES
+
+
+def on_the_way_down(trial: Any, held: int) -> bool:
+    return len(trial["periods"]) == 3 and 0 < held < HIGH_BYTES
+
+
+def last_period(trial: Any, held: int) -> bool:
+    return len(trial["periods"]) == 3 and not held
+
+
+STATES = {f.__name__: f for f in (first_period, raised, on_the_way_down, last_period)}
+
+
+def kill_mgr(cluster: Cluster) -> None:
+    cluster.restart_mgr(kill=True)
+
+
+def fail_over(cluster: Cluster) -> None:
+    cluster.fail_mgr()
+
+
+def turn_off_and_on(cluster: Cluster) -> None:
+    cluster.disable_module("wcache")
+    cluster.enable_module("wcache")
+
+
+def kill_osd(cluster: Cluster) -> None:
+    cluster.stop_osd(STARVED[0], kill=True)
+    cluster.start_osd(STARVED[0])
+
+
+STRIKES = {f.__name__: f for f in (kill_mgr, fail_over, turn_off_and_on, kill_osd)}
+# The one that `make test` does; all of them take some minutes.
+SHORT = ("kill_mgr", "raised")
+CASES = [
+    pytest.param(strike, state, marks=() if (strike, state) == SHORT else pytest.mark.long)
+    for strike in STRIKES for state in STATES
+]
+
+
+@pytest.mark.parametrize(("strike", "state"), CASES)
+def test_every_target_is_back(starved: Wcache, strike: str, state: str):
+    cluster: Any = starved.cluster
+    starved.wait("OSDs with their own targets", lambda: watched(starved), 120)
+    answer = starved(
+        "memory trial start", device_class="starved", target_bytes=HIGH_BYTES, osds=2,
+        period_s=PERIOD_S, accept_cost=True,
+    )
+
+    def there() -> bool:
+        trial = starved("memory trial show")["trial"]
+        assert trial["status"] == "running", trial["reason"]
+        return STATES[state](trial, int(leased(cluster)[STARVED[1]] or 0))
+
+    starved.wait(f"the trial in {state}", there, 90)
+    STRIKES[strike](cluster)
+    assert all_back(cluster), leased(cluster)
+
+    def over() -> bool:
+        trial = starved("memory trial show")["trial"]
+        return trial["trial_id"] == answer["trial_id"] and trial["status"] == "stopped"
+
+    starved.wait("the end of the trial", over, 90)
+    cluster.wait_healthy(120, ignoring=["WCACHE_", "RECENT_CRASH"])
