@@ -46,7 +46,7 @@ class Service:
         self.trials = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, mclock.facts, planners)
         self.evidence = EvidenceService(engine)
-        self.auto = AutoService(engine, self.campaigns, self.plans)
+        self.auto = AutoService(engine, self.campaigns, self.plans, memory.facts)
         self.rollouts = RolloutService(engine, self.plans)
         self.mclock = mclock
         self.memory = memory

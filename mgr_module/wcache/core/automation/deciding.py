@@ -1,7 +1,8 @@
 """What to begin next, if anything: one thing at a time, and why not where nothing.
 
 In this order: what drifted or is not in its standing mode, an experiment that ended on a
-transient, new drives of a known drive model, drive models that nobody knows.
+transient, new drives of a known drive model, drive models that nobody knows, and memory that
+was divided for other OSDs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
+from .dividing import Divide, next_division
 from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
 from .seen import DriveSeen, Ended, ModelKey, Seen
@@ -46,7 +48,7 @@ class Apply:
     purpose: Purpose = Purpose.APPLY
 
 
-Wish = Union[Measure, Apply]
+Wish = Union[Measure, Apply, Divide]
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
     if wish is None:
         return Decision(state)
     why = _not_now(state, seen, limits, now_s)
-    if isinstance(wish, Apply) and not why and not changes_left(state.spent, limits):
+    made = not isinstance(wish, Measure)
+    if made and not why and not changes_left(state.spent, limits):
         why = f"{state.spent.changes} drives were changed today (auto_changes_per_day)"
     if why:
         return Decision(state, waiting=why)
@@ -120,7 +123,7 @@ def begun(
     state: AutoState, wish: Wish, owner: str, seconds: float, bytes_written: int, changes: int
 ) -> AutoState:
     """After it was begun: it is charged in full until it ends."""
-    model = wish.drive_model if isinstance(wish, Measure) else ""
+    model = "" if isinstance(wish, Apply) else wish.drive_model
     pending = Pending(
         owner, wish.purpose, wish.device_class, model, wish.tokens, seconds, bytes_written, changes
     )
@@ -165,11 +168,17 @@ def _settled(
     state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
 ) -> AutoState:
     """After what was begun has ended: charged what it took, and its drives are dealt with."""
+    divided = pending.purpose is Purpose.DIVIDE  # charged by OSDs, and made in many steps
     spent = charged(
         state.spent, ended.seconds - pending.seconds,
-        ended.bytes_written - pending.bytes_written, ended.changes - pending.changes,
+        ended.bytes_written - pending.bytes_written,
+        0 if divided else ended.changes - pending.changes,
     )
     state = replace(state, pending=None, spent=spent)
+    if divided:
+        why = "" if ended.good else ended.why or "its plan did not end well"
+        told = (Tried(pending.device_class, pending.drive_model, now_s, why),)
+        return replace(state, tried=(*_others(state.tried, told), *told))
     if pending.purpose is Purpose.APPLY:
         if ended.good:
             return state
@@ -214,7 +223,10 @@ def _next(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Optiona
         item for item in seen.drives
         if not item.refusal and mode_of(state.modes, item.device_class) is not Mode.OFF
     ]
-    return _apply(state, seen, usable) or _measure(state, seen, usable, now_s)
+    return (
+        _apply(state, seen, usable) or _measure(state, seen, usable, now_s)
+        or next_division(state, seen)
+    )
 
 
 def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Apply]:

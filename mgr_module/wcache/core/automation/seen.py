@@ -67,6 +67,8 @@ class Seen:
     clean: bool = True
     ended: Optional[Ended] = None
     under_way: str = ""
+    # Hosts whose memory was divided for others than they have now, with their device classes.
+    divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
 
 
 def refused(drives: Iterable[DriveReport]) -> str:

@@ -20,6 +20,7 @@ class Purpose(str, Enum):
     UNKNOWN = "unknown"  # a drive model without a verdict
     AGAIN = "again"  # it ended on a transient
     APPLY = "apply"  # the standing mode, on drives that are not in it
+    DIVIDE = "divide"  # the memory of a host whose OSDs or daemons changed
 
 
 @dataclass(frozen=True)

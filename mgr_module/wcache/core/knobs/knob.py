@@ -43,6 +43,11 @@ class Asked:
     take_over: Tuple[str, ...] = ()
     first: int = 0  # how many changes the plan has before those that are asked for
 
+    def wants(self, host: str, device_class: str) -> bool:
+        """Whether a device class of a host is asked for, with any of its cache domains."""
+        named = self.only is None or any(name == host for name, _ in self.only)
+        return named and self.device_class in (None, "", device_class)
+
     def action_id(self, index: int) -> str:
         """The id of a change by its place among those that are asked for."""
         return f"{self.plan_id}.{self.first + index}.{self.nonce}"

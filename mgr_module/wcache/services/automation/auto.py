@@ -15,6 +15,7 @@ from ...core.automation.deciding import (
     turned,
     would_begin,
 )
+from ...core.automation.dividing import Divide
 from ...core.automation.drift import contested
 from ...core.automation.drift import look as look_for_drift
 from ...core.automation.modes import Mode, any_on, mode_of
@@ -24,6 +25,7 @@ from ...core.automation.state import AutoState, Purpose
 from ...core.automation.windows import is_open, parse_windows
 from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
+from ...core.knobs.memory_target.knob import MEMORY
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
 from ...engine.automation.keeper import AutoKeeper
@@ -32,6 +34,7 @@ from ...engine.engine import Engine
 from ..campaigns import CampaignService
 from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
+from ..memory.facts import MemoryFacts
 from ..plans import PlanService
 
 LOOK_EVERY_S = 5.0
@@ -48,11 +51,13 @@ class AutoService:
     """One thing at a time; thread-safe by the engine's lock."""
 
     def __init__(
-        self, engine: Engine, campaigns: CampaignService, plans: PlanService
+        self, engine: Engine, campaigns: CampaignService, plans: PlanService,
+        memory: MemoryFacts,
     ) -> None:
         self._engine = engine
         self._campaigns = campaigns
         self._plans = plans
+        self._memory = memory
         self._keeper = AutoKeeper(engine)
         self._look_at_s = 0.0
         self._wait_until_s = 0.0
@@ -190,13 +195,14 @@ class AutoService:
     def _seen(self) -> Seen:
         state = self._keeper.state
         disputed = frozenset(disputed_domains(self._engine))
-        return look(self._engine, state.undone, state.pending, disputed)
+        seen = look(self._engine, state.undone, state.pending, disputed)
+        return replace(seen, divide=self._memory.to_divide)
 
     def _begin(self, wish: Wish, limits: Limits) -> str:
         """Begin it; returns why it was not."""
-        return (
-            self._apply(wish) if isinstance(wish, Apply) else self._measure(wish, limits)
-        )
+        if isinstance(wish, Divide):
+            return self._divide(wish, limits)
+        return self._apply(wish) if isinstance(wish, Apply) else self._measure(wish, limits)
 
     def _measure(self, wish: Measure, limits: Limits) -> str:
         options = self._engine.options()
@@ -239,6 +245,28 @@ class AutoService:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
         changes = len(plan["changes"])
         self._keeper.keep(begun(self._keeper.state, wish, plan_id, 0.0, 0, changes))
+        self._plans.apply(plan_id, by=AUTO)
+        return ""
+
+    def _divide(self, wish: Divide, limits: Limits) -> str:
+        asked: Dict[str, Any] = {"knob": MEMORY.name, "only": frozenset(wish.keys), "by": AUTO}
+        steps = self._plans.plan(**asked, dry_run=True)["changes"]
+        osds = {item["osd_id"] for step in steps for item in step["expect"]}
+        left = changes_left(today(self._keeper.state.spent, self._engine.clock()), limits)
+        if len(osds) > left:
+            return (
+                f"memory of {len(osds)} OSDs of {wish.drive_model} would move, and {left} changes "
+                "are left today (auto_changes_per_day)"
+            )
+        plan = self._plans.plan(**asked)
+        plan_id = plan["plan_id"]
+        if not plan_id:
+            return "; ".join(plan["left_alone"][:2])
+        self._engine.note(
+            AUTO, plan_id, f"the OSDs or daemons of host {wish.drive_model} changed: its memory is "
+            "divided anew",
+        )
+        self._keeper.keep(begun(self._keeper.state, wish, plan_id, 0.0, 0, len(osds)))
         self._plans.apply(plan_id, by=AUTO)
         return ""
 

@@ -20,7 +20,7 @@ from ...core.knobs.memory_target.facts import (
     daemons_of,
     is_autotuned,
 )
-from ...core.knobs.memory_target.findings import findings
+from ...core.knobs.memory_target.findings import findings, outdated
 from ...core.knobs.memory_target.knob import MEMORY
 from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
@@ -48,6 +48,8 @@ class MemoryFacts:
         self._of: Tuple[object, ...] = ()
         self._due_s = float("-inf")
         self.promises: Tuple[Promise, ...] = ()
+        # Hosts that ask for a new division, and can have one now, with their device classes.
+        self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
 
     def tick(self) -> None:
         """Work out the findings anew where something was read since."""
@@ -55,9 +57,9 @@ class MemoryFacts:
         of = (self._watch.read_at_s, self._engine.config.config, self.promises)
         if of != self._of or now_s >= self._due_s:
             self._of, self._due_s = of, now_s + FINDINGS_EVERY_S
-            self._findings = (
-                findings(self.gather(), self.standing()) if self._watch.read_at_s else ()
-            )
+            facts, promises = self.gather(), self.standing()
+            self._findings = findings(facts, promises) if self._watch.read_at_s else ()
+            self.to_divide = outdated(facts, promises) if self._watch.read_at_s else ()
 
     def standing(self) -> List[Promise]:
         """What plans that were carried out have promised; of several, the last one counts."""

@@ -31,8 +31,7 @@ class MemoryPlanner:
         facts = take_over(facts, asked.take_over)
         groups = advise(facts)
         wanted = make_changes(asked, groups, facts, asked.take_over)
-        if wanted.changes:
-            self._memory.promise(asked.plan_id, asked.device_class, groups, facts)
+        self._memory.promise(asked, groups, facts)
         return wanted
 
 

@@ -6,6 +6,7 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...ceph.memory import OsdMemory
@@ -13,6 +14,7 @@ from ...ceph.surroundings import Surroundings
 from ...core import codec
 from ...core.config_database import Config
 from ...core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
+from ...core.knobs.knob import Asked
 from ...core.knobs.memory_target.advice import ClassAdvice, GroupAdvice, advise, why_not
 from ...core.knobs.memory_target.facts import Facts, HostFacts, OsdFacts, source_of
 from ...core.knobs.memory_target.instead import cephadm_settings, rook_patch
@@ -163,20 +165,27 @@ class MemoryService:
         sources = {source_of(facts, h, item) for h in hosts for item in h.osds}
         return rook_patch(facts, hosts) if "environment" in sources else []
 
-    def promise(
-        self, plan_id: str, device_class: Optional[str], groups: Tuple[GroupAdvice, ...],
-        facts: Facts,
-    ) -> None:
-        """Remember what a plan promises; called under the engine's lock."""
+    def promise(self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts) -> None:
+        """Remember what a plan promises; called under the engine's lock.
+
+        What is looked at anew and stays was divided for what is there now.
+        """
         by_name = {host.name: host for host in facts.hosts}
-        new = [
-            _promised(plan_id, by_name[name], item, facts)
+        found = [
+            (_promised(asked.plan_id, by_name[name], item, facts), item.changed)
             for group in groups for name in group.hosts for item in group.classes
-            if item.changed and device_class in (None, "", item.device_class)
+            if asked.wants(name, item.device_class)
         ]
-        kept = [item for item in self.facts.promises if item.plan_id != plan_id]
-        self.facts.promises = tuple([*kept, *new][-PROMISES_MAX:])
-        self._engine.archive.memory.put_promises(Promises(self.facts.promises))
+        stays = {(p.host, p.device_class): p.shape for p, changed in found if not changed}
+        kept = [
+            replace(p, shape=stays.get((p.host, p.device_class), p.shape))
+            for p in self.facts.promises if p.plan_id != asked.plan_id
+        ]
+        new = [item for item, changed in found if changed]
+        promises = tuple([*kept, *new][-PROMISES_MAX:])
+        if promises != self.facts.promises:
+            self.facts.promises = promises
+            self._engine.archive.memory.put_promises(Promises(promises))
 
     # ---- try
 

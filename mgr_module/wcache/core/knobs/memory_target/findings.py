@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ...model import Finding, FindingCode, Severity
 from ...text import amount
-from .advice import own_keys
+from .advice import own_keys, why_not
 from .facts import Facts, HostFacts, source_of
 from .promise import Promise
 
@@ -81,6 +81,26 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
         yield Finding(
             FindingCode.MEMORY_NOT_TUNABLE, Severity.INFO, host.name, f"{names}{more}: {text}"
         )
+
+
+def outdated(
+    facts: Facts, promises: Sequence[Promise]
+) -> Tuple[Tuple[str, Tuple[str, ...]], ...]:
+    """Hosts that were divided for others than they have now, with all their device classes.
+
+    Those of which nothing can be recommended now are left out.
+    """
+    shapes = {(item.host, item.shape) for item in promises}
+    hosts = {host for host, _ in shapes}
+    return tuple(
+        (host.name, tuple(sorted({item.osd.device_class for item in host.osds})))
+        for host in facts.hosts
+        if host.name in hosts and not why_not(facts, host)
+        and any(
+            name == host.name and shape != Promise.shape_of(host, len(own_keys(facts, host)))
+            for name, shape in shapes
+        )
+    )
 
 
 def _stale(facts: Facts, promises: Sequence[Promise]) -> Iterable[Finding]:

@@ -75,7 +75,7 @@ def _targets(
     return {
         (host, item.device_class): (item.now_bytes, item.target_bytes)
         for group in groups for host in group.hosts for item in group.classes
-        if item.changed and asked.device_class in (None, "", item.device_class)
+        if item.changed and asked.wants(host, item.device_class)
     }
 
 

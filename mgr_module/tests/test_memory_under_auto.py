@@ -1,0 +1,124 @@
+"""`auto apply` and memory: a host whose OSDs changed is divided anew, inside windows and limits."""
+
+from dataclasses import replace
+
+import pytest
+from memory_world import GIB, TARGET, a_mgr, watch
+from mgr_fakes import builders as make
+from mgr_fakes.memory import LruOsd, uniform
+from module_world import fine, ok, said
+
+RAM_BYTES = int(7.8 * GIB)
+
+
+def divided(**options):
+    """Hosts whose memory an admin's plan has divided, under `auto apply`."""
+    mgr = a_mgr(
+        hosts=3, ram_bytes=RAM_BYTES, memory_floor=GIB, canary_wait_s=0.0, memory_step_s=5.0,
+        auto_quiet_s=0.0, **options,
+    )
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    watch(mgr)
+    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    go_on(mgr)
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
+    settle(mgr)
+    return mgr
+
+
+def settle(mgr):
+    watch(mgr, 1000.0)
+    watch(mgr)
+
+
+def go_on(mgr):
+    for _ in range(3):
+        for _ in range(120):
+            mgr.step(6.0)
+        mgr.settle()
+        mgr.engine.hosts.reported_at_s.clear()
+        mgr.report_all()
+
+
+def add_osd(mgr, host="h1", osd_id=6):
+    """Another OSD of the starved class."""
+    mgr.view.state = replace(mgr.view.state, osds={
+        **mgr.view.state.osds,
+        osd_id: replace(
+            make.osd(osd_id, host, uuid=f"u{osd_id}"), device_class="hdd",
+            location=(("host", host), ("root", "default")),
+        ),
+    })
+    mgr.osd_memory.osds[osd_id] = LruOsd(uniform(6 * GIB, 40e6))
+    mgr.osd_memory.hosts[host] = {"osd": 3}
+    drive = make.drive("sdz", osd_id)
+    mgr.probes[host].drives[drive.domain_id] = drive
+    mgr.report_all()
+    settle(mgr)
+
+
+def plans(mgr):
+    """Those of memory, with who asked for them."""
+    return [
+        m.rollout for m in mgr.engine.rollouts.values()
+        if any(change.knob == "memory" for change in m.rollout.config_changes)
+    ]
+
+
+def given(mgr, host):
+    osds = mgr.view.cluster().osds.values()
+    return sum(mgr.osd_memory.target_of(o.osd_id) for o in osds if o.hostname == host)
+
+
+def test_a_new_osd_changes_the_division_of_its_host_alone():
+    mgr = divided()
+    before = {key: value for key, value in mgr.config.kept.items() if key[1] == TARGET}
+    add_osd(mgr)
+    assert given(mgr, "h1") > 0.8 * RAM_BYTES
+    go_on(mgr)
+    settle(mgr)
+    first, *more = plans(mgr)
+    assert first.by == "admin"
+    (plan,) = more
+    assert (plan.by, plan.status.value) == ("auto", "done")
+    assert given(mgr, "h1") <= 0.8 * RAM_BYTES
+    after = {key: value for key, value in mgr.config.kept.items() if key[1] == TARGET}
+    assert {key for key in after if after[key] != before.get(key)} <= {
+        ("osd/host:h1/class:hdd", TARGET), ("osd/host:h1/class:ssd", TARGET)}
+    assert "its memory is divided anew" in ok(mgr.command("history", what=plan.plan_id))
+    codes = {item["code"] for item in said(mgr, "status")["findings"]}
+    assert "WCACHE_MEMORY_STALE" not in codes
+    go_on(mgr)
+    assert len(plans(mgr)) == 2  # it is done
+    fine(mgr)
+
+
+@pytest.mark.parametrize("options", [
+    {"auto_changes_per_day": 0}, {"auto_windows": "sun 03:00-03:01"},
+])
+def test_nothing_is_divided_outside_the_windows_and_limits(options):
+    mgr = divided()
+    mgr.options = replace(mgr.options, **options)
+    add_osd(mgr)
+    go_on(mgr)
+    assert len(plans(mgr)) == 1
+    assert "auto_" in said(mgr, "auto status")["waiting"]
+
+
+def test_a_class_that_is_not_left_to_the_automation_keeps_its_host_as_it_is():
+    mgr = divided()
+    ok(mgr.command("auto", mode="recommend", device_class="ssd"))
+    add_osd(mgr)
+    go_on(mgr)
+    assert len(plans(mgr)) == 1
+    assert "WCACHE_MEMORY_STALE" in {i["code"] for i in said(mgr, "status")["findings"]}
+
+
+def test_memory_that_nobody_has_divided_is_left_alone():
+    mgr = a_mgr(hosts=3, ram_bytes=RAM_BYTES, memory_floor=GIB, auto_quiet_s=0.0)
+    ok(mgr.command("auto", mode="apply"))
+    add_osd(mgr)
+    go_on(mgr)
+    assert plans(mgr) == []
