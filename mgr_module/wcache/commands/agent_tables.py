@@ -57,7 +57,9 @@ def agents(data: Mapping[str, Any]) -> str:
 
 
 def _heard(row: Mapping[str, Any]) -> str:
-    return "never" if row["heard_s_ago"] is None else f"{row['heard_s_ago']:.0f} s ago"
+    if row["heard_s_ago"] is None:
+        return "not since the mgr started" if row["probe_id"] else "never"
+    return f"{row['heard_s_ago']:.0f} s ago"
 
 
 def _named(rows: List[Mapping[str, Any]]) -> str:

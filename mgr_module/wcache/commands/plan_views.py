@@ -125,5 +125,6 @@ class PlanViews:
         for row, change in zip(plain["changes"], machine.rollout.changes):
             row["ratio"] = change.ratio
             row["written_since"] = self._written_since(change)
+        plain["waiting_for"] = list(machine.waits_for)
         plain["stale_keys"] = self._mclock.stale_keys_of(machine.rollout.drive_changes)
         return {"format_version": FORMAT_VERSION, **plain}

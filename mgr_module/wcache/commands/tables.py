@@ -286,6 +286,7 @@ def plan(data: Mapping[str, Any]) -> str:
     else:
         reason = f" ({data['reason']})" if data.get("reason") else ""
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
+        lines += [f"waiting for: {item}" for item in data.get("waiting_for", [])]
     return "\n".join(lines)
 
 

@@ -71,7 +71,10 @@ class Views:
                 "throwaway_cluster": engine.options().throwaway_cluster,
                 "agents": {
                     "known": len(agents),
-                    "heard": sum(1 for a in agents if now_s - a.seen_at_s < 120.0),
+                    "heard": sum(
+                        1 for a in agents if now_s - a.seen_at_s < 120.0
+                        and not engine.hosts.agents.only_stored(a.hostname)
+                    ),
                 },
                 "drives": sum(models.values()),
                 "drive_models": [
@@ -143,7 +146,9 @@ class Views:
             rows: List[Dict[str, Any]] = [
                 {
                     "hostname": a.hostname, "probe_id": a.probe_id,
-                    "probe_version": a.probe_version, "heard_s_ago": round(now_s - a.seen_at_s, 1),
+                    "probe_version": a.probe_version, "heard_s_ago": None
+                    if engine.hosts.agents.only_stored(a.hostname)
+                    else round(now_s - a.seen_at_s, 1),
                     "lease_id": a.lease_id, "simulated": a.simulated,
                     "drives": len(engine.hosts.reports[a.hostname].drives)
                     if a.hostname in engine.hosts.reports else 0,

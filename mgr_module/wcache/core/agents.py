@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Set
 
 from .errors import ConflictError, VersionError
 from .protocol import PROTOCOL_VERSION, Hello
@@ -51,6 +51,7 @@ class Agents:
     def __init__(self) -> None:
         self._agents: Dict[str, Agent] = {}
         self._others: Dict[str, OtherVersion] = {}
+        self._only_stored: Set[str] = set()
 
     def get(self, hostname: str) -> Optional[Agent]:
         """The agent of a host, or None."""
@@ -63,6 +64,11 @@ class Agents:
     def restore(self, agent: Agent) -> None:
         """Take over an agent from storage."""
         self._agents[agent.hostname] = agent
+        self._only_stored.add(agent.hostname)
+
+    def only_stored(self, hostname: str) -> bool:
+        """Whether the host's probe was not heard since this mgr started."""
+        return hostname in self._only_stored
 
     def hear(self, hostname: str, hello: Hello, now_s: float) -> Agent:
         """Take a call of a probe; returns the agent as it was known *before* this call.
@@ -93,6 +99,7 @@ class Agents:
             known.rival_probe_id if known else "", known.rival_seen_at_s if known else 0.0,
         )
         self._agents[hostname] = new
+        self._only_stored.discard(hostname)
         self._others.pop(hostname, None)
         return known or replace(new, instance_id="", lease_id="")
 
@@ -116,4 +123,5 @@ class Agents:
     def forget(self, hostname: str) -> None:
         """Drop a host that is gone."""
         self._agents.pop(hostname, None)
+        self._only_stored.discard(hostname)
         self._others.pop(hostname, None)

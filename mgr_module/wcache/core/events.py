@@ -112,9 +112,13 @@ class LeaseLost:
 
 @dataclass(frozen=True)
 class AgentSilent:
-    """The probe has not been heard for longer than a lease lasts."""
+    """The probe has not been heard for longer than a lease lasts.
+
+    `removed`: its host was removed from wcache, so nobody waits for it.
+    """
 
     detail: str
+    removed: bool = False
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Engine:
             note=lambda owner, text: self.note("mgr", owner, text),
         )
         self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
-        self._watchdog = Watchdog(agents=self.hosts.agents, view=view, options=options)
+        self._watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
         self._executor = Executor(
             archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
             analyses=self.analyses, measuring=self.measuring, config=self.config,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ..core import events as act
-from ..core.agents import RESTORE_GRACE_S, Agents
+from ..core.agents import RESTORE_GRACE_S
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..options import Options
+from .hosts import Hosts
 from .storing.persistence import Machine
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
@@ -24,9 +25,9 @@ class Watchdog:
     """Says what a machine must be told, from the time alone; guarded by the engine's lock."""
 
     def __init__(
-        self, *, agents: Agents, view: ClusterView, options: Callable[[], Options]
+        self, *, hosts: Hosts, view: ClusterView, options: Callable[[], Options]
     ) -> None:
-        self._agents = agents
+        self._hosts = hosts
         self._view = view
         self._options = options
         self._heard_at_s: Dict[str, float] = {}
@@ -42,10 +43,12 @@ class Watchdog:
 
     def silent(self, hostname: str, now_s: float) -> Optional[act.AgentSilent]:
         """A machine that waits for a probe does not wait for ever."""
-        agent = self._agents.get(hostname)
+        agent = self._hosts.agents.get(hostname)
         limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
             return None
+        if self._hosts.is_removed(hostname):
+            return act.AgentSilent(f"host {hostname} was removed", removed=True)
         return act.AgentSilent(f"the probe on {hostname} has not responded for {limit_s:.0f} s")
 
     def stalled(

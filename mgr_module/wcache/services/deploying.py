@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..ceph.surroundings import Surroundings
+from ..core.agents import SILENT_S, Agent
+from ..core.change.change_status import ChangeStatus
 from ..core.deployment import cephadm, rook, systemd
 from ..core.deployment.form import (
     Deployment,
@@ -32,6 +34,9 @@ from .guards import disputes_of, require_store
 
 HOSTS_MAX = 2000
 REMOVING = "the host is being removed"
+# A call may be this much later than its turn.
+LATE_S = 10.0
+UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
 LEFT_BEHIND = (
     "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
     "none of it does harm; on a host that comes back run what is printed here"
@@ -169,12 +174,13 @@ class AgentService:
                 raise NotFoundError(
                     f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
                 )
-            heard = agent is not None and not agent.silent(engine.clock())
-            if agent is not None and not heard and not force:
-                raise RefusedError(
-                    f"the probe of {hostname} is not heard, so nothing on that host can be "
-                    "looked at or restored",
-                    "start it, or add --force to forget a host that is gone",
+            unheard = "" if agent is None else self._unheard(agent)
+            heard = agent is not None and not unheard
+            if unheard and not force:
+                raise NotReadyError(
+                    f"the probe of {hostname} was not heard {unheard}, so nothing on that host can "
+                    "be looked at or restored",
+                    "wait for its next call, or start it; --force forgets a host that is gone",
                 )
             if dry_run:
                 return self._would_remove(hostname, known, force=force)
@@ -202,6 +208,7 @@ class AgentService:
                 engine.hosts.removed[hostname] = agent.instance_id
             engine.accepting.forget(hostname)
             engine.archive.drop_host(hostname)
+            self._end_plans(hostname)
             text = "host removed" + (f"; left as it is: {len(stays)} item(s)" if stays else "")
             engine.note("admin", hostname, text)
         script = _removal(item)
@@ -240,10 +247,30 @@ class AgentService:
                 "run the same command again in a moment",
             )
 
+    def _unheard(self, agent: Agent) -> str:
+        """Since when a probe that should have called by now has not; "" where it has."""
+        silent_s = self._engine.clock() - agent.seen_at_s
+        if self._engine.hosts.agents.only_stored(agent.hostname):
+            return "since the mgr started"
+        due_s = min(SILENT_S, 1.5 * self._engine.options().poll_idle_s + LATE_S)
+        return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
+
+    def _end_plans(self, hostname: str) -> None:
+        """No plan waits for a host that is gone; what it has on other hosts goes its own way."""
+        for plan_id, machine in list(self._engine.rollouts.items()):
+            if any(
+                change.hostname == hostname and change.status in UNFINISHED
+                for change in machine.rollout.drive_changes
+            ):
+                self._engine.feed(plan_id, Halt(f"host {hostname} was removed"))
+
     def _what_stays(self, hostname: str) -> List[str]:
         engine = self._engine
-        plans = [machine.rollout for machine in engine.rollouts.values()]
-        return what_stays(hostname, plans, engine.hosts.reports.get(hostname))
+        return what_stays(
+            hostname, [machine.rollout for machine in engine.rollouts.values()],
+            [machine.state for machine in engine.runs.values()],
+            engine.hosts.reports.get(hostname),
+        )
 
     def _require_restored(self, hostname: str, stays: Sequence[str]) -> None:
         engine = self._engine

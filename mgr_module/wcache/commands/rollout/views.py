@@ -57,7 +57,7 @@ class RolloutViews:
                 "judgement": None if judged is None else {
                     **codec.to_plain(judged), "words": judged.words,
                 },
-                "waiting_for": [item.value for item in rollout.missed],
+                "waiting_for": list(machine.waits_for),
                 "overridden": [item.name.lower() for item in rollout.overridden],
                 "forced": [item.name.lower() for item in rollout.forced],
                 "persist": rollout.consent_persist,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List
+from typing import List, Tuple
 
 from .. import events as act
 from ..codec import one_line
@@ -19,6 +19,17 @@ from .rollout_state import Change, RolloutStatus
 @dataclass
 class GoingBack(Keeping):
     """Takes changes back: of a whole plan, or of the wave under way."""
+
+    @property
+    def waits_for(self) -> Tuple[str, ...]:
+        """What keeps the plan from going on, in words."""
+        change = self.current
+        if change is None or self._silent_since_s is None:
+            return tuple(item.value for item in self.rollout.missed)
+        return (
+            f"the probe on {change.hostname}, which is asked again for an hour; where the host is "
+            f"gone for good: `ceph wcache agent rm {change.hostname} --force`",
+        )
 
     def start_rollback(self, reason: str) -> List[act.Action]:
         """Take back every change that touched its drive, last first."""
@@ -96,12 +107,16 @@ class GoingBack(Keeping):
         self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said))
         return [act.Note(said, "error"), *self._next_back()]
 
-    def _silent_back(self, change: Change, detail: str) -> List[act.Action]:
+    def _silent_back(self, change: Change, event: act.AgentSilent) -> List[act.Action]:
         """A probe that is gone may come back: it is asked again for a while.
+
+        Of a host that was removed nobody expects that: an admin has given it up.
 
         A plan of an older version tries once.
         """
-        begun_s = self._silent_since_s
+        begun_s, detail = self._silent_since_s, one_line(event.detail)
+        if event.removed:
+            return self._not_back(change, f"given up: {detail}")
         patient = self.rollout.gate is not None
         if patient and (begun_s is None or self._now_s - begun_s < holding.HOLD_MAX_S):
             self._wait_until_s = self._now_s + holding.LOOK_EVERY_S

@@ -51,7 +51,7 @@ class RolloutMachine(Gating):
         if isinstance(event, act.Halt):
             return self._stop(event.reason)
         if isinstance(event, act.AgentSilent):
-            return self._silent(event.detail)
+            return self._silent(event)
         return self._heard(event, now_s)
 
     def _while_paused(self, event: act.Event) -> List[act.Action]:
@@ -316,14 +316,16 @@ class RolloutMachine(Gating):
         self._set(RolloutStatus.STOPPED, reason=reason, pausing="")
         return self._idle(act.Note(f"stopped: {reason}", "warning"))
 
-    def _silent(self, detail: str) -> List[act.Action]:
+    def _silent(self, event: act.AgentSilent) -> List[act.Action]:
         """Nobody there to change or restore the drive; `rollback` can be asked for later."""
-        detail = one_line(detail)
+        detail = one_line(event.detail)
         change = self.current
         if change is None:
             return []
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
-            return self._silent_back(change, detail)
+            return self._silent_back(change, event)
+        if event.removed:
+            return self._stop(detail)
         if self.rollout.gate is not None and not self.rollout.trial:
             return self._await_probe(detail)
         if change.status is ChangeStatus.APPLYING:

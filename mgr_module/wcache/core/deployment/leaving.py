@@ -1,12 +1,14 @@
-"""What a host that is removed would keep: read from the plans and its last report."""
+"""What a host that is removed would keep: read from plans, runs and its last report."""
 
 from __future__ import annotations
 
-from typing import Iterable, List, Optional
+from typing import Dict, Iterable, List, Optional
 
-from ..change.change_status import TOUCHED
+from ..change.change_status import TOUCHED, ChangeStatus
 from ..change.rollout_state import Rollout
 from ..drive.journal import EntryKind
+from ..experiment.run_priors import touched
+from ..experiment.run_state import RunState, RunStatus
 from ..host_report import HostReport
 
 LINES_MAX = 50
@@ -31,21 +33,63 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
 
 
 def what_stays(
-    hostname: str, plans: Iterable[Rollout], report: Optional[HostReport]
+    hostname: str, plans: Iterable[Rollout], runs: Iterable[RunState],
+    report: Optional[HostReport],
 ) -> List[str]:
-    """What is on the host now that only its probe could take back, a line each."""
+    """What is on the host now that only its probe could take back, a line each.
+
+    What `status` will go on to name is told with the command that ends that.
+    """
     found: List[str] = []
     named = set()
     for plan in plans:
         kept = " over a power cycle too" if plan.consent_persist else " until the next power cycle"
         for change in plan.drive_changes:
-            if change.hostname == hostname and change.status in TOUCHED:
-                drives = ",".join(change.dev_names) or change.domain_id
-                named.add(f"{EntryKind.ACTION.value}/{change.action_id}")
+            if change.hostname != hostname or change.status not in TOUCHED:
+                continue
+            drives = ",".join(change.dev_names) or change.domain_id
+            named.add(f"{EntryKind.ACTION.value}/{change.action_id}")
+            if change.status is ChangeStatus.APPLIED:
                 found.append(f"{drives} stays {change.mode.value}{kept} (plan {plan.plan_id})")
+            else:
+                found.append(
+                    f"{drives} may stay {change.mode.value}{kept} (plan {plan.plan_id}); "
+                    + _until_accepted(hostname, change.domain_id)
+                )
+    for domain_id, run_id in _owed(hostname, runs).items():
+        named.add(f"{EntryKind.LEASE.value}/{domain_id}")
+        found.append(
+            f"{_drives(domain_id, report)} may stay in the mode that {run_id} measured last; "
+            + _until_accepted(hostname, domain_id)
+        )
     for note in report.journal if report is not None else ():
         if note.key not in named:
             found.append(f"the journal's entry {note.key} of {note.domain_id or 'a drive'}")
     if len(found) > LINES_MAX:
         found[LINES_MAX:] = [f"and {len(found) - LINES_MAX} more"]
     return found
+
+
+def _owed(hostname: str, runs: Iterable[RunState]) -> Dict[str, str]:
+    """The cache domains that a run holds, or has ended without giving back: its id by domain."""
+    found = {}
+    for state in runs:
+        held = state.status in (RunStatus.RUNNING, RunStatus.RELEASING)
+        if state.spec.hostname != hostname or (state.restored and not held):
+            continue
+        for domain_id in state.owed or state.spec.domain_ids:
+            if domain_id not in state.accepted and touched(state, domain_id):
+                found[domain_id] = state.spec.run_id
+    return found
+
+
+def _drives(domain_id: str, report: Optional[HostReport]) -> str:
+    drives = report.drives if report is not None else ()
+    return ",".join(d.dev_name for d in drives if d.domain_id == domain_id) or domain_id
+
+
+def _until_accepted(hostname: str, domain_id: str) -> str:
+    return (
+        "`ceph wcache status` names it until `ceph wcache drive accept "
+        f"{hostname} {domain_id} --yes`"
+    )
