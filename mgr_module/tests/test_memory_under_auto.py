@@ -112,6 +112,8 @@ def test_a_class_that_is_not_left_to_the_automation_keeps_its_host_as_it_is():
     ok(mgr.command("auto", mode="recommend", device_class="ssd"))
     add_osd(mgr)
     go_on(mgr)
+    would = ok(mgr.command("auto", mode="apply", dry_run=True))
+    assert "divide the memory of host h1 anew" in would
     assert len(plans(mgr)) == 1
     assert "WCACHE_MEMORY_STALE" in {i["code"] for i in said(mgr, "status")["findings"]}
 

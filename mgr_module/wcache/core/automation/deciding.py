@@ -111,6 +111,8 @@ def would_begin(
     if isinstance(wish, Measure):
         lines.append(f"measure drive model {wish.drive_model} of class {wish.device_class} first, "
                      f"on drives of: {names}")
+    elif isinstance(wish, Divide):
+        lines.append(f"divide the memory of host {wish.drive_model} anew")
     elif wish is not None:
         many = f"{len(wish.keys)} drive(s) of class {wish.device_class}"
         lines.append(f"change {many} first: {names}")
