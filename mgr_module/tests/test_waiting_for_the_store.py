@@ -257,6 +257,26 @@ def test_a_machine_that_raises_is_ended_and_told_of_and_the_others_go_on():
     assert "WCACHE_INTERNAL_ERROR" not in codes(mgr)
 
 
+def test_a_machine_that_cannot_say_when_it_is_due_keeps_no_other_waiting():
+    mgr = FakeMgr(
+        ("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)), parallel_hosts_max=2,
+    )
+    mgr.report_all()
+    start(mgr)
+
+    class Broken(RunMachine):
+        @property
+        def under_way(self):
+            raise ZeroDivisionError("odd")
+
+    old = mgr.engine.runs["c1.0"]
+    mgr.engine.runs["c1.0"] = Broken(old.state, old.periods, old.epoch)
+    mgr.settle()
+    assert mgr.engine.runs["c1.0"].state.status is RunStatus.ABORTED
+    assert mgr.engine.runs["c1.1"].state.status is RunStatus.DONE
+    assert all_modes(mgr) == {WB}
+
+
 def test_a_probes_call_that_breaks_a_machine_is_answered_all_the_same():
     mgr = a_mgr()
     a_run(mgr)

@@ -5,6 +5,7 @@ import subprocess
 
 from model_drives import ModelScsi
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
+from wcache_probe.commands.prepare import keep_lines
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME
 from wcache_probe.linux.persistence.initramfs import Tool
@@ -72,7 +73,8 @@ def prepare(fake_host, host, *, tool=None, run_tool=None):
         run_tool=run_tool or (lambda tool: None), reload_udev=lambda: "",
     )
     made.check(image_elsewhere=False)
-    return made.see_to_images(made.write_rule(chosen(host))), "\n".join(said)
+    kept = keep_lines(made.preparation, host, chosen(host))
+    return made.see_to_images(made.write_rule(kept)), "\n".join(said)
 
 
 # ---- images

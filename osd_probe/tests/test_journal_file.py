@@ -93,6 +93,13 @@ def test_a_domain_is_marked_as_long_as_there_is_an_entry_of_its_lease(state):
     assert marked(state) == []
 
 
+def test_the_mark_goes_though_the_first_attempt_to_remove_its_entry_broke_off(state):
+    state.journal.write("lease/d1", "{}")
+    os.unlink(Path(state.path) / "journal" / "lease%2Fd1.json")
+    state.journal.remove("lease/d1")
+    assert marked(state) == []
+
+
 def test_a_boot_that_emptied_run_gets_its_marks_back_and_old_ones_go(state):
     state.journal.write("lease/d1", "{}")
     shutil.rmtree(Path(state.path).parent / "run")

@@ -129,7 +129,7 @@ class Switcher:
             with self.alone(entry.domain_id):
                 now = self.entry_at(key)
                 if now is not None and now.owner_id == entry.owner_id:
-                    self._refuse_leased(now)
+                    self._refuse_covered(now)
                     self.restore(now, known)
                     return
         raise NotFoundError(
@@ -137,15 +137,27 @@ class Switcher:
             "somebody else restored it or gave it up: see `wcache-probe status`",
         )
 
-    def _refuse_leased(self, entry: JournalEntry) -> None:
-        """Raise ConflictError where a lease began after a change: it goes back first."""
-        if entry.kind is EntryKind.ACTION:
-            lease = self.entry(EntryKind.LEASE, entry.domain_id)
-            if lease is not None:
-                raise ConflictError(
-                    f"lease {lease.owner_id} holds {entry.domain_id}",
-                    "run `wcache-probe restore --all` first",
-                )
+    def _refuse_covered(self, entry: JournalEntry) -> None:
+        """Raise ConflictError where something began after a change: that goes back first."""
+        if entry.kind is not EntryKind.ACTION:
+            return
+        lease = self.entry(EntryKind.LEASE, entry.domain_id)
+        if lease is not None:
+            raise ConflictError(
+                f"lease {lease.owner_id} holds {entry.domain_id}",
+                "run `wcache-probe restore --all` first",
+            )
+        sound, _ = self.read_journal()
+        later = [
+            item.owner_id for item in sound.values()
+            if item.kind is EntryKind.ACTION and item.domain_id == entry.domain_id
+            and item.written_at_s > entry.written_at_s
+        ]
+        if later:
+            raise ConflictError(
+                f"{later[0]} has changed {entry.domain_id} since",
+                f"restore that one first: wcache-probe restore --action {later[0]}",
+            )
 
     def hold_key(self, key: str) -> None:
         """Pin the drives of the entry of a key, over all paths, with what shares their switch."""

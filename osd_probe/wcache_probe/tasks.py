@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, List, Mapping, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple, Union
 
 from wcache.core import VERSION
 from wcache.core.drive import toggle as switching
@@ -53,6 +53,7 @@ from .switcher import Switcher
 
 TIMER_SECONDS_MAX = 30.0
 # what these find before their first step must still hold then
+Change = Union[SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest]
 CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest)
 
 
@@ -93,14 +94,14 @@ class TaskRunner:
         self._evidence = evidence
         self._clock = clock
         self._wall = wall
+        self._surveyed: Optional[Tuple[DriveReport, ...]] = None
 
     def perform(self, task: Task) -> Outcome:
         """Do it; a FailureOutcome says truthfully whether the prior state is in place."""
         touches = self._switcher.touches
         try:
             if isinstance(task.request, CHANGES):
-                with self._switcher.alone(task.request.domain_id):
-                    return self._perform(task)
+                return self._change(task)
             return self._perform(task)
         except WcacheError as error:
             failure, refused = error, isinstance(error, RefusedError)
@@ -113,6 +114,38 @@ class TaskRunner:
         return FailureOutcome(
             printable(failure.message), printable(failure.advice), refused,
             self._restored(task, states_by_id(ids, after)), ids, after, doubt,
+        )
+
+    def _change(self, task: Task) -> Outcome:
+        request = task.request
+        assert isinstance(request, CHANGES)  # callers looked  # noqa: S101
+        self._surveyed = self._survey(request)
+        with self._switcher.alone(request.domain_id):
+            outcome = self._perform(task)
+        return self._accepted(request) if isinstance(request, AcceptRequest) else outcome
+
+    def _survey(self, request: Change) -> Optional[Tuple[DriveReport, ...]]:
+        """The drives of a domain, by a survey of the host; None where the change needs none.
+
+        Before the lock of the domain: a survey asks every disk, and one that hangs must not
+        keep this domain from being restored.
+        """
+        if isinstance(request, AcceptRequest):
+            return None
+        if isinstance(request, (ReleaseRequest, RollbackRequest)):
+            kind, name = EntryKind.LEASE, request.domain_id
+            if isinstance(request, RollbackRequest):
+                kind, name = EntryKind.ACTION, request.action_id
+            if self._switcher.entry(kind, name) is not None:
+                return None
+        return self._host.domain(request.domain_id)
+
+    def _domain(self) -> Tuple[DriveReport, ...]:
+        """The drives that were surveyed, each read anew."""
+        if self._surveyed is None:
+            raise NotReadyError("the journal has changed meanwhile", "try again")
+        return tuple(
+            replace(drive, state=self._host.state(drive)) for drive in self._surveyed
         )
 
     def _read_back(
@@ -255,7 +288,7 @@ class TaskRunner:
         lease = self._keeper.lease(self._clock())
         if lease is None or not lease.covers(request.domain_id):
             raise RefusedError(f"there is no live lease for {request.domain_id}")
-        drives = self._host.domain(request.domain_id)
+        drives = self._domain()
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is not None and entry.owner_id != lease.lease_id:
             raise RefusedError(f"lease {entry.owner_id} still holds {request.domain_id}")
@@ -295,7 +328,7 @@ class TaskRunner:
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is None and not prior.known:
             self._holds.follow(request.domain_id)
-            return self._state(self._host.domain(request.domain_id))
+            return self._state(self._domain())
         if entry is not None and request.lease_id not in ("", entry.owner_id):
             raise RefusedError(f"lease {entry.owner_id} holds {request.domain_id}")
         try:
@@ -304,7 +337,7 @@ class TaskRunner:
                 return self._outcome(self._host.prior(entry), done, entry)
             # should it break off in the middle, the keeper goes on with it
             self._keeper.is_held(request.domain_id, request.lease_id)
-            drives = self._host.domain(request.domain_id)
+            drives = self._domain()
             program = switching.bring_back(
                 prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
@@ -323,6 +356,10 @@ class TaskRunner:
             if key in damaged or (key in sound and sound[key].domain_id == request.domain_id):
                 self._switcher.drop(key)
         self._holds.follow(request.domain_id)
+        return self._state(())
+
+    def _accepted(self, request: AcceptRequest) -> Outcome:
+        """What the drives of a domain that was given up are like now."""
         try:
             drives = self._host.domain(request.domain_id)
             states = tuple(self._host.state(drive) for drive in drives)
@@ -333,7 +370,7 @@ class TaskRunner:
         )
 
     def _apply(self, request: ApplyRequest) -> Outcome:
-        drives = self._host.domain(request.domain_id)
+        drives = self._domain()
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
         if entry is not None and entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
@@ -355,7 +392,7 @@ class TaskRunner:
         prior = self._of_our_cluster(request.prior)
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
         if entry is None:  # never made, taken back before, or its journal is gone
-            drives = self._host.domain(request.domain_id)
+            drives = self._domain()
             program = switching.bring_back(
                 prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,

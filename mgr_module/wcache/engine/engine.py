@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core import events as act
@@ -174,18 +175,8 @@ class Engine:
                     break
                 self.feed(owner, event)
             now_s = self.clock()
-            for run_id, machine in list(self.runs.items()):
-                if machine.over:
-                    continue
-                if machine.under_way:
-                    self._watch(run_id, machine, machine.spec.hostname, now_s)
-                if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
-                    self.feed(run_id, act.Tick())
-            for plan_id, rollout in list(self.rollouts.items()):
-                if rollout.moving:
-                    self._watch(plan_id, rollout, rollout.waited_for, now_s)
-                if rollout.wake_at_s is not None and rollout.wake_at_s <= now_s:
-                    self.feed(plan_id, act.Tick())
+            for owner in [*self.runs, *self.rollouts]:
+                self._executor.guarded(owner, partial(self._turn, owner, now_s))
             self._start_waiting(now_s)
             for run_id, halt in self._watchdog.unfit(self.runs.items(), now_s):
                 self.feed(run_id, halt)
@@ -197,6 +188,17 @@ class Engine:
             self.ticked_at_s = self.clock()
             self.log.debug("tick: %.3f s", self.ticked_at_s - now_s)
             return self._next_wake_s(now_s)
+
+    def _turn(self, owner: str, now_s: float) -> None:
+        """Tell a run or a rollout what time alone brings."""
+        machine: Machine = self.runs.get(owner) or self.rollouts[owner]
+        if isinstance(machine, RolloutMachine):
+            if machine.moving:
+                self._watch(owner, machine, machine.waited_for, now_s)
+        elif machine.under_way and not machine.over:
+            self._watch(owner, machine, machine.spec.hostname, now_s)
+        if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
+            self.feed(owner, act.Tick())
 
     def _watch(self, owner: str, machine: Machine, hostname: str, now_s: float) -> None:
         # no probe has a part in a change of the config database

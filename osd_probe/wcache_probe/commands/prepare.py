@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Callable, List, Optional
+from dataclasses import replace
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Tuple
 
-from wcache.core.errors import ConflictError, NotFoundError, RefusedError, WcacheError
+from wcache.core.drive.journal import JournalEntry
+from wcache.core.errors import (
+    ConflictError,
+    NotFoundError,
+    NotReadyError,
+    RefusedError,
+    WcacheError,
+)
 from wcache.core.model import DeviceCache, DriveReport
 
 from ..journal.host_lock import HostLock
 from ..journal.journal_file import StateFolder
 from ..linux.block.host_files import HostFiles
 from ..linux.host import LinuxDriveHost
-from ..linux.persistence.boot_rule import is_named
+from ..linux.persistence.boot_rule import is_named, line_of, pins_one
 from ..linux.persistence.preparation import Preparation
-from ..linux.persistence.prepare import Preparer, choose, in_container
+from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
 from ..switcher import read_journal
@@ -50,26 +58,41 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     state = StateFolder(options.state_dir, options.run_dir)
     host = linux_host(options)
     wait_for_others(host)  # before any lock: a lease may have to end meanwhile
+    # a disk that hangs must hold up no restore: all is looked at before any lock
+    scratch = [find(HostFiles(), host, path).drive for path in options.scratch]
+    drives = (*host.look(), *scratch)
     with HostLock(options.run_dir).all_held():
         entries, _ = read_journal(state.journal)
-        drives = host.look()
-        journalled: List[DriveReport] = []
-        for entry in entries.values():
-            try:
-                journalled += host.domain(entry.domain_id)
-            except NotFoundError:
-                say(f"{entry.domain_id} is in the journal and not on this host")
-        scratch = [find(HostFiles(), host, path).drive for path in options.scratch]
-        chosen = choose((*drives, *scratch), journalled, entries.values(), host.disks())
-        if options.dry_run:
-            preparer.show(chosen)
-            return 0
-        if not chosen.wwids and not preparer.preparation.rule_text():
-            say("nothing to prepare: no drive of an OSD here needs a pin")
-            return 0
+    journalled = _journalled(host, entries.values())
+    chosen = choose(drives, journalled, entries.values(), host.disks())
+    chosen = keep_lines(preparer.preparation, host, chosen)
+    if options.dry_run:
+        preparer.show(chosen)
+        return 0
+    if not chosen.count and not preparer.preparation.rule_text():
+        say("nothing to prepare: no drive of an OSD here needs a pin")
+        return 0
+    with HostLock(options.run_dir).all_held():
+        if read_journal(state.journal)[0].keys() != entries.keys():
+            raise NotReadyError(
+                "the journal has changed meanwhile", "run `wcache-probe prepare` again"
+            )
         rule = preparer.write_rule(chosen)
     # an image takes its time, and a lease may have to end meanwhile
     return preparer.see_to_images(rule)
+
+
+def _journalled(
+    host: LinuxDriveHost, entries: Iterable[JournalEntry]
+) -> Tuple[DriveReport, ...]:
+    """The drives of the journal that are here."""
+    found: List[DriveReport] = []
+    for entry in entries:
+        try:
+            found += host.domain(entry.domain_id)
+        except NotFoundError:
+            say(f"{entry.domain_id} is in the journal and not on this host")
+    return tuple(found)
 
 
 def wait_for_others(
@@ -89,28 +112,46 @@ def wait_for_others(
         sleep(LOOK_EVERY_S)
 
 
-def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> List[str]:
-    """A line for each drive that the rule names, is not on, and may come on by a reset.
+def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str, str]:
+    """A line, by its wwid, for each drive that the rule names, is off, and may come on by a reset.
 
     Whoever turned it off: an accepted drive stands in no journal any more.
     """
     lines = preparation.look().lines
-    found: List[str] = []
+    found: Dict[str, str] = {}
     for name, wwid in host.disks():
         if not wwid or not is_named(wwid, lines):
             continue
         try:
             states = [drive.state for drive in host.appeared(name, wwid)]
         except WcacheError as error:
-            found.append(f"{name} could not be looked at ({error.message})")
+            found[wwid] = f"{name} could not be looked at ({error.message})"
             continue
         if any(
             state.device_cache in (DeviceCache.WRITE_THROUGH, DeviceCache.UNKNOWN)
             and not state.page.stays_off
             for state in states
         ):
-            found.append(f"the cache of {name} is off now and may come on by a reset")
+            found[wwid] = f"the cache of {name} is off now and may come on by a reset"
     return found
+
+
+def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -> Chosen:
+    """The same with what stays of the rule of before: only `unprepare` unpins a drive that is off.
+
+    Lines stay of drives that are off and may come on, and of those that are not here now.
+    """
+    named = {line_of(wwid) for wwid in chosen.wwids}
+    need = needing_the_rule(preparation, host)
+    here = {wwid for _, wwid in host.disks() if is_named(wwid, preparation.look().lines)}
+    kept, why = [], []
+    for line in sorted(filter(pins_one, preparation.look().lines - named)):
+        owners = [wwid for wwid in here if line_of(wwid) == line]
+        reasons = [need[wwid] for wwid in owners if wwid in need]
+        if reasons or not owners:
+            kept.append(line)
+            why.append(reasons[0] if reasons else "its drive is not on this host now")
+    return replace(chosen, kept=tuple(kept), why_kept=tuple(why))
 
 
 def unprepare(
@@ -135,8 +176,9 @@ def unprepare(
             )
         need = needing_the_rule(preparer.preparation, host or linux_host(options))
         if need:
+            why = "; ".join(need.values())
             raise ConflictError(
-                f"{'; '.join(need)}: after a warm reboot only the boot rule would make the "
+                f"{why}: after a warm reboot only the boot rule would make the "
                 "kernel flush it",
                 "turn the cache on again, or keep the rule",
             )

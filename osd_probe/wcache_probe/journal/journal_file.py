@@ -81,7 +81,7 @@ class JournalFolder:
         try:
             os.unlink(path)
         except FileNotFoundError:
-            return
+            pass  # an attempt before this one may have ended here: what follows is still owed
         except OSError as error:
             raise _failed("remove", path, error) from None
         sync_folder(self._folder, self._fsync)

@@ -16,13 +16,21 @@ is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, Generator, List, Optional, Sequence, Tuple
+from typing import Callable, Generator, List, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
 from .journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from .prior import Prior, lost, not_back, require_entry, require_first_touch, states_by_id
-from .safety import may_toggle, not_flushing, not_known, pinnable, require_ours
+from .safety import (
+    Safety,
+    judge,
+    may_toggle,
+    not_flushing,
+    not_known,
+    pinnable,
+    require_ours,
+)
 from .steps import (
     Flush,
     Pin,
@@ -289,9 +297,13 @@ def _switch(
         state = yield from _read(drive)
         before.append(state)
         if pinnable(drive.transport):
-            state = yield from _pin(drive)
+            try:
+                state = yield from _pin(drive)
+            except WcacheError:
+                if on or judge(state) is not Safety.UNSAFE:
+                    raise
+                state = yield from _pin_or_go_on(drive, state)
         _require_flushing(drive, state, ends)
-    after: Dict[str, DriveState] = {}
     changed = False
     for drive, state in sorted(zip(drives, before), key=lambda pair: target(pair[0]) is None):
         mode = target(drive)
@@ -300,22 +312,31 @@ def _switch(
             yield SetCache(drive, mode)
             yield Flush(drive)
             changed = True
-        now = yield from _read(drive)
-        if mode is not None and replace(drive, state=now).mode is not mode:
-            raise RefusedError(
-                f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
-                "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
-            )
-        try:
-            _require_flushing(drive, now, ends)
-        except RefusedError:
-            # somebody took a flush away while we switched: off is safe whatever flushes
-            yield SetCache(drive, CacheMode.WRITE_THROUGH)
-            raise
-        after[drive.drive_id] = now
-    return Switched(
-        tuple(before), tuple(after[drive.drive_id] for drive in drives), changed
-    )
+        yield from _proven(drive, mode, ends)
+    # once more when all is done: drives may share the switch that the last one has turned
+    after: List[DriveState] = []
+    for drive in drives:
+        after.append((yield from _proven(drive, target(drive), ends)))
+    return Switched(tuple(before), tuple(after), changed)
+
+
+def _proven(
+    drive: DriveReport, mode: Optional[CacheMode], ends: CacheMode
+) -> Generator[Step, Optional[DriveState], DriveState]:
+    """Read that a drive is in a mode (None: in any), and that nothing drops its flushes."""
+    now = yield from _read(drive)
+    if mode is not None and replace(drive, state=now).mode is not mode:
+        raise RefusedError(
+            f"{drive.dev_name} accepted a change to {mode.value} but did not make it",
+            "see `ceph wcache drive ls`; the drive's firmware may pin its cache",
+        )
+    try:
+        _require_flushing(drive, now, ends)
+    except RefusedError:
+        # somebody took a flush away while we switched: off is safe whatever flushes
+        yield SetCache(drive, CacheMode.WRITE_THROUGH)
+        raise
+    return now
 
 
 def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState]:
@@ -331,6 +352,21 @@ def _pin(drive: DriveReport) -> Generator[Step, Optional[DriveState], DriveState
             "look at scsi_disk/*/cache_type and at what else writes it",
         )
     return state
+
+
+def _pin_or_go_on(
+    drive: DriveReport, state: DriveState
+) -> Generator[Step, Optional[DriveState], DriveState]:
+    """Try the pin of a drive that loses data now once more; off is its cure without it too.
+
+    Linux 6.11 and later keeps a `write through` that was written into queue/write_cache,
+    whatever the driver says (block/blk-sysfs.c, queue_wc_store(),
+    BLK_FLAG_WRITE_CACHE_DISABLED).
+    """
+    try:
+        return (yield from _pin(drive))
+    except WcacheError:
+        return state
 
 
 def _require_flushing(drive: DriveReport, state: DriveState, mode: CacheMode) -> None:

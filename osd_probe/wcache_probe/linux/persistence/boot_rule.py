@@ -34,18 +34,30 @@ _PIN = 'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
 
 @dataclass(frozen=True)
 class BootRule:
-    """The rule for drives with these names; raises RefusedError for one that is none."""
+    """The rule for drives with these names; raises RefusedError for one that is none.
+
+    `kept` are lines of the rule of before that stay.
+    """
 
     wwids: Tuple[str, ...]
+    kept: Tuple[str, ...] = ()
 
     def text(self) -> str:
         """The file."""
-        return _TEXT + "".join(f"{line}\n" for line in sorted(set(map(line_of, self.wwids))))
+        lines = {*map(line_of, self.wwids), *self.kept}
+        return _TEXT + "".join(f"{line}\n" for line in sorted(lines))
 
 
 def line_of(wwid: str) -> str:
     """The line that pins one drive."""
     return f'{_MATCH}ATTRS{{wwid}}=="{pattern(wwid)}", {_PIN}'
+
+
+def pins_one(line: str) -> bool:
+    """Whether a line of a rule file is one that `line_of` could have made."""
+    head, tail = f'{_MATCH}ATTRS{{wwid}}=="', f'", {_PIN}'
+    name = line[len(head):-len(tail)]
+    return line == f"{head}{name}{tail}" and bool(name) and '"' not in name
 
 
 def is_ours(text: str) -> bool:

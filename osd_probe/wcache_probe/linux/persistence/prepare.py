@@ -35,6 +35,18 @@ class Chosen:
 
     wwids: Tuple[str, ...]
     left_out: Tuple[str, ...] = ()  # a line for each drive that cannot be toggled then
+    kept: Tuple[str, ...] = ()  # lines of the rule of before that a drive may still need
+    why_kept: Tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> str:
+        """The rule's text; RefusedError where a wwid fits no rule."""
+        return BootRule(self.wwids, self.kept).text()
+
+    @property
+    def count(self) -> int:
+        """How many drives it names."""
+        return len(self.wwids) + len(self.kept)
 
 
 def choose(
@@ -56,22 +68,32 @@ def choose(
             who = f" ({drive.foreign_uses[0]})" if drive.foreign_uses else ""
             left_out.append(f"{drive.dev_name}: used by something that is not an OSD{who}")
             continue
-        try:
-            name = pattern(drive.wwid)
-        except RefusedError as error:
-            left_out.append(f"{drive.dev_name}: {error.message}")
-            continue
-        same = [disk for disk, wwid in disks if wwid != drive.wwid and matches(name, wwid)]
-        if same:
-            left_out.append(f"{drive.dev_name}: a rule for its wwid would also match {same[0]}")
-            continue
-        wanted[drive.wwid] = drive.dev_name
+        why = _not_matched(drive.wwid, disks)
+        if why:
+            left_out.append(f"{drive.dev_name}: {why}")
+        else:
+            wanted[drive.wwid] = drive.dev_name
     # a drive that is not here now and comes back is still off
     for entry in entries:
         for prior in entry.drives:
-            if prior.wwid and boots_with_rule(prior.transport):
-                wanted.setdefault(prior.wwid, prior.dev_name)
+            if prior.wwid in wanted or not prior.wwid or not boots_with_rule(prior.transport):
+                continue
+            why = _not_matched(prior.wwid, disks)
+            if why:
+                left_out.append(f"{prior.dev_name}: {why}")
+            else:
+                wanted[prior.wwid] = prior.dev_name
     return Chosen(tuple(sorted(wanted)), tuple(dict.fromkeys(left_out)))
+
+
+def _not_matched(wwid: str, disks: Sequence[Tuple[str, str]]) -> str:
+    """Why no rule can match the drive with this wwid and no other; empty where one can."""
+    try:
+        name = pattern(wwid)
+    except RefusedError as error:
+        return error.message
+    same = [disk for disk, other in disks if other != wwid and matches(name, other)]
+    return f"a rule for its wwid would also match {same[0]}" if same else ""
 
 
 @dataclass
@@ -100,15 +122,14 @@ class Preparer:
 
     def write_rule(self, chosen: Chosen) -> str:
         """The rule's text, on stable storage and known to udev."""
-        rule = BootRule(chosen.wwids).text()
+        rule = chosen.rule
         path = self.preparation.rule_path
-        for line in chosen.left_out:
-            self.say(f"left out, so wcache will not toggle it: {line}")
+        self._explain(chosen)
         if rule == self.preparation.rule_text():
-            self.say(f"{path}: up to date, {_count(chosen.wwids, 'drive')}")
+            self.say(f"{path}: up to date, {_count(chosen.count, 'drive')}")
             return rule
         write_whole(path, rule)
-        self.say(f"{path}: written, {_count(chosen.wwids, 'drive')}")
+        self.say(f"{path}: written, {_count(chosen.count, 'drive')}")
         trouble = self.reload_udev()
         if trouble:
             self.say(f"udev did not reload its rules: {trouble}")
@@ -147,9 +168,8 @@ class Preparer:
 
     def show(self, chosen: Chosen) -> None:
         """What would be done."""
-        rule = BootRule(chosen.wwids).text()
-        for line in chosen.left_out:
-            self.say(f"left out, so wcache will not toggle it: {line}")
+        rule = chosen.rule
+        self._explain(chosen)
         change = "up to date" if rule == self.preparation.rule_text() else "would be written"
         self.say(f"{self.preparation.rule_path}: {change}\n{rule}".rstrip("\n"))
         lacking = self._lacking(self._images(), rule)
@@ -158,6 +178,12 @@ class Preparer:
         if lacking:
             tool = self.find_tool()
             self.say(f"with: {' '.join(tool.command)}" if tool else _NO_TOOL)
+
+    def _explain(self, chosen: Chosen) -> None:
+        for line in chosen.left_out:
+            self.say(f"left out, so wcache will not toggle it: {line}")
+        for line in chosen.why_kept:
+            self.say(f"its line stays in the boot rule: {line}")
 
     def remove_rule(self) -> bool:
         """Take record and rule away; False where there was neither."""
@@ -248,5 +274,5 @@ def in_container() -> bool:
     return any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
 
 
-def _count(items: Sequence[str], what: str) -> str:
-    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
