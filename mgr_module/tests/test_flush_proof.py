@@ -7,6 +7,7 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
+from wcache.core.drive.host_words import AcceptedWord, digest
 from wcache.core.fleet.findings import of_power_cuts
 from wcache.core.host_report import HostReport, PowerCut
 from wcache.core.model import CacheMode, FlushCounters, LoadPoint, Verdict
@@ -102,8 +103,11 @@ def cut(lost=0, *, booted=True, mode=CacheMode.WRITE_BACK):
     )
 
 
-def told(*cuts):
-    return [HostReport("h9", "p", "i", "1", power_cuts=cuts)]
+def told(*cuts, by=("h8", "h9")):
+    """What hosts say, the last of them about all, the others about the first."""
+    *others, last = by
+    first = [HostReport(name, "p", "i", "1", power_cuts=cuts[:1]) for name in others]
+    return [*first, HostReport(last, "p", "i", "1", power_cuts=cuts)]
 
 
 def test_a_drive_model_that_lost_acknowledged_writes_never_gets_write_back():
@@ -111,7 +115,7 @@ def test_a_drive_model_that_lost_acknowledged_writes_never_gets_write_back():
     (advice,) = recommend([result], reports=told(cut(), cut(lost=2)))
     assert (advice.verdict, advice.mode) == (Verdict.INSUFFICIENT, None)
     assert "naa.9 lost 2 acknowledged writes in a power cut (WCACHE_FLUSH_LOST)" in advice.why
-    assert [f.code.value for f in of_power_cuts(told(cut(), cut(lost=2))[0])] == [
+    assert [f.code.value for f in of_power_cuts(told(cut(), cut(lost=2))[-1])] == [
         "WCACHE_FLUSH_LOST"
     ]
 
@@ -121,3 +125,32 @@ def test_a_power_cut_that_lost_nothing_counts_where_the_kernel_does_not():
     assert recommend([result], reports=told(cut()))[0].verdict is Verdict.WRITE_BACK
     for nothing_shown in (cut(booted=False), cut(mode=CacheMode.WRITE_THROUGH)):
         assert recommend([result], reports=told(nothing_shown))[0].mode is None
+
+
+def test_a_forged_power_cut_of_one_host_lifts_no_doubt_for_others():
+    result = measured(BATCH, counted=False)
+    (advice,) = recommend([result], reports=told(cut(), by=["h9"]))
+    assert advice.mode is None
+    assert "only h9 says that a power cut lost nothing" in advice.why
+    model = str(cut().drive_model)
+    word = AcceptedWord("h9", model, "I pulled the plug", (digest(cut()),))
+    assert recommend([result], reports=told(cut(), by=["h9"]), words=[word])[0].mode is not None
+    again = replace(cut(), checked_at_s=2.0)
+    assert recommend([result], reports=told(again, by=["h9"]), words=[word])[0].mode is None
+
+
+def test_a_drive_model_that_only_the_witnesss_host_has_needs_no_other_word():
+    result = measured(BATCH, counted=False)
+    reports = told(cut(), by=[result.hostname])
+    assert recommend([result], reports=reports)[0].verdict is Verdict.WRITE_BACK
+    name = str(result.drive_model)
+    at_home = {(result.device_class, name, False): frozenset({result.hostname, "h2"})}
+    (advice,) = recommend([result], reports=reports, at_home=at_home)
+    assert advice.mode is None
+
+
+def test_a_loss_that_one_host_has_seen_withholds_write_back_everywhere():
+    result = measured(BATCH, counted=True)
+    (advice,) = recommend([result], reports=told(cut(lost=2), by=["h9"]))
+    assert advice.mode is None
+    assert "h9: naa.9 lost 2" in advice.why

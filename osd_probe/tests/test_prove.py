@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from translations import Translation
+from wcache.core.drive.host_words import AcceptedWord, digest
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.proofs import proofs_for
 from wcache.core.drive.safety import may_toggle
@@ -21,7 +22,7 @@ from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.pin import Pins
-from wcache_probe.linux.transports.sata_hba import SataHbaSwitch
+from wcache_probe.linux.transports.sata_hba import SataHbaSwitch, why_unproven
 from wcache_probe.prove import command
 from wcache_probe.prove.trial import FlushTimes, Found, Trial
 from wcache_probe.switcher import Switcher
@@ -161,7 +162,7 @@ def refusal(host):
         ([proof(by_page=True)], True),
         ([proof(driver="mpi3mr")], False),
         ([proof(model=replace(MODEL, firmware="FW03"))], False),
-        ([proof(), proof(disagreed=("to write through: no",))], False),
+        ([proof(disagreed=("to write through: no",)), proof()], False),
     ],
     ids=["none", "proven", "by page", "other driver", "other firmware", "disproven too"],
 )
@@ -347,18 +348,50 @@ def test_the_mgr_passes_a_proof_to_hosts_that_have_the_combination_and_to_no_oth
     (drive,) = host_with(fake_host, Translation()).look()
     needs = told("h1", drives=(drive,))
     other = told("h3", drives=(replace(drive, drive_model=DriveModel("ATA", "X", "1")),))
-    has = told("h2", proof())
-    assert proofs_for("h1", [needs, has]) == (proof(),)
-    assert proofs_for("h3", [other, has]) == ()
-    assert proofs_for("h1", [needs, told("h2", proof(), simulated=True)]) == ()
-    assert proofs_for("h1", [needs, told("h2", replace(proof(), write_back_us=()))]) == ()
+    have = [told("h2", proof()), told("h4", proof(hostname="h4"))]
+    assert proofs_for("h1", [needs, *have]) == (proof(),)
+    assert proofs_for("h3", [other, *have]) == ()
+    assert proofs_for("h1", [needs, *(replace(one, simulated=True) for one in have)]) == ()
+    nothing = replace(proof(), write_back_us=())
+    assert proofs_for("h1", [needs, told("h2", nothing), told("h4", nothing)]) == ()
 
 
-def test_one_host_on_which_it_did_not_hold_closes_it_for_all(fake_host):
+def test_a_forged_proof_of_one_host_opens_no_other_whatever_name_it_bears(fake_host):
+    (drive,) = host_with(fake_host, Translation()).look()
+    forged = [proof(hostname=name) for name in ("h5", "h6", "h7")]
+    reports = [told("h1", drives=(drive,)), told("h9", *forged)]
+    assert proofs_for("h1", reports) == ()
+    assert proofs_for("h1", [*reports, told("h2", proof())]) != ()
+
+
+def test_a_forged_failure_of_one_host_closes_no_other_and_that_of_two_does(fake_host):
     (drive,) = host_with(fake_host, Translation()).look()
     bad = proof(disagreed=("no",), hostname="h4")
-    reports = [told("h1", drives=(drive,)), told("h2", proof()), told("h4", bad)]
-    assert proofs_for("h1", reports) == (bad,)
+    held = [told("h1", drives=(drive,)), told("h2", proof()), told("h3", proof(hostname="h3"))]
+    assert proofs_for("h1", [*held, told("h4", bad)]) == (proof(),)
+    assert proofs_for("h1", [*held, told("h4", bad), told("h5", bad)]) == (bad,)
+    # who saw it hold and fail is no word for it
+    unsure = [*held[:2], told("h3", proof(hostname="h3"), bad)]
+    assert proofs_for("h1", unsure) == ()
+
+
+def test_an_admins_word_for_one_host_opens_the_others_for_what_it_had_shown_by_then(fake_host):
+    (drive,) = host_with(fake_host, Translation()).look()
+    model = str(proof().drive_model)
+    word = AcceptedWord("h2", model, "seen it", (digest(proof()),))
+    reports = [told("h1", drives=(drive,)), told("h2", proof())]
+    assert proofs_for("h1", reports, [word]) == (proof(),)
+    later = replace(proof(), proven_at_s=2.0)
+    assert proofs_for("h1", [reports[0], told("h2", later)], [word]) == ()
+    for other in (replace(word, hostname="h3"), replace(word, drive_model="X")):
+        assert proofs_for("h1", reports, [other]) == ()
+
+
+def test_what_was_shown_on_the_host_itself_outranks_what_others_say():
+    own, passed = proof(hostname="h1"), proof(disagreed=("no",), hostname="h4")
+    names = (own.host_driver, own.drive_model)
+    assert why_unproven(*names, (own, passed)) == ""
+    assert "did not hold: no" in why_unproven(*names, (passed, own))
 
 
 def test_what_the_mgr_tells_no_more_is_forgotten_and_what_was_seen_here_never(tmp_path):

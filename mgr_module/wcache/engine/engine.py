@@ -314,7 +314,7 @@ class Engine:
             return owed
         if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
-        return self.hosts.look_around(hostname, self.epoch)
+        return self.hosts.look_around(hostname, self.epoch, self.analyses.words.all())
 
     def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
         """What only the mgr knows how to restore, where the host has nothing else to do."""
@@ -388,6 +388,7 @@ class Engine:
             at_home = homes(reports, cluster, throwaway=throwaway)
             return recommend(
                 self.analyses.believed(), profiles, self.analyses.pools(), at_home, by_osd, reports,
+                self.analyses.words.all(),
             )
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:

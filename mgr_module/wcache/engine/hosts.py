@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Set, Tuple
+from typing import Dict, Sequence, Set, Tuple
 
 from ..core.agents import Agents
 from ..core.deployment.form import Deployment
+from ..core.drive.host_words import AcceptedWord
 from ..core.drive.journal import EntryKind
 from ..core.drive.proofs import proofs_for
 from ..core.host_report import HostReport
@@ -73,9 +74,11 @@ class Hosts:
         key = f"{EntryKind.LEASE.value}/{domain_id}"
         return all(note.key != key for note in report.journal)
 
-    def look_around(self, hostname: str, epoch: str) -> Task:
-        """A new task for the host: to report its drives."""
-        proofs = proofs_for(hostname, self.reports.values())
+    def look_around(
+        self, hostname: str, epoch: str, words: Sequence[AcceptedWord] = ()
+    ) -> Task:
+        """A new task for the host: to report its drives; with what others' proofs count there."""
+        proofs = proofs_for(hostname, self.reports.values(), words)
         return self.give(hostname, epoch, ReportRequest(proofs))
 
     def give(self, hostname: str, epoch: str, request: Request) -> Task:

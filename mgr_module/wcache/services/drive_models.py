@@ -5,10 +5,18 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, Set
 
+from ..core.drive.host_words import (
+    SHOWN_MAX,
+    WORDS_MAX,
+    AcceptedWord,
+    digest,
+    shown_of,
+)
 from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.evidence.trust import TRUSTED
+from ..engine.evidence.words import WORDS
 from .dry_run import would
 
 NAMED_MAX = 5
@@ -25,13 +33,7 @@ class DriveModelService:
         self, drive_model: str, reason: str, dry_run: bool = False
     ) -> Dict[str, Any]:
         """`drive-model trust-plp`: lift FLUSH_TOO_FAST for one drive model."""
-        said = " ".join(reason.split())
-        if not said:
-            raise MalformedError(
-                "a reason is missing", "say how you know: a data sheet, a test with pulled plugs"
-            )
-        if len(said) > REASON_CHARS_MAX:
-            raise MalformedError(f"the reason is longer than {REASON_CHARS_MAX} characters")
+        said = _reason(reason)
         engine = self._engine
         with engine.lock:
             trust = engine.analyses.trust
@@ -77,6 +79,77 @@ class DriveModelService:
             "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 
+    def accept_proof(
+        self, drive_model: str, hostname: str, reason: str, dry_run: bool = False
+    ) -> Dict[str, Any]:
+        """`drive-model accept-proof`: what a host has shown of a drive model counts everywhere."""
+        said, engine = _reason(reason), self._engine
+        with engine.lock:
+            report = engine.hosts.reports.get(hostname)
+            known = report is not None and not report.simulated and drive_model
+            shown = shown_of(report, drive_model) if known and report else ()
+            if not shown:
+                raise NotFoundError(
+                    f"{hostname} has shown nothing of {drive_model[:80]!r}",
+                    "see `ceph wcache drive-model ls`; run `wcache-probe prove` or `witness` there",
+                )
+            words = engine.analyses.words
+            word = AcceptedWord(
+                hostname, drive_model, said, tuple(digest(one) for one in shown)[:SHOWN_MAX],
+                self._wall_clock(),
+            )
+            old = words.of(hostname, drive_model)
+            changed = old is None or (old.reason, old.shown) != (said, word.shown)
+            if dry_run:
+                text = f"accept on all hosts what {hostname} has shown of {drive_model}"
+                about = {"drive_model": drive_model, "hostname": hostname}
+                return {**about, **would([text] if changed else [])}
+            if changed:
+                if old is None and len(words.all()) >= WORDS_MAX:
+                    raise RefusedError(f"{WORDS_MAX} words are accepted already")
+                words.add(word)
+                self._save_words(drive_model, f"what {hostname} has shown is accepted: {said}")
+            stored = engine.keeper.is_stored(WORDS)
+        return {
+            "drive_model": drive_model, "hostname": hostname, "accepted": len(word.shown),
+            "changed": changed, "stored": stored,
+            "note": f"what {hostname} has shown until now counts on all hosts; what it shows "
+            "later does not",
+            "next": "ceph wcache drive-model ls; take it back with `ceph wcache drive-model "
+            "revoke-proof`",
+        }
+
+    def revoke_proof(
+        self, drive_model: str, hostname: str, dry_run: bool = False
+    ) -> Dict[str, Any]:
+        """`drive-model revoke-proof`: a host's word counts by the rule of two hosts again."""
+        engine = self._engine
+        with engine.lock:
+            words = engine.analyses.words
+            changed = words.of(hostname, drive_model) is not None
+            if dry_run:
+                text = f"accept no more what {hostname} has shown of {drive_model}"
+                about = {"drive_model": drive_model, "hostname": hostname}
+                return {**about, **would([text] if changed else [])}
+            if changed:
+                words.remove(hostname, drive_model)
+                self._save_words(drive_model, f"what {hostname} has shown is accepted no more")
+            stored = engine.keeper.is_stored(WORDS)
+        return {
+            "drive_model": drive_model, "hostname": hostname, "changed": changed,
+            "stored": stored,
+            "note": "hosts hear of it at their next report; drives that were changed stay so",
+            "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
+        }
+
+    def _save_words(self, drive_model: str, text: str) -> None:
+        engine = self._engine
+        engine.note("admin", drive_model, text)
+        engine.keeper.save_value(WORDS, engine.analyses.words.put)
+        engine.hear_store()
+        # hosts are told with the request for their next report
+        engine.hosts.reported_at_s.clear()
+
     def _save(self, drive_model: str, text: str) -> None:
         engine = self._engine
         engine.note("admin", drive_model, text)
@@ -98,3 +171,15 @@ class DriveModelService:
                 f"there is no drive model {drive_model[:80]!r}",
                 f"give vendor, model and firmware as `ceph wcache drive-model ls` does: {names}",
             )
+
+
+def _reason(reason: str) -> str:
+    """A reason in one line; MalformedError where there is none, or too much of it."""
+    said = " ".join(reason.split())
+    if not said:
+        raise MalformedError(
+            "a reason is missing", "say how you know: a data sheet, a test with pulled plugs"
+        )
+    if len(said) > REASON_CHARS_MAX:
+        raise MalformedError(f"the reason is longer than {REASON_CHARS_MAX} characters")
+    return said

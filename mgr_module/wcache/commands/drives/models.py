@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Dict, List, Mapping, Set
 
+from ...core.drive.host_words import Evidence, is_accepted, shown_of
+from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import table, when
@@ -24,6 +26,12 @@ def drive_models(engine: Engine) -> Dict[str, Any]:
                     found[name].append(drive)
                     hosts[name].add(report.hostname)
         trusted = {item.drive_model: item for item in engine.analyses.trust.all()}
+        words = engine.analyses.words.all()
+        shown = [
+            _shown(report.hostname, one, is_accepted(words, report.hostname, one))
+            for report in engine.hosts.reports.values() if not report.simulated
+            for one in shown_of(report, "")
+        ]
     rows = []
     for name in sorted({*found, *trusted}):
         word = trusted.get(name)
@@ -41,8 +49,26 @@ def drive_models(engine: Engine) -> Dict[str, Any]:
             ],
             "plp_trusted": None if word is None else
             {"reason": word.reason, "since_s": word.since_s},
+            "shown": sorted(
+                (one for one in shown if one["drive_model"] == name), key=lambda one: str(one)
+            ),
         })
     return {"format_version": FORMAT_VERSION, "drive_models": rows}
+
+
+def _shown(hostname: str, evidence: Evidence, accepted: bool) -> Dict[str, Any]:
+    """What a host has shown of a drive model, in words."""
+    if isinstance(evidence, ToggleProof):
+        about = f"toggling behind {evidence.host_driver}"
+        held, what = not evidence.disagreed, "proven" if not evidence.disagreed else "did not hold"
+    else:
+        mode = evidence.mode.value if evidence.mode else "unknown mode"
+        about, held = f"a power cut in {mode}", not evidence.lost
+        what = f"{evidence.lost} of {evidence.checked} acknowledged writes lost"
+    return {
+        "drive_model": str(evidence.drive_model), "hostname": hostname, "about": about,
+        "held": held, "what": what, "accepted": accepted,
+    }
 
 
 def render(data: Mapping[str, Any]) -> str:
@@ -59,4 +85,15 @@ def render(data: Mapping[str, Any]) -> str:
         rows.append((row["drive_model"], row["drives"], row["hosts"],
                      ",".join(row["transports"]), plp, why))
     heads = ("DRIVE MODEL", "DRIVES", "HOSTS", "TRANSPORT", "POWER-LOSS PROTECTION", "REASON")
-    return table(heads, rows)
+    lines = [table(heads, rows)]
+    lines += [
+        f"{row['drive_model']}: {one['hostname']} on {one['about']}: {one['what']}"
+        + (" (accepted for all hosts)" if one["accepted"] else "")
+        for row in data["drive_models"] for one in row["shown"]
+    ]
+    if len(lines) > 1:
+        lines.append(
+            "a proof counts on its own host, and on others when two hosts have it or an admin "
+            "accepts it: `ceph wcache drive-model accept-proof`"
+        )
+    return "\n".join(lines)

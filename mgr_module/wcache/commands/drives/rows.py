@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
+from ...core.hostnames import checked_hostname
 from ..automation.rows import Row
 from ..tables import would
 from . import controllers
@@ -35,5 +36,22 @@ ROWS: Tuple[Row, ...] = (
         "Take back the word for a drive model's power-loss protection",
         lambda s, v, a: s.drive_models.distrust_plp(a["drive_model"], bool(a.get("dry_run"))),
         would,
+    ),
+    (
+        "wcache drive-model accept-proof",
+        ("name=drive_model,type=CephString", "name=hostname,type=CephString",
+         "name=reason,type=CephString", _DRY_RUN), "rw",
+        "Accept on all hosts what one host has shown of a drive model, by proofs and power cuts",
+        lambda s, v, a: s.drive_models.accept_proof(
+            a["drive_model"], checked_hostname(a["hostname"]), a["reason"], bool(a.get("dry_run"))
+        ), would,
+    ),
+    (
+        "wcache drive-model revoke-proof",
+        ("name=drive_model,type=CephString", "name=hostname,type=CephString", _DRY_RUN), "rw",
+        "Take back an accepted proof: it counts on its own host, and elsewhere with a second host",
+        lambda s, v, a: s.drive_models.revoke_proof(
+            a["drive_model"], checked_hostname(a["hostname"]), bool(a.get("dry_run"))
+        ), would,
     ),
 )

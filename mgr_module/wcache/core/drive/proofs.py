@@ -1,23 +1,29 @@
-"""What one host has proven of a drive model behind a host driver, for the other hosts.
+"""What other hosts have proven of a drive model behind a host driver.
 
-A proof opens nothing by itself: a drive is pinned before each toggle and read back after it,
-on every host.  So a proof that is not true costs a refusal, and no data.
+A proof opens a toggle.  Where the adapter swallows flushes, a proof that is not true may cost
+data: the cache of a drive could be turned on that nothing empties in time.  So a host goes by
+its own proof at once, and by that of others as `host_words` has it.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Tuple
+from collections import defaultdict
+from typing import DefaultDict, Dict, Iterable, List, Sequence, Tuple
 
 from ..host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from ..model import DriveModel, Transport
+from .host_words import HOSTS_MIN, AcceptedWord, counts_elsewhere, is_accepted
 
 Combination = Tuple[str, DriveModel]
 
 
-def proofs_for(hostname: str, reports: Iterable[HostReport]) -> Tuple[ToggleProof, ...]:
-    """What other hosts have shown of combinations that a host has; one for each.
+def proofs_for(
+    hostname: str, reports: Iterable[HostReport], words: Sequence[AcceptedWord] = ()
+) -> Tuple[ToggleProof, ...]:
+    """What counts on a host of what others have shown; one for each combination that it has.
 
-    One that did not hold counts more than one that did, wherever it was seen.
+    A combination is closed where two hosts have seen it fail, whatever others have seen.  One
+    host that saw it fail closes it for itself alone.
     """
     known = tuple(reports)
     wanted = {
@@ -25,17 +31,26 @@ def proofs_for(hostname: str, reports: Iterable[HostReport]) -> Tuple[ToggleProo
         for report in known if report.hostname == hostname
         for drive in report.drives if drive.transport is Transport.SATA_HBA
     }
-    found: Dict[Combination, ToggleProof] = {}
+    held: DefaultDict[Combination, Dict[str, ToggleProof]] = defaultdict(dict)
+    failed: DefaultDict[Combination, Dict[str, ToggleProof]] = defaultdict(dict)
     for report in sorted(known, key=lambda one: one.hostname):
         if report.hostname == hostname or report.simulated:
             continue
         for proof in report.proofs:
             key = (proof.host_driver, proof.drive_model)
             if key in wanted and _makes_sense(proof):
-                kept = found.get(key)
-                if kept is None or (proof.disagreed and not kept.disagreed):
-                    found[key] = proof
-    return tuple(found.values())[:EVIDENCE_MAX]
+                # by whose report it came: what it says of its host is that host's word too
+                (failed if proof.disagreed else held)[key].setdefault(report.hostname, proof)
+    found: List[ToggleProof] = []
+    for key in sorted(wanted, key=str):
+        if len(failed[key]) >= HOSTS_MIN:
+            found.append(next(iter(failed[key].values())))
+            continue
+        # a host that saw both is no word for it
+        sure = {name: one for name, one in held[key].items() if name not in failed[key]}
+        if counts_elsewhere(dict(sure), words):
+            found.append(min(sure.items(), key=lambda item: not is_accepted(words, *item))[1])
+    return tuple(found)[:EVIDENCE_MAX]
 
 
 def _makes_sense(proof: ToggleProof) -> bool:

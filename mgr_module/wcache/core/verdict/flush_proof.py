@@ -1,13 +1,16 @@
 """Whether a drive model may be recommended `write back`: its flushes must reach the medium.
 
 With the cache on, an acknowledged write is kept by the flush alone.  So what was seen of a
-drive model's flushes counts over all drives, loads and device classes.
+drive model's flushes counts over all drives, loads and device classes.  A power cut that lost
+writes withholds `write back` whoever saw it: that costs a recommendation.  One that lost none
+lifts a doubt, and so needs the word of two hosts, or an admin's (`host_words`).
 """
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Protocol, Sequence, Tuple
+from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, Tuple
 
+from ..drive.host_words import HOSTS_MIN, AcceptedWord, is_accepted
 from ..host_report import HostReport, PowerCut
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
 
@@ -32,37 +35,51 @@ class Seen(Protocol):
         """What was wrong with them."""
 
 
+class ToldCut(NamedTuple):
+    """A witnessed power cut, by whose report, and whether an admin accepts it for all hosts."""
+
+    hostname: str
+    cut: PowerCut
+    accepted: bool = False
+
+
 def power_cuts_by_model(
-    reports: Iterable[HostReport],
-) -> Dict[Tuple[str, bool], Tuple[PowerCut, ...]]:
+    reports: Iterable[HostReport], words: Sequence[AcceptedWord] = ()
+) -> Dict[Tuple[str, bool], Tuple[ToldCut, ...]]:
     """The witnessed power cuts by (drive model, whether simulated)."""
-    found: Dict[Tuple[str, bool], Tuple[PowerCut, ...]] = {}
+    found: Dict[Tuple[str, bool], Tuple[ToldCut, ...]] = {}
     for report in reports:
         for cut in report.power_cuts:
             key = (str(cut.drive_model), report.simulated)
-            found[key] = (*found.get(key, ()), cut)
+            told = ToldCut(report.hostname, cut, is_accepted(words, report.hostname, cut))
+            found[key] = (*found.get(key, ()), told)
     return found
 
 
 def withheld_for(
-    verdict: Verdict, seen: Sequence[Seen], power_cuts: Sequence[PowerCut] = ()
+    verdict: Verdict, seen: Sequence[Seen], power_cuts: Sequence[ToldCut] = (),
+    homes: AbstractSet[str] = frozenset(),
 ) -> str:
     """Why `write back` is not recommended on what was seen of a drive model; '' where it is.
+
+    `homes` are the hosts that have it beside those in `seen`.
 
     Whatever load counts, and however rare the other is: a flush that is ignored at one load
     keeps nothing safe at another.
     """
     if verdict is not Verdict.WRITE_BACK or not seen:
         return ""
-    lost = [cut for cut in power_cuts if cut.lost]
+    lost = [told for told in power_cuts if told.cut.lost]
     if lost:
+        host, cut = lost[0].hostname, lost[0].cut
         return (
-            f"{lost[0].drive_id} lost {lost[0].lost} acknowledged writes in a power cut "
+            f"{host}: {cut.drive_id} lost {cut.lost} acknowledged writes in a power cut "
             f"({FindingCode.FLUSH_LOST.value}), so write back is not recommended"
         )
-    kept = any(
-        cut.host_booted and cut.checked and cut.mode is CacheMode.WRITE_BACK for cut in power_cuts
-    )
+    kept = [
+        told for told in power_cuts
+        if told.cut.host_booted and told.cut.checked and told.cut.mode is CacheMode.WRITE_BACK
+    ]
     fast = [one for one in seen if _has(one, FindingCode.FLUSH_TOO_FAST)]
     if fast:
         more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
@@ -72,7 +89,19 @@ def withheld_for(
             "is not recommended; if you know that it has power-loss protection, say so with `ceph "
             "wcache drive-model trust-plp`"
         )
-    if not kept and all(_has(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
+    if all(_has(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
+        kept_by = {told.hostname for told in kept}
+        concerned = homes | {one.hostname for one in seen}
+        if any(told.accepted for told in kept) or len(kept_by) >= HOSTS_MIN:
+            return ""
+        if kept and concerned <= kept_by:
+            return ""  # whoever has that host's key harms that host alone
+        if kept:
+            return (
+                f"only {kept[0].hostname} says that a power cut lost nothing, and the kernel does "
+                "not count flushes: witness one on a second host, or accept that word with `ceph "
+                "wcache drive-model accept-proof`"
+            )
         return (
             "nothing shows that the drive carries out its flushes: the kernel does not count them "
             "(it does from Linux 5.5 on), and no load was measured in which each sample is one "

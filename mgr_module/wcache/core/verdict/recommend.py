@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..drive.host_words import HOSTS_MIN, AcceptedWord
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
@@ -20,8 +21,6 @@ from .homes import Homes
 from .load_profile import LoadProfile, evened
 from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, pooled
 
-# A verdict on drives of several hosts needs an experiment on as many that says the same.
-HOSTS_MIN = 2
 NAMED_MAX = 3  # hosts in one line
 OSDS_NAMED_MAX = 8
 
@@ -155,13 +154,14 @@ def recommend(
     at_home: Optional[Homes] = None,
     by_osd: Optional[OsdProfiles] = None,
     reports: Iterable[HostReport] = (),
+    words: Sequence[AcceptedWord] = (),
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
     Where the load profile is known, bench loads are weighted by it, and `by_osd` names the OSDs
     whose own load would give another verdict.  Drives are pooled where
-    `pools` has them.  `reports` tell of power cuts
-    that somebody has witnessed.  Where few of many drive models would change, they are held to a
+    `pools` has them.  `reports` tell of power cuts that somebody has witnessed, and `words` whose
+    evidence an admin accepts.  Where few of many drive models would change, they are held to a
     stricter level (`false_coverage`).  What two hosts or more have needs the word of two.
     """
     by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
@@ -171,12 +171,14 @@ def recommend(
         by_model[(device_class, model, simulated)] += group
         flushing[(model, simulated)] += group
     known = profiles or {}
-    cuts = power_cuts_by_model(reports)
+    cuts = power_cuts_by_model(reports, words)
+    homes: Homes = at_home or {}
 
     def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
         found = _recommend(by_model[key], known.get(key[:2]), pools or {}, alpha)
-        found = _unless_one_host(found, by_model[key], at_home or {})
-        why = withheld_for(found.verdict, flushing[key[1:]], cuts.get(key[1:], ()))
+        found = _unless_one_host(found, by_model[key], homes)
+        hosts = {name for home, names in homes.items() if home[1:] == key[1:] for name in names}
+        why = withheld_for(found.verdict, flushing[key[1:]], cuts.get(key[1:], ()), hosts)
         return replace(
             found, verdict=Verdict.INSUFFICIENT, mode=None, why=f"{found.why}, but {why}"
         ) if why else found

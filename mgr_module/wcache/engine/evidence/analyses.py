@@ -13,6 +13,7 @@ from .foreign import Foreign
 from .pools import Pools
 from .results import not_analysed, of_record
 from .trust import Trust
+from .words import Words
 
 # How often a record that could not be analysed is tried again.
 RETRY_S = 10.0
@@ -48,6 +49,7 @@ class Analyses:
         self._wake = wake
         self._pools = Pools(analysis)
         self.trust = Trust(archive)
+        self.words = Words(archive)
         self._pools_at_s = 0.0
         self._retry_at_s = 0.0
         self._retries = 0
@@ -62,6 +64,7 @@ class Analyses:
         self.results = self._archive.results()
         self.foreign.load()
         self.trust.load()
+        self.words.load()
 
     def believed(self) -> Tuple[Result, ...]:
         """All results, with what an admin vouches for."""

@@ -18,6 +18,7 @@ from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
 from ...core.deployment.form import Deployment
 from ...core.drive.acceptance import Acceptance, Acceptances
+from ...core.drive.host_words import AcceptedWords
 from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
@@ -136,6 +137,14 @@ class Archive:
     def put_trusted_models(self, models: TrustedModels, done: Done) -> None:
         """Store all of them."""
         self._put("plp-trust", models, done)
+
+    def accepted_words(self) -> AcceptedWords:
+        """Hosts whose evidence of a drive model an admin has accepted."""
+        return self._load_one(AcceptedWords, "accepted-words") or AcceptedWords()
+
+    def put_accepted_words(self, words: AcceptedWords, done: Done) -> None:
+        """Store all of them."""
+        self._put("accepted-words", words, done)
 
     def campaigns(self) -> Dict[str, Campaign]:
         """All campaigns by id."""

@@ -129,7 +129,7 @@ def why_unproven(
 def _of(
     host_driver: str, model: DriveModel, proofs: Sequence[ToggleProof]
 ) -> Optional[ToggleProof]:
-    """What was shown of a combination; one that did not hold counts more than one that did."""
-    found = [one for one in proofs if (one.host_driver, one.drive_model) == (host_driver, model)]
-    failed = [one for one in found if one.disagreed]
-    return next(iter(failed or found), None)
+    """What counts of a combination: what was shown on this host comes first, and outranks."""
+    return next(
+        (one for one in proofs if (one.host_driver, one.drive_model) == (host_driver, model)), None
+    )
