@@ -4,7 +4,7 @@ import errno
 from dataclasses import replace
 
 import pytest
-from module_world import WB, a_mgr, all_modes, fine, ok, said
+from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
 from test_commands_do_what_they_say import refused
 from wcache.ceph.traffic import CephTraffic
 from wcache.core.record import Precondition
@@ -124,3 +124,96 @@ def test_what_a_shell_would_take_apart_is_quoted_in_the_next_command():
 def test_a_rate_comes_from_the_points_that_the_mgr_has(points, rate):
     series = {"bluestore.txc_commit_lat": points, "bluestore.commit_lat": []}
     assert CephTraffic(lambda _osd_id, name: series[name]).commits_per_s(0) == rate
+
+
+def test_hosts_that_have_not_reported_yet_are_named_before_anything_is_begun():
+    mgr = a_mgr()
+    mgr.surroundings.places["h3"] = mgr.surroundings.places["h1"]
+    ok(mgr.command("agent add", all=True))
+    data = said(mgr, "try")
+    assert data["not_heard"] == ["h3"]
+    assert "not heard yet: h3" in ok(mgr.command("try"))
+    assert data["next"].startswith("ceph wcache try, once they are heard")
+
+
+def test_with_no_probe_heard_it_says_so_and_begins_nothing():
+    mgr = a_mgr()
+    mgr.now_s += 600.0
+    data = said(mgr, "try")
+    assert data["not_heard"] == ["h1", "h2"]
+    assert "--accept-cost" not in data["next"]
+    assert "a probe is heard" in refused(mgr, "try", errno.EPERM, accept_cost=True)
+    assert mgr.engine.runs == {}
+
+
+def test_a_frozen_cluster_is_named_and_its_thaw_comes_next():
+    mgr = a_mgr()
+    ok(mgr.command("freeze"))
+    assert "not now: the cluster is frozen" in ok(mgr.command("try"))
+    assert said(mgr, "try")["next"] == "ceph wcache freeze --thaw"
+
+
+def test_where_one_host_alone_has_decided_the_next_command_measures_the_other():
+    mgr = a_mgr()
+    said(mgr, "try", scope="host:h1", accept_cost=True)
+    mgr.settle()
+    mgr.report_all()
+    data = said(mgr, "try", scope="host:h1")
+    assert "not decided" in " ".join(data["lines"])
+    assert data["next"] == "ceph wcache campaign start --scope=host:h2"
+    assert data["next"] in " ".join(data["lines"])
+    assert ok(mgr.command("recommend")).endswith(data["next"])
+
+
+def test_without_numpy_it_says_that_and_not_that_nothing_was_measured():
+    mgr = a_mgr()
+    mgr.analysis.error = "No module named 'numpy'"
+    said(mgr, "try", accept_cost=True)
+    mgr.settle()
+    text = ok(mgr.command("try"))
+    assert "No module named 'numpy'" in text
+    assert "install python3-numpy and python3-scipy on the mgr hosts" in text
+    assert "no drive was measured" not in text
+
+
+def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
+    mgr = measured()
+    said(mgr, "try", accept_cost=True)
+    mgr.settle()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    assert said(mgr, "try")["next"] == "ceph wcache rollout show p1"
+    assert ok(mgr.command("recommend")).endswith("next: ceph wcache rollout show p1")
+    mgr.settle()
+    mgr.report_all()
+    data = said(mgr, "try")
+    assert "it is so already" in " ".join(data["lines"])
+    assert data["next"] == "nothing; leave the drives as they are"
+    assert "nothing to change" in ok(mgr.command("plan"))
+
+
+def test_a_consent_while_something_else_is_measured_is_refused_and_not_dropped():
+    mgr = a_mgr()
+    assert start(mgr, scope="host:h1") == "c1"
+    error = refused(mgr, "try", errno.EBUSY, accept_cost=True)
+    assert "campaign c1 is under way" in error
+    assert "begin this after it" in error
+    data = said(mgr, "try")
+    assert (data["state"], data["under_way"]) == ("forecast", "c1")
+    mgr.settle()
+    said(mgr, "try", scope="host:h2", accept_cost=True)
+    refused(mgr, "try", errno.EBUSY, accept_cost=True)
+    assert said(mgr, "try")["state"] == "measuring"
+    mgr.settle()
+
+
+def test_a_drive_of_a_removed_host_is_named_by_its_cache_domain():
+    mgr = a_mgr()
+    said(mgr, "try", accept_cost=True)
+    mgr.step()
+    del mgr.probes["h1"]
+    mgr.now_s += 600.0
+    mgr.step()
+    ok(mgr.command("agent rm", hostname="h1", force=True))
+    mgr.settle()
+    assert "not measured: h1 domain-sd" in ok(mgr.command("try"))

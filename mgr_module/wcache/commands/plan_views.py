@@ -10,10 +10,12 @@ from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
+from ..core.fleet.claims import believed
 from ..core.hardware.wear import since
 from ..core.knobs.cache_mode.consequences import of_write_through
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
+from ..core.verdict.homes import differing
 from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
 from ..services.guards import require_class
@@ -34,7 +36,8 @@ class PlanViews:
         engine = self._engine
         with engine.lock:
             require_class(engine, device_class)
-            rows = []
+            rows, cluster = [], engine.view.cluster()
+            reports = believed(engine.hosts.reports.values(), cluster)
             for item in engine.recommendations():
                 if device_class not in (None, "", item.device_class):
                     continue
@@ -46,9 +49,18 @@ class PlanViews:
                     plain["manual"] = list(by_hand(drive, item.mode))
                     plain["consequences"] = list(self._consequences(item, drive))
                 plain["stale_keys"] = self._stale_keys(item)
+                home = ("" if item.simulated else item.device_class, str(item.drive_model))
+                plain["to_change"] = 0 if item.mode is None else differing(
+                    reports, cluster, (*home, item.simulated), item.mode,
+                    throwaway=engine.options().throwaway_cluster,
+                )
                 rows.append(plain)
+            under_way = next((p for p, m in engine.rollouts.items() if not m.over), "")
             others = foreign(engine, device_class)
-        return {"format_version": FORMAT_VERSION, "recommendations": rows, "foreign": others}
+        return {
+            "format_version": FORMAT_VERSION, "recommendations": rows, "foreign": others,
+            "rollout": under_way,
+        }
 
     def _consequences(self, item: Recommendation, drive: DriveReport) -> Tuple[str, ...]:
         if item.mode is not CacheMode.WRITE_THROUGH:

@@ -231,8 +231,13 @@ _PLAN = "ceph wcache plan"
 
 def after_recommend(data: Mapping[str, Any]) -> str:
     """A plan, or the command that would settle what is open; nothing may be left to settle."""
-    if any(r["mode"] is not None for r in data["recommendations"]):
+    if data["rollout"]:
+        return f"ceph wcache rollout show {data['rollout']}"
+    if any(r["to_change"] for r in data["recommendations"]):
         return _PLAN
+    for r in data["recommendations"]:
+        if r["measure_on"]:
+            return f"ceph wcache campaign start --scope=host:{r['measure_on']}"
     verdicts = {r["verdict"] for r in data["recommendations"]}
     if Verdict.CONFLICTING.value in verdicts:
         return "ceph wcache campaign forecast --loads=traffic, while clients write"

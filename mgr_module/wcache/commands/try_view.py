@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..core.model import CacheMode, Verdict
+from ..core.fleet.findings import ADVICE
+from ..core.model import CacheMode, FindingCode, Verdict
 from ..core.text import amount, duration, latency
+from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
 from ..services.trying import ANSWER, FORECAST
 from .tables import after_recommend
@@ -21,14 +23,14 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
     data = service.trials.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
     command = "ceph wcache try" + _scope(data["scope"])
     if data["state"] == FORECAST:
-        lines, following = _forecast(data), f"{command} --accept-cost"
+        lines, following = _forecast(data), _after_forecast(data, command)
     elif data["state"] == ANSWER:
         campaign = views.campaigns.show(data["campaign_id"])
         shown = views.plans.recommendations()
         rows = _measured(shown["recommendations"], campaign["results"])
         data["recommendations"] = rows
         lines = _answer(rows, campaign)
-        following = after_recommend({"recommendations": rows}) if rows else (
+        following = after_recommend({**shown, "recommendations": rows}) if rows else (
             f"ceph wcache campaign show {data['campaign_id']}"
         )
         lines.append(f"to measure again: {command} --accept-cost")
@@ -64,15 +66,37 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     ]
     emptied = cost["osds_emptied"]
     if emptied:
-        named = ", ".join(f"osd.{osd_id}" for osd_id in emptied[:NAMED_MAX])
-        more = f" and {len(emptied) - NAMED_MAX} more" if len(emptied) > NAMED_MAX else ""
-        lines.append(f"  each call empties the OSD's caches, so reads are slower after it: "
-                     f"{named}{more}")
+        named = _few([f"osd.{osd_id}" for osd_id in emptied])
+        lines.append(f"  each call empties the OSD's caches, so reads are slower after it: {named}")
     lines.append("  every drive is brought back to the cache mode that it is in now")
     lines += [f"left out: {line}" for line in cost["skipped"]]
+    if data["not_heard"]:
+        lines.append(
+            f"not heard yet: {_few(data['not_heard'])}; what is measured without a host may not "
+            "decide for its drives"
+        )
+    if data["under_way"]:
+        lines.append(f"not now: campaign {data['under_way']} is under way")
+    if data["frozen"]:
+        lines.append("not now: the cluster is frozen")
     if data["in_the_way"]:
         lines.append(f"not now: this does not hold: {', '.join(data['in_the_way'])}")
     return lines
+
+
+def _after_forecast(data: Mapping[str, Any], command: str) -> str:
+    if data["frozen"]:
+        return "ceph wcache freeze --thaw"
+    if data["in_the_way"] or data["under_way"]:
+        return f"{command}, once it does not stand in the way any more"
+    if data["not_heard"]:
+        return f"{command}, once they are heard; without them: {command} --accept-cost"
+    return f"{command} --accept-cost"
+
+
+def _few(names: List[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
 
 
 def _measured(
@@ -103,16 +127,32 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
         lines.append(f"  why: {row['why']}")
     ended = [run for run in campaign["run_list"] if run["reason"] and run["status"] == "aborted"]
     lines += [
-        f"not measured: {run['hostname']} {','.join(run['dev_names'])}: {run['reason']}"
+        f"not measured: {run['hostname']} {','.join(run['dev_names']) or run['domain_id']}: "
+        f"{run['reason']}"
         for run in ended[:NAMED_MAX]
     ]
-    if not rows:
+    lines += _unanalysed(campaign["results"])
+    if not rows and not campaign["results"]:
         lines.append("nothing was decided: no drive was measured to an end")
     return lines
 
 
+def _unanalysed(results: List[Dict[str, Any]]) -> List[str]:
+    """What was measured and not analysed: since the analysis works on it, or cannot run."""
+    reasons = sorted({r["why"] for r in results if not r["analysed"]})
+    if not reasons:
+        return []
+    if reasons == [BEING_ANALYSED]:
+        return ["what was measured is being analysed: ask again in a moment"]
+    why = next(why for why in reasons if why != BEING_ANALYSED)
+    return [f"what was measured is kept and not analysed: {why}",
+            f"  {ADVICE[FindingCode.NO_ANALYSIS][1]}; then ask again, nothing is measured anew"]
+
+
 def _advice(row: Mapping[str, Any]) -> str:
     verdict = row["verdict"]
+    if row["mode"] is not None and not row["to_change"]:
+        return f"{_OFF if row['mode'] == CacheMode.WRITE_THROUGH.value else _ON}: it is so already"
     if verdict == Verdict.NO_DIFFERENCE.value:
         return "leave the write cache as it is: it makes no material difference"
     if verdict == Verdict.INSUFFICIENT.value:

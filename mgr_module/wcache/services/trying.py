@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, FrozenSet, List, Optional
 
 from ..ceph.traffic import Traffic
-from ..core.errors import RefusedError
+from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
 from ..core.experiment.trial import DRIVES_PER_MODEL, LOADS, Trial, enough_traffic
 from ..core.fleet.claims import believed
@@ -39,9 +39,14 @@ class TryService:
         engine = self._engine
         with engine.lock:
             running = self._running()
-            if running is not None:
-                return self._measuring(running)
-            last = self._last(chosen)
+            if running is not None and running.trial:
+                if not accept_cost or running.options.scope == chosen:
+                    return self._measuring(running)
+            if running is not None and accept_cost:
+                raise ConflictError(
+                    f"campaign {running.campaign_id} is under way", "begin this after it"
+                )
+            last = None if running is not None else self._last(chosen)
             if last is not None and not accept_cost:
                 return {**_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id}
             arguments = {
@@ -55,7 +60,9 @@ class TryService:
             cost = self._campaigns.forecast(trial, **arguments)["forecast"]
             return {
                 **_head(FORECAST, chosen), "forecast": cost, "in_the_way": self._in_the_way(),
-                "busy_osds": sorted(trial.busy_osds),
+                "busy_osds": sorted(trial.busy_osds), "not_heard": self._not_heard(),
+                "frozen": engine.frozen,
+                "under_way": running.campaign_id if running is not None else "",
             }
 
     def _busy(self, scope: str) -> FrozenSet[int]:
@@ -76,12 +83,23 @@ class TryService:
         )
 
     def _in_the_way(self) -> List[str]:
-        return [item.value for item in self._engine.view.cluster().blocking]
+        engine = self._engine
+        if not set(engine.hosts.reports) - set(self._not_heard()):
+            return ["a probe is heard"]
+        if all(report.simulated for report in engine.hosts.reports.values()):
+            return []
+        return [item.value for item in engine.view.cluster().blocking]
+
+    def _not_heard(self) -> List[str]:
+        """The hosts with a probe that has not reported yet, or that is silent."""
+        hosts, now_s = self._engine.hosts, self._engine.clock()
+        silent = {agent.hostname for agent in hosts.agents.all() if agent.silent(now_s)}
+        known = {*hosts.deployments, *(agent.hostname for agent in hosts.agents.all())}
+        return sorted((known - set(hosts.reports)) | silent)
 
     def _require_well(self) -> None:
         words = self._in_the_way()
-        simulated = all(report.simulated for report in self._engine.hosts.reports.values())
-        if words and not simulated:
+        if words:
             raise RefusedError(
                 f"this does not hold: {', '.join(words)}", "wait until it does, and try again"
             )

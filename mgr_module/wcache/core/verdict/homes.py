@@ -12,7 +12,7 @@ from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
 from ..cluster import ClusterState
 from ..drive.safety import may_toggle
 from ..host_report import HostReport
-from ..model import DriveReport
+from ..model import CacheMode, DriveReport
 
 HomeKey = Tuple[str, str, bool]
 """Device class ("" where simulated), drive model, whether simulated."""
@@ -32,6 +32,19 @@ def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bo
                 if report.hostname not in found[key] and _switchable(drive, throwaway):
                     found[key].add(report.hostname)
     return {key: frozenset(names) for key, names in found.items()}
+
+
+def differing(
+    reports: Iterable[HostReport], cluster: ClusterState, key: HomeKey, mode: CacheMode, *,
+    throwaway: bool,
+) -> int:
+    """How many drives of a drive model could be changed to `mode`, by the last reports."""
+    device_class, drive_model, simulated = key
+    return sum(
+        str(drive.drive_model) == drive_model and drive.mode is mode.other
+        and device_class in _classes(drive, report, cluster) and _switchable(drive, throwaway)
+        for report in reports if report.simulated == simulated for drive in report.drives
+    )
 
 
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:

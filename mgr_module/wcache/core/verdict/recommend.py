@@ -92,7 +92,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What should be, for one drive model in one device class, and on what evidence."""
+    """What should be, for one drive model in one device class, and on what evidence.
+
+    `measure_on`: the host whose word is missing, where one host alone does not decide.
+    """
 
     device_class: str
     drive_model: DriveModel
@@ -103,6 +106,7 @@ class Recommendation:
     warnings: Tuple[str, ...]
     record_ids: Tuple[str, ...]
     simulated: bool = False
+    measure_on: str = ""
 
 
 def latest(results: Sequence[Result]) -> List[Result]:
@@ -296,6 +300,7 @@ def _unless_one_host(
         found, verdict=Verdict.INSUFFICIENT, mode=None,
         why=f"{found.why}, but {word} decided that, while {_named(hosts)} have this drive model; "
             f"measure on {host}{more}: `ceph wcache campaign start --scope=host:{host}`",
+        measure_on=host,
     )
 
 

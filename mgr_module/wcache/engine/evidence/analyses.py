@@ -11,7 +11,7 @@ from ...core.verdict.recommend import PoolKey, Result
 from ..storing.archive import Archive
 from .foreign import Foreign
 from .pools import Pools
-from .results import not_analysed, of_record
+from .results import BEING_ANALYSED, not_analysed, of_record
 from .trust import Trust
 from .words import Words
 
@@ -118,7 +118,7 @@ class Analyses:
         if pairs == len(record.pairs):
             self._keep(of_record(record, result))
             return
-        self._keep(not_analysed(record, "being analysed"))
+        self._keep(not_analysed(record, BEING_ANALYSED))
 
         def done(answer: Optional[Dict[str, object]], error: str) -> None:
             self.error = error

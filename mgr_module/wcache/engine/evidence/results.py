@@ -13,6 +13,7 @@ from ...core.record import Record
 from ...core.verdict.pooling import PoolTerm
 from ...core.verdict.recommend import ModeSummary, Result, Trusted
 
+BEING_ANALYSED = "being analysed"
 DRIVE_DOUBTS = (
     FindingCode.FLUSH_TOO_FAST, FindingCode.FLUSH_NOT_COUNTED, FindingCode.CARRYOVER
 )
