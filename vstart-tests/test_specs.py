@@ -57,7 +57,7 @@ def taken(release):
 def printed(**changes):
     script = cephadm.install(HOSTS, dict.fromkeys(HOSTS, IMAGE), **changes)
     begin = next(i for i, line in enumerate(script.lines) if line.startswith("ceph orch apply"))
-    return "\n".join(script.lines[begin + 1 : -1])
+    return "\n".join(script.lines[begin + 1 : script.lines.index(cephadm.END)])
 
 
 @pytest.mark.parametrize("program_inside", [False, True])

@@ -69,7 +69,7 @@ def test_who_runs_the_clusters_daemons_is_found_and_said(backend, namespace, for
     mgr.surroundings.backend = backend
     data = said(mgr, "agent add", hostname="h1")
     assert data["form"] == form
-    assert form in ok(mgr.command("agent add", hostname="h1")).splitlines()[0]
+    assert form in ok(mgr.command("agent add", hostname="h1")).splitlines()[1]
     assert said(mgr, "agent add", hostname="h1", **{"run_by": "systemd"})["form"] == "systemd"
 
 
@@ -101,9 +101,12 @@ def test_a_host_name_that_means_something_to_a_shell_comes_into_no_script(hostna
     assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
     assert len(data["left_out"]) == 1
     plain = ok(mgr.command("agent add", all=True, **{"run_by": form}))
-    assert all(
-        line.startswith("#") for line in plain.splitlines() if hostname and repr(hostname) in line
+    done = subprocess.run(
+        ["/bin/sh"], input=plain, capture_output=True, text=True, timeout=20, check=False,
+        env={"PATH": "/nonexistent"},
     )
+    assert "left out: " in done.stderr  # told, and every character of it
+    assert done.stdout == ""
     code, out, error = mgr.command("agent add", hostname=hostname, **{"run_by": form})
     assert (code, out) == (-errno.EINVAL, "")
     assert "\n" not in error
@@ -332,3 +335,73 @@ def test_a_key_is_made_once_and_set_right_where_it_allows_something_else():
     assert mons.asked.count("auth get-or-create") == 1
     keys.remove("client.wcache.h1")
     assert mons.keys == {}
+
+
+# ---- the scripts are run, with stand-ins for what they call
+
+
+def run(script, folder, fails=""):
+    """Run it in a shell whose ssh, ceph and kubectl write down what they are asked for."""
+    asked = folder / "asked"
+    asked.write_text("")
+    for name in ("ssh", "ceph", "kubectl"):
+        tool = folder / name
+        tool.write_text(
+            f'#!/bin/sh\necho "{name} $*" >>{asked}\n'
+            f'case "{name} $*" in *"{fails or "no such thing"}"*) exit 1;; esac\n'
+            + ("" if name == "ceph" else "[ \"$1\" = -n ] || cat >/dev/null\n")
+        )
+        tool.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh"], input=script, capture_output=True, text=True, timeout=60, check=False,
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+    )
+    return done, asked.read_text().splitlines()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_script_that_is_piped_to_a_shell_does_it_all_and_tells_its_notes(form, tmp_path):
+    script = ok(contained(a_mgr()).command("agent add", all=True, run_by=form))
+    done, asked = run(script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "NOT done" not in done.stderr
+    word = {"cephadm": "1 GiB", "rook": "First", "systemd": "root has ssh"}[form]
+    assert word in done.stderr
+    assert asked
+
+
+@pytest.mark.parametrize(("form", "fails"), [
+    ("systemd", "root@h1"), ("cephadm", "root@h1"), ("cephadm", "orch apply"), ("rook", "apply"),
+])  # fmt: skip
+def test_a_host_that_cannot_be_reached_fails_the_script_and_not_the_others(form, fails, tmp_path):
+    script = ok(contained(a_mgr()).command("agent add", all=True, run_by=form))
+    done, asked = run(script, tmp_path, fails)
+    assert done.returncode == 1
+    assert "NOT done on:" in done.stderr
+    assert form == "rook" or any("root@h2" in line for line in asked)
+
+
+def test_a_host_whose_key_was_not_made_is_named_and_left_out_of_the_script(tmp_path):
+    mgr = contained(a_mgr())
+    make = mgr.keys.make
+
+    def refuses(entity, caps):
+        if entity.endswith(".h1"):
+            raise CommandFailed("access denied")
+        return make(entity, caps)
+
+    mgr.keys.make = refuses
+    for form in ("systemd", "cephadm"):
+        done, asked = run(ok(mgr.command("agent add", all=True, run_by=form)), tmp_path)
+        assert "NO KEY for h1" in done.stderr
+        assert not [line for line in asked if "h1" in line]
+
+
+def test_with_cephadm_the_host_is_cleaned_once_the_service_is_gone(tmp_path):
+    mgr = contained(a_mgr())
+    ok(mgr.command("agent add", all=True, run_by="cephadm"))
+    done, asked = run(ok(mgr.command("agent rm", hostname="h1")), tmp_path)
+    assert done.returncode == 0, done.stderr
+    order = [line.split("container.wcache-h1")[0] for line in asked if "wcache-h1" in line]
+    assert order == ["ceph orch rm ", "ceph orch ps --service_name "]
+    assert "wcache-probe unprepare" in asked[-1]

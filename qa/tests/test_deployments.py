@@ -23,7 +23,7 @@ KUBERNETES = ("1.30", "1.34")
 def documents(script, end):
     """The YAML documents between the here-document's marks."""
     lines = script.lines
-    begin = next(i for i, line in enumerate(lines) if line.endswith(f"<<'{end}'"))
+    begin = next(i for i, line in enumerate(lines) if f"<<'{end}'" in line)
     return list(yaml.safe_load_all("\n".join(lines[begin + 1 : lines.index(end)])))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, List, Mapping
 
 from ..core.text import table
 from .tables import would
 
 NAMED_MAX = 8
+_ESCAPE = "\\"  # some shells' echo takes it for more than itself
 _KEYS = {
     "made": "made", "there": "there already", "pending": "being made, which the mons take long for",
     "rook": "made by Rook with the CephClient",
@@ -15,7 +17,7 @@ _KEYS = {
 
 
 def added(data: Mapping[str, Any]) -> str:
-    """`ceph wcache agent add`: every line is a command or a comment."""
+    """`ceph wcache agent add`."""
     hosts = data["hosts"]
     notes = [f"probes on {_named(hosts)}, run by {data['form']}: {data['why']}"]
     if data["why"] != "as --run-by says":
@@ -69,6 +71,11 @@ def _named(rows: List[Mapping[str, Any]]) -> str:
 
 
 def _script(notes: List[str], script: str, following: str) -> str:
-    """One paste: what is no command is a comment, whatever text came from outside."""
-    lines = [f"# {''.join(c if c.isprintable() else '?' for c in note)}" for note in notes]
-    return "\n".join([*lines, script, f"# next: {following}"])
+    """One paste.  The notes are told to whoever runs it too, quoted: some came from outside."""
+    lines = [
+        f"echo {shlex.quote(''.join(c if c.isprintable() and c != _ESCAPE else '?' for c in note))}"
+        " >&2"
+        for note in notes
+    ]
+    return "\n".join(["# a shell script: read it, then run it with sh", *lines, script,
+                      f"# next: {following}"])

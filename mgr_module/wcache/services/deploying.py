@@ -64,7 +64,8 @@ class AgentService:
         self._require_possible(chosen, image)
         hostnames = _named_for(chosen, asked, left_out, every)
         made = self._deployments(chosen, hostnames, places, image)
-        script = self._install(chosen, made, program_inside=image is not None)
+        # what cannot be printed is refused before keys are made
+        self._install(chosen, made, program_inside=image is not None)
         with self._engine.lock:
             require_store(self._engine)
         # Rook makes the key itself, with the CephClient
@@ -83,6 +84,11 @@ class AgentService:
         failed = [row for row in rows if row["error"]]
         if len(failed) == len(rows):
             raise NotReadyError(f"no key was made: {failed[0]['error']}", "see `ceph health`")
+        without = {row["hostname"] for row in failed}
+        script = self._install(
+            chosen, [item for item in made if item.hostname not in without],
+            program_inside=image is not None,
+        )
         return {
             "format_version": FORMAT_VERSION, "form": chosen.value, "why": why, "hosts": rows,
             "left_out": left_out, "notes": list(script.notes), "script": "\n".join(script.lines),

@@ -39,9 +39,10 @@ class TryService:
         engine = self._engine
         with engine.lock:
             running = self._running()
-            if running is not None and running.trial:
-                if not accept_cost or running.options.scope == chosen:
-                    return self._measuring(running)
+            if running is not None and running.trial and (
+                not accept_cost or running.options.scope == chosen
+            ):
+                return self._measuring(running)
             if running is not None and accept_cost:
                 raise ConflictError(
                     f"campaign {running.campaign_id} is under way", "begin this after it"

@@ -180,7 +180,8 @@ def unprepare(
             raise ConflictError(
                 f"{why}: after a warm reboot only the boot rule would make the "
                 "kernel flush it",
-                "turn the cache on again, or keep the rule",
+                "turn the cache on again, or keep the rule: where the package is purged, make the "
+                "file /etc/wcache/leave",
             )
         gone = preparer.remove_rule()
     code = preparer.clear_images()

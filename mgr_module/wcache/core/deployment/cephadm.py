@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, Sequence
 
-from .form import PROGRAM, STOP_TIMEOUT_S, Script, entity_of, for_each, keyring_of
+from .form import (
+    AT_END,
+    AT_START,
+    PROGRAM,
+    STOP_TIMEOUT_S,
+    Script,
+    entity_of,
+    for_each,
+    keyring_of,
+)
 from .yaml_text import yaml_lines
 
 END = "END_OF_WCACHE"
@@ -67,18 +76,19 @@ def install(hostnames: Sequence[str], images: Dict[str, str], *, program_inside:
         f"systemd-tmpfiles --create {_TMPFILES}; wcache-probe prepare"
     )
     lines = [
+        AT_START,
         *for_each(
             hostnames,
-            f'ssh -n "root@$host" "{on_host}"',
+            f'ssh -n "root@$host" "{on_host}" &&',
             f'ceph orch client-keyring set "{entity_of("$host")}" "$host"',
         ),
-        f"ceph orch apply -i - <<'{END}'",
+        f"ceph orch apply -i - <<'{END}' || failed=\"$failed the orchestrator\"",
     ]
     for hostname in hostnames:
         lines += ["---", *yaml_lines(
             spec(hostname, images[hostname], program_inside=program_inside)
         )]
-    lines.append(END)
+    lines += [END, AT_END]
     return Script(
         (
             "Run this where `ceph` works as an admin and root has ssh to the hosts.  Each host",
@@ -96,9 +106,14 @@ def remove(hostname: str) -> Script:
     """Remove the service, which makes the probe restore, then what is on the host."""
     on_host = f"wcache-probe unprepare; rm -f {_TMPFILES}"
     return Script(
-        ("`ceph orch ls container` must no longer show the service when the last line runs.",),
+        (),
         (
             f"ceph orch rm container.wcache-{hostname}",
+            "for turn in $(seq 90); do",
+            f"  ceph orch ps --service_name container.wcache-{hostname} --format json |",
+            "    grep -q daemon_id || break",
+            "  sleep 2",
+            "done",
             f"ceph orch client-keyring rm {entity_of(hostname)}",
             f'ssh -n "root@{hostname}" "{on_host}"',
         ),

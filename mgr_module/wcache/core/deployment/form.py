@@ -55,7 +55,7 @@ class HostPlace:
 
 @dataclass(frozen=True)
 class Script:
-    """What an admin pastes: a POSIX shell script, with what is good to know as comments."""
+    """What an admin pastes: a POSIX shell script, and what is good to know about it."""
 
     notes: Tuple[str, ...]
     lines: Tuple[str, ...]
@@ -122,5 +122,16 @@ def require_name(form: Form, hostname: str) -> None:
 
 
 def for_each(hostnames: Sequence[str], *body: str) -> Tuple[str, ...]:
-    """A loop over hosts; every name was checked, so none means anything to a shell."""
-    return (f"for host in {' '.join(hostnames)}; do", *(f"  {line}" for line in body), "done")
+    """A loop over hosts; every name was checked, so none means anything to a shell.
+
+    What fails on a host is kept for `AT_END`, and the others go on.
+    """
+    return (
+        f"for host in {' '.join(hostnames)}; do", "  {",
+        *(f"    {line}" for line in body), '  } || failed="$failed $host"', "done",
+    )
+
+
+# The first line and the last: no `exit`, which would close the shell that it is pasted into.
+AT_START = "failed="
+AT_END = 'if [ -n "$failed" ]; then echo "NOT done on:$failed" >&2; false; fi'

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
-from .form import PROGRAM, STOP_TIMEOUT_S, Script, caps_of
+from .form import AT_END, AT_START, PROGRAM, STOP_TIMEOUT_S, Script, caps_of
 from .yaml_text import yaml_lines
 
 END = "END_OF_WCACHE"
@@ -166,7 +166,9 @@ def install(
     cluster_fsid: str, *, program_inside: bool,
 ) -> Script:
     """Apply a CephClient and a Deployment for each node."""
-    lines: List[str] = ["kubectl apply -f - <<'" + END + "'"]
+    lines: List[str] = [
+        AT_START, f"kubectl apply -f - <<'{END}' || failed=\"$failed the cluster\"",
+    ]
     for hostname in hostnames:
         namespace = namespaces[hostname]
         for manifest in (
@@ -177,7 +179,7 @@ def install(
             ),
         ):
             lines += ["---", *yaml_lines(manifest)]
-    lines.append(END)
+    lines += [END, AT_END]
     return Script(
         (
             "First, as root on each node: wcache-probe prepare",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from .form import Script, entity_of, for_each, keyring_of
+from .form import AT_END, AT_START, Script, entity_of, for_each, keyring_of
 
 _HOST = "$host"
 
@@ -12,18 +12,22 @@ _HOST = "$host"
 def install(hostnames: Sequence[str]) -> Script:
     """Bring each host its key, prepare it, start the probe."""
     on_host = (
-        f"install -d /etc/ceph; (umask 077; cat >{keyring_of(_HOST)}); "
-        "wcache-probe prepare; systemctl enable --now wcache-probe"
+        f"install -d /etc/ceph && (umask 077; cat >{keyring_of(_HOST)}) && "
+        "{ wcache-probe prepare; systemctl enable --now wcache-probe; }"
     )
     return Script(
         (
             "Run this where `ceph` works as an admin and root has ssh to the hosts.  The hosts",
             "need the package of wcache-probe: its program, and the unit wcache-probe.service.",
         ),
-        for_each(
-            hostnames,
-            f'key=$(ceph auth get "{entity_of(_HOST)}") &&',
-            f'  printf "%s\\n" "$key" | ssh "root@{_HOST}" "{on_host}"',
+        (
+            AT_START,
+            *for_each(
+                hostnames,
+                f'key=$(ceph auth get "{entity_of(_HOST)}") &&',
+                f'  printf "%s\\n" "$key" | ssh "root@{_HOST}" "{on_host}"',
+            ),
+            AT_END,
         ),
     )
 
