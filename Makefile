@@ -90,13 +90,13 @@ bench-memory:
 	    -m bench_memory
 
 # A fleet that grows under `auto apply`, in virtual time on the module's real code, with faults:
-# make simulate-fleet [OSDS=100] [SEEDS=10] [SEED=s: only that one]
+# make simulate-fleet [OSDS=20] [SEEDS=24] [SEED=s: only that one] [JOBS=2]
 simulate-fleet:
-	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) PYTHONPATH=qa:mgr_module \
+	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) JOBS=$(JOBS) PYTHONPATH=qa:mgr_module \
 	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation
 
 simulate-fleet-short:
-	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=3
+	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=4
 
 zipapps:
 	@/usr/bin/python3 packaging/zipapps.py out

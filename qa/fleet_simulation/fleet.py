@@ -7,35 +7,54 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Set, Tuple, Union
 
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
+from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.rollout_state import Change, Rollout
 from wcache.core.drive.safety import Safety, judge
-from wcache.core.model import CacheMode, DriveReport
+from wcache.core.experiment.run_state import RunSpec
+from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.record import Precondition
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DRIVES_PER_HOST = 10
-BUSY_STEP_S, IDLE_STEP_S = 0.05, 10.0
-IDLE_POLL_STEPS = 200  # of busy ones: hosts with nothing to do are heard this seldom
-STEPS_PER_OSD_MAX = 2000  # idle ones take ten seconds: well below a week
+# What a probe takes for a task; the time between two looks where nothing is under way, and
+# where the limits of the day are spent.
+BUSY_STEP_S, IDLE_STEP_S, SPENT_STEP_S = 0.05, 10.0, 1800.0
+HEARD_EVERY_S = 20.0  # of virtual time: hosts with nothing to do
+STEPS_PER_OSD_MAX = 2000
+TASKS = 2  # of a change: a look, and the change
+BENCH_S = 0.1  # what FakeLoads says of one
+# Every so many seeds one has no faults: its times are those of the schedule.
+CALM_EVERY = 4
+# Larger fleets are judged by benches: blocks are many small events.
+GATED_OSDS_MAX = 60
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a seed came to."""
+    """What a seed came to; times are virtual seconds.
+
+    A bound is what the work takes by itself, one failure domain at a time, with nothing between.
+    Time in which a fault kept everything waiting is in neither.
+    """
 
     seed: int
     osds: int
+    gated: bool
+    calm: bool
     steps: int
     faults: int
     campaigns: int
+    measuring_s: float
+    measuring_bound_s: float
     plans: int
     changes: int
-    applying_s: float  # virtual seconds in which plans were under way
-    bound_s: float  # of the same changes, one after another, without anything between them
+    applying_s: float
+    applying_bound_s: float
 
 
 class Fleet:
@@ -48,13 +67,18 @@ class Fleet:
         late = max(1, hosts // 10)
         rows = [(f"h{h}", self._drives(h)) for h in range(hosts)]
         self.later = rows[hosts - late:]
-        self.mgr = FakeMgr(
+        self.gated = seed % 2 == 1 and osds <= GATED_OSDS_MAX
+        self.calm = seed // 2 % CALM_EVERY == 0
+        self.load_ends_s: Dict[str, float] = {}
+        self.mgr = WritingMgr(
             *rows[:hosts - late], auto_quiet_s=60.0, canary_wait_s=5.0, pairs_max=4,
-            auto_changes_per_day=max(50, osds // 4), auto_seconds_per_day=1e9,
-            auto_bytes_per_day=2**50,
+            auto_seconds_per_day=1e9, auto_bytes_per_day=2**50, gate_by_load=self.gated,
+            gate_block_s=1.0,
         )
         self.steps = self.faults = 0
-        self.applying_s = 0.0
+        self.measuring_s = self.applying_s = 0.0
+        self.heard_at_s = 0.0
+        self.due_s = BUSY_STEP_S
         self.unclean_until = 0
         self.mgr.report_all()
 
@@ -83,24 +107,70 @@ class Fleet:
     def _step(self) -> None:
         mgr, engine = self.mgr, self.mgr.engine
         self.steps += 1
-        active = engine.active
-        step_s = BUSY_STEP_S if active else IDLE_STEP_S
+        step_s = self._step_s()
         mgr.now_s += step_s
-        self.applying_s += step_s if any(not m.over for m in engine.rollouts.values()) else 0.0
-        everybody = not active or self.steps % IDLE_POLL_STEPS == 0
+        self._count(step_s)
+        everybody = mgr.now_s >= self.heard_at_s
+        if everybody:
+            self.heard_at_s = mgr.now_s + HEARD_EVERY_S
         waiting = set(engine.hosts.reports) - set(engine.hosts.reported_at_s)
+        busy = {item.hostname for item in self._under_way()}
         for hostname, probe in mgr.probes.items():
-            if everybody or engine.busy(hostname) or hostname in waiting:
-                probe.turn(2)
-        mgr.loads.run()
-        engine.tick()
+            if everybody or hostname in busy or hostname in waiting:
+                probe.turn(1)
+        mgr.loads.run(self._load_over)
+        mgr.blocks.run(mgr.now_s)
+        due_s = engine.tick()
+        self.due_s = BUSY_STEP_S if due_s is None else due_s
         mgr.service.auto.tick()
         if self.steps == self.unclean_until:
             mgr.view.state = replace(mgr.view.state, missed=())
         self._check()
 
+    def _under_way(self) -> List[Union[RunSpec, Change]]:
+        """What runs and rollouts are busy with now."""
+        engine = self.mgr.engine
+        runs = [m.spec for m in engine.runs.values() if m.holds_lease]
+        changes = [m.current for m in engine.rollouts.values() if m.moving]
+        return [*runs, *(item for item in changes if item is not None)]
+
+    def _step_s(self) -> float:
+        """To the next thing that happens; a task in flight takes a probe's time."""
+        mgr, engine = self.mgr, self.mgr.engine
+        if not engine.active:
+            spent = "auto_changes_per_day" in mgr.service.auto.waiting
+            return SPENT_STEP_S if spent and not self.later else IDLE_STEP_S
+        if engine.hosts.tasks:
+            return BUSY_STEP_S
+        ends_s = [*mgr.blocks.due_at_s(mgr.now_s), *map(self._load_end_s, mgr.loads.waiting)]
+        left_s = [self.due_s, *(end_s - mgr.now_s for end_s in ends_s)]
+        return min(IDLE_STEP_S, max(BUSY_STEP_S, min(left_s)))
+
+    def _load_end_s(self, token: str) -> float:
+        request, _ = self.mgr.loads.waiting[token]
+        traffic = request.load_point is LoadPoint.OSD_TRAFFIC
+        seconds = request.seconds if traffic else BENCH_S
+        return self.load_ends_s.setdefault(token, self.mgr.now_s + seconds)
+
+    def _load_over(self, token: str) -> bool:
+        if self._load_end_s(token) > self.mgr.now_s + 1e-6:
+            return False
+        del self.load_ends_s[token]
+        return True
+
+    def _count(self, step_s: float) -> None:
+        engine = self.mgr.engine
+        if self.unclean_until > self.steps:
+            return
+        if any(machine.moving for machine in engine.rollouts.values()):
+            self.applying_s += step_s
+        elif any(machine.holds_lease for machine in engine.runs.values()):
+            self.measuring_s += step_s
+
     def _fault(self) -> None:
         chance = self.rng.random()
+        if self.calm and (chance >= 0.002 or not self.later):
+            return
         if self.later and chance < 0.002:
             self._expand(*self.later.pop())
         elif chance < 0.003:
@@ -134,11 +204,20 @@ class Fleet:
             change = None if machine.over else machine.current
             if change is not None and change.hostname:
                 touched.add(change.hostname)
+        if self.gated:  # a step is in one failure domain; its changes wait together
+            touched = self._touched_by_gate()
         assert len(touched) <= 1, f"seed {self.seed}: {sorted(touched)} at once"
         for name in touched:
             for drive in mgr.probes[name].drives.values():
                 assert judge(drive.state) is not Safety.UNSAFE, f"seed {self.seed}: {name} unsafe"
         assert mgr.exceptions == [], f"seed {self.seed}: {mgr.exceptions[0]}"
+
+    def _touched_by_gate(self) -> Set[str]:
+        return {
+            change.hostname for machine in self.mgr.engine.rollouts.values() if machine.moving
+            for change in machine.rollout.changes
+            if change.status in (ChangeStatus.APPLYING, ChangeStatus.MADE)
+        } | {name for name, probe in self.mgr.probes.items() if probe.leased}
 
     def _back(self) -> None:
         """Every plan is rolled back, the last one first."""
@@ -157,17 +236,45 @@ class Fleet:
         assert not any(left.values()), f"seed {self.seed}: not restored"
 
     def _outcome(self) -> Outcome:
-        rollouts = [machine.rollout for machine in self.mgr.engine.rollouts.values()]
-        changes = sum(len(item.changes) for item in rollouts)
-        bound_s = sum(
-            max(item.canary_wait_s, item.settle_s) + (len(item.changes) - 1) * item.settle_s
-            for item in rollouts
-        )
+        engine = self.mgr.engine
+        rollouts = [machine.rollout for machine in engine.rollouts.values()]
         return Outcome(
-            self.seed, self.osds, self.steps, self.faults, len(self.mgr.engine.campaigns),
-            len(rollouts), changes, self.applying_s, bound_s,
+            self.seed, self.osds, self.gated, self.calm, self.steps, self.faults,
+            len(engine.campaigns), self.measuring_s,
+            sum(m.state.finished_seconds for m in engine.runs.values()),
+            len(rollouts), sum(len(item.changes) for item in rollouts), self.applying_s,
+            sum(bound_s(item) for item in rollouts),
         )
 
     def _ok(self, prefix: str, **arguments: object) -> None:
         code, _, error = self.mgr.command(prefix, **arguments)
         assert code == 0, f"seed {self.seed}: {error}"
+
+
+class WritingMgr(FakeMgr):
+    """Its clients write all the time, faster where a drive is in write through."""
+
+    def block_us(self, osd_id: int) -> float:
+        """As in a bench."""
+        return self.latency_ns(osd_id) / 1e3
+
+
+def bound_s(rollout: Rollout) -> float:
+    """What a plan takes at least: the gate's blocks or the waits, and a probe's answers."""
+    gate, total_s, at = rollout.gate, 0.0, 0
+    while at < len(rollout.changes):
+        size = 1
+        if gate is not None and gate.by_load:
+            while (
+                size < rollout.parallel_max and at + size < len(rollout.changes)
+                and rollout.wave_of(at + size) == rollout.wave_of(at)
+            ):
+                size += 1
+            total_s += gate.range_s(at == 0)[0] + rollout.settle_s + size * TASKS * BUSY_STEP_S
+        else:
+            first_s = rollout.canary_wait_s if at == 0 else 0.0
+            traffic = rollout.changes[at].load_point is LoadPoint.OSD_TRAFFIC
+            measured_s = 2 * (rollout.period_s if traffic else BENCH_S)
+            total_s += max(first_s, rollout.settle_s) + TASKS * BUSY_STEP_S + measured_s
+        at += size
+    return total_s

@@ -34,6 +34,13 @@ class FakeBlocks:
         self.waiting.pop(token, None)
         self._due_s.pop(token, None)
 
+    def due_at_s(self, now_s: float) -> List[float]:
+        """When the blocks under way end; a watch that is new begins now."""
+        return [
+            self._due_s.setdefault(token, now_s + request.block_s)
+            for token, (request, _, _) in self.waiting.items()
+        ]
+
     def run(self, now_s: float) -> None:
         """Take the blocks whose time is over."""
         for token, (request, on_block, on_end) in list(self.waiting.items()):

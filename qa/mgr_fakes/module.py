@@ -79,9 +79,9 @@ class FakeLoads:
             _, done = self.waiting.pop(token)
             done(LoadSamples(0.0), "stopped")
 
-    def run(self) -> None:
-        """Finish what is waiting."""
-        for token in list(self.waiting):
+    def run(self, over: Callable[[str], bool] = lambda token: True) -> None:
+        """Finish what is waiting, as far as its time is over."""
+        for token in filter(over, list(self.waiting)):
             request, done = self.waiting.pop(token)
             self.measured += 1
             done(*self._samples(request))

@@ -64,6 +64,7 @@ class FakeProbe:
         self.lease: Optional[str] = None
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
         self.prior_is_optional = False  # where version 1 stored no prior states
+        self.muted = False  # it runs, and nothing of it reaches the mgr
         self.stuck: Set[str] = set()  # domains whose drives do not go back
         self.keeps = True  # drives keep what they are told to keep over a power cycle
         self.actions: Dict[str, Tuple[str, CacheMode]] = {}
@@ -112,6 +113,8 @@ class FakeProbe:
         return f"i{self.starts}"
 
     def _call(self, prefix: str, text: str) -> Optional[PollReply]:
+        if self.muted:
+            return None
         code, out, self.error = self._send(prefix, self.hostname, text)
         if code != 0:
             return None

@@ -44,6 +44,8 @@ def _moved(
         return why
     osd = None if change.simulated else cluster.osds.get(change.osd_id)
     if osd is not None:
+        if osd.device_class != change.device_class:
+            return f"its device class is {osd.device_class} now, and was {change.device_class}"
         where = ", ".join(failure_domains(osd, cluster))
         if change.failure_domain and where != change.failure_domain:
             return f"it is in {where} now, and was planned in {change.failure_domain}"

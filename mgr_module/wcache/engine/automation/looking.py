@@ -71,7 +71,7 @@ def look(
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
         blocked if blocking else _unreported(engine),
         not any(item in blocking for item in _UNCLEAN),
-        None if pending is None else _ended(engine, pending.owner),
+        None if pending is None else ended(engine, pending.owner),
         _under_way(engine),
     )
 
@@ -150,7 +150,7 @@ def _under_way(engine: Engine) -> str:
     return engine.reserved
 
 
-def _ended(engine: Engine, owner: str) -> Optional[Ended]:
+def ended(engine: Engine, owner: str) -> Optional[Ended]:
     """How a campaign or plan has ended; None while it goes on."""
     rollout = engine.rollouts.get(owner)
     if rollout is not None:

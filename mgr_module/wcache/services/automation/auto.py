@@ -29,7 +29,7 @@ from ...core.knobs.memory_target.knob import MEMORY
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
 from ...engine.automation.keeper import AutoKeeper
-from ...engine.automation.looking import look, modes_now, stands
+from ...engine.automation.looking import ended, look, modes_now, stands
 from ...engine.engine import Engine
 from ..campaigns import CampaignService
 from ..dry_run import would
@@ -38,6 +38,8 @@ from ..memory.facts import MemoryFacts
 from ..plans import PlanService
 
 LOOK_EVERY_S = 5.0
+# While something is under way, what else there is may wait: a look at all drives is not free.
+BUSY_LOOK_EVERY_S = 60.0
 # What was refused is asked again after this long.
 REFUSED_WAIT_S = 300.0
 LOADS = "traffic,depth1"
@@ -60,6 +62,7 @@ class AutoService:
         self._memory = memory
         self._keeper = AutoKeeper(engine)
         self._look_at_s = 0.0
+        self._whole_look_at_s = 0.0
         self._wait_until_s = 0.0
         self.waiting = ""
 
@@ -105,7 +108,7 @@ class AutoService:
             if changed:
                 engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
             self._keeper.keep(state)
-            self._wait_until_s = self._look_at_s = 0.0
+            self._wait_until_s = self._look_at_s = self._whole_look_at_s = 0.0
         engine.wake()
         return {"device_class": device_class or "", "mode": wanted.value, "changed": changed}
 
@@ -176,6 +179,13 @@ class AutoService:
         except MalformedError as error:
             self.waiting = error.line()
             return
+        pending = self._keeper.state.pending
+        if (
+            pending is not None and now_s < self._whole_look_at_s
+            and ended(engine, pending.owner) is None
+        ):
+            return
+        self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
         decision = decide(self._keeper.state, self._seen(), limits, now_s)
         self._keeper.keep(decision.state)
         if decision.wish is None:
