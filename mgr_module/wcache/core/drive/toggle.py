@@ -16,7 +16,7 @@ is no cache (drivers/scsi/sd.c, sd_read_cache_type()).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Generator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Generator, List, Optional, Sequence, Tuple
 
 from ..errors import RefusedError, StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, Transport
@@ -305,19 +305,22 @@ def _switch(
                 state = yield from _pin_or_go_on(drive, state)
         _require_flushing(drive, state, ends)
     changed = False
-    for drive, state in sorted(zip(drives, before), key=lambda pair: target(pair[0]) is None):
+    after: Dict[str, DriveState] = {}
+    order = sorted(zip(drives, before), key=lambda pair: target(pair[0]) is None)
+    for drive, state in order:
         mode = target(drive)
         if mode is not None and replace(drive, state=state).mode is not mode:
             yield Flush(drive)
             yield SetCache(drive, mode)
             yield Flush(drive)
             changed = True
-        yield from _proven(drive, mode, ends)
-    # once more when all is done: drives may share the switch that the last one has turned
-    after: List[DriveState] = []
-    for drive in drives:
-        after.append((yield from _proven(drive, target(drive), ends)))
-    return Switched(tuple(before), tuple(after), changed)
+        after[drive.drive_id] = yield from _proven(drive, mode, ends)
+    # once more: they may share the switch that the last one has turned
+    for drive, _ in order[:-1]:
+        after[drive.drive_id] = yield from _proven(drive, target(drive), ends)
+    return Switched(
+        tuple(before), tuple(after[drive.drive_id] for drive in drives), changed
+    )
 
 
 def _proven(
