@@ -88,8 +88,9 @@ def test_a_crash_in_a_restore_is_repaired_by_the_next_start(probe, mgr, step):
     mgr.say()
     probe.start()
     mgr.wait_for(lambda: mgr.instances() == 2)
+    # a start waits for a restore only so long: on a busy machine it goes on beside the first call
+    mgr.wait_for(lambda: not list((probe.state / "journal").glob("*.json")), 60.0)
     assert mode_of(probe) is BACK
-    assert list((probe.state / "journal").glob("*.json")) == []
 
 
 @pytest.mark.slow
@@ -128,9 +129,13 @@ def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, 
     mgr.say()
     probe.start()
     mgr.wait_for(lambda: mgr.instances() == 2, 60.0)
-    pinned = {d["drive_id"]: d["pinned"] for d in json.loads(state.read_text())["drives"]}
-    assert pinned[OBEYS]
-    assert not pinned[NVME], "it is not in the journal"
+
+    def pinned(drive_id):
+        drives = json.loads(state.read_text())["drives"]
+        return next(drive["pinned"] for drive in drives if drive["drive_id"] == drive_id)
+
+    mgr.wait_for(lambda: pinned(OBEYS), 60.0)  # beside the first call, where the machine is busy
+    assert not pinned(NVME), "it is not in the journal"
     (probe.hangs / IGNORES).unlink()
     assert probe.stop() == 0
 
