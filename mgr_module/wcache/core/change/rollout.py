@@ -21,9 +21,9 @@ from . import preconditions as holding
 from . import steps
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
+from .gate.regression_check import error_of, is_worse, latency_of
 from .gating import Gating
 from .phase import Phase
-from .regression_check import error_of, is_worse, latency_of
 from .rollout_state import Change, RolloutStatus
 
 # A change that looks worse is measured again this often: the load beside it may have grown.

@@ -11,9 +11,9 @@ import math
 import statistics
 from typing import Optional
 
-from ..events import LoadSamples
-from ..loads import commit_latency
-from ..material import MATERIAL_LN
+from ...events import LoadSamples
+from ...loads import commit_latency
+from ...material import MATERIAL_LN
 
 # Spread of the logarithm between two runs of the same thing, beyond that of their samples.
 RUN_SPREAD = 0.05
