@@ -90,8 +90,20 @@ def _of_module() -> str:
         "The guide is in /usr/share/doc/ceph-mgr-wcache."
     ), ".SH COMMANDS"]
     for command in COMMANDS:
-        lines += [".TP", rf"\fBceph {_roff(command.prefix)}\fR", _text(command.help)]
+        words = " ".join(map(_argument, command.arguments))
+        lines += [".TP", rf"\fBceph {_roff(command.prefix)}\fR {words}".rstrip()]
+        lines.append(_text(command.help))
     return "\n".join([*lines, ".SH SEE ALSO", _SEE["ceph-wcache"], ""])
+
+
+def _argument(described: str) -> str:
+    """An argument of a command of the mgr, which its table has as ``name=...,type=...``."""
+    field = dict(part.partition("=")[::2] for part in described.split(","))
+    name, value = field["name"], field.get("strings", field["name"].upper())
+    if field.get("req") != "false":
+        return rf"\fI{_roff(value)}\fR"
+    option = rf"\fB{_roff('--' + name.replace('_', '-'))}\fR"
+    return f"[{option}]" if field["type"] == "CephBool" else rf"[{option} \fI{_roff(value)}\fR]"
 
 
 def _verbs(

@@ -23,6 +23,12 @@ def test_each_command_has_its_section(pages, name, command):
 def test_every_command_of_the_module_is_there(pages):
     for command in COMMANDS:
         assert f"ceph {command.prefix}" in pages["ceph-wcache.8"]
+        lines = pages["ceph-wcache.8"].splitlines()
+        (line,) = [one for one in lines if one.startswith(rf"\fBceph {command.prefix}\fR")]
+        for argument in command.arguments:
+            name = argument.split(",")[0].partition("=")[2]
+            shown = f"--{name.replace('_', '-')}" if "req=false" in argument else name.upper()
+            assert shown in line or "strings=" in argument
 
 
 def test_what_the_probe_starts_of_itself_is_not_for_people(pages):

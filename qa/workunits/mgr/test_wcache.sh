@@ -25,7 +25,9 @@ for _ in $(seq 60); do
     sleep 1
 done
 
-for command in status "drive ls" "agent ls" "campaign ls" recommend "load ls" "plan ls" history; do
+for command in status "drive ls" "controller ls" "drive-model ls" "agent ls" "campaign ls" \
+    recommend "load ls" "plan ls" "rollout ls" "mclock show" "mclock recommend" "memory status" \
+    "memory recommend" "memory trial show" "auto status" "evidence ls" history; do
     # shellcheck disable=SC2086
     ceph wcache $command > /dev/null
     # shellcheck disable=SC2086
