@@ -148,6 +148,15 @@ def test_told_to_leave_it_the_package_goes_and_what_was_applied_stays(installed,
     assert "p1-a1" in installed.type("wcache-probe status")
 
 
+@pytest.mark.long
+def test_told_to_leave_it_once_the_next_removal_is_refused_again(installed, drive):
+    installed.type("mkdir -p /etc/wcache && touch /etc/wcache/leave")
+    installed.type("apt-get remove -y wcache-probe")
+    installed.type("apt-get install -y ./wcache-probe_*.deb")
+    program(installed, JOURNAL, "action", "p1-a1")
+    assert "restore --action" in refusal(installed, "remove")
+
+
 def test_a_removal_leaves_the_boot_rule_and_a_purge_takes_it_back(installed):
     installed.write(BOOT_RULE, program(installed, PREPARED))
     installed.type("apt-get remove -y wcache-probe")
