@@ -144,8 +144,10 @@ class TaskRunner:
         """The drives that were surveyed, each read anew."""
         if self._surveyed is None:
             raise NotReadyError("the journal has changed meanwhile", "try again")
+        # one that is refused may be one that answers no command: it is not asked again
         return tuple(
-            replace(drive, state=self._host.state(drive)) for drive in self._surveyed
+            drive if drive.toggle_refusal else replace(drive, state=self._host.state(drive))
+            for drive in self._surveyed
         )
 
     def _read_back(
