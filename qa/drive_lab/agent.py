@@ -166,6 +166,18 @@ class GuestAgent:
         """Run a few lines of shell in the guest; the first failing one ends it."""
         return self.run(["/bin/sh", "-euc", script], timeout_s=timeout_s)
 
+    def settle(self) -> None:
+        """Wait until udev, where it runs, has done all events.
+
+        udevd now and then closes the connection of a ``udevadm settle`` half way ("Broken
+        pipe"), which says nothing of its events; so it is asked again.
+        """
+        self.sh(
+            "[ -e /run/udev/control ] || exit 0\n"
+            "for attempt in 1 2 3; do udevadm settle --timeout=20 && exit 0; done; exit 1",
+            timeout_s=70.0,
+        ).checked()
+
     def _send(self, message: dict[str, Any]) -> None:
         if self._socket is None:
             raise LabError("the guest is not running")

@@ -55,7 +55,7 @@ def observe(
     ).checked()  # fmt: skip
     seen = counters().since(before)
     # or the next close after a write falls into this one's udev event and goes unnoticed
-    agent.sh("[ ! -e /run/udev/control ] || udevadm settle --timeout=20").checked()
+    agent.settle()
     if seen.write + seen.fua != 1:
         raise LabError(f"{path} was not quiet or is not the drive: one write became {seen}")
     return TrueState(cached=seen.write == 1, flushed=seen.flush > 0, dirty_after=seen.dirty)

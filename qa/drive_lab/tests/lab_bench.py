@@ -29,7 +29,7 @@ class Bench:
         return on
 
     def settle(self):
-        self.sh("[ ! -e /run/udev/control ] || udevadm settle --timeout=20").checked()
+        self.lab.guest.settle()
 
     def all_on(self, name):
         """Cache on, kernel flushing, no override: how every test begins."""

@@ -194,7 +194,8 @@ def test_without_udev_nobody_follows_and_the_pin_holds_all_the_same(bench, probe
         assert probe.mode() is BACK
         probe.check_safe("no-udev-restored")
     finally:
-        bench.sh("/usr/lib/systemd/systemd-udevd --daemon; udevadm settle").checked()
+        bench.sh("/usr/lib/systemd/systemd-udevd --daemon").checked()
+        bench.settle()
 
 
 @pytest.mark.parametrize("name", ["scsi", pytest.param("nvme", marks=LONG)])
