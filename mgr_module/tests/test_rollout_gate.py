@@ -53,6 +53,41 @@ def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_tou
     fine(mgr)
 
 
+def test_recommend_shows_that_a_drive_model_went_back_and_what_would_settle_it():
+    mgr = begun()
+    mgr.factor = 1.5
+    mgr.go(lambda: mgr.plan.status.value == "rolled back")
+    mgr.report_all()
+    (row,) = said(mgr, "recommend")["recommendations"]
+    assert (row["mode"], row["to_change"]) == ("write through", 2 * HOSTS)
+    mark = row["went_back"]
+    assert (mark["plan_id"], mark["mode"], mark["why"]) == ("p1", "write through", mgr.plan.reason)
+    assert mark["why"].startswith("worse: commit latency 1.")
+    text = ok(mgr.command("recommend"))
+    assert "went back: plan p1 put drives of this model into write through" in text
+    assert "next: ceph wcache campaign forecast --loads=traffic, while clients write" in text
+    mgr.restart()
+    mgr.report_all()
+    assert said(mgr, "recommend")["recommendations"][0]["went_back"] == mark
+    # a later plan that stays answers it
+    mgr.factor = 0.5
+    assert said(mgr, "plan", osd=3)["plan_id"] == "p2"
+    ok(mgr.command("apply", plan_id="p2"))
+    mgr.go(lambda: mgr.engine.rollouts["p2"].rollout.status.value == "done")
+    mgr.report_all()
+    assert said(mgr, "recommend")["recommendations"][0]["went_back"] is None
+    assert "next: ceph wcache plan" in ok(mgr.command("recommend"))
+
+
+def test_what_an_admin_takes_back_is_no_mark_of_its_drive_model():
+    mgr = begun(plan={"osd": 0})
+    assert mgr.end() == "done"
+    ok(mgr.command("rollback", plan_id="p1"))
+    assert mgr.end() == "rolled back"
+    mgr.report_all()
+    assert said(mgr, "recommend")["recommendations"][0]["went_back"] is None
+
+
 @pytest.mark.slow
 def test_a_later_wave_that_is_worse_goes_back_alone_and_the_rollout_stops():
     mgr = begun()

@@ -119,6 +119,7 @@ class Module(MgrModule):
         self._views = Views(
             self._engine, self._mclock, self._load_watch.by_osd,
             lambda: [*self._service.auto.findings(), *self._memory.facts.findings()],
+            self._service.auto.held,
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once

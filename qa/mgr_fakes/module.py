@@ -241,6 +241,7 @@ class FakeMgr:
         self.views = Views(
             self.engine, self.mclock,
             more_findings=lambda: [*self.service.auto.findings(), *self.memory.facts.findings()],
+            held=self.service.auto.held,
         )
         self.engine.load()
         self.mclock.load()

@@ -1,7 +1,7 @@
 """Takes blocks of OSDs' real load: their own commit counters, read at the edges of each block.
 
 The treated OSDs are read every second in between, so that one past the latency limit ends
-the watch within two.
+the watch within two, also one that commits nothing at all.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import threading
 import time
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from ..core.loads import COMMIT_COUNTERS, Block, BlocksRequest, OsdBlock
+from ..core.loads import Block, BlocksRequest, OsdBlock
 from .command import CommandFailed, SendsCommands, ask_osd
+from .commit_limit import CommitLimit, gained
 
 LOOK_EVERY_S = 1.0
 # An OSD that takes longer to tell is not waited for.
@@ -64,8 +65,8 @@ class CephBlocks:
         on_block: Callable[[Block], None],
     ) -> Tuple[str, bool]:
         everyone = (*request.treated, *request.controls)
-        first = self._read(everyone)
-        last = dict(first)
+        limit = CommitLimit(request.latency_limit_ms)
+        first, slow = self._read(everyone, request.treated, limit)
         for _ in range(request.blocks):
             begin = time.monotonic()
             end = begin + request.block_s
@@ -75,28 +76,31 @@ class CephBlocks:
                     return "", False
                 if left_s <= LOOK_EVERY_S:
                     break
-                now = self._read(request.treated)
-                slow = _past_limit(last, now, request.latency_limit_ms)
+                _, slow = self._read(request.treated, request.treated, limit)
                 if slow:
                     return slow, True
-                last.update(now)
-            now = self._read(everyone)
-            slow = _past_limit(last, {o: now[o] for o in request.treated if o in now},
-                               request.latency_limit_ms)
+            now, slow = self._read(everyone, request.treated, limit)
             if slow:
                 return slow, True
             on_block(self._block(time.monotonic() - begin, first, now))
-            first, last = now, dict(now)
+            first = now
         return "", False
 
-    def _read(self, osd_ids: Tuple[int, ...]) -> Dict[int, Counters]:
-        """What OSDs have counted; those that do not tell are not in it."""
-        found = {}
+    def _read(
+        self, osd_ids: Tuple[int, ...], treated: Tuple[int, ...], limit: CommitLimit
+    ) -> Tuple[Dict[int, Counters], str]:
+        """What OSDs have counted, but for those that do not tell; and who is past the limit."""
+        found: Dict[int, Counters] = {}
+        slow = ""
         for osd_id in osd_ids:
+            asked_s = time.monotonic()
             counters = self._dump(osd_id)
-            if counters is not None:
-                found[osd_id] = counters
-        return found
+            if counters is None:
+                continue
+            found[osd_id] = counters
+            if osd_id in treated:
+                slow = slow or limit.look(osd_id, counters, asked_s)
+        return found, slow
 
     def _dump(self, osd_id: int) -> Optional[Counters]:
         if not self._is_up(osd_id):
@@ -116,27 +120,7 @@ class CephBlocks:
     ) -> Block:
         osds: List[OsdBlock] = []
         for osd_id, now in after.items():
-            gained = _gained(before.get(osd_id, {}), now)
-            if gained is not None and gained[1] >= self._commits_min():
-                osds.append(OsdBlock(osd_id, round(1e6 * gained[0] / gained[1], 1), gained[1]))
+            since = gained(before.get(osd_id, {}), now)
+            if since is not None and since[1] >= self._commits_min():
+                osds.append(OsdBlock(osd_id, round(1e6 * since[0] / since[1], 1), since[1]))
         return Block(seconds, tuple(osds))
-
-
-def _gained(before: Counters, after: Counters) -> Optional[Tuple[float, int]]:
-    """(seconds, commits) since; None where it did not commit, or was restarted."""
-    for name in COMMIT_COUNTERS:
-        if name in before and name in after:
-            count = after[name][1] - before[name][1]
-            return (after[name][0] - before[name][0], count) if count > 0 else None
-    return None
-
-
-def _past_limit(
-    before: Mapping[int, Counters], after: Mapping[int, Counters], limit_ms: float
-) -> str:
-    for osd_id, now in after.items():
-        gained = _gained(before.get(osd_id, {}), now)
-        if gained is not None and 1e3 * gained[0] / gained[1] > limit_ms:
-            took_ms = 1e3 * gained[0] / gained[1]
-            return f"osd.{osd_id} took {took_ms:.0f} ms, past the limit of {limit_ms:.0f} ms"
-    return ""

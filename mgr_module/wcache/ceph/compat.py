@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
-from ..core.loads import COMMIT_COUNTERS
+from ..core.loads import COMMIT_COUNTERS, SUBMIT_COUNTERS
 
 _base = getattr(mgr_module, "CLICommandBase", None)
 
@@ -32,7 +32,8 @@ def options(plain: List[Dict[str, Any]]) -> List[Any]:
 def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
     """Latency counters of a commit: name to (sum in s, count).
 
-    `txc_commit_lat` (18 and later) was `commit_lat` (16); both are kept under the new name.
+    `txc_commit_lat` (18 and later) was `commit_lat` (16); both are kept under the new name, and
+    so is what counts the transactions that were begun.
     """
     found: Dict[str, Tuple[float, int]] = {}
     bluestore = _object(perf_dump.get("bluestore"))
@@ -40,6 +41,10 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
         pair = _pair(bluestore.get(name))
         if pair is not None:
             found["txc_commit_lat" if name == "commit_lat" else name] = pair
+    for name in SUBMIT_COUNTERS:
+        pair = _pair(bluestore.get(name))
+        if pair is not None:
+            found[SUBMIT_COUNTERS[0]] = pair
     pair = _pair(_object(perf_dump.get("osd")).get("op_w_process_latency"))
     if pair is not None:
         found["op_w_process_latency"] = pair

@@ -19,6 +19,7 @@ from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
 from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd
+from .commit_limit import CommitLimit, mean_ms
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
@@ -155,7 +156,9 @@ class CephLoads:
     def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         writes = self._histogram(request.osd_id)
         first = last = self._dump(request.osd_id)
+        limit = CommitLimit(request.latency_limit_ms)
         begin = time.monotonic()
+        limit.look(request.osd_id, first, begin)
         end = begin + request.seconds
         check_every_s = min(CHECK_EVERY_S, request.seconds / 2)  # one in the middle at least
         between: List[Tuple[float, Counters]] = []
@@ -166,11 +169,9 @@ class CephLoads:
                 break
             if cancel.wait(min(left_s, check_every_s)):
                 raise CommandFailed("stopped")
-            now = self._dump(request.osd_id)
-            slow_ms = _mean_ms(last, now)
-            if slow_ms is not None and slow_ms > request.latency_limit_ms:
-                aborted = _past_limit(request, slow_ms)
-            last = now
+            asked_s = time.monotonic()
+            last = now = self._dump(request.osd_id)
+            aborted = limit.look(request.osd_id, now, asked_s)
             between.append((time.monotonic() - begin, now))
         seconds = time.monotonic() - begin
         deltas = _gained(first, last)
@@ -193,7 +194,9 @@ class CephLoads:
         """The mean commit latency of each part in which anything was committed."""
         writes = self._histogram(request.osd_id) if request.histogram else None
         last = self._dump(request.osd_id)
+        limit = CommitLimit(request.latency_limit_ms)
         begin = last_s = time.monotonic()
+        limit.look(request.osd_id, last, begin)
         samples: List[int] = []
         began: List[int] = []
         aborted = ""
@@ -202,14 +205,15 @@ class CephLoads:
             end = begin + request.seconds * (part + 1) / parts
             if cancel.wait(max(0.0, end - time.monotonic())):
                 raise CommandFailed("stopped")
+            asked_s = time.monotonic()
             now = self._dump(request.osd_id)
-            mean_ms = _mean_ms(last, now)
-            if mean_ms is not None:
-                samples.append(int(1e6 * mean_ms))
+            mean = mean_ms(last, now)
+            if mean is not None:
+                samples.append(int(1e6 * mean))
                 began.append(int(1e9 * (last_s - begin)))
-                if mean_ms > request.latency_limit_ms:
-                    aborted = _past_limit(request, mean_ms)
-                    break
+            aborted = limit.look(request.osd_id, now, asked_s)
+            if aborted:
+                break
             last, last_s = now, time.monotonic()
         seconds, histogram = time.monotonic() - begin, None
         if writes is not None:
@@ -237,14 +241,6 @@ def _later(
     if abs(at_s - seconds / 2) > seconds / 4:
         return ()
     return tuple(delta for delta in _gained(middle, last) if delta.count > 0)
-
-
-def _mean_ms(before: Counters, after: Counters) -> Optional[float]:
-    for name in COMMIT_COUNTERS:
-        if name in before and name in after:
-            count = after[name][1] - before[name][1]
-            return 1e3 * (after[name][0] - before[name][0]) / count if count > 0 else None
-    return None
 
 
 def _past_limit(request: LoadRequest, latency_ms: float) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..core import codec
 from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.change_status import ChangeStatus
+from ..core.change.gate.marked import marked
 from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
@@ -23,13 +24,17 @@ from ..services.mclock_facts import MclockFacts
 from ..services.plans import plain_changes
 from .automation.evidence import foreign
 
+Held = Callable[[], Mapping[Tuple[str, str], str]]
+"""By device class and drive model: why `auto` does not apply its mode by itself any more."""
+
 
 class PlanViews:
     """Recommendations and plans over the engine."""
 
-    def __init__(self, engine: Engine, mclock: MclockFacts) -> None:
+    def __init__(self, engine: Engine, mclock: MclockFacts, held: Held = dict) -> None:
         self._engine = engine
         self._mclock = mclock
+        self._held = held
 
     def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`recommend`: one per device class and drive model, with evidence and commands."""
@@ -38,6 +43,9 @@ class PlanViews:
             require_class(engine, device_class)
             rows, cluster = [], engine.view.cluster()
             reports = believed(engine.hosts.reports.values(), cluster)
+            marks, held = marked(
+                (m.rollout for m in engine.rollouts.values()), engine.analyses.results.values()
+            ), self._held()
             for item in engine.recommendations():
                 if device_class not in (None, "", item.device_class):
                     continue
@@ -54,6 +62,10 @@ class PlanViews:
                     reports, cluster, (*home, item.simulated), item.mode,
                     throwaway=engine.options().throwaway_cluster,
                 )
+                mark = marks.get((item.device_class, str(item.drive_model), item.simulated))
+                counts = mark is not None and mark.mode is item.mode
+                plain["went_back"] = codec.to_plain(mark) if counts else None
+                plain["held_by_auto"] = held.get((item.device_class, str(item.drive_model)), "")
                 rows.append(plain)
             under_way = next((p for p, m in engine.rollouts.items() if not m.over), "")
             others = foreign(engine, device_class)

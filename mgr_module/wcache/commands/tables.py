@@ -221,26 +221,48 @@ def recommendations(data: Mapping[str, Any]) -> str:
         lines += [f"  write through: {line}" for line in r.get("consequences", [])]
         lines += [f"  note: {line}" for line in r["warnings"]]
         lines += [f"  note: {line}" for line in stale_keys(r)]
+        lines += [f"  went back: {line}" for line in went_back(r)]
         blocks.append("\n".join(lines))
     blocks += ["\n".join(others)] if others else []
     return "\n\n".join(blocks) + f"\n\nnext: {after_recommend(data)}"
 
 
 _PLAN = "ceph wcache plan"
+_BY_TRAFFIC = "ceph wcache campaign forecast --loads=traffic"
+
+
+def went_back(row: Mapping[str, Any]) -> List[str]:
+    """What a plan found against the recommended mode of a drive model, and what to do."""
+    mark, lines = row["went_back"], []
+    if mark is not None:
+        lines.append(
+            f"plan {mark['plan_id']} put drives of this model into {mark['mode']}, and took that "
+            f"back: {mark['why']}"
+        )
+        lines.append(f"what was seen: `ceph wcache rollout show {mark['plan_id']}`")
+        lines.append(f"to settle it, measure it while clients write: `{_BY_TRAFFIC}`")
+    if row["held_by_auto"]:
+        lines.append(
+            f"`auto` does not apply it any more ({row['held_by_auto']}); give "
+            "`ceph wcache auto apply` anew to let it try again"
+        )
+    return lines
 
 
 def after_recommend(data: Mapping[str, Any]) -> str:
     """A plan, or the command that would settle what is open; nothing may be left to settle."""
     if data["rollout"]:
         return f"ceph wcache rollout show {data['rollout']}"
-    if any(r["to_change"] for r in data["recommendations"]):
+    if any(r["to_change"] and r["went_back"] is None for r in data["recommendations"]):
         return _PLAN
+    if any(r["to_change"] for r in data["recommendations"]):
+        return f"{_BY_TRAFFIC}, while clients write"
     for r in data["recommendations"]:
         if r["measure_on"]:
             return f"ceph wcache campaign start --scope=host:{r['measure_on']}"
     verdicts = {r["verdict"] for r in data["recommendations"]}
     if Verdict.CONFLICTING.value in verdicts:
-        return "ceph wcache campaign forecast --loads=traffic, while clients write"
+        return f"{_BY_TRAFFIC}, while clients write"
     if Verdict.INSUFFICIENT.value in verdicts:
         return "ceph wcache campaign forecast --loads=depth1 --pairs=80 --drives-per-model=6"
     return "nothing; leave the drives as they are"

@@ -25,7 +25,7 @@ from .drives.hosts import ModelKey
 from .drives.models import drive_models
 from .finding_views import FindingViews
 from .load_views import ProfilesByOsd, load_ls
-from .plan_views import PlanViews
+from .plan_views import Held, PlanViews
 from .rollout.views import RolloutViews
 
 
@@ -34,14 +34,14 @@ class Views:
 
     def __init__(
         self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict,
-        more_findings: Callable[[], List[Finding]] = list,
+        more_findings: Callable[[], List[Finding]] = list, held: Held = dict,
     ) -> None:
         self._engine = engine
         self._mclock = mclock
         self._profiles = profiles
         self._findings = FindingViews(engine, mclock.facts, more_findings)
         self.campaigns = CampaignViews(engine)
-        self.plans = PlanViews(engine, mclock.facts)
+        self.plans = PlanViews(engine, mclock.facts, held)
         self.history = HistoryViews(engine)
         self.rollouts = RolloutViews(engine)
 

@@ -18,6 +18,10 @@ TRANSACTION_COUNTERS = ("txc_commit_lat", "commit_lat")
 # What tells a commit's latency as clients feel it, best first.
 COMMIT_COUNTERS = (*TRANSACTION_COUNTERS, "kv_commit_lat")
 
+# Counts each transaction that BlueStore took: `submit_lat` (16) became `txc_submit_lat`.  Those
+# taken and not committed are in flight.
+SUBMIT_COUNTERS = ("txc_submit_lat", "submit_lat")
+
 # OSD.cc (`bench`): small writes are limited to
 # osd_bench_small_size_max_iops (100) x osd_bench_duration (30 s) x 4 KiB = 12,288,000
 # bytes in one call.  A batch takes a tenth of that, enough to fill the queue many times.

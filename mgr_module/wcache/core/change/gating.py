@@ -157,7 +157,7 @@ class Gating(Lasting):
             return []
         after = self._phase is Phase.BLOCKS_AFTER
         if event.past_limit and after:
-            return self._take_back(event.why)
+            return self._worse(self.rollout.step.indices, event.why)
         if event.past_limit:
             self.rollout = replace(self.rollout, step=GateStep())
             return self._pause(f"nothing of this step is changed: {event.why}")
@@ -199,7 +199,7 @@ class Gating(Lasting):
         self.rollout = replace(self.rollout, step=replace(step, judgement=found))
         said: List[act.Action] = [act.Note(f"step judged {found.words}")]
         if found.verdict is Verdict.WORSE:
-            return [*said, *self._take_back(found.words)]
+            return [*said, *self._worse(step.indices, found.words)]
         if found.goes_on:
             return [*said, *self._make_last()]
         if Precondition.GATE_DECIDED in self.rollout.overridden:

@@ -13,7 +13,7 @@ from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
 from .keeping import Keeping
 from .phase import Phase
-from .rollout_state import Change, RolloutStatus
+from .rollout_state import Change, RolloutStatus, Worse
 
 
 @dataclass
@@ -43,6 +43,12 @@ class GoingBack(Keeping):
         )
         self._silent_since_s = None
         return self._next_back()
+
+    def _worse(self, indices: Tuple[int, ...], why: str) -> List[act.Action]:
+        """These changes made commits slower: that is kept, and their wave goes back."""
+        worse = Worse(indices, one_line(why), self._now_s)
+        self.rollout = replace(self.rollout, worse=worse)
+        return self._take_back(why)
 
     def _take_back(self, why: str) -> List[act.Action]:
         """The wave under way goes back; what waves before it have changed stays."""

@@ -283,8 +283,10 @@ class RolloutMachine(Gating):
                 self._phase = Phase.WAITING
                 self._wait_until_s = now_s + self.rollout.settle_s
                 return []
-            return self._take_back(
-                f"latency went from {before_us:.0f} to {latency_us:.0f} us"
+            index = self.rollout.current_index
+            return self._worse(
+                () if index is None else (index,),
+                f"latency went from {before_us:.0f} to {latency_us:.0f} us",
             )
         return self._applied(f"{before_us or 0:.0f} to {latency_us:.0f} us")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple, Union
 
+from ..loads import OSDS_MAX
 from ..record import Precondition
 from .cache_mode_change import CacheModeChange
 from .change_status import TOUCHED, ChangeStatus
@@ -48,6 +49,15 @@ class Wave:
 
 
 @dataclass(frozen=True)
+class Worse:
+    """Changes of a plan that went back, since they made commits slower: which, why and when."""
+
+    indices: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
+    why: str = ""
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Rollout:
     """A plan and how far it has come; stored after every step.
 
@@ -61,7 +71,8 @@ class Rollout:
     it is judged.  `judged_s` is how long steps that are over have taken; `pausing` why it pauses
     once the change under way is made.  After
     `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
-    `afterwards`: it was done, and what it changed is made to last.
+    `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
+    because clients, or a bench, were worse off with it.
     """
 
     plan_id: str
@@ -97,6 +108,7 @@ class Rollout:
     judged_s: Tuple[float, ...] = field(default=(), metadata={"max_items": 4096})
     pause_max_s: float = 0.0
     afterwards: bool = False
+    worse: Worse = Worse()
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ...core import codec
 from ...core.automation.deciding import (
@@ -154,6 +154,11 @@ class AutoService:
     def findings(self) -> List[Finding]:
         """Drives that somebody else changes back."""
         return contested(self._keeper.state.undone, self._engine.hosts.reports)
+
+    def held(self) -> Dict[Tuple[str, str], str]:
+        """By device class and drive model: why its mode is not applied by itself any more."""
+        tried = self._keeper.state.tried
+        return {(item.device_class, item.drive_model): item.held for item in tried if item.held}
 
     # ---- by itself
 
