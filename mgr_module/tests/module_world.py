@@ -49,3 +49,25 @@ def measured(**options):
     mgr.settle()
     mgr.report_all()
     return mgr
+
+
+def applied():
+    """A mgr whose plan p1 has changed every drive."""
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    mgr.report_all()
+    return mgr
+
+
+def go_on(mgr, steps, lost, crashes=(), seconds=0.3):
+    """Steps until nothing is under way; the mgr is lost and h1's probe crashes before some."""
+    for step in range(steps):
+        if not mgr.engine.active:
+            return
+        if step in lost:
+            mgr.restart()
+        if step in crashes:
+            mgr.probes["h1"].crash()
+        mgr.step(seconds)

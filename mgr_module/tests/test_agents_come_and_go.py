@@ -1,7 +1,6 @@
 """`agent add` makes limited keys and prints one paste; `agent rm` leaves nothing changed behind."""
 
 import errno
-import json
 import re
 import subprocess
 import threading
@@ -9,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, fine, measured, ok, said, start
+from module_world import a_mgr, applied, fine, ok, said, start
 from test_commands_do_what_they_say import refused
 from wcache.ceph.command import CommandFailed
-from wcache.ceph.keys import CephKeyring
-from wcache.core.deployment.form import HostPlace, caps_of
+from wcache.core.deployment.form import HostPlace
 from wcache.core.host_report import JournalNote
 from wcache.engine.key_work import KeyWork
 
@@ -253,15 +251,6 @@ def test_a_removed_host_is_refused_until_it_is_added_again():
     assert mgr.exceptions == []
 
 
-def applied():
-    mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
-    return mgr
-
-
 def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
     mgr = applied()
     error = refused(mgr, "agent rm", errno.EPERM, hostname="h1")
@@ -297,44 +286,6 @@ def test_a_journal_that_is_not_empty_keeps_its_host():
     note = JournalNote("action/p9.0", "domain-sda")
     mgr.engine.hosts.reports["h1"] = replace(report, journal=(note,))
     assert refused(mgr, "agent rm", errno.EPERM, hostname="h1")
-
-
-# ---- the mons' side
-
-
-class Mons:
-    """Answers `auth` commands like the mons."""
-
-    def __init__(self):
-        self.keys, self.asked = {}, []
-
-    def send_command(self, result, _kind, _who, text, _tag):
-        cmd = json.loads(text)
-        self.asked.append(cmd["prefix"])
-        entity = cmd["entity"]
-        if cmd["prefix"] == "auth get":
-            if entity not in self.keys:
-                return result.complete(-errno.ENOENT, "", f"failed to find {entity} in keyring")
-            row = {"entity": entity, "key": "AQD", "caps": self.keys[entity]}
-            return result.complete(0, json.dumps([row]), "")
-        if cmd["prefix"] == "auth rm":
-            self.keys.pop(entity, None)
-        else:
-            self.keys[entity] = dict(zip(cmd["caps"][::2], cmd["caps"][1::2]))
-        return result.complete(0, "", "")
-
-
-def test_a_key_is_made_once_and_set_right_where_it_allows_something_else():
-    mons = Mons()
-    keys = CephKeyring(mons)
-    assert keys.make("client.wcache.h1", caps_of("h1"))
-    assert not keys.make("client.wcache.h1", caps_of("h1"))
-    mons.keys["client.wcache.h1"] = {"mgr": "allow *"}
-    assert keys.make("client.wcache.h1", caps_of("h1"))
-    assert mons.keys == {"client.wcache.h1": caps_of("h1")}
-    assert mons.asked.count("auth get-or-create") == 1
-    keys.remove("client.wcache.h1")
-    assert mons.keys == {}
 
 
 # ---- the scripts are run, with stand-ins for what they call

@@ -3,18 +3,9 @@
 import errno
 
 import pytest
-from module_world import WB, a_mgr, all_modes, measured, ok, said, start
+from module_world import WB, a_mgr, all_modes, applied, measured, ok, said, start
 from test_commands_do_what_they_say import refused
 from test_dead_drives import errors
-
-
-def applied():
-    mgr = measured()
-    ok(mgr.command("plan"))
-    ok(mgr.command("apply", plan_id="p1"))
-    mgr.settle()
-    mgr.report_all()
-    return mgr
 
 
 def dies(mgr, hostname="h1"):

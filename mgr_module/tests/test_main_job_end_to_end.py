@@ -6,7 +6,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from module_world import WB, WT, a_mgr, all_modes, fine, measured, ok, said, start
+from module_world import WB, WT, a_mgr, all_modes, fine, go_on, measured, ok, said, start
 from wcache.core.change.change_status import ChangeStatus
 
 
@@ -50,14 +50,7 @@ def test_the_main_job_from_forecast_to_rollback():
 def test_a_mgr_lost_at_any_step_resumes_and_repeats_no_pair(lost, crashes):
     mgr = a_mgr()
     campaign_id = start(mgr)
-    for step in range(700):
-        if not mgr.engine.active:
-            break
-        if step in lost:
-            mgr.restart()
-        if step in crashes:
-            mgr.probes["h1"].crash()
-        mgr.step()
+    go_on(mgr, 700, lost, crashes)
     mgr.report_all()
     shown = said(mgr, "campaign show", campaign_id=campaign_id)
     assert shown["status"] == "done", shown
@@ -68,12 +61,7 @@ def test_a_mgr_lost_at_any_step_resumes_and_repeats_no_pair(lost, crashes):
     assert len(shown["results"]) == 3
     plan_id = said(mgr, "plan")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
-    for step in range(300):
-        if not mgr.engine.active:
-            break
-        if step in lost:
-            mgr.restart()
-        mgr.step(1.0)
+    go_on(mgr, 300, lost, seconds=1.0)
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
     assert all_modes(mgr) == {WT}
     mgr.restart()

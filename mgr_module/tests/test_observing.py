@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, a_mgr, all_modes, fine, ok, said
+from module_world import WB, WT, a_mgr, all_modes, fine, go_on, ok, said
 from wcache.core import events as act
 from wcache.core.events import LoadSamples
 from wcache.core.experiment.observing.observed import of_histogram, rates
@@ -164,14 +164,7 @@ def test_a_mgr_lost_at_any_step_goes_on_with_the_first_load_that_is_missing(lost
     mgr = a_mgr()
     kinds = watched(mgr)
     campaign_id = observe(mgr, loads="traffic,timer,depth1,batch", accept_cost=True)
-    for step in range(300):
-        if not mgr.engine.active:
-            break
-        if step in lost:
-            mgr.restart()
-        if step in crashes:
-            mgr.probes["h1"].crash()
-        mgr.step()
+    go_on(mgr, 300, lost, crashes)
     found = shown(mgr, campaign_id)
     assert found["status"] == "done", found
     seen = [(one["run_id"], one["load_point"], one["beside"]) for one in found["observed"]]

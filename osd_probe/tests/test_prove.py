@@ -8,28 +8,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from translations import Translation
-from wcache.core.drive.host_words import AcceptedWord, digest
+from translations import BEHIND, MODEL, Translation, host_with, proof
 from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.proofs import proofs_for
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
-from wcache.core.host_report import HostReport, ToggleProof
-from wcache.core.model import CacheMode, DriveModel, Transport
-from wcache_probe.evidence.folder import EvidenceFolder
+from wcache.core.model import CacheMode, Transport
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.pin import Pins
-from wcache_probe.linux.transports.sata_hba import SataHbaSwitch, why_unproven
+from wcache_probe.linux.transports.sata_hba import SataHbaSwitch
 from wcache_probe.prove import command
 from wcache_probe.prove.trial import FlushTimes, Found, Trial
 from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
-BEHIND = {"path": "host0/port-0:0/end_device-0:0", "vendor": "ATA", "driver": "mpt3sas"}
-MODEL = DriveModel("ATA", "MODEL TWO", "FW02")
 HONEST = {BACK: FlushTimes(60.0, 9000.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
 SWALLOWED = {BACK: FlushTimes(60.0, 50.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
 CAPACITORS = {BACK: FlushTimes(40.0, 30.0, 20.0), THROUGH: FlushTimes(45.0, 20.0, 20.0)}
@@ -131,21 +125,7 @@ def another(fake_host):
         yield type(fake_host)(Path(root).resolve())
 
 
-def proof(by_page=False, disagreed=(), driver="mpt3sas", model=MODEL, hostname="h2"):
-    times = (60.0, 9000.0, 40.0)
-    return ToggleProof(driver, model, by_page, disagreed, times, times, hostname, "naa.9", 1.0)
-
-
 # ---- what a proof opens
-
-
-def host_with(fake_host, translation, proofs=(), **more):
-    fake_host.scsi_disk("sda", "8:0", **{**BEHIND, **more})
-    fake_host.osd(1, block="sda")
-    return LinuxDriveHost(
-        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(scsi=translation.port(), proofs=lambda: proofs),
-    )
 
 
 def refusal(host):
@@ -335,72 +315,3 @@ def test_the_answer_says_what_was_found_in_words():
 
 def tried_result(disagreed):
     return Found(False, disagreed, HONEST)
-
-
-# ---- proofs of other hosts
-
-
-def told(hostname, *proofs, drives=(), simulated=False):
-    return HostReport(hostname, "p", "i", "1", drives, proofs=proofs, simulated=simulated)
-
-
-def test_the_mgr_passes_a_proof_to_hosts_that_have_the_combination_and_to_no_other(fake_host):
-    (drive,) = host_with(fake_host, Translation()).look()
-    needs = told("h1", drives=(drive,))
-    other = told("h3", drives=(replace(drive, drive_model=DriveModel("ATA", "X", "1")),))
-    have = [told("h2", proof()), told("h4", proof(hostname="h4"))]
-    assert proofs_for("h1", [needs, *have]) == (proof(),)
-    assert proofs_for("h3", [other, *have]) == ()
-    assert proofs_for("h1", [needs, *(replace(one, simulated=True) for one in have)]) == ()
-    nothing = replace(proof(), write_back_us=())
-    assert proofs_for("h1", [needs, told("h2", nothing), told("h4", nothing)]) == ()
-
-
-def test_a_forged_proof_of_one_host_opens_no_other_whatever_name_it_bears(fake_host):
-    (drive,) = host_with(fake_host, Translation()).look()
-    forged = [proof(hostname=name) for name in ("h5", "h6", "h7")]
-    reports = [told("h1", drives=(drive,)), told("h9", *forged)]
-    assert proofs_for("h1", reports) == ()
-    assert proofs_for("h1", [*reports, told("h2", proof())]) != ()
-
-
-def test_a_forged_failure_of_one_host_closes_no_other_and_that_of_two_does(fake_host):
-    (drive,) = host_with(fake_host, Translation()).look()
-    bad = proof(disagreed=("no",), hostname="h4")
-    held = [told("h1", drives=(drive,)), told("h2", proof()), told("h3", proof(hostname="h3"))]
-    assert proofs_for("h1", [*held, told("h4", bad)]) == (proof(),)
-    assert proofs_for("h1", [*held, told("h4", bad), told("h5", bad)]) == (bad,)
-    # who saw it hold and fail is no word for it
-    unsure = [*held[:2], told("h3", proof(hostname="h3"), bad)]
-    assert proofs_for("h1", unsure) == ()
-
-
-def test_an_admins_word_for_one_host_opens_the_others_for_what_it_had_shown_by_then(fake_host):
-    (drive,) = host_with(fake_host, Translation()).look()
-    model = str(proof().drive_model)
-    word = AcceptedWord("h2", model, "seen it", (digest(proof()),))
-    reports = [told("h1", drives=(drive,)), told("h2", proof())]
-    assert proofs_for("h1", reports, [word]) == (proof(),)
-    later = replace(proof(), proven_at_s=2.0)
-    assert proofs_for("h1", [reports[0], told("h2", later)], [word]) == ()
-    for other in (replace(word, hostname="h3"), replace(word, drive_model="X")):
-        assert proofs_for("h1", reports, [other]) == ()
-
-
-def test_what_was_shown_on_the_host_itself_outranks_what_others_say():
-    own, passed = proof(hostname="h1"), proof(disagreed=("no",), hostname="h4")
-    names = (own.host_driver, own.drive_model)
-    assert why_unproven(*names, (own, passed)) == ""
-    assert "did not hold: no" in why_unproven(*names, (passed, own))
-
-
-def test_what_the_mgr_tells_no_more_is_forgotten_and_what_was_seen_here_never(tmp_path):
-    folder_ = EvidenceFolder(str(tmp_path))
-    own = proof(hostname="h1")
-    folder_.put_proof(own)
-    passed = proof(driver="mpi3mr")
-    folder_.take([passed])
-    assert folder_.proofs() == (own, passed)
-    assert folder_.own_proofs() == (own,)
-    folder_.take([])
-    assert folder_.proofs() == (own,)

@@ -4,10 +4,16 @@ Made from the SAT specification: no such hardware was there.
 """
 
 from model_drives import ModelAta, designator, vpd
+from wcache.core.host_report import ToggleProof
+from wcache.core.model import DriveModel
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
 from wcache_probe.linux.transports.sg_io import CHECK_CONDITION, GOOD, ScsiReply, Sense, SgIo
 
 ILLEGAL_COMMAND, ILLEGAL_FIELD = Sense(5, 0x20, 0), Sense(5, 0x24, 0)
 NOT_PASSED = Sense(0xB, 0, 0)
+BEHIND = {"path": "host0/port-0:0/end_device-0:0", "vendor": "ATA", "driver": "mpt3sas"}
+MODEL = DriveModel("ATA", "MODEL TWO", "FW02")
 
 
 class Translation:
@@ -106,3 +112,19 @@ class Refused(Exception):
     def __init__(self, sense):
         super().__init__(str(sense))
         self.sense = sense
+
+
+def host_with(fake_host, translation, proofs=(), **more):
+    """A host with osd.1 on the drive, on which these proofs are known."""
+    fake_host.scsi_disk("sda", "8:0", **{**BEHIND, **more})
+    fake_host.osd(1, block="sda")
+    return LinuxDriveHost(
+        files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
+        switches=Switches(scsi=translation.port(), proofs=lambda: proofs),
+    )
+
+
+def proof(by_page=False, disagreed=(), driver="mpt3sas", model=MODEL, hostname="h2"):
+    """What was shown of the drive and its adapter."""
+    times = (60.0, 9000.0, 40.0)
+    return ToggleProof(driver, model, by_page, disagreed, times, times, hostname, "naa.9", 1.0)

@@ -192,23 +192,8 @@ class Engine:
     def _turn(self, owner: str, now_s: float) -> None:
         """Tell a run or a rollout what time alone brings."""
         machine: Machine = self.runs.get(owner) or self.rollouts[owner]
-        if isinstance(machine, RolloutMachine):
-            if machine.moving:
-                self._watch(owner, machine, machine.waited_for, now_s)
-        elif machine.under_way and not machine.over:
-            self._watch(owner, machine, machine.spec.hostname, now_s)
-        if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
-            self.feed(owner, act.Tick())
-
-    def _watch(self, owner: str, machine: Machine, hostname: str, now_s: float) -> None:
-        # no probe has a part in a change of the config database
-        silent = self._watchdog.silent(hostname, now_s) if hostname else None
-        if silent is not None:
-            self.hosts.tasks.pop(hostname, None)
-            self.feed(owner, silent)
-        stalled = self._watchdog.stalled(owner, machine, now_s)
-        if stalled is not None:
-            self.feed(owner, stalled)
+        for event in self._watchdog.due(owner, machine, now_s):
+            self.feed(owner, event)
 
     def _start_waiting(self, now_s: float) -> None:
         if self.frozen or any(not m.over for m in self.rollouts.values()):

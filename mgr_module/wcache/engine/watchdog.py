@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events as act
 from ..core.agents import RESTORE_GRACE_S
@@ -40,6 +40,31 @@ class Watchdog:
     def forget(self, owner: str) -> None:
         """A machine is over."""
         self._heard_at_s.pop(owner, None)
+
+    def due(self, owner: str, machine: Machine, now_s: float) -> Iterator[act.Event]:
+        """What a run or a rollout must be told now, one after the other.
+
+        Each follows from what the machine has made of the one before.
+        """
+        if isinstance(machine, RolloutMachine):
+            if machine.moving:
+                yield from self._overdue(owner, machine, machine.waited_for, now_s)
+        elif machine.under_way and not machine.over:
+            yield from self._overdue(owner, machine, machine.spec.hostname, now_s)
+        if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
+            yield act.Tick()
+
+    def _overdue(
+        self, owner: str, machine: Machine, hostname: str, now_s: float
+    ) -> Iterator[act.Event]:
+        # no probe has a part in a change of the config database
+        silent = self.silent(hostname, now_s) if hostname else None
+        if silent is not None:
+            self._hosts.tasks.pop(hostname, None)
+            yield silent
+        stalled = self.stalled(owner, machine, now_s)
+        if stalled is not None:
+            yield stalled
 
     def silent(self, hostname: str, now_s: float) -> Optional[act.AgentSilent]:
         """A machine that waits for a probe does not wait for ever."""
