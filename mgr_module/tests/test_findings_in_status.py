@@ -119,6 +119,23 @@ def test_what_a_probe_finds_on_a_host_is_shown_with_its_host():
     assert health(mgr) == {"WCACHE_FOREIGN_RULE": "warning"}
 
 
+def test_a_pin_that_fails_is_an_error_with_its_cure_until_a_report_is_without_it():
+    mgr = a_mgr()
+    why = "the kernel view of sda did not become write back; the probe tries again"
+    mgr.probes["h1"].findings = (
+        Finding(FindingCode.NOT_PINNED, Severity.ERROR, "sda", why),
+    )
+    report_anew(mgr)
+    assert found(mgr) == {("WCACHE_NOT_PINNED", "error"): "h1 sda"}
+    assert health(mgr) == {"WCACHE_NOT_PINNED": "error"}
+    advice = ADVICE[FindingCode.NOT_PINNED][1]
+    assert "temporary write back" in advice
+    assert "`ceph wcache drive accept`" in advice
+    mgr.probes["h1"].findings = ()
+    report_anew(mgr)
+    assert found(mgr) == {}
+
+
 def test_a_flush_too_fast_to_be_true_stays_until_it_is_measured_otherwise():
     mgr = a_mgr(make.drive("sda", 0))
     mgr.analysis.findings = [

@@ -1,6 +1,7 @@
 """Restoring needs nothing but the drive itself: no other is asked, and its name may be another."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -163,7 +164,7 @@ def test_a_lun_that_came_later_is_pinned_before_anything_is_refused(shelf, pins,
     shelf.fake.scsi_disk("sdz", "65:0", hctl="0:0:0:1", view="write through")
     shelf.models["sdz"] = ModelScsi()
     shelf.models["sdz"].naa = bytes.fromhex("5000c500000009fe")
-    pin_as(shelf, drive, how)
+    pin_as(shelf, drive, how, fails="sdz did not become write back")
     assert sorted(pins) == ["sda", "sdz"]
 
 
@@ -180,15 +181,17 @@ def test_a_path_that_does_not_answer_keeps_no_other_one_from_being_pinned(shelf,
         return command(device, cdb, **more)
 
     shelf.command = dead_on_sda
-    pin_as(shelf, drive, "at the start")
+    pin_as(shelf, drive, "at the start", fails="sda does not answer")
     assert pins == ["sdb"]
 
 
-def pin_as(shelf, drive, how):
+def pin_as(shelf, drive, how, fails=""):
+    """Pin it, as a start or a restore does; at a start `fails` is told once all were tried."""
     switcher = shelf.switcher()
     entry = switcher.entry(EntryKind.LEASE, drive.domain_id)
     if how == "at the start":
-        switcher.hold_key(entry.key)
+        with pytest.raises(StorageError, match=fails) if fails else nullcontext():
+            switcher.hold_key(entry.key)
         return
     with pytest.raises(RefusedError):
         switcher.restore(entry)

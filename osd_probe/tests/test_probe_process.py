@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -12,13 +13,14 @@ import pytest
 from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
 from process_bench import LEASE, marks, mgr_of, mode_of, set_mode
-from sim_drives import BACK, DRIVES, IGNORES, NVME, OBEYS, OFF, THROUGH
-from wcache.core.model import CacheMode
+from sim_drives import BACK, DRIVES, NVME, OBEYS, OFF, THROUGH
+from wcache.core.model import CacheMode, FindingCode
 from wcache.core.protocol import (
     ApplyRequest,
     CountersRequest,
     Lease,
     ReleaseRequest,
+    ReportRequest,
     SetModeRequest,
 )
 
@@ -116,16 +118,17 @@ def test_a_clean_stop_restores_and_exits_with_0(probe, mgr):
 @pytest.mark.slow
 def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, mgr):
     probe.start()
-    for number, domain_id in enumerate((OBEYS, IGNORES)):
-        mgr.say(ApplyRequest(domain_id, f"a{number}", BACK, THROUGH), f"t{number}")
-        mgr.answer_to(f"t{number}")
+    for domain_id, was in ((OBEYS, BACK), (OFF, THROUGH)):
+        applied = ApplyRequest(domain_id, f"a {domain_id}", was, was.other, consent_turn_on=True)
+        mgr.say(applied, f"t {domain_id}")
+        assert mgr.answer_to(f"t {domain_id}")["kind"] == "state"
     probe.kill()
     state = probe.state / "sim-drives.json"
     plain = json.loads(state.read_text())
     for drive in plain["drives"]:
         drive.update(pinned=False, kernel_view="write through")
     state.write_text(json.dumps(plain))
-    (probe.hangs / IGNORES).write_text("")
+    (probe.hangs / OFF).write_text("")
     mgr.say()
     probe.start()
     mgr.wait_for(lambda: mgr.instances() == 2, 60.0)
@@ -136,8 +139,25 @@ def test_a_start_pins_what_was_applied_and_waits_for_no_drive_that_hangs(probe, 
 
     mgr.wait_for(lambda: pinned(OBEYS), 60.0)  # beside the first call, where the machine is busy
     assert not pinned(NVME), "it is not in the journal"
-    (probe.hangs / IGNORES).unlink()
+    wait_for_report(mgr, "while it hangs", ["sim-sd4"])
+    (probe.hangs / OFF).unlink()
+    wait_for_report(mgr, "when it goes on", [])
+    assert pinned(OFF)
     assert probe.stop() == 0
+
+
+def wait_for_report(mgr, name, not_pinned):
+    """Wait until a report tells of these drives as not pinned, and of no other."""
+    numbers = itertools.count()
+
+    def told():
+        task_id = f"{name} {next(numbers)}"
+        mgr.say(ReportRequest(), task_id)
+        findings = mgr.answer_to(task_id)["report"]["findings"]
+        code = FindingCode.NOT_PINNED.value
+        return [one["subject"] for one in findings if one["code"] == code] == not_pinned
+
+    mgr.wait_for(told, 60.0)
 
 
 @pytest.mark.slow

@@ -146,6 +146,7 @@ def _run(
     from .restoring.guard import Guard
     from .restoring.holds import Holds
     from .restoring.owed import Restoring
+    from .restoring.pins import Pins
     from .restoring.restorer import RestoreApart, start_again
     from .service_manager import Heartbeat
     from .stop_signal import StopSignal
@@ -181,7 +182,13 @@ def _run(
     )
     # before anything that may fail or wait: it needs neither librados nor another drive
     applied = [key for key, entry in sound.items() if entry.kind is EntryKind.ACTION]
-    restore_command.hold_all(options, start, applied, heartbeat.beat, _say)
+    pins = Pins(
+        RestoreApart(
+            start, lambda: [*restore_command.child_words(options), "--hold"], beat=heartbeat.beat
+        ),
+        lambda: read_journal(state.journal), _say,
+    )
+    pins.pin(applied)  # the children that restore leases pin their drives themselves
     restoring.restore_owed()
     rados = None if link is not None else _rados_link(options, stop)
     fsid = rados.fsid() if rados else None
@@ -190,7 +197,7 @@ def _run(
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     runner = TaskRunner(
         host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity,
-        evidence=EvidenceFolder(state.path, _say),
+        evidence=EvidenceFolder(state.path, _say), not_pinned=pins.findings,
     )
     asked = restore_command.AskedToRestore(
         requests=restore_request.RestoreRequests(state.path), keeper=keeper,
@@ -203,6 +210,7 @@ def _run(
     def at_turn() -> None:
         asked.look()
         missed.look()
+        pins.look()
 
     guard = Guard(restoring, look=asked.look)
     guard.start()

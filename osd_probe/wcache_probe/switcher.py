@@ -11,7 +11,7 @@ holds at its last.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from wcache.core.drive import journal as entries
@@ -20,7 +20,7 @@ from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
 from wcache.core.drive.steps import Program, Step, Switched
-from wcache.core.errors import ConflictError, NotFoundError, StorageError, WcacheError
+from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError, WcacheError
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
 
@@ -160,11 +160,17 @@ class Switcher:
             )
 
     def hold_key(self, key: str) -> None:
-        """Pin the drives of the entry of a key, over all paths, with what shares their switch."""
+        """Pin the drives of the entry of a key, over all paths, with what shares their switch.
+
+        Raises the WcacheError of the first that could not be pinned, after trying all.
+        """
         entry = self.entry_at(key)
         if entry is not None:
             with self.alone(entry.domain_id):
-                self._run(switching.hold(self._host.here(entry)))
+                self._run(switching.hold(self._host.here(entry), must=True))
+                # one that is here and does not say who it is was left out
+                with suppress(RefusedError):
+                    self._host.prior(entry)
 
     def run(self, domain_id: str, program: Program) -> Switched:
         """Carry out a program on a domain to its end; raises the WcacheError it ends with.

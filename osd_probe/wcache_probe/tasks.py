@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, List, Mapping, Optional, Tuple, Union
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.core import VERSION
 from wcache.core.drive import toggle as switching
@@ -22,7 +22,7 @@ from wcache.core.drive.prior import (
 from wcache.core.drive.steps import Switched
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import HostReport
-from wcache.core.model import DriveReport, DriveState, FlushCounters, Role
+from wcache.core.model import DriveReport, DriveState, Finding, FlushCounters
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     DOMAIN_DRIVES_MAX,
@@ -44,6 +44,7 @@ from wcache.core.protocol import (
     TimerRequest,
 )
 
+from .domain_survey import CHANGES, DomainSurvey, used_by
 from .evidence.folder import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
 from .linux.unprepared import told_once
@@ -52,9 +53,6 @@ from .restoring.holds import Holds
 from .switcher import Switcher
 
 TIMER_SECONDS_MAX = 30.0
-# what these find before their first step must still hold then
-Change = Union[SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest]
-CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest)
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,9 @@ class TaskRunner:
         evidence: Optional[EvidenceFolder] = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        not_pinned: Callable[[Mapping[str, JournalEntry]], Sequence[Finding]] = lambda entries: (),
     ) -> None:
+        """`not_pinned` names the drives of journal entries whose pins are not in place."""
         self._host = host
         self._switcher = switcher
         self._keeper = keeper
@@ -94,7 +94,8 @@ class TaskRunner:
         self._evidence = evidence
         self._clock = clock
         self._wall = wall
-        self._surveyed: Optional[Tuple[DriveReport, ...]] = None
+        self._not_pinned = not_pinned
+        self._survey = DomainSurvey(host, switcher)
 
     def perform(self, task: Task) -> Outcome:
         """Do it; a FailureOutcome says truthfully whether the prior state is in place."""
@@ -119,36 +120,10 @@ class TaskRunner:
     def _change(self, task: Task) -> Outcome:
         request = task.request
         assert isinstance(request, CHANGES)  # callers looked  # noqa: S101
-        self._surveyed = self._survey(request)
+        self._survey.take(request)
         with self._switcher.alone(request.domain_id):
             outcome = self._perform(task)
         return self._accepted(request) if isinstance(request, AcceptRequest) else outcome
-
-    def _survey(self, request: Change) -> Optional[Tuple[DriveReport, ...]]:
-        """The drives of a domain, by a survey of the host; None where the change needs none.
-
-        Before the lock of the domain: a survey asks every disk, and one that hangs must not
-        keep this domain from being restored.
-        """
-        if isinstance(request, AcceptRequest):
-            return None
-        if isinstance(request, (ReleaseRequest, RollbackRequest)):
-            kind, name = EntryKind.LEASE, request.domain_id
-            if isinstance(request, RollbackRequest):
-                kind, name = EntryKind.ACTION, request.action_id
-            if self._switcher.entry(kind, name) is not None:
-                return None
-        return self._host.domain(request.domain_id)
-
-    def _domain(self) -> Tuple[DriveReport, ...]:
-        """The drives that were surveyed, each read anew."""
-        if self._surveyed is None:
-            raise NotReadyError("the journal has changed meanwhile", "try again")
-        # one that is refused may be one that answers no command: it is not asked again
-        return tuple(
-            drive if drive.toggle_refusal else replace(drive, state=self._host.state(drive))
-            for drive in self._surveyed
-        )
 
     def _read_back(
         self, task: Task, *, touched: bool
@@ -165,11 +140,9 @@ class TaskRunner:
         if not wanted or isinstance(request, ReportRequest):
             return (), ()
         try:
-            drives = self._host.domain(request.domain_id)
-            states = tuple(self._host.state(drive) for drive in drives)
+            return self._survey.now(request.domain_id)
         except Exception:
             return (), ()  # a drive that cannot be read is not known to be as it was
-        return tuple(drive.drive_id for drive in drives), states
 
     def _restored(self, task: Task, read: Mapping[str, DriveState]) -> bool:
         """Whether what the task may have touched is as it was found.
@@ -216,7 +189,7 @@ class TaskRunner:
         if isinstance(request, CountersRequest):
             return self._state(drives)
         if isinstance(request, MeasureRequest):
-            drive = _used_by(drives, request.osd_id, None)
+            drive = used_by(drives, request.osd_id, None)
             return self._host.measure(
                 drive, request.osd_id, request.load_point, request.count, request.spread_s
             )
@@ -231,7 +204,10 @@ class TaskRunner:
         drives, unprepared = told_once(
             self._host.look(), {entry.domain_id for entry in sound.values()}
         )
-        findings = (*self._host.host_findings(), *journal_findings(self._switcher, lease))
+        findings = (
+            *self._host.host_findings(), *journal_findings(self._switcher, lease),
+            *self._not_pinned(sound),
+        )
         return HostReport(
             self._identity.hostname, self._identity.probe_id, self._identity.instance_id, VERSION,
             drives, (*findings, *unprepared), lease.lease_id if lease else "",
@@ -278,7 +254,7 @@ class TaskRunner:
             seconds = min(seconds, remaining_s / 2)
         elif request.domain_id in self._keeper.held:
             raise NotReadyError(f"the lease of {request.domain_id} has run out")
-        drive = _used_by(drives, request.osd_id, request.role)
+        drive = used_by(drives, request.osd_id, request.role)
         return self._host.time_flushes(
             drive, request.osd_id, request.role, request.count, seconds,
             request.latency_limit_ms, min(max(request.spread_s, 0.0), seconds),
@@ -290,7 +266,7 @@ class TaskRunner:
         lease = self._keeper.lease(self._clock())
         if lease is None or not lease.covers(request.domain_id):
             raise RefusedError(f"there is no live lease for {request.domain_id}")
-        drives = self._domain()
+        drives = self._survey.drives()
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is not None and entry.owner_id != lease.lease_id:
             raise RefusedError(f"lease {entry.owner_id} still holds {request.domain_id}")
@@ -330,7 +306,7 @@ class TaskRunner:
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is None and not prior.known:
             self._holds.follow(request.domain_id)
-            return self._state(self._domain())
+            return self._state(self._survey.drives())
         if entry is not None and request.lease_id not in ("", entry.owner_id):
             raise RefusedError(f"lease {entry.owner_id} holds {request.domain_id}")
         try:
@@ -339,7 +315,7 @@ class TaskRunner:
                 return self._outcome(self._host.prior(entry), done, entry)
             # should it break off in the middle, the keeper goes on with it
             self._keeper.is_held(request.domain_id, request.lease_id)
-            drives = self._domain()
+            drives = self._survey.drives()
             program = switching.bring_back(
                 prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
@@ -363,16 +339,13 @@ class TaskRunner:
     def _accepted(self, request: AcceptRequest) -> Outcome:
         """What the drives of a domain that was given up are like now."""
         try:
-            drives = self._host.domain(request.domain_id)
-            states = tuple(self._host.state(drive) for drive in drives)
+            ids, states = self._survey.now(request.domain_id)
         except WcacheError:
-            drives, states = (), ()  # gone, or it does not answer: it is given up all the same
-        return StateOutcome(
-            states, states, (), bool(request.keys), tuple(drive.drive_id for drive in drives)
-        )
+            ids, states = (), ()  # gone, or it does not answer: it is given up all the same
+        return StateOutcome(states, states, (), bool(request.keys), ids)
 
     def _apply(self, request: ApplyRequest) -> Outcome:
-        drives = self._domain()
+        drives = self._survey.drives()
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
         if entry is not None and entry.domain_id != request.domain_id:
             raise RefusedError(f"action {request.action_id} changed {entry.domain_id}")
@@ -394,7 +367,7 @@ class TaskRunner:
         prior = self._of_our_cluster(request.prior)
         entry = self._switcher.entry(EntryKind.ACTION, request.action_id)
         if entry is None:  # never made, taken back before, or its journal is gone
-            drives = self._domain()
+            drives = self._survey.drives()
             program = switching.bring_back(
                 prior, drives, kind=EntryKind.ACTION, owner_id=request.action_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
@@ -408,15 +381,3 @@ class TaskRunner:
             require_expected(entry, request.expected)
         done = self._switcher.restore(entry, prior)
         return self._outcome(self._host.prior(entry), done, entry)
-
-
-def _used_by(
-    drives: Tuple[DriveReport, ...], osd_id: int, role: Optional[Role]
-) -> DriveReport:
-    """The drive of a domain that an OSD uses, in `role` if one is given."""
-    for drive in drives:
-        for use in drive.uses:
-            if use.osd_id == osd_id and role in (None, use.role):
-                return drive
-    what = f"the {role.value} device of " if role else ""
-    raise RefusedError(f"nothing of this cache domain is {what}osd.{osd_id}")

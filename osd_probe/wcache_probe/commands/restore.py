@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 
 
 def child_words(options: argparse.Namespace, cluster_fsid: str = "") -> List[str]:
-    """What restores one entry; its key comes last.
+    """What restores one entry; its key comes last.  With `--hold` it is pinned instead.
 
     With a cluster's id, entries of another one are refused; an admin's own call has none.
     """
@@ -60,20 +60,6 @@ def restore_one(switcher: Switcher, key: str, *, hold: bool, cluster_fsid: str =
         print(answer(error), flush=True)
         return 1
     return 0
-
-
-def hold_all(
-    options: argparse.Namespace, start: Start, keys: Sequence[str], beat: Callable[[], None],
-    say: Callable[[str], None],
-) -> None:
-    """Pin what was applied, each drive by a child of its own; whoever hangs is left behind.
-
-    The children that restore leases pin their drives themselves.
-    """
-    words = [*child_words(options), "--hold"]
-    for key, error in RestoreApart(start, lambda: words, beat=beat).restore(keys).items():
-        if error is not None:
-            say(printable(f"wcache-probe: {key}: cannot be pinned now: {error.line()}"))
 
 
 def restore(options: argparse.Namespace, start: Start) -> int:

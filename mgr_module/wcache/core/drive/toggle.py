@@ -256,18 +256,21 @@ def keep(drives: Sequence[DriveReport], mode: CacheMode) -> Program:
     return (yield from _switch(tuple(drives), lambda drive: mode))
 
 
-def hold(drives: Sequence[DriveReport]) -> Program:
+def hold(drives: Sequence[DriveReport], *, must: bool = False) -> Program:
     """Pin drives that the journal names, before anything else is done after a start.
 
     One that cannot be pinned now is no reason to leave the others: whatever turns its
-    cache on later pins it first, or refuses.
+    cache on later pins it first, or refuses.  With `must` the first failure is raised then.
     """
+    failure: Optional[WcacheError] = None
     for drive in drives:
         if pinnable(drive.transport):
             try:
                 yield Pin(drive)
-            except WcacheError:
-                continue
+            except WcacheError as error:
+                failure = failure or error
+    if must and failure is not None:
+        raise failure
     return Switched((), (), changed=False)
 
 

@@ -105,6 +105,13 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "drives that wcache may toggle, or has toggled, would not be pinned at the next boot",
         "run `wcache-probe prepare` on the host, and again after adding drives or kernels",
     ),
+    FindingCode.NOT_PINNED: (
+        "the probe could not pin drives whose cache mode wcache has changed",
+        "a reset may turn such a cache on with nothing that flushes it. The probe tries again, at "
+        "least every 10 minutes. On the host see the kernel's log, and pin the disk by hand: "
+        f"`{pin('sdX')}`. A drive that is gone for good is given up with `ceph wcache drive "
+        "accept`",
+    ),
     FindingCode.CARRYOVER: (
         "drives have a transient after a change of cache mode",
         "measure with longer periods: `ceph config set mgr mgr/wcache/period_s 10`",

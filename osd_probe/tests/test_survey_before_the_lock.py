@@ -1,0 +1,193 @@
+"""A survey of drives goes on without the lock of a cache domain, which whoever restores needs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from prepare_bench import Bank, host_of
+from translations import Translation, host_with
+from wcache.core.drive.journal import EntryKind
+from wcache.core.drive.lease import LeaseKeeper
+from wcache.core.drive.prior import prior_from
+from wcache.core.errors import NotReadyError
+from wcache.core.model import CacheMode, DeviceCache
+from wcache.core.protocol import (
+    PROTOCOL_VERSION,
+    AcceptRequest,
+    ApplyRequest,
+    FailureOutcome,
+    Lease,
+    PollReply,
+    ReleaseRequest,
+    RollbackRequest,
+    SetModeRequest,
+    StateOutcome,
+    Task,
+)
+from wcache_probe.journal.host_lock import HostLock
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.restoring.holds import Holds
+from wcache_probe.switcher import Switcher
+from wcache_probe.tasks import Identity, TaskRunner
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+FSID = "f" * 8
+OURS, OTHER = "sdb", "sda"
+
+
+class WatchedBank(Bank):
+    """Model drives; notes which is asked while a lock is held, and one may hang."""
+
+    def __init__(self):
+        super().__init__()
+        self.locked = lambda: False
+        self.asked = []
+        self.hangs = self.let_go = None
+        self.hung = threading.Event()
+
+    def hang(self, name):
+        self.let_go = threading.Event()
+        self.hangs = name
+
+    def command(self, device, cdb, **more):
+        self.asked.append((device.name, self.locked()))
+        if device.name == self.hangs:
+            self.hung.set()
+            assert self.let_go.wait(60)
+        return super().command(device, cdb, **more)
+
+
+class World:
+    """Two disks under OSDs, and the probe's way to change the second, with a real lock."""
+
+    def __init__(self, fake_host):
+        self.files = fake_host
+        self.bank = WatchedBank()
+        host_of(fake_host, osds=(OTHER, OURS), bank=self.bank)
+        self.host = self.a_host()
+        self.run_dir = str(fake_host.root / "run")
+        (fake_host.root / "var").mkdir(mode=0o700)
+        self.state = StateFolder(str(fake_host.root / "var"), self.run_dir)
+        self.drive = next(drive for drive in self.host.look() if drive.dev_name == OURS)
+        self.prior = prior_from(FSID, self.drive.domain_id, [self.drive])
+        self.lease = Lease("L1", self.drive.domain_id, 30.0)
+        self.bank.locked = self.locked
+
+    def a_host(self):
+        """The host as a process of its own has it."""
+        return LinuxDriveHost(
+            files=self.files.files, osd_data_globs=[self.files.osd_glob],
+            switches=Switches(scsi=self.bank), find_foreign_rules=tuple,
+            boot_pins=self.files.boot_pins, sleep=lambda s: None,
+        )
+
+    def locked(self):
+        try:
+            with HostLock(self.run_dir, wait_s=0).held(self.drive.domain_id):
+                return False
+        except NotReadyError:
+            return True
+
+    def perform(self, request):
+        lease = None if isinstance(request, AcceptRequest) else self.lease
+        runner = runner_of(self.host, self.state, self.run_dir, lease)
+        return runner.perform(Task("t", request))
+
+
+def runner_of(host, state, run_dir, lease=None):
+    """What performs tasks; a lease that is given is live."""
+    keeper = LeaseKeeper({})
+    keeper.heard(PollReply(PROTOCOL_VERSION, 1.0, None, lease, False, False), 100.0, 100.0)
+    switcher = Switcher(host, state.journal, lock=HostLock(run_dir).held)
+    return TaskRunner(
+        host=host, switcher=switcher, keeper=keeper,
+        holds=Holds(keeper, switcher.read_journal), identity=Identity("h", "p", "i", False),
+        clock=lambda: 100.0,
+    )
+
+
+@pytest.fixture
+def world(fake_host):
+    return World(fake_host)
+
+
+def set_mode(world):
+    return SetModeRequest(world.drive.domain_id, THROUGH, prior=world.prior)
+
+
+def apply(world):
+    return ApplyRequest(world.drive.domain_id, "a1", BACK, THROUGH, prior=world.prior)
+
+
+def release(world):
+    return ReleaseRequest(world.drive.domain_id, prior=world.prior)
+
+
+def rollback(world):
+    return RollbackRequest(world.drive.domain_id, "a1", prior=world.prior)
+
+
+def accept(world):
+    return AcceptRequest(world.drive.domain_id, ("lease/gone",))
+
+
+@pytest.mark.parametrize("change", [set_mode, apply, release, rollback])
+def test_under_the_lock_only_the_domains_own_drive_is_asked_and_it_is_asked_anew(world, change):
+    outcome = world.perform(change(world))
+    assert isinstance(outcome, StateOutcome), outcome
+    assert {name for name, locked in world.bank.asked if not locked} == {OTHER, OURS}
+    assert {name for name, locked in world.bank.asked if locked} == {OURS}
+
+
+def test_what_was_accepted_is_read_when_the_lock_is_free_again(world):
+    assert isinstance(world.perform(accept(world)), StateOutcome)
+    assert world.bank.asked
+    assert not any(locked for _, locked in world.bank.asked)
+
+
+def test_a_change_that_failed_is_read_back_when_the_lock_is_free_again(world):
+    model = world.bank.drives[OURS]
+    model.obeys = False
+    outcome = world.perform(set_mode(world))
+    assert isinstance(outcome, FailureOutcome)
+    assert outcome.drive_ids == (world.drive.drive_id,)
+    assert not any(locked for name, locked in world.bank.asked if name == OTHER)
+
+
+def test_a_disk_that_hangs_in_a_survey_does_not_keep_another_from_being_restored(world):
+    assert isinstance(world.perform(set_mode(world)), StateOutcome)
+    world.bank.hang(OTHER)
+    loop = threading.Thread(target=world.perform, args=(set_mode(world),), daemon=True)
+    loop.start()
+    try:
+        assert world.bank.hung.wait(60)
+        child = Switcher(
+            world.a_host(), world.state.journal, lock=HostLock(world.run_dir, wait_s=0).held
+        )
+        child.restore_key(f"{EntryKind.LEASE.value}/{world.drive.domain_id}")
+        assert world.state.journal.read() == {}
+        assert world.bank.drives[OURS].current[2] & 4, "its cache is on again"
+    finally:
+        world.bank.let_go.set()
+        loop.join(60)
+    assert not loop.is_alive()
+
+
+def test_a_refused_drive_that_answers_no_command_is_refused_and_not_failed(fake_host, tmp_path):
+    """The adapter of a translated drive may pass no ATA command on."""
+    host = host_with(fake_host, Translation(blocked=True))
+    (drive,) = host.look()
+    assert drive.toggle_refusal
+    state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
+    runner = runner_of(host, state, str(tmp_path / "run"))
+    seen = replace(drive, state=replace(drive.state, device_cache=DeviceCache.WRITE_BACK))
+    known = prior_from(FSID, drive.domain_id, [seen])
+    outcome = runner.perform(
+        Task("t", ApplyRequest(drive.domain_id, "a1", BACK, THROUGH, prior=known))
+    )
+    assert isinstance(outcome, FailureOutcome)
+    assert outcome.refused, outcome.message

@@ -1,0 +1,87 @@
+"""The drives that a change is about: surveyed before their lock is taken, read anew under it.
+
+A survey asks every disk of the host, and one that hangs must not keep this domain from being
+restored: whoever restores waits for its lock.  So no survey goes on under a lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional, Tuple, Union
+
+from wcache.core.drive.journal import EntryKind
+from wcache.core.errors import NotReadyError, RefusedError
+from wcache.core.model import DriveReport, DriveState, Role
+from wcache.core.ports import DriveHost
+from wcache.core.protocol import (
+    AcceptRequest,
+    ApplyRequest,
+    ReleaseRequest,
+    RollbackRequest,
+    SetModeRequest,
+)
+
+from .switcher import Switcher
+
+# what these find before their first step must still hold then
+Change = Union[SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest]
+CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest)
+
+
+class DomainSurvey:
+    """`take` before the lock of a change's domain, `drives` under it."""
+
+    def __init__(self, host: DriveHost, switcher: Switcher) -> None:
+        self._host = host
+        self._switcher = switcher
+        self._surveyed: Optional[Tuple[DriveReport, ...]] = None
+
+    def take(self, request: Change) -> None:
+        """Survey the host for the drives of a change's domain, where it needs them."""
+        self._surveyed = self._survey(request)
+
+    def _survey(self, request: Change) -> Optional[Tuple[DriveReport, ...]]:
+        """None where the change goes by its journal entry, or by nothing."""
+        if isinstance(request, AcceptRequest):
+            return None
+        if isinstance(request, (ReleaseRequest, RollbackRequest)):
+            kind, name = EntryKind.LEASE, request.domain_id
+            if isinstance(request, RollbackRequest):
+                kind, name = EntryKind.ACTION, request.action_id
+            if self._switcher.entry(kind, name) is not None:
+                return None
+        return self._host.domain(request.domain_id)
+
+    def drives(self) -> Tuple[DriveReport, ...]:
+        """The drives that were surveyed, each read anew.
+
+        NotReadyError where the survey found that none were needed.
+        """
+        if self._surveyed is None:
+            raise NotReadyError("the journal has changed meanwhile", "try again")
+        # one that is refused may be one that answers no command: it is not asked again
+        return tuple(
+            drive if drive.toggle_refusal else replace(drive, state=self._host.state(drive))
+            for drive in self._surveyed
+        )
+
+    def now(self, domain_id: str) -> Tuple[Tuple[str, ...], Tuple[DriveState, ...]]:
+        """Ids and states of a domain's drives, by a survey of its own: not under a lock."""
+        drives = self._host.domain(domain_id)
+        states = tuple(self._host.state(drive) for drive in drives)
+        return tuple(drive.drive_id for drive in drives), states
+
+
+def used_by(
+    drives: Tuple[DriveReport, ...], osd_id: int, role: Optional[Role]
+) -> DriveReport:
+    """The drive of a domain that an OSD uses, in `role` if one is given.
+
+    RefusedError where there is none.
+    """
+    for drive in drives:
+        for use in drive.uses:
+            if use.osd_id == osd_id and role in (None, use.role):
+                return drive
+    what = f"the {role.value} device of " if role else ""
+    raise RefusedError(f"nothing of this cache domain is {what}osd.{osd_id}")
