@@ -165,6 +165,17 @@ def test_environment_is_a_patch_to_print_and_nothing_to_set():
     assert "WCACHE_MEMORY_NOT_TUNABLE" in codes(mgr)
 
 
+def test_a_target_in_an_osds_ceph_conf_is_named_with_its_cure_and_nothing_is_set():
+    mgr = overcommitted()
+    mgr.osd_memory.osds[3].file_bytes = 4 * GIB
+    watch(mgr)
+    shown = said(mgr, "memory recommend")["groups"]
+    (alone,) = [line for group in shown for line in group["left_alone"] if "ceph.conf" in line]
+    assert "osd.3 has its target from its ceph.conf" in alone
+    assert "remove osd_memory_target there and restart" in alone
+    assert "WCACHE_MEMORY_NOT_TUNABLE" in codes(mgr)
+
+
 def test_an_osd_without_tcmalloc_is_reported_and_left_alone():
     mgr = overcommitted()
     for osd in mgr.osd_memory.osds.values():

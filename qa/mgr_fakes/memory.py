@@ -33,6 +33,7 @@ class LruOsd:
     up: bool = True
     tunable: bool = True
     env_bytes: Optional[int] = None
+    file_bytes: Optional[int] = None  # of its ceph.conf
     extra_bytes: int = 0  # memory outside of the caches
     misses: float = 0.0
     accesses: float = 0.0
@@ -96,7 +97,7 @@ class FakeMemory:
     def target_of(self, osd_id: int) -> int:
         """What an OSD goes by now."""
         osd = self.osds[osd_id]
-        return osd.leased or osd.env_bytes or self._target(osd_id) or 4 * 2**30
+        return osd.leased or osd.env_bytes or osd.file_bytes or self._target(osd_id) or 4 * 2**30
 
     def pass_time(self) -> None:
         """Count what was missed until now."""
@@ -114,8 +115,11 @@ class FakeMemory:
         if osd is None or not osd.up:
             return None
         target = self.target_of(osd_id)
-        source = "override" if osd.leased else "env" if osd.env_bytes else (
-            "mon" if self._target(osd_id) else "default")
+        levels = (
+            (osd.leased, "override"), (osd.env_bytes, "env"), (osd.file_bytes, "file"),
+            (self._target(osd_id), "mon"),
+        )
+        source = next((name for value, name in levels if value), "default")
         counters = Counters(
             self.clock(), max(0.0, osd.accesses - osd.misses), osd.misses,
             0.0, 0.0, osd.misses * osd.miss_s, osd.misses,

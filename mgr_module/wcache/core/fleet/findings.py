@@ -184,8 +184,9 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.MEMORY_NOT_TUNABLE: (
         "OSDs whose osd_memory_target cannot be set while they run",
         "no tcmalloc: use packages that are linked to it, or set the target and restart the OSD; "
-        "environment: set resources in the CephCluster; autotuner: set its options, or take a "
-        "host over with `ceph wcache plan --knob=memory --take-over=HOST`",
+        "environment: set resources in the CephCluster; ceph.conf: remove it there and restart "
+        "the OSD; autotuner: set its options, or take a host over with "
+        "`ceph wcache plan --knob=memory --take-over=HOST`",
     ),
     FindingCode.MEMORY_STALE: (
         "memory targets no longer fit the hosts, or did not bring the expected gain",

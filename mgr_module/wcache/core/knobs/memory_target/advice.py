@@ -9,8 +9,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from ...text import amount, duration
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
-from .facts import Facts, HostFacts, OsdFacts, source_of
-from .knob import STEP_BYTES, TARGET_BYTES_DEFAULT
+from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, source_of
+from .knob import STEP_BYTES, TARGET, TARGET_BYTES_DEFAULT
 from .room import Room, equal_split
 
 # A division that saves less of what all OSDs wait is not worth a change.
@@ -92,6 +92,14 @@ def why_not(facts: Facts, host: HostFacts) -> str:
             "its OSDs have their target from the environment (a memory request of their pods), "
             "which takes precedence over the config database: set resources in the CephCluster"
         )
+    for source in FIXED_AT_START:
+        if source in sources:
+            fixed = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == source]
+            names = ", ".join(f"osd.{osd_id}" for osd_id in fixed[:NAMED_MAX])
+            return (
+                f"{names} has its target from its {source}, which takes precedence over the "
+                f"config database: remove {TARGET} there and restart the OSD"
+            )
     untunable = [
         f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False
     ]

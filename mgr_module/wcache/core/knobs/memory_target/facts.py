@@ -96,6 +96,15 @@ class Facts:
         return {item.osd.osd_id: (host, item) for host in self.hosts for item in host.osds}
 
 
+# Levels of the OSD's own config, weak to strong (CONF_FILE and on in src/common/config_values.h).
+_NAMES = {
+    "file": "ceph.conf", "env": "environment", "cmdline": "command line",
+    "override": "set by `ceph tell`",
+}
+# What an OSD reads once, when it starts, and prefers to the config database.
+FIXED_AT_START = ("ceph.conf", "command line")
+
+
 def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> str:
     """Where an OSD has its target from, for people.
 
@@ -103,7 +112,7 @@ def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> str:
     """
     said = item.reading.source if item.reading is not None else ""
     if said and said not in ("mon", "default"):
-        return {"env": "environment", "override": "set by `ceph tell`"}.get(said, said)
+        return _NAMES.get(said, said)
     entry = facts.config.of_osd(item.osd, TARGET)
     if entry is None:
         return "default"

@@ -8,13 +8,15 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from ...model import Finding, FindingCode, Severity
 from ...text import amount
 from .advice import own_keys, why_not
-from .facts import Facts, HostFacts, source_of
+from .facts import FIXED_AT_START, Facts, HostFacts, source_of
 from .promise import Promise
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15
 NAMED_MAX = 8
 OUTSIDE_NAMED = 3
+# Where a target from takes precedence over the config database.
+ABOVE_DATABASE = ("environment", *FIXED_AT_START)
 
 
 def findings(facts: Facts, promises: Sequence[Promise] = ()) -> Tuple[Finding, ...]:
@@ -67,9 +69,11 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
         if read is not None and read.tunable is False:
             why["not linked to tcmalloc: a target set while they run does nothing"].append(
                 read.osd_id)
-        elif read is not None and source_of(facts, host, item) == "environment":
-            why["their target is in the environment, which overrides the config database"].append(
-                read.osd_id)
+        elif read is not None and source_of(facts, host, item) in ABOVE_DATABASE:
+            source = source_of(facts, host, item)
+            why[
+                f"their target is from their {source}, which overrides the config database"
+            ].append(read.osd_id)
     if host.autotuned:
         why["cephadm's autotuner sets their targets, and would undo others"] = [
             item.osd.osd_id for item in host.osds
