@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator
 import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache
-from wcache.core.knobs.mclock.capacity import CALL_BYTES
+from wcache.core.loads import CAPACITY_CALL_BYTES
 
 pytestmark = pytest.mark.cluster
 
@@ -58,7 +58,7 @@ def measure(wcache: Wcache, scope: str, calls: int) -> Dict[str, Any]:
     """Measure a capacity to the end; returns its row."""
     wcache.wait("clean PGs", lambda: wcache(
         "mclock measure", scope=scope, calls=calls, accept_cost=True))
-    with pytest.raises(CommandError, match="mclock measurement"):
+    with pytest.raises(CommandError, match="is not over yet"):
         wcache("campaign start", scope="osd.0", accept_cost=True)
     wcache.wait(
         "the measurement", lambda: wcache("mclock show")["job"]["status"] != "running", 300
@@ -85,7 +85,7 @@ def test_a_capacity_is_measured_recommended_set_and_taken_back(
     try:
         read_again()
         cost = wcache("mclock forecast", scope=scope, calls=5)["forecast"]
-        assert cost["bytes_written"] == 5 * CALL_BYTES
+        assert cost["bytes_written"] == 5 * CAPACITY_CALL_BYTES
         with pytest.raises(CommandError, match="--accept-cost"):
             wcache("mclock measure", scope=scope, calls=5)
         for calls in CALLS:

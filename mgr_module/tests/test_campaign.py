@@ -20,6 +20,7 @@ from wcache.core.experiment.campaign import (
     select,
 )
 from wcache.core.experiment.schedule import make_runs
+from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, DriveModel, LoadPoint, Role, Transport
 
 WT = CacheMode.WRITE_THROUGH
@@ -127,7 +128,7 @@ def test_a_domain_whose_first_osd_is_on_its_second_lun_is_measured():
 
 
 @examples(40)
-@given(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, unique=True), st.integers(4, 80),
+@given(st.lists(st.sampled_from(list(SAMPLES)), min_size=1, unique=True), st.integers(4, 80),
        st.integers(1, 30))
 def test_a_forecast_bounds_what_its_runs_can_write(loads, pairs, per_model):
     reports, cluster = make.fleet(3, 3)

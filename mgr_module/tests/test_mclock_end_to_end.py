@@ -6,7 +6,7 @@ import math
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from wcache.core.knobs.mclock.capacity import CALL_BYTES
+from wcache.core.loads import CAPACITY_CALL_BYTES as CALL_BYTES
 from wcache.core.model import CacheMode, FindingCode
 from wcache.core.record import Precondition
 
@@ -138,14 +138,14 @@ def test_a_mode_that_changes_during_the_calls_ends_the_measurement(mgr):
     mgr.bench.iops = lambda osd_id, call: switch(mgr, THROUGH, "h0") or 300.0
     mgr.settle()
     shown = asked(mgr, "show")
-    assert shown["job"]["status"] == "stopped"
+    assert (shown["job"]["status"], shown["job"]["osds_done"]) == ("stopped", 2)
     assert "went from write back to write through meanwhile" in shown["job"]["reason"]
-    assert shown["measured"] == []
+    assert [row["osd_id"] for row in shown["measured"]] == [1, 2]  # of these it is known
 
 
 def test_a_failover_goes_on_with_the_osd_that_is_missing_and_repeats_none(mgr):
     asked(mgr, "measure", accept_cost=True)
-    while not mgr.mclock.work.measured:
+    while not mgr.mclock.capacities.measured:
         mgr.step()
     made = list(mgr.bench.calls)
     mgr.restart()
@@ -160,12 +160,16 @@ def test_nothing_is_toggled_while_osds_are_benched_and_the_other_way_round(mgr):
     asked(mgr, "measure", accept_cost=True)
     code, _, error = mgr.command("campaign start", accept_cost=True)
     assert code != 0
-    assert "mclock measurement m1 is under way" in error
-    assert "measuring: mclock measurement m1" in mgr.command("status")[1]
-    assert mgr.views.under_way() == {"wcache.m1": ("wcache mclock measurement m1", 0.0)}
+    assert "campaign c1 is not over yet" in error
+    assert "campaign c1 is under way" in refused(mgr, "measure", accept_cost=True)
+    assert "measuring: mclock measurement c1" in mgr.command("status")[1]
+    assert mgr.views.under_way() == {"wcache.c1": ("wcache campaign c1", 0.0)}
+    while not mgr.bench.calls:
+        mgr.step()
+    assert mgr.views.under_way()["wcache.c1"][1] == pytest.approx(1 / 12)
     mgr.settle()
     assert mgr.command("campaign start", accept_cost=True)[0] == 0
-    assert "a campaign or a plan is under way" in refused(mgr, "measure", accept_cost=True)
+    assert "campaign c2 is under way" in refused(mgr, "measure", accept_cost=True)
 
 
 def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
@@ -180,39 +184,40 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
     def stopped():
         assert asked(mgr, "stop")["changed"] is True
 
+    mgr.step(61.0)  # from now on the mgr knows of its PGs
     for number, (trouble, said) in enumerate(
         [(frozen, "frozen"), (sick, "no longer holds"), (stopped, "stopped by an admin")], 1
     ):
         mgr.command("freeze", thaw=True)
         mgr.view.state = make.cluster(mgr.view.state.osds.values())
-        assert asked(mgr, "measure", accept_cost=True)["job_id"] == f"m{number}"
+        assert asked(mgr, "measure", accept_cost=True)["job_id"] == f"c{number}"
         mgr.step()
         trouble()
         mgr.engine.tick()
-        mgr.mclock.tick()
-        mgr.mclock.tick()  # the bench has ended too
+        mgr.engine.tick()  # those that wait end as well
         shown = asked(mgr, "show")["job"]
         assert shown["status"] == "stopped"
         assert said in shown["reason"]
         assert mgr.engine.reserved == ""
-        assert mgr.bench.waiting == {}
+        assert mgr.loads.waiting == {}
 
 
 def test_nothing_else_begins_before_the_bench_call_that_was_stopped_has_ended(mgr):
     asked(mgr, "measure", accept_cost=True)
-    while not mgr.bench.waiting:
+    while not mgr.loads.waiting:
         mgr.now_s += 0.3
         for probe in mgr.probes.values():
             probe.turn()
-        mgr.mclock.tick()
-    ends = mgr.bench.ends_late()
+        mgr.engine.tick()
+    ends = mgr.loads.ends_late()
     asked(mgr, "stop")
-    mgr.mclock.tick()
-    assert asked(mgr, "show")["job"]["status"] == "stopped"
+    mgr.engine.tick()
+    shown = asked(mgr, "show")["job"]
+    assert shown["status"] == "stopped"
+    assert shown["bytes_written"] == CALL_BYTES  # it goes on, and is charged in full
     assert "the last bench call" in refused(mgr, "measure", accept_cost=True)
     assert "the last bench call" in mgr.command("campaign start", accept_cost=True)[2]
     ends()
-    mgr.mclock.tick()
     assert mgr.command("campaign start", loads="timer")[0] == 0
 
 
@@ -224,7 +229,7 @@ def test_an_osd_that_refuses_and_a_silent_probe_end_it_with_the_reason(mgr):
     asked(mgr, "measure", accept_cost=True)
     mgr.step()
     mgr.step(121.0)
-    assert "did not report" in asked(mgr, "show")["job"]["reason"]
+    assert "has not responded" in asked(mgr, "show")["job"]["reason"]
 
 
 def test_where_mclock_does_not_schedule_nothing_is_benched_and_it_says_so(mgr):

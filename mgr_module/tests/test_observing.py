@@ -11,6 +11,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, all_modes, fine, go_on, ok, said
 from wcache.core import events as act
 from wcache.core.events import LoadSamples
+from wcache.core.experiment.observing.machines import machine_of
 from wcache.core.experiment.observing.observed import of_histogram, rates
 from wcache.core.experiment.observing.plan import (
     BESIDE_CALLS,
@@ -18,7 +19,7 @@ from wcache.core.experiment.observing.plan import (
     SAMPLES,
     observing,
 )
-from wcache.core.experiment.observing.run import CHANGED, NO_SAMPLE, NOT_KEPT_UP, machine_of
+from wcache.core.experiment.observing.run import CHANGED, NO_SAMPLE, NOT_KEPT_UP
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import (

@@ -6,6 +6,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
+from wcache.core.loads import SAMPLES
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.load_profile import HourLoad, LoadProfile
@@ -22,7 +23,7 @@ CARRIED = Finding(FindingCode.CARRYOVER, Severity.WARNING, "h1", "increase settl
 def results(draw):
     """A few drives of one drive model at a few loads, among many drive models or alone."""
     found = []
-    loads = draw(st.lists(st.sampled_from(LoadPoint), min_size=1, max_size=3, unique=True))
+    loads = draw(st.lists(st.sampled_from(list(SAMPLES)), min_size=1, max_size=3, unique=True))
     for load in loads:
         for drive in range(draw(st.integers(1, 4))):
             middle = draw(st.integers(-14, 14))

@@ -42,7 +42,7 @@ def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_re
             watch_samples=data.draw(st.sampled_from([0, 6])),
         )
         for index, point in enumerate(
-            data.draw(st.lists(st.sampled_from(list(LoadPoint)), min_size=1, max_size=3))
+            data.draw(st.lists(st.sampled_from(list(SAMPLES)), min_size=1, max_size=3))
         )
     ]
     if data.draw(st.booleans()):

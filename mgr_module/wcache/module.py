@@ -10,7 +10,6 @@ from mgr_module import MgrModule
 
 from .ceph import compat as ceph_compat
 from .ceph.blocks import CephBlocks
-from .ceph.capacity import CephCapacity
 from .ceph.config import CephConfig
 from .ceph.health import health_checks
 from .ceph.keys import CephKeyring
@@ -94,12 +93,8 @@ class Module(MgrModule):
             options=lambda: self._options, profiles=self._load_watch.profiles,
             wake=self._wake.set, log=self.log,
         )
-        capacity = CephCapacity(
-            self, is_up=lambda osd_id: _is_up(view, osd_id),
-            bench_seconds=ceph_compat.bench_seconds,
-        )
         self._mclock = MclockService(
-            engine=self._engine, archive=archive, bench=capacity,
+            engine=self._engine, archive=archive,
             # what the mgr sees is the compiled default, unless it is set for all daemons
             compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
         )
@@ -219,7 +214,6 @@ class Module(MgrModule):
         self._wake.set()
         self._engine.cancel_loads()
         self._keys.close()
-        self._mclock.work.close()
         self._memory.close()
         self._engine.config.close()
         self._load_watch.close()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from bench_decision.truth import truth
+from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_probe.sim.drive_schema import (
     CacheSpec,
@@ -108,7 +109,7 @@ def test_the_timer_is_on_the_drive_of_the_role_it_names():
 
 
 def test_nothing_acknowledged_is_left_in_a_cache_after_a_commit():
-    for point in LoadPoint:
+    for point in SAMPLES:
         for block in (FLASH, DISK):
             osd = osd_on(block, wal=replace(FLASH, name="wal"))
             osd.measure(point, 0, count=20, mode=BACK)
@@ -116,7 +117,7 @@ def test_nothing_acknowledged_is_left_in_a_cache_after_a_commit():
             assert [drive.power_cut() for drive in osd.drives.values()] == [0, 0]
 
 
-@pytest.mark.parametrize("point", LoadPoint)
+@pytest.mark.parametrize("point", SAMPLES)
 def test_a_count_and_a_length_bound_a_period(point):
     osd = osd_on(spec(spread=0.3))
     assert len(osd.measure(point, 0, count=7).latencies_ns) == 7
@@ -129,7 +130,7 @@ def test_a_count_and_a_length_bound_a_period(point):
 
 def test_bytes_written_are_those_of_the_benches_and_nothing_else():
     osd = osd_on(FLASH, replace(BARE, large_writes=2))
-    written = {point: osd.measure(point, 0, count=3).bytes_written for point in LoadPoint}
+    written = {point: osd.measure(point, 0, count=3).bytes_written for point in SAMPLES}
     assert written == {
         LoadPoint.OSD_TRAFFIC: 0,
         LoadPoint.OSD_BENCH_DEPTH1: 3 * 4096,
@@ -151,7 +152,7 @@ def test_a_seed_gives_the_same_experiment_again():
         osd = SimulatedOsd({Role.BLOCK: SimulatedDrive(noisy, seed)}, BARE, seed)
         return [
             osd.measure(point, 0, count=20, mode=mode).latencies_ns
-            for point in LoadPoint
+            for point in SAMPLES
             for mode in CacheMode
         ]
 
@@ -162,7 +163,7 @@ def test_a_seed_gives_the_same_experiment_again():
 def test_asking_for_the_truth_changes_nothing():
     noisy = spec(spread=0.4, noise=NoiseSpec(0.1, 0.1, 1.0, 0.5))
     asked, left_alone = osd_on(noisy), osd_on(noisy)
-    for point in LoadPoint:
+    for point in SAMPLES:
         truth(asked, point)
         assert (
             asked.measure(point, 0, count=5, mode=THROUGH).latencies_ns
@@ -172,7 +173,7 @@ def test_asking_for_the_truth_changes_nothing():
 
 def test_a_drive_that_ignores_flushes_is_never_better_with_its_cache_on():
     lying = osd_on(spec(clean=10, cache=CacheSpec(ignores_flushes=True)))
-    for point in LoadPoint:
+    for point in SAMPLES:
         assert truth(lying, point).verdict is not Verdict.WRITE_BACK
     assert truth(lying, LoadPoint.OSD_BENCH_DEPTH1).verdict is Verdict.INSUFFICIENT
 
@@ -183,7 +184,7 @@ def test_a_drive_that_ignores_flushes_is_never_better_with_its_cache_on():
 )
 def test_a_drive_that_does_not_toggle_shows_no_difference(cache):
     osd = osd_on(spec(cache=cache))
-    assert {truth(osd, point).ratio for point in LoadPoint} == {1.0}
+    assert {truth(osd, point).ratio for point in SAMPLES} == {1.0}
 
 
 # Real OSDs, one 4 KiB write at a time, p50 in ms with the cache on and off, on drives

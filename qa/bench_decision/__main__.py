@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import List, NoReturn, Optional, Sequence, Tuple
 
 from wcache.core.errors import WcacheError
+from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import DriveFile, load_drive_file
 from wcache_probe.sim.placement import place
@@ -99,7 +100,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the benchmark; 0 when it ran, 2 for bad arguments."""
     parser = _Parser(prog="bench-decision", description=__doc__)
     parser.add_argument("--drives", action="append", metavar="FILE", help="drive models (TOML)")
-    parser.add_argument("--loads", default=",".join(point.value for point in LoadPoint))
+    parser.add_argument("--loads", default=",".join(point.value for point in SAMPLES))
     parser.add_argument("--trials", type=int, default=20, help="experiments per drive and load")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
@@ -131,7 +132,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _loads(text: str) -> Tuple[LoadPoint, ...]:
-    known = {point.value: point for point in LoadPoint}
+    known = {point.value: point for point in SAMPLES}
     unknown = [name for name in text.split(",") if name not in known]
     if unknown:
         raise ValueError(f"load {unknown[0][:40]!r} is not one of {', '.join(known)}")

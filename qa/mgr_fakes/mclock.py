@@ -6,50 +6,37 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.config_database import ConfigEdit, Entry
 from wcache.core.errors import NotReadyError, RefusedError
-from wcache.core.knobs.mclock.job import Bench, BenchSamples
+from wcache.core.events import LoadRequest, LoadSamples
+from wcache.core.loads import CAPACITY_CALL_BYTES, CapacityCall
 
 from .store import MgrGone
 
-Done = Callable[[Optional[BenchSamples], str], None]
-
 
 class FakeBench:
-    """The `CapacityBench` port: benches when `run` is called, at `iops` by OSD and call."""
+    """Bench calls for a capacity: as fast as `iops` says, by OSD and number of the call."""
 
     def __init__(self, iops: Callable[[int, int], float]) -> None:
         self.iops = iops
-        self.waiting: Dict[str, Tuple[Bench, Done]] = {}
         self.calls: List[int] = []  # the OSD of each call that was made
         self.error = ""
+        self.scheduler = "mclock_scheduler"
+        self._by_run: Dict[str, int] = {}
 
-    def start(self, bench: Bench, forced: bool, done: Done) -> None:
-        """Wait for `run`."""
-        assert bench.token not in self.waiting
-        self.waiting[bench.token] = (bench, done)
-
-    def cancel(self, token: str) -> None:
-        """Answer late, as the real one does."""
-        if token in self.waiting:
-            _, done = self.waiting.pop(token)
-            done(None, "stopped")
-
-    def ends_late(self) -> Callable[[], None]:
-        """The call under way goes on after a cancel, until what is returned is called."""
-        ((_, done),) = self.waiting.values()
-        self.waiting.clear()
-        return lambda: done(None, "stopped")
-
-    def run(self) -> None:
-        """Finish what is waiting."""
-        for token in list(self.waiting):
-            bench, done = self.waiting.pop(token)
-            if self.error:
-                done(None, self.error)
-                continue
-            osd_id = bench.target.osd_id
-            iops = tuple(self.iops(osd_id, call) for call in range(bench.calls))
-            self.calls += [osd_id] * bench.calls
-            done(BenchSamples(iops, float(bench.calls)), "")
+    def call(self, token: str, request: LoadRequest) -> Tuple[LoadSamples, str]:
+        """One call, as the real one answers."""
+        assert request.count == 1
+        assert request.recipe is not None
+        if self.error:
+            return LoadSamples(0.0), self.error
+        run_id = token.rsplit(".", 2)[0]
+        number = self._by_run.get(run_id, 0)
+        self._by_run[run_id] = number + 1
+        iops = self.iops(request.osd_id, number)
+        self.calls.append(request.osd_id)
+        return LoadSamples(
+            1.0, (int(1e9 / iops),), (), CAPACITY_CALL_BYTES,
+            capacity=CapacityCall(iops, self.scheduler),
+        ), ""
 
 
 class FakeConfig:

@@ -58,8 +58,9 @@ class FakeView:
 class FakeLoads:
     """The `LoadRunner` port: measures when `run` is called, what `latency_ns` says."""
 
-    def __init__(self, latency_ns: Callable[[int], int]) -> None:
+    def __init__(self, latency_ns: Callable[[int], int], bench: FakeBench) -> None:
         self.latency_ns = latency_ns
+        self.bench = bench
         self.waiting: Dict[str, Tuple[LoadRequest, Callable[[LoadSamples, str], None]]] = {}
         self.cancelled: List[str] = []
         self.measured = 0
@@ -84,11 +85,19 @@ class FakeLoads:
         for token in filter(over, list(self.waiting)):
             request, done = self.waiting.pop(token)
             self.measured += 1
-            done(*self._samples(request))
+            done(*self._samples(token, request))
 
-    def _samples(self, request: LoadRequest) -> Tuple[LoadSamples, str]:
+    def ends_late(self) -> Callable[[], None]:
+        """The call under way goes on after a cancel, until what is returned is called."""
+        ((_, done),) = self.waiting.values()
+        self.waiting.clear()
+        return lambda: done(LoadSamples(0.0), "stopped")
+
+    def _samples(self, token: str, request: LoadRequest) -> Tuple[LoadSamples, str]:
         if self.error:
             return LoadSamples(0.0), self.error
+        if request.load_point is LoadPoint.OSD_BENCH_CAPACITY:
+            return self.bench.call(token, request)
         each_ns = self.latency_ns(request.osd_id)
         if request.load_point is LoadPoint.OSD_TRAFFIC:
             delta = CounterDelta("txc_commit_lat", each_ns * 100 / 1e9, 100)
@@ -211,7 +220,8 @@ class FakeMgr:
         """Lose all memory and load what was stored."""
         self.store.lose()
         self.now_s += 1.0
-        self.loads = FakeLoads(self.latency_ns)
+        self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
+        self.loads = FakeLoads(self.latency_ns, self.bench)
         self.blocks = FakeBlocks(self.block_us)
         self.analysis = self.make_analysis()
         archive = Archive(self.store)
@@ -222,9 +232,8 @@ class FakeMgr:
             clock=lambda: self.now_s, bounds=self.bounds, profiles=lambda: self.profiles,
             log=self.log,
         )
-        self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.mclock = MclockService(
-            engine=self.engine, archive=archive, bench=self.bench,
+            engine=self.engine, archive=archive,
             compiled_queue=lambda: self.compiled_queue,
         )
         agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
@@ -284,7 +293,6 @@ class FakeMgr:
             probe.turn()
         self.loads.run()
         self.blocks.run(self.now_s)
-        self.bench.run()
         self.engine.tick()
         self.mclock.tick()
         self.service.auto.tick()

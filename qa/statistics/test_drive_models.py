@@ -7,6 +7,7 @@ from statistics import fmean, median, pvariance, quantiles, stdev
 
 import pytest
 from bench_decision.truth import PERIODS, truth
+from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_probe.sim.drive_schema import Toggle, load_drive_file
 from wcache_probe.sim.osd import SimulatedOsd
@@ -19,7 +20,7 @@ CASES = [
     pytest.param(stem, spec.name, point, id=f"{spec.name}-{point.value}")
     for stem, found in FILES.items()
     for spec in found.drives
-    for point in LoadPoint
+    for point in SAMPLES
 ]
 SECOND = 10**9
 STEADY_NS = 3600 * SECOND
@@ -220,7 +221,7 @@ def test_the_lab_and_the_demo_have_one_of_each_on_every_release(flushes):
             )
             small = {
                 truth(osd, point, ln_ratio_error=COARSE).verdict
-                for point in LoadPoint
+                for point in SAMPLES
                 if point is not LoadPoint.FDATASYNC_TIMER
             }
             assert len(small) == 1

@@ -23,6 +23,7 @@ from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
 from wcache.core.experiment.pairs import pairs_of
 from wcache.core.experiment.slots import Slot
+from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import load_drive_file
 
@@ -40,7 +41,7 @@ CLEAR = [
     ("hdd", "media-cache-hdd"), ("hdd", "hgst-7k6000"), ("demo", "disk"), ("demo", "flash"),
     ("hybrid", "hybrid-db"), ("lab", "lab-off-wins"), ("lab", "lab-on-wins"),
 ]
-OTHER_LOADS = [point for point in LoadPoint if point is not DEPTH1]
+OTHER_LOADS = [point for point in SAMPLES if point is not DEPTH1]
 
 
 def _experiments(job):
@@ -109,7 +110,7 @@ def test_a_quarter_is_found_on_simulated_drives_in_95_of_100_where_the_pair_sd_i
 def test_no_more_than_3_times_the_least_samples_and_4_times_the_least_seconds_are_used():
     files = {path.stem: load_drive_file(str(path)) for path in sorted(MODELS.glob("*.toml"))}
     drives = [(stem, spec.name) for stem, file in files.items() for spec in file.drives]
-    found = {item.name: item for item in figures(run(drives, 6, 50_000, tuple(LoadPoint)))}
+    found = {item.name: item for item in figures(run(drives, 6, 50_000, tuple(SAMPLES)))}
     samples = found[f"samples over the minimum W, {COSTED}"]
     seconds = found[f"seconds over those of the minimum W, {COSTED}"]
     assert (samples.limit, seconds.limit) == (3, 4)

@@ -6,6 +6,7 @@ from statistics import NormalDist, fmean, median
 
 import pytest
 from bench_decision.truth import PERIODS, truth
+from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_probe.sim.drive_schema import (
     CarryoverSpec,
@@ -103,7 +104,7 @@ def test_what_averages_out_over_pairs_does_not_change_the_truth():
     drifting = replace(
         STALLING, noise=replace(STALLING.noise, drift_per_hour=5.0, between_period_spread=0.3)
     )
-    for point in LoadPoint:
+    for point in SAMPLES:
         found = [truth(osd_on(spec), point, ln_ratio_error=0.1) for spec in (bare, drifting)]
         assert found[0] == found[1]
 

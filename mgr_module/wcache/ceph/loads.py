@@ -18,6 +18,7 @@ from ..core.loads import BATCH_WRITES, COMMIT_COUNTERS, LARGE_BYTES, LARGE_WRITE
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
+from .capacity import CapacityBench
 from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd
 from .commit_limit import CommitLimit, mean_ms
 
@@ -56,6 +57,7 @@ class CephLoads:
         self._commits_min = commits_min
         self._is_up = is_up
         self._cancels: Dict[str, threading.Event] = {}
+        self._capacity = CapacityBench(self._command, bench_seconds)
 
     def start(self, token: str, request: LoadRequest, done: Done) -> None:
         """Measure in a thread; `done(samples, error)` is called once."""
@@ -86,6 +88,8 @@ class CephLoads:
                 if request.spread:
                     return self._traffic_parts(request, cancel), ""
                 return self._traffic(request, cancel), ""
+            if request.load_point is LoadPoint.OSD_BENCH_CAPACITY:
+                return self._capacity.call(request), ""
             return self._bench(request, cancel), ""
         except CommandFailed as error:
             return LoadSamples(0.0), str(error)

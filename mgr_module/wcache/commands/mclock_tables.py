@@ -15,7 +15,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     cost = data["forecast"]
     emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"][:SHOWN_MAX]) or "none"
     lines = [
-        f"OSDs:           {cost['osds']} ({cost['osds_named']}), one after the other",
+        f"OSDs:           {cost['osds']} ({cost['osds_named']}), one after the other on a host",
         f"time about:     {duration(cost['seconds'])}",
         f"written:        {amount(cost['bytes_written'])} in {cost['bench_calls']} bench calls",
         f"caches emptied: {emptied}",

@@ -11,7 +11,10 @@ from ..core.latency_table import HEADINGS, LatencyTable, row
 from ..core.model import LoadPoint
 from ..core.text import table
 
-_SHORT = {point.value: name for name, point in SHORT_NAMES.items()}
+_SHORT = {
+    **{point.value: name for name, point in SHORT_NAMES.items()},
+    LoadPoint.OSD_BENCH_CAPACITY.value: "mclock capacity",
+}
 _TRAFFIC, _TIMER = LoadPoint.OSD_TRAFFIC.value, LoadPoint.FDATASYNC_TIMER.value
 LEGEND = (
     "timer: one fdatasync() on the OSD's device; traffic: the mean commit latency of each part "

@@ -83,11 +83,16 @@ class Views:
                     for (model, cache, view, safety), count in sorted(models.items())
                 ],
                 "campaign": running[0].spec.campaign_id if running else "",
-                "measuring": engine.reserved,
+                "measuring": self._measuring(),
                 "rollout": next((p for p, m in engine.rollouts.items() if not m.over), ""),
                 "findings": [_finding(item) for item in findings],
                 "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
             }
+
+    def _measuring(self) -> str:
+        """What measures OSDs and compares no cache modes, in words."""
+        campaign_id = self._mclock.capacities.under_way()
+        return f"mclock measurement {campaign_id}" if campaign_id else self._engine.reserved
 
     def drives(self, hostname: Optional[str] = None) -> Dict[str, Any]:
         """`drive ls`: every OSD drive with both sides of its cache and every layer."""
@@ -127,10 +132,6 @@ class Views:
                 head = self.campaigns.head(campaign_id)
                 fraction = head["periods_done"] / max(1, head["periods_max"])
                 found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
-            job = self._mclock.work.machine
-            if job is not None and not job.over:
-                fraction = job.job.done / len(job.job.targets)
-                found[f"wcache.{job.job.job_id}"] = (f"wcache {self._engine.reserved}", fraction)
             for plan_id, machine in self._engine.rollouts.items():
                 if not machine.over:
                     found[f"wcache.{plan_id}"] = self.rollouts.progress(machine)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
 from .config_database import ConfigRequest, ConfigState
-from .loads import Block, BlocksRequest
+from .loads import Block, BlocksRequest, CapacityCall, CapacityRecipe
 from .model import LoadPoint, Role
 from .protocol import Outcome, Request
 from .record import CounterDelta, LatencyHistogram, Period, Precondition, Record
@@ -18,7 +18,7 @@ class LoadRequest:
 
     `spread`: `count` samples spread over `seconds`; of its own traffic, the mean
     commit latency of each `count`-th part of them.  `histogram`: with the client writes by
-    latency all the same.
+    latency all the same.  `recipe`: of an OSD's capacity, which takes one call.
     """
 
     osd_id: int
@@ -29,6 +29,7 @@ class LoadRequest:
     latency_limit_ms: float
     spread: bool = False
     histogram: bool = False
+    recipe: Optional[CapacityRecipe] = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class LoadSamples:
     at_ns: Tuple[int, ...] = ()
     later_counters: Tuple[CounterDelta, ...] = ()
     histogram: Optional[LatencyHistogram] = None
+    capacity: Optional[CapacityCall] = None
 
 
 # ---- events

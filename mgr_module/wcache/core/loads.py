@@ -29,14 +29,24 @@ BATCH_WRITES = 300
 LARGE_WRITES = 3
 LARGE_BYTES = 4 * 1024 * 1024
 
+# What an OSD benches itself by at its start (src/osd/OSD.cc,
+# `maybe_override_max_osd_capacity_for_qos`): 3,000 random 4 KiB writes over 100 objects of 4 MiB,
+# which it writes first, outside of what it times.
+CAPACITY_BYTES, CAPACITY_OBJECT_BYTES, CAPACITY_OBJECTS = 12_288_000, 4_194_304, 100
+CAPACITY_CALL_BYTES = CAPACITY_BYTES + CAPACITY_OBJECT_BYTES * CAPACITY_OBJECTS
+# What such a call is assumed to take until one was measured, by rotational.
+CAPACITY_CALL_S = {True: 15.0, False: 3.0}
+
 WRITE_BYTES = {
     LoadPoint.OSD_TRAFFIC: 0,
     LoadPoint.OSD_BENCH_DEPTH1: 4096,
     LoadPoint.OSD_BENCH_BATCH: BATCH_WRITES * 4096,
     LoadPoint.OSD_BENCH_4M: LARGE_WRITES * LARGE_BYTES,
     LoadPoint.FDATASYNC_TIMER: 0,
+    LoadPoint.OSD_BENCH_CAPACITY: CAPACITY_CALL_BYTES,
 }
-# Samples in one period, and what one is assumed to take until something was measured.
+# Samples in one period of the loads at which cache modes are compared, and what one is assumed
+# to take until something was measured.
 SAMPLES = {
     LoadPoint.OSD_TRAFFIC: 1,
     # a p90 can be told, and the 12 pairs within which a clear case is decided with 99%
@@ -61,6 +71,24 @@ CHECK_SAMPLES = {
     LoadPoint.OSD_BENCH_4M: 5,
     LoadPoint.FDATASYNC_TIMER: 16,
 }
+
+
+@dataclass(frozen=True)
+class CapacityRecipe:
+    """Whose thresholds are asked for, and whether an OSD is benched that mClock does not serve."""
+
+    rotational: bool
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class CapacityCall:
+    """What one bench call gave in IOPS, and what the OSD said of itself; 0 where it has none."""
+
+    iops: float
+    scheduler: str
+    iops_min: float = 0.0  # its own thresholds
+    iops_max: float = 0.0
 
 
 def commit_latency(counters: Iterable[CounterDelta]) -> Optional[CounterDelta]:

@@ -89,6 +89,8 @@ class LoadPoint(str, Enum):
     OSD_BENCH_BATCH = "osd_bench_batch"  # a full queue of 4 KiB writes: throughput
     OSD_BENCH_4M = "osd_bench_4m"  # 4 MiB writes: throughput
     FDATASYNC_TIMER = "fdatasync_timer"  # bare fdatasync() on a role's device
+    # the bench by which an OSD finds its own capacity: only where nothing is toggled
+    OSD_BENCH_CAPACITY = "osd_bench_capacity"
 
 
 class Verdict(str, Enum):

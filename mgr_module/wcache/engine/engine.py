@@ -20,7 +20,7 @@ from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterView
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.observing.run import machine_of
+from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
 from ..core.experiment.slots import Periods
 from ..core.fleet.claims import believed
@@ -88,7 +88,7 @@ class Engine:
         self.audit = AuditLog(archive, self.clock, log)
         self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
-        self.reserved = ""  # what else measures OSDs now, in words: no drive is toggled meanwhile
+        self.claimed = ""  # what measures OSDs and is no run, in words
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.gate = StoreGate(wake)
@@ -203,7 +203,8 @@ class Engine:
         runs = self.runs
         if self._unstored:
             runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self._unstored}
-        due = self._queue.due(runs, now_s)
+        going_on = {owner for owner, _ in self.measuring.going_on()}
+        due = self._queue.due(runs, now_s, going_on)
         for run_id, event in self.debts.begin(due, self.runs, self.rollouts, self.view):
             if isinstance(event, act.Begin):
                 spec = self.runs[run_id].spec
@@ -242,6 +243,11 @@ class Engine:
     def machine(self, owner: str) -> Optional[Machine]:
         """The run or rollout of that id."""
         return self._executor.machine(owner)
+
+    @property
+    def reserved(self) -> str:
+        """What measures OSDs beside the runs, in words: no drive is toggled meanwhile."""
+        return self.claimed or self.measuring.last_call
 
     @property
     def active(self) -> bool:
@@ -311,12 +317,9 @@ class Engine:
 
     def busy(self, hostname: str) -> bool:
         """Whether a host should poll fast."""
-        if any(m.under_way and m.spec.hostname == hostname for m in self.runs.values()):
-            return True
-        return any(
-            m.current is not None and m.moving and m.current.hostname == hostname
-            for m in self.rollouts.values()
-        )
+        runs = (m.spec.hostname for m in self.runs.values() if m.under_way)
+        plans = (m.current.hostname for m in self.rollouts.values() if m.current and m.moving)
+        return hostname in (*runs, *plans)
 
     def settle(self, learned: Sequence[Learned]) -> None:
         """Store what became known of the prior states that runs owe."""

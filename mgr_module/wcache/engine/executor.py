@@ -16,7 +16,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
-from ..core.experiment.observing.run import machine_of
+from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
 from ..core.protocol import RollbackRequest, Task

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Protocol
+from typing import Callable, Dict, List, Protocol, Tuple
 
 from ..core import events as act
+from ..core.model import LoadPoint
 
 
 class LoadRunner(Protocol):
@@ -32,11 +33,13 @@ class Measuring:
         self._loads = loads
         self._post_event = post_event
         self.under_way: Dict[str, str] = {}  # owner to token
+        self._unanswered: Dict[str, Tuple[str, LoadPoint]] = {}  # owner and load by token
 
     def start(self, owner: str, action: act.MeasureLoad) -> None:
         """Measure for `owner`; what it measured before is cancelled."""
 
         def done(samples: act.LoadSamples, error: str) -> None:
+            self._unanswered.pop(action.token, None)
             event: act.Event = (
                 act.LoadFailed(action.token, error)
                 if error
@@ -46,6 +49,7 @@ class Measuring:
 
         self.cancel(owner)
         self.under_way[owner] = action.token
+        self._unanswered[action.token] = (owner, action.request.load_point)
         self._loads.start(action.token, action.request, done)
 
     def ended(self, owner: str, event: act.Event) -> None:
@@ -65,3 +69,15 @@ class Measuring:
         """Stop everything: the mgr stops."""
         for owner in list(self.under_way):
             self.cancel(owner)
+
+    def going_on(self) -> List[Tuple[str, LoadPoint]]:
+        """What nobody waits for any more and has not ended: a bench call is not called back."""
+        awaited = set(self.under_way.values())
+        return [said for token, said in list(self._unanswered.items()) if token not in awaited]
+
+    @property
+    def last_call(self) -> str:
+        """The bench call of a capacity that goes on after its run has ended, in words, or ""."""
+        if all(load is not LoadPoint.OSD_BENCH_CAPACITY for _, load in self.going_on()):
+            return ""
+        return "the last bench call of an mclock measurement"

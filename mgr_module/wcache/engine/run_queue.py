@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Mapping, Tuple
+from typing import Callable, Collection, Iterator, Mapping, Tuple
 
 from ..core import events as act
 from ..core.agents import Agents
@@ -28,14 +28,19 @@ class RunQueue:
         self.trusted_from_s = 0.0
 
     def due(
-        self, runs: Mapping[str, RunMachine], now_s: float
+        self, runs: Mapping[str, RunMachine], now_s: float, going_on: Collection[str] = ()
     ) -> Iterator[Tuple[str, act.Event]]:
-        """(run id, Begin or the Halt that says why not) of each run whose turn has come."""
+        """(run id, Begin or the Halt that says why not) of each run whose turn has come.
+
+        Of runs in `going_on` a bench call goes on, though they may be over.
+        """
         if all(m.state.status is not RunStatus.WAITING for m in runs.values()):
             return
         cluster_missed = self._view.cluster().blocking
         throwaway = self._options().throwaway_cluster
-        busy = {m.spec.hostname for m in runs.values() if m.under_way}
+        busy = {
+            m.spec.hostname for run_id, m in runs.items() if m.under_way or run_id in going_on
+        }
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
                 continue

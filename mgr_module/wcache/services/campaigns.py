@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
@@ -110,18 +110,7 @@ class CampaignService:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         engine = self._engine
         with engine.lock:
-            require_thawed(engine)
-            require_store(engine)
-            require_unreserved(engine)
-            open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
-            if open_ids:
-                raise ConflictError(
-                    f"campaign {open_ids[0]} is not over yet",
-                    f"wait for it, or `ceph wcache campaign stop {open_ids[0]}`",
-                )
-            # what cannot be read keeps its number, or its leftovers would become ours
-            stored = [*engine.archive.names("campaign"), *engine.archive.names("run")]
-            campaign_id = f"c{next_number([*engine.campaigns, *stored])}"
+            campaign_id = self.new_id()
             seed = _seed(arguments.get("seed"))
             runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, trial)
             cluster = engine.view.cluster()
@@ -143,14 +132,35 @@ class CampaignService:
                 campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
                 skipped, trial is not None, arguments.get("by", ADMIN),
             )
-            states = [RunState(run, RunStatus.WAITING) for run in runs]
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             text += ", toggles nothing" if chosen.observe else ""
-            engine.note(campaign.by, campaign_id, text)
-            engine.add_campaign(campaign, states)
+            self.begin(campaign, runs, text)
+        return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
+
+    def new_id(self) -> str:
+        """The id of a new campaign; a WcacheError where none may begin now."""
+        engine = self._engine
+        require_thawed(engine)
+        require_store(engine)
+        require_unreserved(engine)
+        open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
+        if open_ids:
+            raise ConflictError(
+                f"campaign {open_ids[0]} is not over yet",
+                f"wait for it, or `ceph wcache campaign stop {open_ids[0]}`",
+            )
+        # what cannot be read keeps its number, or its leftovers would become ours
+        stored = [*engine.archive.names("campaign"), *engine.archive.names("run")]
+        return f"c{next_number([*engine.campaigns, *stored])}"
+
+    def begin(self, campaign: Campaign, runs: Sequence[RunSpec], text: str) -> None:
+        """Store a campaign with its runs, and say so in the audit log."""
+        engine = self._engine
+        with engine.lock:
+            engine.note(campaign.by, campaign.campaign_id, text)
+            engine.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
             engine.prune()
         engine.wake()
-        return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
 
     def stop(
         self, campaign_id: str, reason: str = STOPPED_BY_ADMIN, by: str = ADMIN,

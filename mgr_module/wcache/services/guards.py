@@ -36,11 +36,11 @@ def require_reports(engine: Engine) -> None:
 
 
 def require_unreserved(engine: Engine) -> None:
-    """Nothing is toggled while mClock's capacities are measured."""
+    """Nothing is toggled while something that is no run measures OSDs."""
     if engine.reserved:
         raise ConflictError(
             f"{engine.reserved} is under way",
-            "wait, or stop it: `ceph wcache mclock stop`, `ceph wcache memory trial stop`",
+            "wait for it; a trial ends by `ceph wcache memory trial stop`",
         )
 
 

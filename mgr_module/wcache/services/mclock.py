@@ -5,19 +5,19 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections import defaultdict
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from ..ceph.capacity import CapacityBench
 from ..core import codec
 from ..core.change.rollout_state import Rollout
-from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
-from ..core.experiment.campaign import parse_scope
+from ..core.errors import MalformedError, NotFoundError, RefusedError
+from ..core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
+from ..core.experiment.run_state import RunStatus
 from ..core.fleet.claims import believed
+from ..core.host_report import HostReport
 from ..core.knobs.knob import knobs_of
 from ..core.knobs.mclock.advice import advise, named
 from ..core.knobs.mclock.capacity import (
-    ASSUMED_CALL_S,
-    CALL_BYTES,
     CALLS_DEFAULT,
     CALLS_MAX,
     CALLS_MIN,
@@ -26,17 +26,19 @@ from ..core.knobs.mclock.capacity import (
     option,
 )
 from ..core.knobs.mclock.config import by_mclock, scheduler
-from ..core.knobs.mclock.job import TARGETS_MAX, Job, Target
 from ..core.knobs.mclock.knob import MCLOCK
-from ..core.knobs.mclock.select import choose
+from ..core.knobs.mclock.runs import campaign_options, make_runs
+from ..core.knobs.mclock.select import Target, choose
 from ..core.knobs.mclock.stale import stale
+from ..core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
-from ..engine.mclock_known import MclockKnown
-from ..engine.mclock_work import MclockWork
+from ..engine.mclock.capacities import Capacities
+from ..engine.mclock.known import MclockKnown
 from ..engine.storing.archive import Archive
+from .campaigns import CampaignService
 from .dry_run import would
-from .guards import require_class, require_store
+from .guards import require_class, require_idle, require_store, require_thawed
 from .mclock_facts import MclockFacts
 
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
@@ -44,52 +46,61 @@ DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 LOOK_S = 3.0
 
 
+class _Wanted(NamedTuple):
+    """What a measurement was asked for."""
+
+    targets: Tuple[Target, ...]
+    calls: int
+    skipped: Tuple[str, ...]
+    reports: Tuple[HostReport, ...]
+    options: CampaignOptions
+
+
 class MclockService:
-    """Use cases over the job that measures and the settings in the config database."""
+    """Use cases over the runs that measure and the settings in the config database."""
 
     def __init__(
-        self, *, engine: Engine, archive: Archive, bench: CapacityBench,
-        compiled_queue: Callable[[], str],
+        self, *, engine: Engine, archive: Archive, compiled_queue: Callable[[], str],
     ) -> None:
         self._engine = engine
-        self.work = MclockWork(engine=engine, archive=archive, bench=bench)
+        self._campaigns = CampaignService(engine)
+        self.capacities = Capacities(engine, archive)
         self._known = MclockKnown(engine, archive)
         self.facts = MclockFacts(
-            engine=engine, work=self.work, known=self._known, compiled_queue=compiled_queue
+            engine=engine, capacities=self.capacities, known=self._known,
+            compiled_queue=compiled_queue,
         )
 
     def load(self) -> None:
         """Take up the stored state."""
-        self.work.load()
+        self.capacities.load()
         self._known.load()
 
     def tick(self) -> None:
-        """What is due, from the serve loop: the job, and what findings follow."""
-        self.work.tick()
+        """What is due, from the serve loop: what was measured, and what findings follow."""
+        self.capacities.take()
         self.facts.tick()
 
     # ---- measure
 
     def forecast(self, **arguments: Any) -> Dict[str, Any]:
         """`mclock forecast`: what measuring with these arguments would cost."""
-        targets, calls, skipped = self._prepare(arguments)
-        return {"format_version": FORMAT_VERSION, "forecast": self._cost(targets, calls, skipped)}
+        found = self._prepare(arguments)
+        return {"format_version": FORMAT_VERSION, "forecast": self._cost(found)}
 
     def measure(self, **arguments: Any) -> Dict[str, Any]:
-        """`mclock measure`: bench sampled OSDs by their own recipe, one after the other."""
+        """`mclock measure`: a campaign that benches sampled OSDs and toggles nothing."""
         engine = self._engine
-        targets, calls, skipped = self._prepare(arguments)
-        cost = self._cost(targets, calls, skipped)
-        forced = bool(arguments.get("force"))
+        found = self._prepare(arguments)
+        cost = self._cost(found)
         with engine.lock:
-            if engine.frozen:
-                raise RefusedError("the cluster is frozen", "`ceph wcache freeze --thaw`")
+            require_thawed(engine)
             require_store(engine)
-            self._require_idle()
-            broken = engine.view.cluster().blocking
-            if broken and not forced:
+            require_idle(engine)
+            cluster = engine.view.cluster()
+            if cluster.blocking and not found.options.forced:
                 raise RefusedError(
-                    f"this does not hold: {', '.join(item.value for item in broken)}",
+                    f"this does not hold: {', '.join(item.value for item in cluster.blocking)}",
                     "wait until it does, or use --force (the capacity is then never recommended)",
                 )
             if not arguments.get("accept_cost"):
@@ -99,87 +110,90 @@ class MclockService:
                     "during each",
                     "say --accept-cost",
                 )
-            before = self.work.machine
-            number = int(before.job.job_id[1:]) + 1 if before is not None else 1
-            new = Job(f"m{number}", engine.clock(), targets, calls, forced)
-            engine.note("admin", new.job_id, f"mclock measurement of {len(targets)} OSDs started")
-            self.work.start(new)
-        engine.wake()
-        return {"format_version": FORMAT_VERSION, "job_id": new.job_id, "forecast": cost}
+            campaign_id = self._campaigns.new_id()
+            runs = make_runs(
+                campaign_id, found.targets, found.calls, found.reports, cluster, found.options
+            )
+            campaign = Campaign(
+                campaign_id, found.options, engine.clock(), 0, tuple(run.run_id for run in runs),
+                found.skipped,
+            )
+            text = f"mclock measurement of {len(runs)} OSDs started, toggles nothing"
+            self._campaigns.begin(campaign, runs, text)
+        return {"format_version": FORMAT_VERSION, "job_id": campaign_id, "forecast": cost}
 
     def stop(self, dry_run: bool = False) -> Dict[str, Any]:
-        """`mclock stop`: end a measurement after the bench call under way."""
-        if dry_run:
-            with self._engine.lock:
-                machine = self.work.machine
-                running = machine is not None and not machine.over
-            return would(["end the measurement of capacities"] if running else [])
-        return {"changed": self.work.halt("stopped by an admin")}
+        """`mclock stop`: end a measurement; a bench call under way goes on to its end."""
+        with self._engine.lock:
+            campaign_id = self.capacities.under_way()
+            if dry_run:
+                return would(["end the measurement of capacities"] if campaign_id else [])
+            if not campaign_id:
+                return {"changed": False}
+            return {"changed": self._campaigns.stop(campaign_id)["changed"]}
 
-    def _require_idle(self) -> None:
-        engine = self._engine
-        if engine.reserved:
-            raise ConflictError(f"{engine.reserved} is under way", "wait for it")
-        if engine.active:
-            raise ConflictError("a campaign or a plan is under way", "see `ceph wcache status`")
-
-    def _prepare(
-        self, arguments: Dict[str, Any]
-    ) -> Tuple[Tuple[Target, ...], int, List[str]]:
+    def _prepare(self, arguments: Dict[str, Any]) -> _Wanted:
         engine = self._engine
         calls = _bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
         most = _bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
         )
         scope = parse_scope(arguments.get("scope") or "cluster")
-        cluster = engine.view.cluster()
+        forced = bool(arguments.get("force"))
+        cluster, set_to = engine.view.cluster(), engine.options()
         with engine.lock:
             reports = believed(
                 (r for r in engine.hosts.reports.values() if not r.simulated), cluster
             )
         targets, skipped = choose(
-            scope, reports, cluster, self.facts.gather(),
-            forced=bool(arguments.get("force")), most=most,
+            scope, reports, cluster, self.facts.gather(), forced=forced, most=most
         )
         if not targets:
             why = skipped[0] if skipped else f"no OSD is in scope {scope.text}"
             raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
-        if len(targets) > TARGETS_MAX:
+        if len(targets) > RUNS_MAX:
             raise MalformedError(
-                f"this would measure {len(targets)} OSDs, {TARGETS_MAX} are the most",
+                f"this would measure {len(targets)} OSDs, {RUNS_MAX} are the most",
                 "narrow the scope",
             )
         more = [f"and {len(skipped) - 50} more"] if len(skipped) > 50 else []
-        return tuple(targets), calls, skipped[:50] + more
+        options = campaign_options(
+            scope.text, drives_per_model=most, calls=calls, forced=forced,
+            latency_limit_ms=set_to.latency_limit_ms, seconds_max=set_to.experiment_seconds_max,
+        )
+        return _Wanted(
+            tuple(targets), calls, (*skipped[:50], *more), tuple(reports), options
+        )
 
-    def _cost(
-        self, targets: Tuple[Target, ...], calls: int, skipped: List[str]
-    ) -> Dict[str, Any]:
-        seconds = 0.0
-        for target in targets:
-            before = self.work.measured.get(target.osd_id)
-            call_s = ASSUMED_CALL_S[target.rotational]
+    def _cost(self, found: _Wanted) -> Dict[str, Any]:
+        by_host: Dict[str, float] = defaultdict(float)
+        for target in found.targets:
+            before = self.capacities.measured.get(target.osd_id)
+            call_s = CAPACITY_CALL_S[target.rotational]
             if before is not None and before.iops:
                 call_s = before.seconds / len(before.iops)
-            seconds += LOOK_S + calls * call_s
-        names = [f"osd.{target.osd_id}" for target in targets]
+            by_host[target.hostname] += LOOK_S + found.calls * call_s
+        hosts = self._engine.options().parallel_hosts_max
+        names = [f"osd.{target.osd_id}" for target in found.targets]
         empties = self._engine.view.cluster().bench_empties_caches
+        calls = found.calls * len(found.targets)
         return {
-            "osds": len(targets), "osds_named": named(names), "bench_calls": calls * len(targets),
-            "bytes_written": calls * len(targets) * CALL_BYTES, "seconds": round(seconds, 1),
-            "osds_emptied": [target.osd_id for target in targets] if empties else [],
-            "skipped": skipped,
+            "osds": len(found.targets), "osds_named": named(names), "bench_calls": calls,
+            "bytes_written": calls * CAPACITY_CALL_BYTES,
+            "seconds": round(max(*by_host.values(), sum(by_host.values()) / hosts), 1),
+            "osds_emptied": [target.osd_id for target in found.targets] if empties else [],
+            "skipped": list(found.skipped),
         }
 
     # ---- look
 
     def show(self) -> Dict[str, Any]:
         """`mclock show`: what was measured, how far a measurement is, and what was set."""
-        engine, machine = self._engine, self.work.machine
+        engine = self._engine
         with engine.lock:
             now_s = engine.clock()
             rows = []
-            for _, item in sorted(self.work.measured.items()):
+            for _, item in sorted(self.capacities.measured.items()):
                 capacity = of_one(item.iops)
                 rows.append({
                     "osd_id": item.osd_id, "hostname": item.hostname,
@@ -190,14 +204,8 @@ class MclockService:
                     "scheduler": item.scheduler, "forced": item.forced,
                     "ended_at_s": item.ended_at_s,
                 })
-            job = None if machine is None else {
-                "job_id": machine.job.job_id, "status": machine.job.status.value,
-                "reason": machine.job.reason, "osds_done": machine.job.done,
-                "osds": len(machine.job.targets), "calls": machine.job.calls,
-                "bytes_written": machine.job.bytes_written,
-            }
             return {
-                "format_version": FORMAT_VERSION, "job": job, "measured": rows,
+                "format_version": FORMAT_VERSION, "job": self._job(), "measured": rows,
                 "changes": [
                     {
                         "change_id": r.plan_id, "created_at_s": r.created_at_s,
@@ -208,6 +216,24 @@ class MclockService:
                 ],
                 **self._reading(now_s),
             }
+
+    def _job(self) -> Optional[Dict[str, Any]]:
+        """How far the newest measurement is; its id is that of its campaign."""
+        campaign = self.capacities.newest()
+        if campaign is None:
+            return None
+        runs = self.capacities.runs_of(campaign)
+        aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
+        status = "running" if any(not run.over for run in runs) else "stopped"
+        if status == "stopped" and not aborted:
+            status = "done"
+        return {
+            "job_id": campaign.campaign_id, "status": status, "reason": next(iter(aborted), ""),
+            "osds_done": sum(run.state.status is RunStatus.DONE for run in runs),
+            "osds": len(campaign.run_ids),
+            "calls": max((run.spec.experiments[0].samples_per_period for run in runs), default=0),
+            "bytes_written": sum(run.bytes_spent for run in runs),
+        }
 
     def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`mclock recommend`: what to set, what overrides it, and the commands by hand."""

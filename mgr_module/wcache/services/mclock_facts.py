@@ -11,8 +11,8 @@ from ..core.knobs.mclock.capacity import option, settings, stacks
 from ..core.knobs.mclock.stale import stale
 from ..core.model import Finding
 from ..engine.engine import Engine
-from ..engine.mclock_known import MclockKnown
-from ..engine.mclock_work import MclockWork, moving_domains
+from ..engine.mclock.capacities import Capacities
+from ..engine.mclock.known import MclockKnown, moving_domains
 
 # Findings are worked out anew when something they follow from has changed, and at least
 # this often, since device classes may change too; at 10,000 OSDs it takes a moment.
@@ -22,14 +22,14 @@ STALE_READ_S = 60.0
 
 
 class MclockFacts:
-    """Reads what the engine, the job and the settings hold; changes nothing."""
+    """Reads what the engine, the measurements and the settings hold; changes nothing."""
 
     def __init__(
-        self, *, engine: Engine, work: MclockWork, known: MclockKnown,
+        self, *, engine: Engine, capacities: Capacities, known: MclockKnown,
         compiled_queue: Callable[[], str],
     ) -> None:
         self._engine = engine
-        self._work = work
+        self._capacities = capacities
         self._known = known
         self._watch = engine.config
         self._compiled_queue = compiled_queue
@@ -43,7 +43,10 @@ class MclockFacts:
         with self._engine.lock:
             reports = tuple(self._engine.hosts.reports.values())
         # reports are immutable and kept while nothing in them changes
-        of = (self._watch.config, self._work.kept, reports, tuple(moving_domains(self._engine)))
+        of = (
+            self._watch.config, self._capacities.kept, reports,
+            tuple(moving_domains(self._engine)),
+        )
         if of != self._findings_of or now_s >= self._findings_due_s:
             self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
             self._findings = stale(self.gather()) if self._watch.config.entries else ()
@@ -61,7 +64,7 @@ class MclockFacts:
         osds = engine.view.cluster().osds
         with engine.lock:
             reports = list(engine.hosts.reports.values())
-            measured = tuple(self._work.measured.values())
+            measured = tuple(self._capacities.measured.values())
             wanted = {
                 (r.device_class, str(r.drive_model)): r.mode
                 for r in (engine.recommendations() if with_wanted else ())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Dict, Mapping, Optional, Tuple
 
+from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
 
 from .toml_table import DriveFileError, Table, parse_toml, read_text, shown
@@ -366,7 +367,7 @@ def _placement(table: Table) -> PlacementSpec:
 
 def _truth(table: Table) -> Dict[LoadPoint, Truth]:
     found: Dict[LoadPoint, Truth] = {}
-    for point in LoadPoint:
+    for point in SAMPLES:
         if not table.has(point.value):
             continue
         entry = table.table(point.value)

@@ -72,7 +72,7 @@ def parse_scope(text: str) -> Scope:
 
 def parse_loads(text: str) -> Tuple[LoadPoint, ...]:
     """Load points from a comma-separated list of short or full names, without repeats."""
-    full = {point.value: point for point in LoadPoint}
+    full = {point.value: point for point in SHORT_NAMES.values()}
     points = []
     for name in text.split(","):
         point = SHORT_NAMES.get(name.strip()) or full.get(name.strip())

@@ -54,6 +54,8 @@ class RunSpec:
     client_wait_max_s: float = 1e9
     same_share: float = 1.0  # of each budget, where it looks as if nothing differs
     observes: bool = False  # toggles nothing, and holds no lease
+    # other cache domains of its OSD, which are looked at as well
+    looks_at: Tuple[str, ...] = ()
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:

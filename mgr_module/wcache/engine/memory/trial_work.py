@@ -170,8 +170,8 @@ class TrialWork:
     def _reserve(self) -> None:
         """Nothing else may measure meanwhile."""
         engine, machine = self._engine, self.machine
-        mine = engine.reserved.startswith("memory trial")
+        mine = engine.claimed.startswith("memory trial")
         if machine is not None and not machine.over:
-            engine.reserved = f"memory trial {machine.trial.trial_id}"
+            engine.claimed = f"memory trial {machine.trial.trial_id}"
         elif mine:
-            engine.reserved = ""
+            engine.claimed = ""

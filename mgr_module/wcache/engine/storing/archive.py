@@ -27,8 +27,7 @@ from ...core.history.entry import HistoryEntry
 from ...core.host_report import HostReport
 from ...core.knobs.mclock.capacity import Measurement
 from ...core.knobs.mclock.config import Known, Knowns
-from ...core.knobs.mclock.job import Job
-from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
+from ...core.knobs.mclock.stored_v1 import ConfigRollout, Job, as_plan
 from ...core.ports import Done, Store, Write
 from ...core.record import RECORD_BYTES_MAX, Period, Record
 from ...core.verdict.foreign.document import Evidence
@@ -290,21 +289,21 @@ class Archive:
         found = self._load(Measurement, "capacity")
         return {int(name): item for name, item in found.items() if name.isdecimal()}
 
-    def put_capacity(self, measurement: Measurement, done: Done) -> None:
+    def put_capacity(self, measurement: Measurement) -> None:
         """Store an OSD's measured capacity."""
-        self._put(f"capacity/{measurement.osd_id}", measurement, done)
+        self._put_later(f"capacity/{measurement.osd_id}", measurement)
 
     def drop_capacity(self, osd_id: int) -> None:
         """Remove a capacity."""
         self._drop(f"capacity/{osd_id}")
 
-    def mclock_job(self) -> Optional[Job]:
-        """The last measurement of capacities, over or not."""
+    def old_mclock_job(self) -> Optional[Job]:
+        """The last measurement of capacities as older versions stored it."""
         return self._load_one(Job, "mclock/job")
 
-    def put_mclock_job(self, job: Job, done: Done) -> None:
-        """Store how far a measurement of capacities is."""
-        self._put("mclock/job", job, done)
+    def drop_old_mclock_job(self) -> None:
+        """Remove it."""
+        self._drop("mclock/job")
 
     def mclock_known(self) -> Tuple[Known, ...]:
         """The stored values of mClock as they were first seen."""

@@ -16,6 +16,27 @@ SAMPLES_KEPT_MAX = 128
 IDLE_WRITES_PER_S = 5.0
 
 
+# Bench calls on one OSD for its capacity.
+CAPACITY_CALLS_MAX = 20
+
+
+@dataclass(frozen=True)
+class ObservedCapacity:
+    """What an OSD's bench calls gave, with all its drives in one setting before and after.
+
+    `setting` and `stack` are what `osd_drives` says of the OSD's drives; a threshold of 0 means
+    that the release has none.
+    """
+
+    setting: str
+    stack: str
+    iops: Tuple[float, ...] = field(metadata={"max_items": CAPACITY_CALLS_MAX})
+    scheduler: str
+    iops_min: float
+    iops_max: float
+    ended_at_s: float
+
+
 @dataclass(frozen=True)
 class Observed:
     """One load as it was seen; what made it useless stands in `note`.
@@ -42,6 +63,7 @@ class Observed:
     bytes_written: int = 0
     note: str = ""
     samples_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": SAMPLES_KEPT_MAX})
+    capacity: Optional[ObservedCapacity] = None  # of mClock's bench, where it came to its end
 
 
 def rates(

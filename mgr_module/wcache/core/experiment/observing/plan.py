@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple, Tuple
 
-from ...loads import ASSUMED_SAMPLE_S, WRITE_BYTES
+from ...loads import ASSUMED_SAMPLE_S, CAPACITY_CALL_S, WRITE_BYTES
 from ...model import LoadPoint
 from ...record import ExperimentSetup
 from ..run_state import RunSpec
@@ -67,6 +67,8 @@ def cost_of(setup: ExperimentSetup) -> ObservingCost:
     seconds = setup.period_s
     if setup.load_point is LoadPoint.FDATASYNC_TIMER:
         seconds = TIMER_S
+    elif setup.load_point is LoadPoint.OSD_BENCH_CAPACITY:
+        seconds = setup.samples_per_period * CAPACITY_CALL_S[bool(setup.rotational)]
     elif not seconds:
         seconds = setup.samples_per_period * ASSUMED_SAMPLE_S[setup.load_point]
     return ObservingCost(seconds, sum(n * size for n, size in calls), sum(n for n, _ in calls))

@@ -26,8 +26,7 @@ from ...protocol import (
 from ..pairs import Discarded
 from ..period import Phase, samples_of
 from ..run import RunMachine
-from ..run_state import RunState, RunStatus
-from ..slots import Periods
+from ..run_state import RunStatus
 from .observed import SAMPLES_KEPT_MAX, Observed, of_histogram, rates
 from .plan import BESIDE_CALLS, BESIDE_ROUNDS_MAX, TIMER_S, cost_of
 
@@ -245,9 +244,3 @@ class ObservingRun(RunMachine):
             act.Note(f"stopping: {reason}", "warning"),
             *self._end(RunStatus.ABORTED, reason, restored=True),
         ]
-
-
-def machine_of(state: RunState, periods: List[Periods], epoch: str) -> RunMachine:
-    """The machine that carries out a stored run."""
-    cls = ObservingRun if state.spec.observes else RunMachine
-    return cls(state, periods, epoch)

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
+from ...experiment.observing.observed import CAPACITY_CALLS_MAX
+from ...experiment.observing.osd_drives import mode_words, setting_of, stack_of
 from ...host_report import HostReport
-from ...model import DeviceCache, DriveReport, Role
+from ...model import DriveReport, Role
 
-# The arguments of `ceph tell osd.N bench` that make it what the OSD does by itself.
-COUNT_BYTES, WRITE_BYTES, OBJECT_BYTES, OBJECTS = 12_288_000, 4096, 4_194_304, 100
-# One call writes the objects first, outside of what it times.
-CALL_BYTES = COUNT_BYTES + OBJECT_BYTES * OBJECTS
 # Two calls give an interval of a factor of thousands; four are worth their bytes.
-CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, 20, 4
-# What a call is assumed to take until one was measured (3,000 writes and 400 MiB before).
-ASSUMED_CALL_S = {True: 15.0, False: 3.0}  # by rotational
+CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, CAPACITY_CALLS_MAX, 4
 # The compiled defaults: with one of them in force an OSD benches itself at every start.
 DEFAULT_IOPS = {True: 315.0, False: 21500.0}
 # osd_mclock_iops_capacity_{low_,}threshold_*: an OSD discards its own result outside.
@@ -143,20 +139,6 @@ def _capacity(mean: float, half: float, half_next: float, drives: int, calls: in
 # ---- what an OSD's drives are set to
 
 
-def setting_of(uses: Iterable[Tuple[Role, str]]) -> str:
-    """The cache modes of all drives of an OSD in words; empty where one is not known.
-
-    "write back", or "block write through, db write back" where they differ.
-    """
-    by_role = dict(uses)
-    said = set(by_role.values())
-    if "" in said:
-        return ""
-    if len(said) == 1:
-        return said.pop()
-    return ", ".join(f"{role.value} {by_role[role]}" for role in Role if role in by_role)
-
-
 def settings(
     reports: Iterable[HostReport], without: Iterable[Tuple[str, str]] = ()
 ) -> Dict[int, str]:
@@ -169,16 +151,10 @@ def settings(
     for report in reports:
         for drive in () if report.simulated else report.drives:
             known = (report.hostname, drive.domain_id) not in moving
-            words = _words(drive) if known else ""
+            words = mode_words(drive) if known else ""
             for use in drive.uses:
                 uses.setdefault(use.osd_id, []).append((use.role, words))
     return {osd_id: setting_of(found) for osd_id, found in uses.items()}
-
-
-def _words(drive: DriveReport) -> str:
-    if drive.mode is not None:
-        return drive.mode.value
-    return "no volatile cache" if drive.state.device_cache is DeviceCache.NONE else ""
 
 
 def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
@@ -192,15 +168,4 @@ def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
         for drive in () if report.simulated else report.drives:
             for use in drive.uses:
                 roles.setdefault(use.osd_id, {})[use.role] = drive
-    return {osd_id: _stack(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}
-
-
-def _stack(drives: Mapping[Role, DriveReport]) -> str:
-    block = drives[Role.BLOCK]
-    on: Dict[str, List[str]] = {}
-    for role in (Role.DB, Role.WAL):
-        drive = drives.get(role)
-        if drive is not None and drive.drive_id != block.drive_id:
-            on.setdefault(str(drive.drive_model), []).append(role.value)
-    others = [f"{', '.join(names)} on {model}" for model, names in on.items()]
-    return " with ".join([str(block.drive_model), *([" and ".join(others)] if others else [])])
+    return {osd_id: stack_of(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
 from ...cluster import ClusterState, OsdInfo
@@ -11,7 +12,17 @@ from ...host_report import HostReport
 from ...model import Role
 from .advice import Facts
 from .config import by_mclock, scheduler
-from .job import Target
+
+
+@dataclass(frozen=True)
+class Target:
+    """An OSD to be benched."""
+
+    osd_id: int
+    hostname: str
+    device_class: str
+    rotational: bool
+    stack: str
 
 
 def choose(

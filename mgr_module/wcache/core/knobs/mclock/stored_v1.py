@@ -1,15 +1,18 @@
-"""Changes of mClock's capacities as they were stored before they were plans."""
+"""What was stored of mClock before its changes were plans, and its measurements campaigns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Tuple
 
 from ...change.change_status import ChangeStatus
 from ...change.config_change import ConfigChange
 from ...change.rollout_state import ROLLOUT_VERSION, Rollout, RolloutStatus
 from ...config_database import EDITS_MAX, ConfigEdit
+from .capacity import CALLS_MAX, CALLS_MIN
 from .knob import MCLOCK
+from .select import Target
 
 # One that was stopped may have made some of its edits: a rollback looks which.
 _STATUS = {
@@ -20,6 +23,43 @@ _STATUS = {
     RolloutStatus.ROLLED_BACK: ChangeStatus.ROLLED_BACK,
     RolloutStatus.PLANNED: ChangeStatus.PLANNED,
 }
+
+
+TARGETS_MAX = 2000
+
+
+class JobStatus(str, Enum):
+    """Where a measurement stood."""
+
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A measurement of capacities; what it measured is stored by OSD, as it still is."""
+
+    job_id: str
+    created_at_s: float
+    targets: Tuple[Target, ...] = field(metadata={"max_items": TARGETS_MAX})
+    calls: int = field(metadata={"min": CALLS_MIN, "max": CALLS_MAX})
+    forced: bool = False
+    status: JobStatus = JobStatus.RUNNING
+    reason: str = ""
+    done: int = 0
+    bytes_written: int = 0
+
+    @property
+    def words(self) -> str:
+        """How it ends, for the audit log; empty where it had ended before."""
+        if self.status is not JobStatus.RUNNING:
+            return ""
+        return (
+            f"this measurement of capacities was begun by an older version and ends here: "
+            f"{self.done} of {len(self.targets)} OSDs measured; for the others, "
+            "`ceph wcache mclock measure`"
+        )
 
 
 @dataclass(frozen=True)

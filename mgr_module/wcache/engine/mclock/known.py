@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 
-from ..core.config_database import Config
-from ..core.knobs.mclock.capacity import settings
-from ..core.knobs.mclock.config import Known, see
-from .engine import Engine
-from .mclock_work import moving_domains
-from .storing.archive import Archive
+from ...core.config_database import Config
+from ...core.knobs.mclock.capacity import settings
+from ...core.knobs.mclock.config import Known, see
+from ..engine import Engine
+from ..storing.archive import Archive
 
 
 class MclockKnown:
@@ -38,3 +37,18 @@ class MclockKnown:
                 self.known = known
                 self._archive.put_mclock_known(tuple(known.values()))
         engine.wake()
+
+
+def moving_domains(engine: Engine) -> List[Tuple[str, str]]:
+    """(hostname, domain id) of what experiments and plans are toggling now."""
+    with engine.lock:
+        held = [
+            (m.spec.hostname, domain_id) for m in engine.runs.values() if m.holds_lease
+            for domain_id in m.spec.domain_ids
+        ]
+        held += [
+            (change.hostname, change.domain_id)
+            for machine in engine.rollouts.values() if not machine.over
+            for change in machine.rollout.drive_changes
+        ]
+    return held

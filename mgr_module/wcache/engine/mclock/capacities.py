@@ -1,0 +1,89 @@
+"""Keeps the newest capacity of each OSD: what runs have measured outlives their campaigns."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Set
+
+from ...core.experiment.campaign import Campaign
+from ...core.experiment.observing.capacity_run import benches_capacity
+from ...core.experiment.run import RunMachine
+from ...core.knobs.mclock.capacity import Measurement
+from ...core.knobs.mclock.runs import is_measurement, measurement_of
+from ..engine import Engine
+from ..storing.archive import Archive
+
+# Capacities kept, the newest of each OSD: three stand for a drive model.
+MEASURED_MAX = 300
+
+
+class Capacities:
+    """What was measured; guarded by the engine's lock.
+
+    A run is stored with what it measured, so nothing is lost where the mgr stops before this
+    has taken it over.
+    """
+
+    def __init__(self, engine: Engine, archive: Archive) -> None:
+        self._engine = engine
+        self._archive = archive
+        self._taken: Set[str] = set()  # runs whose measurement is among `measured`
+        self.measured: Dict[int, Measurement] = {}
+        self.kept = 0  # counts measurements, so that others see when there is a new one
+
+    def load(self) -> None:
+        """Take up what was stored; a measurement of an older version ends."""
+        engine = self._engine
+        with engine.lock:
+            self._taken.clear()
+            self.measured = self._archive.capacities()
+            old = self._archive.old_mclock_job()
+            if old is not None:
+                if old.words:
+                    engine.note("mgr", old.job_id, old.words, "warning")
+                self._archive.drop_old_mclock_job()
+            self.take()
+
+    def take(self) -> None:
+        """Keep what runs have measured since."""
+        with self._engine.lock:
+            runs = self._engine.runs
+            self._taken &= set(runs)
+            for run_id, run in runs.items():
+                if run_id in self._taken or not run.over or not benches_capacity(run.spec):
+                    continue
+                self._taken.add(run_id)
+                for seen in run.state.observed:
+                    found = measurement_of(run.spec, seen)
+                    if found is not None:
+                        self._keep(found)
+
+    def _keep(self, found: Measurement) -> None:
+        before = self.measured.get(found.osd_id)
+        if before is not None and before.ended_at_s >= found.ended_at_s:
+            return
+        self._archive.put_capacity(found)
+        self.measured[found.osd_id] = found
+        self.kept += 1
+        by_age = sorted(self.measured.values(), key=lambda m: m.ended_at_s)
+        for old in by_age[:-MEASURED_MAX]:
+            del self.measured[old.osd_id]
+            self._archive.drop_capacity(old.osd_id)
+
+    def newest(self) -> Optional[Campaign]:
+        """The newest campaign that measures capacities."""
+        with self._engine.lock:
+            found = [c for c in self._engine.campaigns.values() if is_measurement(c)]
+        return max(found, key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id),
+                   default=None)
+
+    def runs_of(self, campaign: Campaign) -> List[RunMachine]:
+        """Its runs, in order."""
+        runs = self._engine.runs
+        return [runs[run_id] for run_id in campaign.run_ids if run_id in runs]
+
+    def under_way(self) -> str:
+        """The id of the campaign that measures capacities now, or ""."""
+        newest = self.newest()
+        if newest is None or all(run.over for run in self.runs_of(newest)):
+            return ""
+        return newest.campaign_id
