@@ -16,7 +16,7 @@ from harness.access import PROJECT
 from sim_drives import DRIVES
 from wcache.core import VERSION
 
-pytestmark = pytest.mark.packages
+pytestmark = [pytest.mark.packages, pytest.mark.long]  # pip fetches what builds a wheel
 
 BUILD_S = 600.0
 
