@@ -156,15 +156,29 @@ def test_it_is_no_load_to_compare_cache_modes_by():
             assert f"load '{name}' is not known" in error
 
 
-def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
-    mgr = a_mgr()
-    said(mgr, "mclock measure", accept_cost=True)
+def ended_without_a_tick(mgr):
+    """Carry its runs out; what keeps capacities has no tick."""
     while any(not run.over for run in mgr.engine.runs.values()):
         mgr.now_s += 0.3
         for probe in mgr.probes.values():
             probe.turn()
         mgr.loads.run()
-        mgr.engine.tick()  # and no tick of what keeps capacities
+        mgr.engine.tick()
+
+
+def test_a_measurement_that_is_done_is_shown_with_its_capacities_at_once():
+    mgr = a_mgr()
+    said(mgr, "mclock measure", accept_cost=True)
+    ended_without_a_tick(mgr)
+    shown = said(mgr, "mclock show")
+    assert shown["job"]["status"] == "done"
+    assert [row["osd_id"] for row in shown["measured"]] == [0, 1]
+
+
+def test_what_was_measured_outlives_its_campaign_and_a_mgr_that_stops_at_once():
+    mgr = a_mgr()
+    said(mgr, "mclock measure", accept_cost=True)
+    ended_without_a_tick(mgr)
     mgr.restart()
     assert [row["osd_id"] for row in said(mgr, "mclock show")["measured"]] == [0, 1]
     mgr.step()

@@ -191,6 +191,7 @@ class MclockService:
         """`mclock show`: what was measured, how far a measurement is, and what was set."""
         engine = self._engine
         with engine.lock:
+            self.capacities.take()  # a run may have ended since the last tick
             now_s = engine.clock()
             rows = []
             for _, item in sorted(self.capacities.measured.items()):

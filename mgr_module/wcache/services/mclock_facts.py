@@ -64,6 +64,7 @@ class MclockFacts:
         osds = engine.view.cluster().osds
         with engine.lock:
             reports = list(engine.hosts.reports.values())
+            self._capacities.take()
             measured = tuple(self._capacities.measured.values())
             wanted = {
                 (r.device_class, str(r.drive_model)): r.mode
