@@ -5,8 +5,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from rollout_world import WB, WT, Mgr, change
-from wcache.core import codec
-from wcache.core import events as act
+from wcache.core import codec, events
 from wcache.core.change.gate.gate_state import GateSettings
 from wcache.core.change.gate.judge import BLOCKS_BEFORE
 from wcache.core.change.rollout_state import ROLLOUT_VERSION, Rollout, Wave, WaveKind
@@ -57,16 +56,16 @@ class GatedMgr(Mgr):
             if lost_after is not None and index >= lost_after:
                 self.restart()
                 return
-            if isinstance(action, act.WatchBlocks):
+            if isinstance(action, events.WatchBlocks):
                 self.watch, self.blocks, self.task, self.load = action, 0, None, None
-            elif isinstance(action, act.LookAtCluster):
+            elif isinstance(action, events.LookAtCluster):
                 missed = self.missed
                 if self.silent:
                     missed += (Precondition.PROBES_HEARD,)
                 many = min(self.together, len(action.groups))
-                self.give(act.ClusterSeen(missed, many, CONTROLS))
+                self.give(events.ClusterSeen(missed, many, CONTROLS))
             else:
-                if isinstance(action, (act.GiveTask, act.MeasureLoad)):
+                if isinstance(action, (events.GiveTask, events.MeasureLoad)):
                     self.watch = None
                 super().run([action])
         self._look()
@@ -111,7 +110,7 @@ class GatedMgr(Mgr):
         if self.blocks >= watch.request.blocks:
             self.watch = None
         found = Block(watch.request.block_s, tuple(OsdBlock(o, us(o), 100) for o in ids))
-        self.give(act.BlockSeen(watch.token, found))
+        self.give(events.BlockSeen(watch.token, found))
 
     def fault(self, name, lost_after=0):  # noqa: C901  one line each
         if name == "failover":
@@ -127,27 +126,31 @@ class GatedMgr(Mgr):
             self.silent = True
             if self.machine.waited_for:
                 self.task = None
-                self.give(act.AgentSilent("the probe has not responded"))
+                self.give(events.AgentSilent("the probe has not responded"))
         elif name == "refused":
             if self.task:
                 task, self.task = self.task, None
-                self.give(act.TaskAnswered(task.task_id, FailureOutcome("no", refused=True)))
+                self.give(events.TaskAnswered(task.task_id, FailureOutcome("no", refused=True)))
         elif name == "unhealthy":
             self.missed = (Precondition.CLUSTER_HEALTHY,)
         elif name == "watch ends":
             if self.watch:
                 watch, self.watch = self.watch, None
-                self.give(act.BlocksEnded(watch.token, "osd.1 does not answer"))
+                self.give(events.BlocksEnded(watch.token, "osd.1 does not answer"))
         elif name == "past the limit":
             if self.watch:
                 watch, self.watch = self.watch, None
-                self.give(act.BlocksEnded(watch.token, "osd.1 took 9000 ms", past_limit=True))
+                self.give(events.BlocksEnded(watch.token, "osd.1 took 9000 ms", past_limit=True))
         elif name == "pause":
             self.run(self.machine.pause("by an admin"))
             if self.machine.paused:
                 self.task = self.watch = None
         elif name in ("abort", "freeze"):
-            self.give(act.Halt(name))
+            self.give(events.Halt(name))
+        elif name == "host reset":
+            for item in self.machine.rollout.changes:
+                if item.status.value in ("applying", "made, not judged yet"):
+                    self.modes[item.domain_id] = WB
         elif name == "rollback" and self.machine.rollout.touched:
             self.watch = None
             self.run(self.machine.start_rollback("by an admin"))
@@ -161,12 +164,12 @@ class GatedMgr(Mgr):
         elif self.silent and self.task is not None:
             self.task = None
             self.now_s += 5.0
-            self.give(act.AgentSilent("the probe has not responded"))
+            self.give(events.AgentSilent("the probe has not responded"))
         elif self.task or self.load:
             self.answer(lost_after=lost_after)
         elif self.machine.wake_at_s is not None:
             self.now_s = max(self.now_s + 0.1, self.machine.wake_at_s)
-            self.give(act.Tick(), lost_after)
+            self.give(events.Tick(), lost_after)
         else:
             return False
         return True
@@ -202,7 +205,7 @@ def states():
     found = {}
     for persist in (False, True):
         mgr = GatedMgr(persist=persist)
-        mgr.give(act.Begin())
+        mgr.give(events.Begin())
         for _ in range(3000):
             if mgr.machine.over:
                 break

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from mgr_fakes import builders as make
-from wcache.core import codec
-from wcache.core import events as act
+from wcache.core import codec, events
 from wcache.core.change.cache_mode_change import CacheModeChange as Change
 from wcache.core.change.rollout import RolloutMachine
 from wcache.core.change.rollout_state import Rollout
@@ -53,7 +52,7 @@ class Mgr:
         self.restarts += 1
         self._start()
         if not self.machine.over:
-            self.give(act.Begin())
+            self.give(events.Begin())
 
     def give(self, event, lost_after=None):
         self.run(self.machine.handle(event, self.now_s), lost_after)
@@ -63,14 +62,14 @@ class Mgr:
             if lost_after is not None and index >= lost_after:
                 self.restart()
                 return
-            if isinstance(action, act.GiveTask):
+            if isinstance(action, events.GiveTask):
                 self.task, self.load = action, None
-            elif isinstance(action, act.MeasureLoad):
+            elif isinstance(action, events.MeasureLoad):
                 self.load, self.task = action, None
-            elif isinstance(action, act.SaveRun):
+            elif isinstance(action, events.SaveRun):
                 self.stored = codec.dumps(self.machine.rollout)
-            elif isinstance(action, act.LookAtCluster):
-                self.give(act.ClusterSeen(self.missed))
+            elif isinstance(action, events.LookAtCluster):
+                self.give(events.ClusterSeen(self.missed))
             else:
                 self.notes.append(action)
 
@@ -108,15 +107,15 @@ class Mgr:
             if lose_answer:
                 self.restart()
                 return
-            self.give(act.TaskAnswered(task.task_id, outcome), lost_after)
+            self.give(events.TaskAnswered(task.task_id, outcome), lost_after)
         elif self.load:
             domain_id, load = self.machine.current.domain_id, self.load
             self.load = None
-            samples = act.LoadSamples(0.1, (self.latency(domain_id),) * 9, (), 4096)
-            self.give(act.LoadMeasured(load.token, samples), lost_after)
+            samples = events.LoadSamples(0.1, (self.latency(domain_id),) * 9, (), 4096)
+            self.give(events.LoadMeasured(load.token, samples), lost_after)
         elif self.machine.wake_at_s is not None:
             self.now_s = max(self.now_s, self.machine.wake_at_s)
-            self.give(act.Tick(), lost_after)
+            self.give(events.Tick(), lost_after)
 
     def latency(self, domain_id):
         base = 20_000_000
@@ -143,5 +142,5 @@ class Mgr:
 
 def begun(*changes, **options):
     mgr = Mgr(*(changes or (change(0),)), **options)
-    mgr.give(act.Begin())
+    mgr.give(events.Begin())
     return mgr

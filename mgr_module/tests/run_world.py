@@ -4,8 +4,7 @@ import math
 from collections import Counter
 
 from mgr_fakes import builders as make
-from wcache.core import codec
-from wcache.core import events as act
+from wcache.core import codec, events
 from wcache.core.experiment.budget import cost_of
 from wcache.core.experiment.factorial import OTHER, both_sides, measured_in
 from wcache.core.experiment.run import RunMachine
@@ -71,7 +70,7 @@ class Mgr:
         self.restarts += 1
         self.keep_stale()
         self._start()
-        self.give(act.Begin())
+        self.give(events.Begin())
 
     def cost(self):
         """What the experiment under way has cost."""
@@ -81,17 +80,18 @@ class Mgr:
 
     def keep_stale(self):
         if self.task:
-            self.stale.append(act.TaskAnswered(self.task.task_id, self.good_outcome()))
+            self.stale.append(events.TaskAnswered(self.task.task_id, self.good_outcome()))
         if self.load:
-            self.stale.append(act.LoadMeasured(self.load.token, self.good_samples()))
+            self.stale.append(events.LoadMeasured(self.load.token, self.good_samples()))
         if self.look:
-            self.stale.append(act.Decided(self.look.token, True))
+            self.stale.append(events.Decided(self.look.token, True))
 
     def give(self, event, lost_after=None):
         """Feed an event and carry out the actions, or only the first `lost_after` of them."""
         todo = self.machine.handle(event, self.now_s)
         self.asked = any(
-            isinstance(action, (act.GiveTask, act.MeasureLoad, act.AskAnalysis)) for action in todo
+            isinstance(action, (events.GiveTask, events.MeasureLoad, events.AskAnalysis))
+            for action in todo
         )
         for index, action in enumerate(todo):
             if lost_after is not None and index >= lost_after:
@@ -101,7 +101,7 @@ class Mgr:
 
     def execute(self, action):
         machine = self.machine
-        if isinstance(action, act.GiveTask):
+        if isinstance(action, events.GiveTask):
             self.keep_stale()
             self.task, self.load, self.look = action, None, None
             if isinstance(action.request, (SetModeRequest, ReleaseRequest)):
@@ -117,37 +117,37 @@ class Mgr:
                 self.released.add(action.request.domain_id)
             if isinstance(action.request, TimerRequest):
                 assert action.request.count > 0
-        elif isinstance(action, act.MeasureLoad):
+        elif isinstance(action, events.MeasureLoad):
             self.load, self.task = action, None
             point = action.request.load_point
             index = machine.experiment_index
             self.bytes_begun[index] += action.request.count * WRITE_BYTES[point]
             assert self.bytes_begun[index] <= machine.spec.bytes_max
-        elif isinstance(action, act.AskAnalysis):
+        elif isinstance(action, events.AskAnalysis):
             self.look, self.task = action, None
-        elif isinstance(action, act.SavePeriod):
+        elif isinstance(action, events.SavePeriod):
             key = (action.experiment_index, action.pair_index, action.second)
             assert key not in self.measured, f"{key} is measured twice"
             self.measured.add(key)
             self.periods[key] = codec.dumps(action.period)
-        elif isinstance(action, act.SaveRecord):
+        elif isinstance(action, events.SaveRecord):
             for side in both_sides(action.record):
                 text = codec.dumps(side)
                 self.records[side.record_id] = codec.loads(
                     Record, text, bytes_max=10**7, what="record"
                 )
-        elif isinstance(action, act.SaveRun):
+        elif isinstance(action, events.SaveRun):
             self.stored = codec.dumps(machine.state)
             for key in [k for k in self.periods if k[0] < machine.experiment_index]:
                 del self.periods[key]
-        elif isinstance(action, act.Note):
+        elif isinstance(action, events.Note):
             assert action.text
 
     # ---- answers
 
     def good_samples(self):
         request = self.load.request
-        return act.LoadSamples(
+        return events.LoadSamples(
             0.4, (1_000_000,) * request.count, (),
             request.count * WRITE_BYTES[request.load_point],
             at_ns=tuple(range(request.count)) if request.spread else (),
@@ -182,15 +182,15 @@ class Mgr:
             task = self.task
             if isinstance(task.request, ReleaseRequest):
                 self.ended_by = "release"
-            self.give(act.TaskAnswered(task.task_id, self.good_outcome()), lost_after)
+            self.give(events.TaskAnswered(task.task_id, self.good_outcome()), lost_after)
         elif self.load:
             token, samples = self.load.token, self.good_samples()
-            self.give(act.LoadMeasured(token, samples), lost_after)
+            self.give(events.LoadMeasured(token, samples), lost_after)
         elif self.look:
-            self.give(act.Decided(self.look.token, False), lost_after)
+            self.give(events.Decided(self.look.token, False), lost_after)
         if not self.machine.over and not self.asked and self.machine.wake_at_s is not None:
             self.now_s = max(self.now_s, self.machine.wake_at_s)
-            self.give(act.Tick())
+            self.give(events.Tick())
 
     def measures(self):
         """Whether a measurement is under way, so that the next wake is the budget's end."""
@@ -234,5 +234,5 @@ def check_factorial(records, record):
 
 def begun(*setups, **changes):
     mgr = Mgr(make.run_spec(*(setups or (make.setup(),)), **changes))
-    mgr.give(act.Begin())
+    mgr.give(events.Begin())
     return mgr

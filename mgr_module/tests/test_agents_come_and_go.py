@@ -332,6 +332,27 @@ def test_a_host_that_cannot_be_reached_fails_the_script_and_not_the_others(form,
     assert form == "rook" or any("root@h2" in line for line in asked)
 
 
+@pytest.mark.parametrize("prepared", [True, False])
+def test_a_host_that_cannot_be_prepared_gets_its_probe_and_is_told_of(prepared, tmp_path):
+    script = ok(a_mgr().command("agent add", hostname="h1", run_by="systemd"))
+    _, asked = run(script.replace("/etc/ceph", str(tmp_path)), tmp_path)
+    # the command, as the shell there would get it
+    (there,) = [line for line in asked if line.startswith("ssh ")]
+    on_host = there.partition("root@h1 ")[2]
+    for name, code in (("wcache-probe", 0 if prepared else 1), ("systemctl", 0)):
+        told = f'echo "{name} $*" >>{tmp_path}/done'
+        (tmp_path / name).write_text(f"#!/bin/sh\n{told}\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", on_host], input="[client]\n", capture_output=True, text=True,
+        timeout=60, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )
+    assert (done.returncode == 0) is prepared
+    assert (tmp_path / "done").read_text().splitlines() == [
+        "wcache-probe prepare", "systemctl enable --now wcache-probe",
+    ]
+
+
 def test_a_host_whose_key_was_not_made_is_named_and_left_out_of_the_script(tmp_path):
     mgr = contained(a_mgr())
     make = mgr.keys.make

@@ -7,7 +7,7 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.commands.tables import _bcache
+from wcache.commands.drives.bcache import bcache_words
 from wcache.core.codec import to_plain
 from wcache.core.hardware.bcache import BcacheState
 
@@ -47,7 +47,7 @@ def test_in_another_mode_nothing_is_dirty_that_could_cross():
 
 
 def test_drive_ls_says_what_bcache_is_set_to():
-    assert _bcache(to_plain(bcache(1))) == (
+    assert bcache_words(to_plain(bcache(1))) == (
         "backing of bcache0 (writeback, sequential cutoff 4.0 MiB, dirty 1.0 GiB of 10.0 GiB, "
         "4.0 KiB/s)"
     )

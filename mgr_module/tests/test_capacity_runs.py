@@ -9,7 +9,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from test_stored_mclock import STORED, taken_up
 from wcache.ceph.loads import CephLoads
-from wcache.core import events as act
+from wcache.core import events
 from wcache.core.experiment.observing.machines import machine_of
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
@@ -27,7 +27,7 @@ def machine(status=RunStatus.WAITING, **changes):
     setup = replace(make.setup(), load_point=CAPACITY, samples_per_period=3)
     spec = make.run_spec(setup, observes=True, looks_at=("domain-nvme0",), **changes)
     found = machine_of(RunState(spec, status), [{}], "1")
-    return found, found.handle(act.Begin(), 1.0)
+    return found, found.handle(events.Begin(), 1.0)
 
 
 def only(actions, kind):
@@ -38,20 +38,20 @@ def only(actions, kind):
 def look(found, actions, *drives):
     """Answer the looks at both domains."""
     for drive in drives:
-        task = only(actions, act.GiveTask)
+        task = only(actions, events.GiveTask)
         assert task.request == LookRequest(drive.domain_id)
-        actions = found.handle(act.TaskAnswered(task.task_id, DrivesOutcome((drive,))), 2.0)
+        actions = found.handle(events.TaskAnswered(task.task_id, DrivesOutcome((drive,))), 2.0)
     return actions
 
 
 def call(found, actions, iops=300.0):
-    asked = only(actions, act.MeasureLoad)
+    asked = only(actions, events.MeasureLoad)
     assert (asked.request.load_point, asked.request.count) == (CAPACITY, 1)
-    samples = act.LoadSamples(
+    samples = events.LoadSamples(
         1.0, (int(1e9 / iops),), (), CAPACITY_CALL_BYTES,
         capacity=CapacityCall(iops, "mclock_scheduler", 50.0, 500.0),
     )
-    return found.handle(act.LoadMeasured(asked.token, samples), 3.0)
+    return found.handle(events.LoadMeasured(asked.token, samples), 3.0)
 
 
 def test_all_drives_of_the_osd_are_looked_at_before_and_after_the_calls():
@@ -86,8 +86,8 @@ def test_a_db_drive_that_changes_its_mode_meanwhile_leaves_no_capacity():
 
 def test_nothing_is_benched_where_the_mode_of_a_drive_is_not_known():
     found, actions = machine()
-    task = only(actions, act.GiveTask)
-    found.handle(act.TaskAnswered(task.task_id, FailureOutcome("sda does not answer", "")), 2.0)
+    task = only(actions, events.GiveTask)
+    found.handle(events.TaskAnswered(task.task_id, FailureOutcome("sda does not answer", "")), 2.0)
     assert (found.state.status, found.state.reason) == (RunStatus.ABORTED, "sda does not answer")
     found, actions = machine()
     unused = replace(BLOCK, uses=())
@@ -102,7 +102,7 @@ def test_a_run_that_is_stopped_is_charged_with_the_call_that_goes_on(made):
     actions = look(found, actions, BLOCK, DB)
     for _ in range(made):
         actions = call(found, actions)
-    found.handle(act.Halt("stopped by an admin"), 4.0)
+    found.handle(events.Halt("stopped by an admin"), 4.0)
     assert found.state.status is RunStatus.ABORTED
     assert found.bytes_spent == (made + 1) * CAPACITY_CALL_BYTES
     assert found.state.observed[0].capacity is None
@@ -112,7 +112,7 @@ def test_a_mgr_that_takes_over_makes_all_calls_again_and_charges_the_lost_ones_i
     found, actions = machine(RunStatus.RUNNING)
     assert found.bytes_spent == 3 * CAPACITY_CALL_BYTES
     actions = look(found, actions, BLOCK, DB)
-    assert only(actions, act.MeasureLoad)
+    assert only(actions, events.MeasureLoad)
 
 
 # ---- in the mgr
@@ -200,7 +200,7 @@ def test_no_run_begins_on_a_host_while_a_bench_call_of_an_ended_one_goes_on():
             probe.turn()
         mgr.engine.tick()
     ends = mgr.loads.ends_late()
-    mgr.engine.feed("c1.0", act.Halt("its OSD went down"))
+    mgr.engine.feed("c1.0", events.Halt("its OSD went down"))
     for _ in range(5):
         mgr.step()
     assert mgr.engine.runs["c1.1"].state.status is RunStatus.WAITING
@@ -257,7 +257,7 @@ def benched(osd, **recipe):
         commit_counters=lambda dump: {}, commits_min=lambda: 20, is_up=lambda osd_id: True,
     )
     done = queue.Queue()
-    request = act.LoadRequest(
+    request = events.LoadRequest(
         0, CAPACITY, Role.BLOCK, 1, 0.0, 1.0, recipe=CapacityRecipe(True, **recipe)
     )
     loads.start("t", request, lambda *answer: done.put(answer))

@@ -55,6 +55,7 @@ def test_auto_says_what_it_would_begin_first_and_why_it_would_wait():
     assert "wait: outside the maintenance windows" in dry(mgr, "auto", mode="apply")[1]
 
 
+@pytest.mark.slow
 def test_freeze_and_thaw_name_what_would_end():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE)
@@ -79,6 +80,7 @@ def test_campaign_stop_and_agent_rm_name_the_runs_that_would_end():
     assert any(line.startswith("end run c1.") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_pause_says_whether_a_change_is_finished_first():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.APPLYING, seconds=0.05)
@@ -109,6 +111,7 @@ def test_a_word_for_a_drive_model_is_not_given_in_a_dry_run():
     assert dry(mgr, "drive-model distrust-plp", drive_model=model) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persist", [False, True])
 def test_a_plan_that_is_done_says_what_would_be_made_to_last(persist):
     mgr = begun(apply={"persist": persist})

@@ -11,6 +11,7 @@ from wcache.core.drive.host_words import AcceptedWord, digest
 from wcache.core.fleet.findings import of_power_cuts
 from wcache.core.host_report import HostReport, PowerCut
 from wcache.core.model import CacheMode, FlushCounters, LoadPoint, Verdict
+from wcache.core.simulation import DriveKind
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record
 
@@ -144,7 +145,7 @@ def test_a_drive_model_that_only_the_witnesss_host_has_needs_no_other_word():
     reports = told(cut(), by=[result.hostname])
     assert recommend([result], reports=reports)[0].verdict is Verdict.WRITE_BACK
     name = str(result.drive_model)
-    at_home = {(result.device_class, name, False): frozenset({result.hostname, "h2"})}
+    at_home = {DriveKind(result.device_class, name, False): frozenset({result.hostname, "h2"})}
     (advice,) = recommend([result], reports=reports, at_home=at_home)
     assert advice.mode is None
 

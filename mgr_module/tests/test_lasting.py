@@ -8,6 +8,8 @@ from module_world import WB, WT, fine, ok, said
 from test_commands_do_what_they_say import refused
 from wcache.core.change.change_status import ChangeStatus
 
+pytestmark = pytest.mark.slow  # whole rollouts
+
 
 def done(**options):
     mgr = begun(**options)

@@ -1,9 +1,14 @@
 """A changed target is watched: what its plan promised is kept, or it is said that it is not."""
 
+from dataclasses import replace
+
 import pytest
 from memory_world import GIB, a_mgr, watch
 from mgr_fakes.memory import uniform
 from module_world import ok, said
+from wcache.core.knobs.memory_target.promise import Outcome
+
+pytestmark = pytest.mark.slow  # whole rollouts
 
 
 def codes(mgr):
@@ -126,3 +131,17 @@ def test_what_a_plan_of_one_class_did_not_change_it_did_not_promise():
     mgr = applied("hdd")
     assert len(promises(mgr)) == 4
     assert promises(mgr, "ssd") == []
+
+
+def test_a_promise_is_judged_by_the_interval_that_was_printed():
+    mgr = applied()
+    watch(mgr, 1000.0)
+    watch(mgr)
+    (facts,) = [h for h in mgr.memory.facts.gather().hosts if h.name == "h0"]
+    (promise,) = [
+        p for p in mgr.memory.facts.promises if (p.device_class, p.host) == ("hdd", "h0")
+    ]
+    _, misses = promise.outcome(facts)
+    assert promise.low <= misses <= promise.high
+    assert replace(promise, high=misses * 0.999).outcome(facts)[0] is Outcome.BROKEN
+    assert replace(promise, high=misses * 1.001).outcome(facts)[0] is Outcome.KEPT

@@ -83,7 +83,7 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
     for change in answer["changes"]:
         for edit in change["edits"]:
             was = float(edit["prior"] or 4 * GIB)
-            assert float(edit["value"]) >= 0.9499 * was
+            assert float(edit["value"]) >= 0.95 * was
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
     for _ in range(400):
         if not mgr.engine.active:
@@ -256,7 +256,7 @@ def test_a_trial_without_misses_is_insufficient_data():
     assert (result["trial_id"], result["verdict"]) == (mgr_said["trial_id"], "insufficient data")
 
 
-@pytest.mark.parametrize("limit", [None, 5 * GIB])
+@pytest.mark.parametrize("limit", [None, int(6.3 * GIB)])
 def test_memory_that_grows_during_a_trial_ends_it(limit):
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     if limit:
@@ -268,7 +268,8 @@ def test_memory_that_grows_during_a_trial_ends_it(limit):
     said(mgr, "memory trial start", device_class="hdd", target_bytes=5 * GIB, accept_cost=True)
     while not mgr.osd_memory.osds[0].leased:
         mgr.step(10.0)
-    mgr.osd_memory.osds[0].extra_bytes = GIB if limit else 3 * GIB  # a PG log
+    # a PG log: past what its cgroup has left, or past what no OSD with this target should use
+    mgr.osd_memory.osds[0].extra_bytes = int(1.3 * GIB) if limit else 3 * GIB
     for _ in range(4):
         mgr.step(10.0)
     shown = said(mgr, "memory trial show")["trial"]

@@ -6,7 +6,7 @@ from wcache.ceph.config import labels_of
 from wcache.core.config_database import Entry
 from wcache.core.knobs.memory_target.curve import curve_of
 from wcache.core.knobs.memory_target.knob import TARGET
-from wcache.core.knobs.memory_target.rates import Rates, between
+from wcache.core.knobs.memory_target.rates import MissCost, Rates, between, usual_costs
 from wcache.core.knobs.memory_target.reading import Counters, OsdReading, edges_of, read
 from wcache.core.knobs.memory_target.trial_verdict import judge
 
@@ -59,6 +59,14 @@ def test_bins_are_read_where_their_edges_are_known_and_16_has_none():
     assert (old.counters.onode_misses, old.counters.buffer_hit_bytes) == (108.0, 19931.0)
 
 
+def test_an_osd_whose_caches_have_a_fixed_size_follows_no_target():
+    perf = {name: item for name, item in PERF_20.items() if name != "bluestore-pricache"}
+    found = read(0, 1.0, perf, diff(final="1"), POOLS, "osd.0 tcmalloc heap stats:", {})
+    assert (found.tunable, found.fixed) == (False, True)
+    old = read(0, 1.0, PERF_20, diff(final="1"), POOLS, "could not -- not using tcmalloc!", {})
+    assert (old.tunable, old.fixed) == (False, False)
+
+
 @pytest.mark.parametrize("odd", [None, 7, [], {"bluestore": 3}, {"bluestore": {"onode_hits": "x"}}])
 def test_odd_answers_are_no_reading_and_no_error(odd):
     found = read(0, 1.0, odd, odd, odd, "", {})
@@ -79,13 +87,23 @@ def test_rates_are_none_over_a_restart():
     assert (rates.onode_misses, rates.onode_hit_ratio) == (10.0, 0.5)
 
 
+def test_what_a_miss_costs_is_told_by_osds_on_such_drives_and_else_assumed():
+    def rates(miss_s=None, read_s=None):
+        return Rates(60.0, 1.0, 1.0, 0.0, 0.0, miss_s, read_s, None)
+
+    assert usual_costs([]) == {True: MissCost(8e-3, 8e-3), False: MissCost(2e-4, 2e-4)}
+    told = [rates(miss_s=s) for s in (1e-3, 2e-3, 9e-3)] + [rates(), rates(read_s=5e-4)]
+    found = usual_costs([*((False, item) for item in told), (True, rates(read_s=4e-3))])
+    assert found == {False: MissCost(2e-3, 5e-4), True: MissCost(4e-3, 4e-3)}
+
+
 @pytest.mark.parametrize("bytes_per_s", [5e6, 20e6, 60e6])
 def test_a_smaller_target_is_predicted_within_its_interval_by_the_age_bins(bytes_per_s):
     osd = LruOsd(uniform(6 * GIB, bytes_per_s))
     now = 6 * GIB
     rates = Rates(120.0, 1.0, osd.misses_per_s(now), 0.0, 0.0, 1e-3, None, None)
     reading = OsdReading(0, Counters(0.0), now, onode_bytes=1500.0, bins=(osd.bins(now),))
-    curve = curve_of(reading, rates, rotational=True)
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
     checked = 0
     for point in curve.points:
         if GIB < point.target_bytes < now and osd.residence_s(point.target_bytes) >= 2:

@@ -8,6 +8,8 @@ from mgr_fakes import builders as make
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import fine, ok, said
 
+pytestmark = pytest.mark.slow  # whole rollouts
+
 RAM_BYTES = int(7.8 * GIB)
 
 

@@ -1,6 +1,7 @@
 """`campaign start --observe`: the modes that are there, as tables; nothing is toggled."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 from examples import examples
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, a_mgr, all_modes, fine, go_on, ok, said
-from wcache.core import events as act
+from wcache.commands import observed_tables
+from wcache.core import codec, events
 from wcache.core.events import LoadSamples
 from wcache.core.experiment.observing.machines import machine_of
 from wcache.core.experiment.observing.observed import of_histogram, rates
@@ -21,6 +23,7 @@ from wcache.core.experiment.observing.plan import (
 )
 from wcache.core.experiment.observing.run import CHANGED, NO_SAMPLE, NOT_KEPT_UP
 from wcache.core.experiment.run_state import RunState, RunStatus
+from wcache.core.hardware.bcache import BcacheState
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.model import (
     DeviceCache,
@@ -228,15 +231,15 @@ def only(actions, kind):
 
 def looked(found, actions, state=None, counters=()):
     """Answer the look that `actions` asks for."""
-    task = only(actions, act.GiveTask)
+    task = only(actions, events.GiveTask)
     assert isinstance(task.request, CountersRequest)
     outcome = make_state(state or make.state(WB), counters)
-    return found.handle(act.TaskAnswered(task.task_id, outcome), 1.0)
+    return found.handle(events.TaskAnswered(task.task_id, outcome), 1.0)
 
 
 def timed(found, task, count=3):
     outcome = SamplesOutcome((1_000_000,) * count, 0.1, 0)
-    return found.handle(act.TaskAnswered(task.task_id, outcome), 2.0)
+    return found.handle(events.TaskAnswered(task.task_id, outcome), 2.0)
 
 
 def test_flushes_are_timed_idle_and_beside_a_load_that_is_kept_up():
@@ -245,20 +248,20 @@ def test_flushes_are_timed_idle_and_beside_a_load_that_is_kept_up():
         (LoadPoint.FDATASYNC_TIMER, None), (LoadPoint.OSD_BENCH_BATCH, None),
         (LoadPoint.FDATASYNC_TIMER, LoadPoint.OSD_BENCH_BATCH),
     ]
-    actions = looked(found, found.handle(act.Begin(), 0.0))
-    assert isinstance(only(actions, act.GiveTask).request, TimerRequest)
-    actions = looked(found, timed(found, only(actions, act.GiveTask)))
+    actions = looked(found, found.handle(events.Begin(), 0.0))
+    assert isinstance(only(actions, events.GiveTask).request, TimerRequest)
+    actions = looked(found, timed(found, only(actions, events.GiveTask)))
     actions = looked(found, actions)  # before the batch
-    load = only(actions, act.MeasureLoad)
-    actions = found.handle(act.LoadMeasured(load.token, LoadSamples(1.0, (5, 5), (), 100)), 3.0)
+    load = only(actions, events.MeasureLoad)
+    actions = found.handle(events.LoadMeasured(load.token, LoadSamples(1.0, (5, 5), (), 100)), 3.0)
     actions = looked(found, looked(found, actions))  # after it, and before the timer
     kinds = [type(action) for action in actions]
-    assert kinds == [act.GiveTask, act.MeasureLoad], "a task ends what is measured elsewhere"
-    timer, first = only(actions, act.GiveTask), only(actions, act.MeasureLoad)
-    again = found.handle(act.LoadMeasured(first.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
-    second = only(again, act.MeasureLoad)
+    assert kinds == [events.GiveTask, events.MeasureLoad], "a task ends what is measured elsewhere"
+    timer, first = only(actions, events.GiveTask), only(actions, events.MeasureLoad)
+    again = found.handle(events.LoadMeasured(first.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
+    second = only(again, events.MeasureLoad)
     assert timed(found, timer) == [], "the round under way ends by itself"
-    actions = found.handle(act.LoadMeasured(second.token, LoadSamples(1.0, (5,), (), 10)), 5.0)
+    actions = found.handle(events.LoadMeasured(second.token, LoadSamples(1.0, (5,), (), 10)), 5.0)
     looked(found, actions)
     assert found.state.status is RunStatus.DONE
     idle, batch, beside = found.state.observed
@@ -270,10 +273,10 @@ def test_flushes_timed_after_the_load_beside_them_has_ended_are_not_shown():
     found = machine(LoadPoint.FDATASYNC_TIMER, LoadPoint.OSD_BENCH_BATCH)
     beside = make.run_spec(found.spec.experiments[2], observes=True)
     found = machine_of(RunState(beside, RunStatus.WAITING), [{}], "1")
-    actions = looked(found, found.handle(act.Begin(), 0.0))
-    timer, load = only(actions, act.GiveTask), only(actions, act.MeasureLoad)
+    actions = looked(found, found.handle(events.Begin(), 0.0))
+    timer, load = only(actions, events.GiveTask), only(actions, events.MeasureLoad)
     for _ in range(BESIDE_ROUNDS_MAX):
-        given = found.handle(act.LoadMeasured(load.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
+        given = found.handle(events.LoadMeasured(load.token, LoadSamples(1.0, (5,), (), 10)), 4.0)
         load = given[0] if given else None
     assert load is None, "no more rounds than were forecast"
     looked(found, timed(found, timer))
@@ -285,22 +288,40 @@ def test_flushes_timed_after_the_load_beside_them_has_ended_are_not_shown():
 
 def test_a_mode_that_changes_meanwhile_is_said_with_the_table():
     found = machine(LoadPoint.FDATASYNC_TIMER)
-    actions = looked(found, found.handle(act.Begin(), 0.0))
-    looked(found, timed(found, only(actions, act.GiveTask)), make.state(WT))
+    actions = looked(found, found.handle(events.Begin(), 0.0))
+    looked(found, timed(found, only(actions, events.GiveTask)), make.state(WT))
     (one,) = found.state.observed
     assert (one.note, one.mode) == (CHANGED, None)
 
 
+def test_what_bcache_was_set_to_is_told_with_each_table_and_where_it_crossed_its_target():
+    found = machine(LoadPoint.FDATASYNC_TIMER)
+
+    def look(actions, dirty_bytes):
+        task = only(actions, events.GiveTask)
+        above = BcacheState("bcache0", True, "writeback", 4 * 2**20, dirty_bytes, 10 * 2**30, 4096)
+        outcome = replace(make_state(make.state(WB)), bcache=(above,))
+        return found.handle(events.TaskAnswered(task.task_id, outcome), 1.0)
+
+    actions = look(found.handle(events.Begin(), 0.0), 9 * 2**30)
+    look(timed(found, only(actions, events.GiveTask)), 11 * 2**30)
+    (one,) = found.state.observed
+    assert [reading.dirty_bytes for reading in one.bcache] == [9 * 2**30, 11 * 2**30]
+    text = "\n".join(observed_tables.lines([{**codec.to_plain(one), "dev_names": ["nvme0n1"]}]))
+    assert "cache of bcache0 (writeback, sequential cutoff 4.0 MiB, dirty 11.0 GiB of" in text
+    assert "the dirty data of bcache0 crossed its target meanwhile" in text
+
+
 def test_a_load_that_cannot_be_measured_is_told_and_the_next_one_is_measured():
     found = machine(LoadPoint.FDATASYNC_TIMER, LoadPoint.OSD_TRAFFIC)
-    actions = looked(found, found.handle(act.Begin(), 0.0))
-    task = only(actions, act.GiveTask)
+    actions = looked(found, found.handle(events.Begin(), 0.0))
+    task = only(actions, events.GiveTask)
     refused = FailureOutcome("the kernel sends no flush", refused=True)
-    actions = looked(found, found.handle(act.TaskAnswered(task.task_id, refused), 1.0))
-    load = only(actions, act.MeasureLoad)
+    actions = looked(found, found.handle(events.TaskAnswered(task.task_id, refused), 1.0))
+    load = only(actions, events.MeasureLoad)
     assert load.request.spread
     assert load.request.histogram
-    looked(found, found.handle(act.LoadMeasured(load.token, LoadSamples(30.0)), 40.0))
+    looked(found, found.handle(events.LoadMeasured(load.token, LoadSamples(30.0)), 40.0))
     timer, traffic = found.state.observed
     assert (timer.note, timer.mode) == ("the kernel sends no flush", WB)
     assert (traffic.note, traffic.table.n) == (NO_SAMPLE, 0)
@@ -309,10 +330,10 @@ def test_a_load_that_cannot_be_measured_is_told_and_the_next_one_is_measured():
 
 def test_past_the_latency_limit_the_run_ends_and_says_so():
     found = machine(LoadPoint.OSD_TRAFFIC, LoadPoint.FDATASYNC_TIMER)
-    actions = looked(found, found.handle(act.Begin(), 0.0))
-    load = only(actions, act.MeasureLoad)
+    actions = looked(found, found.handle(events.Begin(), 0.0))
+    load = only(actions, events.MeasureLoad)
     slow = LoadSamples(1.0, (3_000_000_000,), aborted="osd.0 took 3000 ms, past the limit")
-    looked(found, found.handle(act.LoadMeasured(load.token, slow), 2.0))
+    looked(found, found.handle(events.LoadMeasured(load.token, slow), 2.0))
     assert found.state.status is RunStatus.ABORTED
     assert "past the limit" in found.state.reason
     assert [one.table.n for one in found.state.observed] == [1]
@@ -320,10 +341,10 @@ def test_past_the_latency_limit_the_run_ends_and_says_so():
 
 def test_answers_of_another_load_or_mgr_are_not_taken():
     found = machine(LoadPoint.FDATASYNC_TIMER)
-    first = only(found.handle(act.Begin(), 0.0), act.GiveTask)
+    first = only(found.handle(events.Begin(), 0.0), events.GiveTask)
     looked(found, [first])
-    assert found.handle(act.TaskAnswered(first.task_id, make_state(make.state(WB))), 1.0) == []
-    assert found.handle(act.LoadMeasured("c1.0.9.9", LoadSamples(1.0)), 1.0) == []
+    assert found.handle(events.TaskAnswered(first.task_id, make_state(make.state(WB))), 1.0) == []
+    assert found.handle(events.LoadMeasured("c1.0.9.9", LoadSamples(1.0)), 1.0) == []
     assert found.state.observed == ()
 
 

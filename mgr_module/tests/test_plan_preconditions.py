@@ -134,8 +134,10 @@ def test_a_plan_that_waits_survives_a_mgr_that_is_lost_and_measures_nothing_mean
 
 def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
     mgr = applying()
-    until(mgr, MADE, PLANNED)
+    until(mgr, MAKING)
     miss(mgr, CLEAN)
+    for _ in range(20):
+        mgr.step(1.0)
     for part in range(3):
         for _ in range(20):
             mgr.step(HOLD_MAX_S / 50)

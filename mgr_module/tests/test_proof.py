@@ -1,21 +1,21 @@
 """What a change did to latency: one figure before, one after, and whether it got worse."""
 
-from wcache.core import events as act
+from wcache.core import events
 from wcache.core.change.gate.regression_check import error_of, is_worse, latency_of
 from wcache.core.record import CounterDelta
 
 
 def test_latency_is_the_median_sample_or_the_mean_of_a_commit_counter():
-    assert latency_of(act.LoadSamples(1.0, (1000, 3000, 50_000))) == 3.0
+    assert latency_of(events.LoadSamples(1.0, (1000, 3000, 50_000))) == 3.0
     both = (CounterDelta("kv_commit_lat", 9.0, 3), CounterDelta("txc_commit_lat", 1.0, 4))
-    assert latency_of(act.LoadSamples(1.0, (), both)) == 250_000.0
+    assert latency_of(events.LoadSamples(1.0, (), both)) == 250_000.0
     idle = (CounterDelta("txc_commit_lat", 0.0, 0),)
-    assert latency_of(act.LoadSamples(1.0, (), idle)) is None
+    assert latency_of(events.LoadSamples(1.0, (), idle)) is None
 
 
 def test_a_noisy_difference_is_no_harm_and_a_clear_one_is():
     def samples(middle_us, spread):
-        return act.LoadSamples(
+        return events.LoadSamples(
             1.0, tuple(int(1000 * middle_us * (1 + spread * (i - 12) / 12)) for i in range(25))
         )
 

@@ -8,13 +8,14 @@ from gated_plan import CHANGES, GatedMgr, states
 from hypothesis import given
 from hypothesis import strategies as st
 from rollout_world import WB, WT
-from wcache.core import events as act
+from wcache.core import events
+from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.phase import Phase
 from wcache.core.change.rollout_state import RolloutStatus
 
 FAULTS = (
     "failover", "answer lost", "lost between actions", "probe silent", "refused", "unhealthy",
-    "watch ends", "past the limit", "pause", "abort", "freeze", "rollback",
+    "watch ends", "past the limit", "pause", "abort", "freeze", "rollback", "host reset",
 )
 GOES_ON = ("failover", "answer lost", "lost between actions", "probe silent", "unhealthy",
            "watch ends", "pause")
@@ -32,7 +33,7 @@ def test_the_states_are_all_that_a_rollout_has():
 
 def test_undisturbed_it_changes_all_in_waves():
     mgr = GatedMgr()
-    mgr.give(act.Begin())
+    mgr.give(events.Begin())
     assert mgr.to_the_end()
     assert mgr.machine.rollout.status is RolloutStatus.DONE
     assert set(mgr.modes.values()) == {WT}
@@ -51,6 +52,8 @@ def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
         if fault in GOES_ON:
             assert rollout.status is RolloutStatus.DONE, (fault, state, rollout.reason)
             assert set(mgr.modes.values()) == {WT}
+        applied = [c.domain_id for c in rollout.changes if c.status is ChangeStatus.APPLIED]
+        assert {mgr.modes[name] for name in applied} <= {WT}, (fault, state)
         touched = {c.domain_id for c in rollout.touched}
         assert all(mode is WB or name in touched for name, mode in mgr.modes.items())
         mgr.run(mgr.machine.start_rollback("by an admin"))
@@ -64,7 +67,7 @@ def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
 def test_any_faults_in_any_states_never_touch_two_domains_and_always_end(data):
     ratio = data.draw(st.sampled_from([0.5, 1.0, 1.5]))
     mgr = GatedMgr(ratio, data.draw(st.booleans()), data.draw(st.integers(1, 4)))
-    mgr.give(act.Begin())
+    mgr.give(events.Begin())
     for _ in range(data.draw(st.integers(1, 4))):
         for _ in range(data.draw(st.integers(0, 160))):
             if not mgr.step():
@@ -74,7 +77,7 @@ def test_any_faults_in_any_states_never_touch_two_domains_and_always_end(data):
             mgr.heal()
     ended = mgr.to_the_end()
     if not ended:
-        mgr.give(act.Halt("aborted"))
+        mgr.give(events.Halt("aborted"))
         assert mgr.to_the_end()
     if ratio == 1.5:
         kept = [c for c in mgr.machine.rollout.changes if c.status.value == "applied"]

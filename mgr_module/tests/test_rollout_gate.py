@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from gate_world import COMMIT_US, HOSTS, a_gate_mgr, begun, shown
+from mgr_fakes import builders as make
 from module_world import WB, WT, fine, ok, said
 from test_commands_do_what_they_say import refused
 from wcache.core.change.change_status import ChangeStatus
@@ -328,3 +329,45 @@ def test_a_freeze_takes_back_what_is_made_and_not_judged_also_of_a_paused_plan()
     assert mgr.end() == "rolled back"
     assert mgr.changed == set()
     assert WB in {mgr.mode_of(0)}
+
+
+def test_what_was_judged_and_is_not_there_any_more_goes_back_and_is_never_called_applied():
+    mgr = begun()
+    mgr.go(lambda: shown(mgr)["step"]["phase"] == "blocks after")
+    drives = mgr.probes["h0"].drives
+    for name, drive in drives.items():  # their host was reset: they are as their firmware has it
+        drives[name] = replace(drive, state=make.state(WB))
+    assert mgr.end() == "rolled back"
+    assert "h0 sda: is not in write through any more" in mgr.plan.reason
+    assert mgr.plan.changes[0].status is ChangeStatus.ROLLED_BACK
+    assert mgr.changed == set()
+    fine(mgr)
+
+
+def test_what_is_undone_while_a_plan_is_paused_is_told():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.APPLIED)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    mgr.report_all()
+    assert "WCACHE_DRIFT" not in ok(mgr.command("status"))
+    drives = mgr.probes["h0"].drives
+    for name, drive in drives.items():
+        drives[name] = replace(drive, state=make.state(WB))
+    for _ in range(12):  # as long as until its next report
+        mgr.step(60.0)
+    assert "WCACHE_DRIFT" in ok(mgr.command("status"))
+
+
+@pytest.mark.parametrize("status", [ChangeStatus.MADE, ChangeStatus.APPLIED])
+def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
+    mgr = begun(rollout_parallel_max=1)
+    # of the second failure domain the first drive is judged, and the second is made, or is judged
+    mgr.go(lambda: mgr.plan.changes[2].status is ChangeStatus.APPLIED
+           and mgr.plan.changes[3].status is status)
+    before = mgr.changed
+    would = said(mgr, "rollout abort", plan_id="p1", dry_run=True)["would_restore"]
+    assert mgr.changed == before
+    ok(mgr.command("rollout abort", plan_id="p1"))
+    mgr.end()
+    back = [c.name for c in mgr.plan.changes if c.status is ChangeStatus.ROLLED_BACK]
+    assert would == back == (["h1 sda", "h1 sdb"] if status is ChangeStatus.MADE else [])

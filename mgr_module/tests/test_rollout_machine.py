@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from rollout_world import WB, WT, begun, change
-from wcache.core import codec
-from wcache.core import events as act
+from wcache.core import codec, events
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
 from wcache.core.drive.prior import PriorDoubt
@@ -36,7 +35,7 @@ def test_the_canary_is_watched_for_its_time_and_the_next_one_only_settles():
     mgr.until(ApplyRequest)
     mgr.answer()
     assert mgr.machine.wake_at_s == mgr.now_s + 60.0
-    mgr.give(act.Tick())
+    mgr.give(events.Tick())
     assert mgr.load is None
     mgr.answer()
     mgr.until(ApplyRequest)
@@ -69,7 +68,7 @@ def test_a_refused_change_stops_the_rollout_and_is_no_reason_to_roll_back():
     mgr = begun(change(0), change(1))
     mgr.until(ApplyRequest)
     refused = FailureOutcome("x" * 1024, "y" * 1024, refused=True)
-    mgr.give(act.TaskAnswered(mgr.task.task_id, refused))
+    mgr.give(events.TaskAnswered(mgr.task.task_id, refused))
     assert mgr.statuses == [ChangeStatus.FAILED, ChangeStatus.PLANNED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
     codec.loads(Rollout, mgr.stored, bytes_max=10**6, what="rollout")
@@ -80,7 +79,7 @@ def test_a_failed_change_that_is_not_restored_is_said_loudly_and_rolled_back():
     mgr.until(ApplyRequest)
     mgr.modes["domain-0"], mgr.prior["p1.0"] = WT, WB
     failed = FailureOutcome("the drive is gone", restored=False)
-    mgr.give(act.TaskAnswered(mgr.task.task_id, failed))
+    mgr.give(events.TaskAnswered(mgr.task.task_id, failed))
     errors = [note.text for note in mgr.notes if note.severity == "error"]
     assert any("prior cache mode NOT restored" in text for text in errors)
     assert isinstance(mgr.task.request, RollbackRequest)
@@ -122,7 +121,7 @@ def test_losing_the_mgr_anywhere_never_loses_a_prior_state(losses, gain, event, 
         if mgr.machine.over:
             break
         if step == at and event != "nothing":
-            mgr.give(act.Halt("frozen") if event == "halt" else act.AgentSilent("not heard"))
+            mgr.give(events.Halt("frozen") if event == "halt" else events.AgentSilent("not heard"))
             continue
         after, answer_lost = lost.get(step, (None, False))
         mgr.answer(lost_after=after, lose_answer=answer_lost)
@@ -151,7 +150,7 @@ def test_a_rollback_that_fails_is_kept_and_can_be_tried_again():
     mgr = begun(change(0), change(1))
     mgr.finish()
     mgr.run(mgr.machine.start_rollback("by an admin"))
-    mgr.give(act.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive")))
+    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive")))
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
@@ -168,8 +167,8 @@ def test_a_probe_silent_for_ever_stops_a_rollout_and_says_why(where):
     if where in ("after", "back"):
         mgr.answer()
     if where == "back":
-        mgr.give(act.Halt("frozen"))
-    mgr.give(act.AgentSilent("the probe on h0 is silent"))
+        mgr.give(events.Halt("frozen"))
+    mgr.give(events.AgentSilent("the probe on h0 is silent"))
     assert mgr.machine.over
     assert mgr.machine.rollout.status is RolloutStatus.STOPPED
     assert "silent" in mgr.machine.rollout.changes[0].detail
@@ -180,23 +179,23 @@ def test_a_halt_takes_back_the_change_under_way_and_goes_on_with_a_rollback():
     mgr = begun(change(0), change(1))
     mgr.until(ApplyRequest)
     mgr.answer()
-    mgr.give(act.Halt("frozen by an admin"))
+    mgr.give(events.Halt("frozen by an admin"))
     assert isinstance(mgr.task.request, RollbackRequest)
-    mgr.give(act.Halt("frozen by an admin"))
+    mgr.give(events.Halt("frozen by an admin"))
     mgr.finish()
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
 
 
 def test_a_sample_past_the_latency_limit_is_no_proof():
     mgr = begun()
-    samples = act.LoadSamples(0.1, (1,), (), 4096, aborted="osd.0 took 3000 ms")
-    mgr.give(act.LoadMeasured(mgr.load.token, samples))
+    samples = events.LoadSamples(0.1, (1,), (), 4096, aborted="osd.0 took 3000 ms")
+    mgr.give(events.LoadMeasured(mgr.load.token, samples))
     assert mgr.statuses == [ChangeStatus.FAILED]
     mgr = begun()
     mgr.until(ApplyRequest)
     mgr.answer()
     mgr.answer()
-    mgr.give(act.LoadMeasured(mgr.load.token, samples))
+    mgr.give(events.LoadMeasured(mgr.load.token, samples))
     mgr.finish()
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK]
 
@@ -208,7 +207,7 @@ def test_an_answer_that_shows_another_mode_is_taken_back():
         mgr = begun()
         mgr.until(ApplyRequest)
         outcome = StateOutcome(states, states, (), True, ("d",) * len(states))
-        mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+        mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
         mgr.finish()
         assert mgr.statuses == [ChangeStatus.ROLLED_BACK]
 
@@ -221,7 +220,7 @@ def test_odd_answers_end_a_rollout_instead_of_leaving_it_waiting(simulated):
         if mgr.machine.over:
             break
         if mgr.task:
-            mgr.give(act.TaskAnswered(mgr.task.task_id, odd))
+            mgr.give(events.TaskAnswered(mgr.task.task_id, odd))
         else:
             mgr.answer()
     assert mgr.machine.over
@@ -230,11 +229,11 @@ def test_odd_answers_end_a_rollout_instead_of_leaving_it_waiting(simulated):
 def test_stale_answers_change_nothing():
     mgr = begun()
     mgr.until(ApplyRequest)
-    old = act.TaskAnswered(mgr.task.task_id, FailureOutcome("late"))
+    old = events.TaskAnswered(mgr.task.task_id, FailureOutcome("late"))
     mgr.answer()
     before = mgr.machine.rollout
     assert mgr.machine.handle(old, mgr.now_s) == []
-    assert mgr.machine.handle(act.LoadFailed("p1.0.1", "late"), mgr.now_s) == []
+    assert mgr.machine.handle(events.LoadFailed("p1.0.1", "late"), mgr.now_s) == []
     assert mgr.machine.rollout == before
 
 
@@ -242,7 +241,7 @@ def test_a_finished_plan_is_not_begun_again():
     mgr = begun()
     mgr.finish()
     before = mgr.machine.rollout
-    assert mgr.machine.handle(act.Begin(), mgr.now_s) == []
+    assert mgr.machine.handle(events.Begin(), mgr.now_s) == []
     assert mgr.machine.rollout == before
 
 
@@ -251,7 +250,7 @@ def test_a_change_that_looks_worse_once_is_measured_again_and_stays():
     mgr.until(ApplyRequest)
     mgr.answer()
     mgr.now_s += 60.0
-    mgr.give(act.Tick())
+    mgr.give(events.Tick())
     mgr.answer()
     assert mgr.statuses == [ChangeStatus.APPLYING]
     mgr.gain = 2.0
@@ -269,7 +268,7 @@ def test_a_stored_prior_state_is_never_replaced_by_what_our_own_request_may_have
         mgr.restart()
         mgr.until(ApplyRequest)
     other = FailureOutcome("not as the mgr knows it", refused=True, doubt=PriorDoubt.OTHER_STATE)
-    mgr.give(act.TaskAnswered(mgr.task.task_id, other))
+    mgr.give(events.TaskAnswered(mgr.task.task_id, other))
     assert mgr.machine.over
     (left,) = mgr.machine.rollout.touched
     assert left.prior == kept

@@ -8,6 +8,8 @@ from module_world import fine, ok, said
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.record import Precondition
 
+pytestmark = pytest.mark.slow  # whole rollouts
+
 HOUR_S = 3600.0
 ALL = set(range(2 * HOSTS))
 
@@ -148,3 +150,22 @@ def test_a_canary_runs_long_where_the_option_says_so(hours):
     assert 1.5 * hours * HOUR_S <= mgr.now_s - began_s <= 1.6 * hours * HOUR_S
     assert said(mgr, "rollout show", plan_id="p1")["status"] == "running"
     assert mgr.end() == "done"
+
+
+def test_what_went_back_under_an_admins_plan_is_not_applied_by_itself():
+    mgr = begun(auto_quiet_s=0.0)
+    mgr.factor = 1.5
+    mgr.go(lambda: mgr.plan.status.value == "rolled back")
+    mgr.report_all()
+    ok(mgr.command("auto", mode="apply"))
+    for _ in range(100):
+        mgr.step(10.0)
+    assert "p2" not in mgr.engine.rollouts
+    assert mgr.changed == set()
+    assert "went back in plan p1" in ok(mgr.command("auto status"))
+    # a later plan of an admin that stays answers it, and auto goes on from there
+    mgr.factor = 0.5
+    assert said(mgr, "plan", osd=3)["plan_id"] == "p2"
+    ok(mgr.command("apply", plan_id="p2"))
+    mgr.go(lambda: mgr.changed == ALL)
+    fine(mgr)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, begun
-from wcache.core import events as act
+from wcache.core import events
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.factorial import measured_in
 from wcache.core.experiment.run_state import RunStatus
@@ -25,7 +25,7 @@ def test_a_halt_during_a_bench_counts_what_the_bench_may_still_write():
     mgr = begun(make.setup(LoadPoint.OSD_BENCH_BATCH))
     while not mgr.load:
         mgr.answer()
-    mgr.give(act.Halt("stopped by an admin"))
+    mgr.give(events.Halt("stopped by an admin"))
     assert isinstance(mgr.task.request, ReleaseRequest)
     assert mgr.machine.bytes_spent == sum(mgr.bytes_begun.values())
     mgr.finish()
@@ -51,7 +51,7 @@ def test_a_hostile_duration_neither_ends_a_budget_nor_escapes_it():
     while not mgr.machine.over:
         if mgr.task and isinstance(mgr.task.request, TimerRequest):
             outcome = SamplesOutcome((1,) * 32, -1e12, 0)
-            mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+            mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
         else:
             mgr.answer()
     assert mgr.machine.seconds_spent > 0
@@ -63,9 +63,9 @@ def traffic_until_over(mgr, wait_s, *, same=False):
         if mgr.load:
             mode = mgr.modes["domain-sda"]
             delta = (CounterDelta("txc_commit_lat", 100 * wait_s[mode], 100),)
-            mgr.give(act.LoadMeasured(mgr.load.token, act.LoadSamples(2.0, (), delta)))
+            mgr.give(events.LoadMeasured(mgr.load.token, events.LoadSamples(2.0, (), delta)))
         elif mgr.look:
-            mgr.give(act.Decided(mgr.look.token, False, same=same))
+            mgr.give(events.Decided(mgr.look.token, False, same=same))
         else:
             mgr.answer()
     (record,) = mgr.records.values()
@@ -114,7 +114,7 @@ def hangs(mgr, period):
             if seen > period:
                 assert mgr.now_s < mgr.machine.wake_at_s
                 mgr.now_s = mgr.machine.wake_at_s
-                mgr.give(act.Tick())
+                mgr.give(events.Tick())
                 return
         mgr.answer()
 
@@ -161,7 +161,7 @@ def test_a_probe_that_answers_late_does_not_stretch_the_budget(request_of, ticks
     late(mgr, request_of, 6)
     measured = set(mgr.measured)
     if ticks:
-        mgr.give(act.Tick())
+        mgr.give(events.Tick())
     else:
         mgr.answer()
     assert mgr.machine.experiment_index == 1

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, WB, WT, Mgr, begun, counters
-from wcache.core import codec
-from wcache.core import events as act
+from wcache.core import codec, events
 from wcache.core.drive.prior import PriorDoubt
 from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.experiment.slots import Slot
@@ -67,7 +66,8 @@ def test_whatever_happens_no_period_is_measured_twice_and_the_run_ends_with_a_re
     else:
         assert mgr.machine.state.owed
     assert codec.loads(RunState, mgr.stored, bytes_max=10**6, what="run") == mgr.machine.state
-    for event in (act.Tick(), act.Begin(), act.Halt("again"), act.LeaseLost("x"), *mgr.stale):
+    others = (events.Tick(), events.Begin(), events.Halt("again"), events.LeaseLost("x"))
+    for event in (*others, *mgr.stale):
         assert mgr.machine.handle(event, mgr.now_s + 1) == []
 
 
@@ -79,7 +79,7 @@ def happens(mgr, what, data):  # noqa: C901
         mgr.answer(lost_after=data.draw(st.integers(0, 4)))
     elif what == "lease":
         releasing = isinstance(mgr.task and mgr.task.request, ReleaseRequest)
-        mgr.give(act.LeaseLost("the probe was restarted"))
+        mgr.give(events.LeaseLost("the probe was restarted"))
         if releasing and mgr.machine.over:
             mgr.ended_by = "no release that lasted"
             assert not mgr.machine.state.restored
@@ -87,42 +87,42 @@ def happens(mgr, what, data):  # noqa: C901
         if isinstance(mgr.task.request, ReleaseRequest):
             mgr.ended_by = "failed release"
         outcome = FailureOutcome("x" * 1024, "y" * 1024, restored=False)
-        mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+        mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
     elif what == "other state" and mgr.task and isinstance(mgr.task.request, SetModeRequest):
         differs = FailureOutcome("sda is in write through", doubt=PriorDoubt.OTHER_STATE)
         task, mgr.task = mgr.task, None  # it was refused: there is no other answer to come
-        mgr.give(act.TaskAnswered(task.task_id, differs))
+        mgr.give(events.TaskAnswered(task.task_id, differs))
         if task.request.prior not in mgr.machine.state.priors:
             mgr.touched.discard(task.request.domain_id)  # looked at anew, since untouched
     elif what == "load fails" and mgr.load:
-        mgr.give(act.LoadFailed(mgr.load.token, "osd.0 said\n\x1b[31mno" + "!" * 3000))
+        mgr.give(events.LoadFailed(mgr.load.token, "osd.0 said\n\x1b[31mno" + "!" * 3000))
     elif what in ("slow", "unusable", "empty") and mgr.load:
         words = {"slow": {"aborted": "too slow"}, "unusable": {"unusable": "no traffic"}}
         found = mgr.good_samples()
         if what == "empty":
             found = replace(found, samples_ns=())
-        mgr.give(act.LoadMeasured(mgr.load.token, replace(found, **words.get(what, {}))))
+        mgr.give(events.LoadMeasured(mgr.load.token, replace(found, **words.get(what, {}))))
     elif what in ("decided", "no numpy") and mgr.look:
         failed = "" if what == "decided" else "numpy is missing\n"
-        mgr.give(act.Decided(mgr.look.token, what == "decided", failed))
+        mgr.give(events.Decided(mgr.look.token, what == "decided", failed))
     elif what == "silent":
         mgr.ended_by = "silence"
-        mgr.give(act.AgentSilent("not heard"))
+        mgr.give(events.AgentSilent("not heard"))
     elif what == "halt":
-        mgr.give(act.Halt("frozen"))
+        mgr.give(events.Halt("frozen"))
     elif what == "odd" and mgr.task:
         if isinstance(mgr.task.request, ReleaseRequest):
             mgr.ended_by = "failed release"
-        mgr.give(act.TaskAnswered(mgr.task.task_id, ReportOutcome(make.report("h1"))))
+        mgr.give(events.TaskAnswered(mgr.task.task_id, ReportOutcome(make.report("h1"))))
     elif what == "wrong mode" and mgr.task and isinstance(mgr.task.request, CountersRequest):
         now = (make.state(mgr.modes[mgr.task.request.domain_id].other),)
-        mgr.give(act.TaskAnswered(mgr.task.task_id, StateOutcome(now, now, counters(), False)))
+        mgr.give(events.TaskAnswered(mgr.task.task_id, StateOutcome(now, now, counters(), False)))
     elif what == "stale" and mgr.stale:
         before = mgr.machine.state
         assert mgr.machine.handle(data.draw(st.sampled_from(mgr.stale)), mgr.now_s) == []
         assert mgr.machine.state == before
     elif what == "tick":
-        mgr.give(act.Tick())
+        mgr.give(events.Tick())
 
 
 def test_each_pair_is_in_the_record_once_and_in_the_order_of_the_coin():
@@ -140,7 +140,7 @@ def test_no_numpy_means_a_fixed_number_of_pairs_and_a_record_that_says_so():
     mgr = begun(make.setup(pairs_max=40))
     while not mgr.machine.over:
         if mgr.look:
-            mgr.give(act.Decided(mgr.look.token, False, "numpy is missing"))
+            mgr.give(events.Decided(mgr.look.token, False, "numpy is missing"))
         mgr.answer()
     (record,) = mgr.records.values()
     assert len(record.pairs) == 8
@@ -170,12 +170,12 @@ def test_a_restart_while_the_analysis_looks_asks_again_instead_of_measuring_on()
 def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore():
     mgr = begun()
     mgr.answer()
-    mgr.give(act.Halt("stop"))
+    mgr.give(events.Halt("stop"))
     old = mgr.task
-    mgr.give(act.LeaseLost("the probe was restarted"))
+    mgr.give(events.LeaseLost("the probe was restarted"))
     assert not mgr.machine.over
     assert mgr.task.task_id != old.task_id
-    mgr.give(act.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive", restored=False)))
+    mgr.give(events.TaskAnswered(mgr.task.task_id, FailureOutcome("no such drive", restored=False)))
     assert mgr.machine.over
     assert not mgr.machine.state.restored
 
@@ -183,9 +183,9 @@ def test_a_probe_that_restarts_while_it_releases_is_asked_to_prove_the_restore()
 def test_a_probe_that_keeps_restarting_while_it_releases_ends_the_run_unrestored():
     mgr = begun()
     mgr.answer()
-    mgr.give(act.Halt("stop"))
+    mgr.give(events.Halt("stop"))
     for _ in range(10):
-        mgr.give(act.LeaseLost("the probe was restarted"))
+        mgr.give(events.LeaseLost("the probe was restarted"))
     assert mgr.machine.over
     assert not mgr.machine.state.restored
 
@@ -198,7 +198,7 @@ def test_a_probe_that_shows_no_drive_or_the_wrong_mode_proves_nothing(phase):
             mgr.answer()
         saved = set(mgr.measured)
         answer = StateOutcome(states, states, counters(), True)
-        mgr.give(act.TaskAnswered(mgr.task.task_id, answer))
+        mgr.give(events.TaskAnswered(mgr.task.task_id, answer))
         assert mgr.measured == saved
 
 
@@ -209,7 +209,7 @@ def test_a_drive_changed_behind_our_back_is_measured_again_a_bounded_number_of_t
         if mgr.task and isinstance(mgr.task.request, CountersRequest):
             now = (make.state(mgr.modes[mgr.task.request.domain_id].other),)
             outcome = StateOutcome(now, now, counters(), False)
-            mgr.give(act.TaskAnswered(mgr.task.task_id, outcome))
+            mgr.give(events.TaskAnswered(mgr.task.task_id, outcome))
             wrong += 1
         else:
             mgr.answer()
@@ -224,8 +224,8 @@ def test_traffic_is_kept_as_counters():
         if mgr.load:
             delta = (CounterDelta("kv_commit_lat", 1.0, 100),)
             half = (CounterDelta("kv_commit_lat", 0.4, 50),)
-            samples = act.LoadSamples(2.0, (), delta, later_counters=half)
-            mgr.give(act.LoadMeasured(mgr.load.token, samples))
+            samples = events.LoadSamples(2.0, (), delta, later_counters=half)
+            mgr.give(events.LoadMeasured(mgr.load.token, samples))
         else:
             mgr.answer()
     (record,) = mgr.records.values()
@@ -236,6 +236,6 @@ def test_traffic_is_kept_as_counters():
 
 def test_a_run_that_never_began_ends_without_touching_anything():
     mgr = Mgr(make.run_spec(make.setup()))
-    todo = mgr.machine.handle(act.Halt("frozen"), 1.0)
-    assert not [a for a in todo if isinstance(a, act.GiveTask)]
+    todo = mgr.machine.handle(events.Halt("frozen"), 1.0)
+    assert not [a for a in todo if isinstance(a, events.GiveTask)]
     assert mgr.machine.state.restored

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from run_world import OTHER_DRIVE, begun
-from wcache.core import events as act
+from wcache.core import events
 from wcache.core.experiment.slots import coin
 from wcache.core.protocol import SetModeRequest
 
@@ -26,10 +26,10 @@ def watch_it(mgr, disturbed=False):
             steps[-1].append((mgr.task.request.domain_id, mgr.task.request.mode))
         if mgr.load:
             if disturbed and len(mgr.measured) == 1:
-                mgr.give(act.LeaseLost("the probe was restarted"))
+                mgr.give(events.LeaseLost("the probe was restarted"))
                 disturbed = False
             elif mgr.load:
-                mgr.give(act.LoadMeasured(mgr.load.token, fading(mgr)))
+                mgr.give(events.LoadMeasured(mgr.load.token, fading(mgr)))
                 steps.append([])
         else:
             mgr.answer()

@@ -11,7 +11,7 @@ from run_world import OTHER_DRIVE, begun
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.core import events as act
+from wcache.core import events
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.budget import client_wait_s
 from wcache.core.experiment.pairs import IN_PROGRESS
@@ -100,7 +100,7 @@ def test_a_run_makes_each_late_watch_once_whatever_interrupts_it(crossed, lost):
             mode = slot.mode(setup.seed)
             slower = replace(mgr.good_samples(), samples_ns=(int(1e6 * (1 + (mode is WB))),) * 10)
             mgr.now_s += 0.3
-            mgr.give(act.LoadMeasured(mgr.load.token, slower))
+            mgr.give(events.LoadMeasured(mgr.load.token, slower))
         else:
             mgr.answer()
     record = mgr.records["c1.0.0"]

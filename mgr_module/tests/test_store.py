@@ -22,7 +22,7 @@ from wcache.core.experiment.slots import Slot
 from wcache.core.fleet.retention import Bounds
 from wcache.core.history.entry import HistoryEntry
 from wcache.core.model import CacheMode, Transport
-from wcache.engine.evidence.records import RecordKeeper
+from wcache.engine.evidence.records import RecordPersistence
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,
@@ -245,19 +245,19 @@ def a_record(name, pairs=0):
     )
 
 
-def save(keeper, kept, record, ended):
-    """As the state keeper does."""
-    (side,) = keeper.take(record)
+def save(persistence, kept, record, ended):
+    """As the engine does."""
+    (side,) = persistence.take(record)
     kept.put_record(side, stored)
-    keeper.stored(side, ended)
+    persistence.stored(side, ended)
 
 
 def test_records_beyond_the_number_of_them_go_oldest_first():
     kept, _ = archive()
-    keeper = RecordKeeper(kept, Bounds(records=10))
+    persistence = RecordPersistence(kept, Bounds(records=10))
     ended = {f"c1.0.{number}": float(number) for number in range(12)}
     for name in sorted(ended, key=ended.get):
-        save(keeper, kept, a_record(name), ended)
+        save(persistence, kept, a_record(name), ended)
     assert len(kept.record_ids()) == 10
     assert kept.record("c1.0.1") is None
     assert kept.record("c1.0.2").record_id == "c1.0.2"
@@ -267,10 +267,10 @@ def test_records_beyond_the_number_of_them_go_oldest_first():
 def test_records_beyond_the_bytes_for_them_go_oldest_first_but_never_the_newest():
     kept, kv = archive()
     bounds = Bounds(records_bytes=100_000)
-    keeper = RecordKeeper(kept, bounds)
+    persistence = RecordPersistence(kept, bounds)
     ended = {f"c1.0.{number}": float(number) for number in range(12)}
     for name in sorted(ended, key=ended.get):
-        save(keeper, kept, a_record(name, 20), ended)
+        save(persistence, kept, a_record(name, 20), ended)
     used = sum(len(k) + len(v) for k, v in kv.kept.items() if k.startswith("record/"))
     assert bounds.records_bytes / 2 < used <= bounds.records_bytes
     assert "c1.0.11" in kept.record_ids()

@@ -41,6 +41,9 @@ def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     told = [item for item in seen if item["state"] == "measuring"]
     assert [item["percent"] for item in told] == sorted(item["percent"] for item in told)
     assert told[-1]["percent"] > told[0]["percent"]
+    assert all(
+        100 * item["drives_done"] // item["drives"] <= item["percent"] < 100 for item in told
+    ), told
     mgr.report_all()
     answer = said(mgr, "try")
     assert (answer["state"], answer["next"]) == ("answer", "ceph wcache plan")
@@ -204,6 +207,18 @@ def test_a_consent_while_something_else_is_measured_is_refused_and_not_dropped()
     said(mgr, "try", scope="host:h2", accept_cost=True)
     refused(mgr, "try", errno.EBUSY, accept_cost=True)
     assert said(mgr, "try")["state"] == "measuring"
+    mgr.settle()
+
+
+def test_a_plan_under_way_is_named_and_nothing_is_begun_beside_it():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    data = said(mgr, "try")
+    assert "not now: plan p1 is under way" in data["lines"]
+    assert data["next"] == "ceph wcache try, once plan p1 has ended"
+    error = refused(mgr, "try", errno.EBUSY, accept_cost=True)
+    assert error.endswith("plan p1 is under way: begin this after it")
     mgr.settle()
 
 

@@ -8,11 +8,12 @@ from mgr_fakes.module import FakeMgr
 from module_world import ok, said, start
 from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
 from wcache.core.model import Role, Transport, Verdict
+from wcache.core.simulation import DriveKind
 from wcache.core.verdict.homes import homes
 from wcache.core.verdict.pooling import Pool, PoolTerm
 from wcache.core.verdict.recommend import groups, recommend
 
-KEY = ("hdd", str(make.MODEL), False)
+KEY = DriveKind("hdd", str(make.MODEL), False)
 TWO = {KEY: frozenset({"h1", "h2"})}
 
 
@@ -55,7 +56,8 @@ def test_another_load_than_the_one_that_decides_is_no_word_for_it():
 
 
 def test_a_model_on_one_host_needs_no_other():
-    for at_home in ({KEY: frozenset({"h1"})}, {}, {("ssd", *KEY[1:]): frozenset({"h1", "h2"})}):
+    other = {KEY._replace(device_class="ssd"): frozenset({"h1", "h2"})}
+    for at_home in ({KEY: frozenset({"h1"})}, {}, other):
         assert advice(on("h1"), at_home=at_home).verdict is THROUGH
 
 

@@ -104,6 +104,7 @@ class Module(MgrModule):
         self._memory = MemoryService(
             engine=self._engine, surroundings=surroundings,
             reader=CephMemory(self, is_up=lambda osd_id: _is_up(view, osd_id)),
+            emptied_at_s=loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )
         self._service = Service(
             self._engine, self._mclock,

@@ -72,7 +72,8 @@ def prepare(fake_host, host, *, tool=None, run_tool=None):
         preparation(fake_host), said.append, find_tool=lambda: tool,
         run_tool=run_tool or (lambda tool: None), reload_udev=lambda: "",
     )
-    made.check(image_elsewhere=False)
+    made.check_rule()
+    made.check_images(image_elsewhere=False)
     kept = keep_lines(made.preparation, host, chosen(host))
     return made.see_to_images(made.write_rule(kept)), "\n".join(said)
 

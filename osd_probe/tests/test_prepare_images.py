@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prepare_bench import TOOL, WHERE, Builder, chosen, host_of, preparation, prepare
 from wcache.core.errors import NotFoundError, StorageError
+from wcache_probe.arguments import parse
+from wcache_probe.commands import prepare as command
 from wcache_probe.linux.persistence.cpio_image import files_in
 from wcache_probe.linux.persistence.images import find_images
 from wcache_probe.linux.persistence.initramfs import find_tool
@@ -71,18 +73,34 @@ def test_a_container_that_does_not_see_the_images_is_told_so(fake_host):
     assert "/boot" in host.look()[0].toggle_refusal
 
 
-def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fake_host):
-    host = host_of(fake_host)
+def boots_from_elsewhere(fake_host):
     data = fake_host.root / "sys/kernel/boot_params/data"
     data.parent.mkdir(parents=True)
     data.write_bytes(bytes(0x21C) + b"\x00\x10\x00\x00" + bytes(64))
+
+
+def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fake_host):
+    host = host_of(fake_host)
+    boots_from_elsewhere(fake_host)
     with pytest.raises(NotFoundError, match="not stored on it"):
         prepare(fake_host, host)
     assert not os.path.exists(preparation(fake_host).rule_path)
     made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
-    made.check(image_elsewhere=True)
+    made.check_images(image_elsewhere=True)
     assert made.see_to_images(made.write_rule(chosen(host))) == 0
     assert host.look()[0].toggle_refusal == ""
+
+
+def test_a_host_whose_drives_need_no_pin_is_prepared_wherever_its_image_is(fake_host, monkeypatch):
+    host = host_of(fake_host, osds=())
+    boots_from_elsewhere(fake_host)
+    monkeypatch.setattr(command, "linux_host", lambda _options: host)
+    said = []
+    made = Preparer(preparation(fake_host), said.append, reload_udev=lambda: "")
+    state, run = (str(fake_host.root / name) for name in ("state", "run"))
+    assert command.prepare(parse(["prepare", "--state-dir", state, "--run-dir", run]), made) == 0
+    assert said == ["nothing to prepare: no drive of an OSD here needs a pin"]
+    assert not os.path.exists(preparation(fake_host).rule_path)
 
 
 def test_an_image_that_is_cut_off_or_none_at_all_counts_as_lacking_it(fake_host):

@@ -20,6 +20,7 @@ from wcache_probe.sim.drive_schema import (
     Restored,
     Toggle,
 )
+from wcache_probe.sim.media_cache import MediaCacheSpec
 from wcache_probe.sim.physics import ResetKind, SimulatedDrive, ToggleOutcome
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
@@ -285,3 +286,24 @@ def test_drives_of_one_model_differ_by_the_spread_stated_and_keep_it():
     costs = [SimulatedDrive(spec, 1, index).write(0, 0) for index in range(800)]
     assert statistics.pstdev(map(math.log, costs)) == pytest.approx(0.1, rel=0.1)
     assert costs[0] == SimulatedDrive(spec.noiseless(), 1, 0).write(0, 0)
+
+
+def test_a_media_cache_that_is_full_makes_writes_slow_until_it_was_emptied():
+    subject = drive(media_cache=MediaCacheSpec(2 * 4096, drains_mib_s=4096 / 2**20, full_factor=30))
+    subject.set_cache(THROUGH, 0)
+    second = 10**9
+    took = [subject.write(0, 4096), subject.write(0, 4096), subject.write(0, 4096)]
+    slow_ns = 30 * 10**6
+    assert took[2] > slow_ns > took[1] > took[0]
+    # what a flush writes goes past it, and it is emptied by one block a second
+    subject.set_cache(BACK, second)
+    assert subject.write(second, 4096) < 10**6
+    subject.set_cache(THROUGH, second)
+    assert subject.write(second, 4096) < 2 * 10**6
+    assert subject.write(second, 4096) > slow_ns
+
+
+def test_a_drive_without_a_media_cache_takes_writes_for_ever_alike():
+    subject = drive()
+    subject.set_cache(THROUGH, 0)
+    assert len({subject.write(at * 10**9, 4096) for at in range(1000)}) == 1

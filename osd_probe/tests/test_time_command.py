@@ -46,3 +46,18 @@ def test_flushes_of_a_device_are_timed_and_nothing_is_written(loop_device, capsy
 def test_what_is_no_block_device_is_refused(tmp_path, capsys):
     assert main(["time", str(tmp_path)]) == 2
     assert "is no block device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [
+    ("time", "/dev/x", "--count", "0"), ("time", "/dev/x", "--count", "many"),
+    ("time", "/dev/x", "--count", "9" * 5000), ("time", "/dev/x", "--seconds", "nan"),
+    ("matrix", "--scratch", "/dev/x", "--pairs", "3"),
+    ("matrix", "--scratch", "/dev/x", "--long", "1e9"),
+])
+def test_a_number_out_of_bounds_is_refused_in_one_line_with_the_bounds(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "give a number from" in said
+    assert len(said) < 160

@@ -107,7 +107,7 @@ def test_a_tool_that_fails_takes_nothing_away_and_no_loop_device_is_asked():
     ("script", "said"),
     [
         ("import time; time.sleep(60)", "took more than"),
-        ("print('x' * 3_000_000)", "prints more than"),
+        ("print('x' * 6_000_000)", "prints more than"),
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "than"),
     ],
 )

@@ -288,6 +288,7 @@ def test_a_device_that_somebody_else_took_since_tells_nothing(bench, tmp_path):
     code, _, error = checked(bench, log)
     assert code == 2
     assert "somebody else has written" in error
+    assert "pull the plug in a new run" in error
 
 
 def test_evidence_that_is_damaged_is_left_out_and_said(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from typing import List
+from typing import Callable, List, Union
 
 from wcache.core import VERSION
 from wcache.core.experiment.matrix import PAIRS_MAX, PAIRS_MIN
@@ -145,8 +145,8 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
         help="a blank drive, partition or LV that nothing uses; it is OVERWRITTEN",
     )
     parser.add_argument(
-        "--pairs", type=int, default=8, choices=range(PAIRS_MIN, PAIRS_MAX + 1),
-        metavar="N", help="pairs of periods, one in each mode; default: %(default)s",
+        "--pairs", type=_pairs, default=8, metavar="N",
+        help="pairs of periods, one in each mode; default: %(default)s",
     )
     parser.add_argument(
         "--seconds", type=_seconds, default=0.5, help="for each cell; default: %(default)s"
@@ -175,7 +175,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
 def _time(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("device", help="any block device: a drive, an OSD's LV, an array")
     parser.add_argument(
-        "--count", type=int, default=300, choices=range(1, 10_001), metavar="N",
+        "--count", type=_flushes, default=300, metavar="N",
         help="flushes, at most; default: %(default)s",
     )
     parser.add_argument(
@@ -217,18 +217,27 @@ def _witness(parser: argparse.ArgumentParser) -> None:
         _host_root(verb)
 
 
-def _seconds(word: str) -> float:
-    seconds = float(word)
-    if not 0.1 <= seconds <= 60.0:
-        raise argparse.ArgumentTypeError("from 0.1 to 60 seconds")
-    return seconds
+def _within(
+    kind: Callable[[str], Union[int, float]], low: float, high: float, unit: str = ""
+) -> Callable[[str], Union[int, float]]:
+    """A type for argparse: a number within bounds, which a refusal names in one line."""
+
+    def read(word: str) -> Union[int, float]:
+        try:
+            number = kind(word)
+        except (ValueError, OverflowError):
+            number = low - 1
+        if not low <= number <= high:  # nor where it is no number at all
+            raise argparse.ArgumentTypeError(f"give a number from {low:g} to {high:g}{unit}")
+        return number
+
+    return read
 
 
-def _long_seconds(word: str) -> float:
-    seconds = float(word)
-    if not 5.0 <= seconds <= 7200.0:
-        raise argparse.ArgumentTypeError("from 5 to 7200 seconds")
-    return seconds
+_seconds = _within(float, 0.1, 60.0, " (seconds)")
+_long_seconds = _within(float, 5.0, 7200.0, " (seconds)")
+_pairs = _within(int, PAIRS_MIN, PAIRS_MAX)
+_flushes = _within(int, 1, 10_000)
 
 
 def _drives(parser: argparse.ArgumentParser) -> None:

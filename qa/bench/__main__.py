@@ -14,13 +14,12 @@ from harness import Cluster, ClusterPlan, HarnessError, start_cluster
 from probes import MODULE, Probe, Wcache
 from wcache.core.text import amount, duration, latency, table
 
-from bench.figures import Latencies, children, cpu_seconds, latencies, memory_bytes
+from bench.clients import POOL, WINDOW_S, around, around_rollout
+from bench.clients import plain as plain_clients
+from bench.figures import children, cpu_seconds, latencies, memory_bytes
 from bench.running import Inside
 
-POOL = "bench"
-DEPTH = 4
 IDLE_S = 35.0  # longer than one idle poll
-WINDOW_S = 15.0
 SIMULATED = "qa/drive_models/noisy.toml"  # hard to decide: a look after each pair
 Figures = Dict[str, Any]
 
@@ -68,6 +67,8 @@ def _measure(cluster: Cluster, say: Callable[[str], None]) -> Figures:
         figures["verdicts"] = {"passive": passive}
         say("cost of a verdict by osd bench")
         figures["verdicts"]["bench"] = _verdict_costs(_campaign(wcache, "depth1"))
+        say("what clients feel of a rollout")
+        figures["clients_rollout"] = around_rollout(cluster, wcache, 0)
     finally:
         probe.stop()
     return figures
@@ -182,26 +183,9 @@ def _verdict_costs(shown: Dict[str, Any]) -> List[Figures]:
 
 
 def _clients(cluster: Cluster, wcache: Wcache) -> Any:
-    before = _client_window(cluster, lambda: time.sleep(WINDOW_S))
     shown: Dict[str, Any] = {}
-    during = _client_window(cluster, lambda: shown.update(_campaign(wcache, "traffic")))
-    after = _client_window(cluster, lambda: time.sleep(WINDOW_S))
-    figures = {
-        "before": asdict(before), "during": asdict(during), "after": asdict(after),
-        "during_over_before_p99": _over(during, before), "after_over_before_p99": _over(
-            after, before),
-    }
+    figures = around(cluster, lambda: shown.update(_campaign(wcache, "traffic")))
     return figures, _verdict_costs(shown)
-
-
-def _client_window(cluster: Cluster, what: Callable[[], Any]) -> Latencies:
-    clients = Inside(cluster, "writes", POOL, str(DEPTH))
-    what()
-    return latencies(clients.end()["writes"])
-
-
-def _over(one: Latencies, other: Latencies) -> Optional[float]:
-    return round(one.p99_us / other.p99_us, 2) if one.p99_us and other.p99_us else None
 
 
 # ---- print
@@ -236,16 +220,9 @@ def plain(figures: Figures) -> str:
         for way, results in figures["verdicts"].items() for c in results
     ]
     lines += [table(("WAY", "DRIVE", "LOAD", "VERDICT", "PAIRS", "DRIVE TIME", "WRITTEN"), costs)]
-    rows = [
-        [when, clients[when]["n"], latency(clients[when]["p50_us"]),
-         latency(clients[when]["p99_us"]), latency(clients[when]["max_us"])]
-        for when in ("before", "during", "after")
-    ]
     lines += [
-        "", f"client writes of 4 KiB at depth {DEPTH}, around the passive campaign on osd.0",
-        table(("WHEN", "N", "P50", "P99", "MAX"), rows),
-        f"p99 during / before: {clients['during_over_before_p99']}, after / before: "
-        f"{clients['after_over_before_p99']}",
+        "", plain_clients(clients, "the passive campaign on osd.0"),
+        "", plain_clients(figures["clients_rollout"], "a rollout of osd.0's drives"),
     ]
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Callable, Iterator, List, Tuple
 
 from wcache.core.knobs.memory_target.curve import BASE_BYTES, CACHE_SHARE, Curve, curve_of
-from wcache.core.knobs.memory_target.rates import Rates
+from wcache.core.knobs.memory_target.rates import MissCost, Rates
 from wcache.core.knobs.memory_target.reading import AgeBins, Counters, OsdReading
 
 EDGES_S = (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
@@ -69,7 +69,7 @@ def predicted(outcome: Outcome, onodes_max: int) -> Curve:
     rates = Rates(
         60.0, 0.0, outcome.misses_per_s, 0.0, 0.0, MISS_S, None, None
     )
-    curve = curve_of(reading, rates, rotational=False)
+    curve = curve_of(reading, rates, MissCost(MISS_S, MISS_S))
     assert curve is not None  # it has bins and misses
     return curve
 

@@ -18,6 +18,7 @@ from typing import Any, Sequence
 from .processes import LabError, connect
 
 POLL_S = 0.004
+HANG_S = 300.0  # for a command that says nothing else: what takes longer hangs
 SENTINEL = b"\xff"
 FIRST_PATIENCE_S = 0.3
 MOST_PATIENCE_S = 10.0
@@ -157,12 +158,12 @@ class GuestAgent:
         *,
         env: dict[str, str] | None = None,
         stdin: str = "",
-        timeout_s: float = 60.0,
+        timeout_s: float = HANG_S,
     ) -> Result:
         """Run a program to its end."""
         return self.spawn(argv, env=env, stdin=stdin).wait(timeout_s)
 
-    def sh(self, script: str, *, timeout_s: float = 60.0) -> Result:
+    def sh(self, script: str, *, timeout_s: float = HANG_S) -> Result:
         """Run a few lines of shell in the guest; the first failing one ends it."""
         return self.run(["/bin/sh", "-euc", script], timeout_s=timeout_s)
 

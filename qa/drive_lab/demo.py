@@ -65,9 +65,11 @@ def main() -> int:
                 up.leave_running()
                 _tell_how_to_go_on(stage)
             else:
-                stage.stop_probe()
+                stage.step("Take it away again: key, service and boot rule")
+                stage.remove_host()
         if not keep:
             say("guest, drives and cluster are stopped and removed")
+        say(f"whole demo: {duration(time.monotonic() - began_s)}")
     except (BuildError, DriveFileError, HarnessError, LabError, ValueError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -81,7 +83,7 @@ def _steps(stage: Stage) -> None:
     ceph = stage.ceph
     stage.step("Set up: module, probe, clients")
     stage.enable(OPTIONS)
-    stage.start_probe()
+    stage.add_host()
     stage.up.clients.make_pools()
 
     stage.step("Look: what every drive is, on both sides of its cache")
@@ -199,7 +201,6 @@ def _summary(stage: Stage, applied: dict[str, Any]) -> None:
     say(f"measuring cost {duration(sum(c['seconds'] for c in campaigns))} of drive time and wrote "
         f"{amount(sum(c['bytes_written'] for c in campaigns))}")
     say(f"report: {OUT / 'report.html'}")
-    say(f"whole demo: {duration(time.monotonic() - stage.began_s)}")
 
 
 def _summary_of_advice(stage: Stage) -> None:

@@ -27,6 +27,7 @@ from .booting_root import Initramfs
 from .disk import APPEAR_TIMEOUT_S, Disk, find_disk
 from .drives.backend import BackendSpec
 from .drives.counters import Counters, read_counters
+from .drives.truth import TrueState, observe
 from .machine import (
     LabDrive,
     LoadedKernel,
@@ -39,7 +40,6 @@ from .machine import (
 )
 from .processes import Children, LabError, connect, kill_recorded, last_lines, wait_for
 from .qmp import Qmp
-from .truth import TrueState, observe
 
 PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "wcache-lab-"

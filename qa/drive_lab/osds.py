@@ -22,9 +22,10 @@ from .processes import LabError
 
 HOME = Path("/var/lib/wcache-lab")  # in the guest; on its root, so it is there after a reboot
 KEY = HOME / "luks.key"
-MKFS_TIMEOUT_S = 240.0
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 30.0
+# They end what hangs: a busy machine may take minutes for each of these.
+MKFS_TIMEOUT_S = 600.0
+START_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 300.0
 
 
 class Stack(str, Enum):
@@ -154,7 +155,9 @@ class GuestOsds:
             device = lv.device if lv else self._lab.drive(volume.drive.name).disk().path
             link = HOME / f"osd.{osd_id}" / volume.link
             self._lab.guest.sh(f"ln -sfn {device} {link}").checked()
-        self._lab.guest.run(["ceph-osd", "-i", str(osd_id)]).checked()
+        self._lab.guest.run(
+            ["ceph-osd", "-i", str(osd_id)], timeout_s=START_TIMEOUT_S
+        ).checked()
 
     def stop(self, osd_id: int, *, kill: bool = False) -> None:
         """Stop an OSD's daemon and wait for its end."""

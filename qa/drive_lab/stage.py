@@ -12,11 +12,11 @@ from typing import Any, Callable, Mapping, Sequence
 
 from harness import HarnessError, Result
 from probes import Wcache
-from wcache.core.deployment.form import caps_of
 from wcache.core.text import table
 
+from .agent import HANG_S
+from .arrival import Arrival
 from .campaign import HOSTNAME, Running
-from .probe import GuestProbe
 from .processes import LabError
 from .witness import look
 
@@ -32,7 +32,7 @@ class Stage:
         self.cluster = up.cluster
         self.began_s = began_s
         self.wcache = Wcache(up.cluster)
-        self._probe: GuestProbe | None = None
+        self._arrival = Arrival(up.lab, up.cluster, HOSTNAME)
         self._steps = 0
 
     # ---- showing
@@ -49,7 +49,7 @@ class Stage:
     def ceph(self, *words: str) -> Result:
         """Run `ceph WORDS`, shown as an admin would type it, with its real output."""
         say(bold("$ " + shlex.join(["ceph", *words])))
-        result = self.cluster.ceph(*words, timeout_s=60)
+        result = self.cluster.ceph(*words, timeout_s=HANG_S)
         for line in (result.stdout + result.stderr).rstrip().splitlines():
             say("  " + line)
         return result
@@ -91,27 +91,24 @@ class Stage:
             self.ceph("config", "set", "mgr", f"mgr/wcache/{name}", value)
         self.wait("the module", lambda: self.wcache("status"))
 
-    def start_probe(self) -> None:
-        """Add the host, and do on it what the script of `agent add` would do by ssh."""
-        self.ceph("wcache", "agent", "add", HOSTNAME, "--run-by", "systemd")
-        say("the guest has no sshd, so the demo carries the key there by the lab's own way")
-        keyring = self.cluster.auth_key(f"client.wcache.{HOSTNAME}", **caps_of(HOSTNAME))
-        self._probe = GuestProbe(self.up.lab, HOSTNAME, keyring)
-        say(bold(f"{HOSTNAME}$ wcache-probe prepare"))
-        for line in self._probe.prepare().splitlines():
-            say("  " + line)
-        self._probe.start()
-        say(bold(f"{HOSTNAME}$ wcache-probe run --id wcache.{HOSTNAME} --keyring ..."))
+    def add_host(self) -> None:
+        """Bring the probe onto the host by what `agent add` prints."""
+        self._paste("add", "--run-by", "systemd")
         try:
             self.wait("the probe's first report", lambda: self.wcache("drive ls")["drives"])
         except HarnessError as error:
-            raise LabError(f"{error}\n{self._probe.log()[-800:]}") from error
+            raise LabError(f"{error}\n{self._arrival.log()[-800:]}") from error
 
-    def stop_probe(self) -> None:
-        """End the probe, which restores what it holds."""
-        if self._probe is not None:
-            self._probe.stop()
-            self._probe = None
+    def remove_host(self) -> None:
+        """Take the probe away again by what `agent rm` prints; it restores what it holds."""
+        self._paste("rm")
+
+    def _paste(self, verb: str, *options: str) -> None:
+        words = ["wcache", "agent", verb, HOSTNAME, *options]
+        script = self.ceph(*words).stdout
+        say(bold("$ " + shlex.join(["ceph", *words]) + " | sh"))
+        for line in self._arrival.paste(script).splitlines():
+            say(f"  {HOSTNAME}: {line}")
 
     def start_clients(self, device_class: str) -> None:
         """4 KiB writes to the OSDs of a device class, until `stop_clients`."""
@@ -124,7 +121,7 @@ class Stage:
 
     # ---- waiting
 
-    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], timeout_s: float = HANG_S) -> Any:
         """The first true value of a condition; raises HarnessError when time is over."""
         deadline_s = time.monotonic() + timeout_s
         last = ""
@@ -157,7 +154,7 @@ class Stage:
 
         return self.wait(f"plan {plan_id}", over, timeout_s)
 
-    def wait_shown(self, modes: Mapping[str, str], timeout_s: float = 30.0) -> None:
+    def wait_shown(self, modes: Mapping[str, str], timeout_s: float = HANG_S) -> None:
         """Wait until a report of the probe has these drives, by name, in these modes."""
 
         def shown() -> bool:

@@ -5,6 +5,7 @@ What must hold is looked at after every step; a breach raises AssertionError.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, replace
 from typing import Dict, List, Set, Tuple, Union
@@ -23,13 +24,14 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DRIVES_PER_HOST = 10
 # What a probe takes for a task; the time between two looks where nothing is under way, and
 # where the limits of the day are spent.
-BUSY_STEP_S, IDLE_STEP_S, SPENT_STEP_S = 0.05, 10.0, 1800.0
-HEARD_EVERY_S = 20.0  # of virtual time: hosts with nothing to do
+BUSY_STEP_S, IDLE_STEP_S, SPENT_STEP_S = 0.05, 10.0, 14400.0
+HEARD_EVERY_S = 60.0  # of virtual time: hosts with nothing to do; less than SILENT_S
 STEPS_PER_OSD_MAX = 2000
 TASKS = 2  # of a change: a look, and the change
 BENCH_S = 0.1  # what FakeLoads says of one
 # Every so many seeds one has no faults: its times are those of the schedule.
 CALM_EVERY = 4
+OFTEN_OSDS = 300  # a larger fleet has no more faults than one of these
 # Larger fleets are judged by benches: blocks are many small events.
 GATED_OSDS_MAX = 60
 
@@ -69,6 +71,8 @@ class Fleet:
         self.later = rows[hosts - late:]
         self.gated = seed % 2 == 1 and osds <= GATED_OSDS_MAX
         self.calm = seed // 2 % CALM_EVERY == 0
+        # a large fleet takes more steps, and each new mgr of it longer
+        self.often = min(1.0, OFTEN_OSDS / osds)
         self.load_ends_s: Dict[str, float] = {}
         self.mgr = WritingMgr(
             *rows[:hosts - late], auto_quiet_s=60.0, canary_wait_s=5.0, pairs_max=4,
@@ -121,7 +125,7 @@ class Fleet:
         mgr.loads.run(self._load_over)
         mgr.blocks.run(mgr.now_s)
         due_s = engine.tick()
-        self.due_s = BUSY_STEP_S if due_s is None else due_s
+        self.due_s = math.inf if due_s is None else due_s
         mgr.service.auto.tick()
         if self.steps == self.unclean_until:
             mgr.view.state = replace(mgr.view.state, missed=())
@@ -143,8 +147,10 @@ class Fleet:
         if engine.hosts.tasks:
             return BUSY_STEP_S
         ends_s = [*mgr.blocks.due_at_s(mgr.now_s), *map(self._load_end_s, mgr.loads.waiting)]
-        left_s = [self.due_s, *(end_s - mgr.now_s for end_s in ends_s)]
-        return min(IDLE_STEP_S, max(BUSY_STEP_S, min(left_s)))
+        left_s = min([self.due_s, *(end_s - mgr.now_s for end_s in ends_s)])
+        if left_s == math.inf:  # what comes next takes no time
+            return BUSY_STEP_S
+        return min(IDLE_STEP_S, max(BUSY_STEP_S, left_s))
 
     def _load_end_s(self, token: str) -> float:
         request, _ = self.mgr.loads.waiting[token]
@@ -160,25 +166,25 @@ class Fleet:
 
     def _count(self, step_s: float) -> None:
         engine = self.mgr.engine
-        if self.unclean_until > self.steps:
-            return
-        if any(machine.moving for machine in engine.rollouts.values()):
-            self.applying_s += step_s
-        elif any(machine.holds_lease for machine in engine.runs.values()):
+        if any(machine.holds_lease for machine in engine.runs.values()):
             self.measuring_s += step_s
+        elif self.unclean_until <= self.steps and any(
+            machine.moving for machine in engine.rollouts.values()
+        ):
+            self.applying_s += step_s
 
     def _fault(self) -> None:
-        chance = self.rng.random()
-        if self.calm and (chance >= 0.002 or not self.later):
-            return
-        if self.later and chance < 0.002:
+        chance, often = self.rng.random(), self.often
+        if self.later and chance < 0.01:
             self._expand(*self.later.pop())
-        elif chance < 0.003:
+        elif self.calm:
+            return
+        elif 0.01 <= chance < 0.01 + 0.006 * often:
             self.mgr.restart()
             self.mgr.report_all()
-        elif chance < 0.004:
+        elif 0.016 <= chance < 0.016 + 0.006 * often:
             self.rng.choice(sorted(self.mgr.probes.items()))[1].crash()
-        elif chance < 0.0045 and self.unclean_until <= self.steps:
+        elif 0.022 <= chance < 0.022 + 0.003 * often and self.unclean_until <= self.steps:
             self.mgr.view.state = replace(
                 self.mgr.view.state, missed=(Precondition.NO_RECOVERY,)
             )

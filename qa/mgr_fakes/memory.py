@@ -93,6 +93,7 @@ class FakeMemory:
         self._counted_at_s = clock()
         self.lost_at: Optional[int] = None  # leases until the mgr is gone
         self.leases: List[str] = []
+        self.meanwhile: Callable[[int], None] = lambda osd_id: None  # while an OSD is asked
 
     def target_of(self, osd_id: int) -> int:
         """What an OSD goes by now."""
@@ -133,6 +134,7 @@ class FakeMemory:
     def lease(self, osd_id: int, target_bytes: Optional[int]) -> str:
         """See OsdMemory."""
         self.pass_time()
+        self.meanwhile(osd_id)
         osd = self.osds.get(osd_id)
         if osd is None or not osd.up:
             return f"osd.{osd_id} went down"

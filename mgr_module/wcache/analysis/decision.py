@@ -101,7 +101,8 @@ def decide(
         return Decision(
             Verdict.INSUFFICIENT,
             f"the dirty data of {', '.join(crossed)} crossed its target while this was measured, "
-            "so the periods are not alike; measure when it stays on one side",
+            "so the periods are not alike; measure when it stays on one side (bcache's "
+            "writeback_rate_debug shows both, writeback_percent sets the target)",
         )
     carried = _carried(record, pairs, seen, verdict, measured.mean, options.margin)
     if carried is not None:

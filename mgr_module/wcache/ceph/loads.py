@@ -57,6 +57,7 @@ class CephLoads:
         self._commits_min = commits_min
         self._is_up = is_up
         self._cancels: Dict[str, threading.Event] = {}
+        self._benched_at_s: Dict[int, float] = {}
         self._capacity = CapacityBench(self._command, bench_seconds)
 
     def start(self, token: str, request: LoadRequest, done: Done) -> None:
@@ -72,6 +73,10 @@ class CephLoads:
         cancel = self._cancels.get(token)
         if cancel is not None:
             cancel.set()
+
+    def benched_at_s(self, osd_id: int) -> float:
+        """When an OSD was last given a bench by us, by the wall clock; -inf if never."""
+        return self._benched_at_s.get(osd_id, float("-inf"))
 
     def _run(
         self, token: str, request: LoadRequest, done: Done, cancel: threading.Event
@@ -100,7 +105,11 @@ class CephLoads:
     def _command(
         self, osd_id: int, command: Mapping[str, Any], timeout_s: float = COMMAND_TIMEOUT_S
     ) -> str:
-        return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=timeout_s)
+        try:
+            return ask_osd(self._mgr, osd_id, command, is_up=self._is_up, timeout_s=timeout_s)
+        finally:
+            if command["prefix"] == "bench":
+                self._benched_at_s[osd_id] = time.time()
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         total_bytes, write_bytes, writes = _CALLS[request.load_point]

@@ -63,6 +63,7 @@ class CephView:
                 meta.get("bluestore_bdev_rotational", meta.get("rotational")) == "1",
                 location,
                 str(row.get("uuid", "")),
+                int(row.get("up_from", 0)),
             )
         return ClusterState(
             str(osd_map["fsid"]), self._version(), osds, self._missed(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from ..core import codec
 from ..core.errors import NotFoundError
@@ -10,6 +10,7 @@ from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
+from ..services.campaigns import periods_of
 
 
 class CampaignViews:
@@ -27,13 +28,6 @@ class CampaignViews:
                 "campaigns": [self.head(campaign_id) for campaign_id in ids],
             }
 
-    def _periods(self, machine: RunMachine) -> Tuple[int, int]:
-        """(periods measured, periods at most): what ended early needs no more."""
-        results = self._engine.analyses.results
-        ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
-        done, most = machine.open_periods
-        return ended + done, ended + most
-
     def head(self, campaign_id: str) -> Dict[str, Any]:
         """A campaign in one row; call it under the engine's lock."""
         engine = self._engine
@@ -41,7 +35,7 @@ class CampaignViews:
         machines = [engine.runs[run_id] for run_id in campaign.run_ids if run_id in engine.runs]
         open_runs = [m for m in machines if not m.over]
         aborted = [m for m in machines if m.state.status is RunStatus.ABORTED]
-        progress = [self._periods(machine) for machine in machines]
+        progress = [periods_of(engine, machine) for machine in machines]
         status = "running" if open_runs else "aborted" if aborted else "done"
         results = [
             r for r in engine.analyses.results.values() if r.campaign_id == campaign_id
@@ -78,7 +72,7 @@ class CampaignViews:
             for run_id in campaign.run_ids:
                 machine = engine.runs.get(run_id)
                 if machine is not None:
-                    done, most = self._periods(machine)
+                    done, most = periods_of(self._engine, machine)
                     observed += self._observed(machine)
                     runs.append({
                         "run_id": run_id, "hostname": machine.spec.hostname,

@@ -78,7 +78,7 @@ class FindingViews:
         """What is wrong with the module itself: its store, its loop, a machine of its own."""
         engine = self._engine
         found = []
-        trouble = engine.keeper.error or engine.archive.trouble()
+        trouble = engine.persistence.error or engine.archive.trouble()
         if trouble:
             found.append(Finding(FindingCode.STORE_FAILED, Severity.ERROR, "mgr", trouble))
         if engine.stuck:

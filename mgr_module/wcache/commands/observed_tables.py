@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional, Sequence
 
 from ..core.codec import decode
 from ..core.experiment.campaign import SHORT_NAMES
 from ..core.experiment.observing.observed import IDLE_WRITES_PER_S
+from ..core.hardware.bcache import BcacheState, crossed_target
 from ..core.latency_table import HEADINGS, LatencyTable, row
 from ..core.model import LoadPoint
 from ..core.text import table
+from .drives.bcache import bcache_words
 
 _SHORT = {
     **{point.value: name for name, point in SHORT_NAMES.items()},
@@ -41,6 +43,7 @@ def lines(observed: List[Mapping[str, Any]]) -> List[str]:
             rows.append((name, drive, "client writes", mode, *cells, last))
         if one["note"]:
             notes.append(f"{name} {drive} {load}: {one['note']}")
+        notes += [f"{name} {drive} {load}: {line}" for line in _bcache(one.get("bcache", ()))]
     heads = ("OSD", "DRIVE", "LOAD", "CACHE MODE", *HEADINGS, "WRITES/S")
     return ["", table(heads, rows), "", *LEGEND, *notes]
 
@@ -54,6 +57,17 @@ def load_words(one: Mapping[str, Any]) -> str:
     if one["load_point"] not in (_TRAFFIC, _TIMER) or writes is None:
         return load
     return f"{load}, " + ("idle" if writes <= IDLE_WRITES_PER_S else "under load")
+
+
+def _bcache(readings: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Each device as it was read last, and whether the load was measured on both sides."""
+    latest = {reading["name"]: reading for reading in readings}
+    crossed = crossed_target(decode(BcacheState, dict(one), "a reading") for one in readings)
+    return [
+        *(bcache_words(one) for one in latest.values()),
+        *(f"the dirty data of {name} crossed its target meanwhile: part of this is with less "
+          "than the target, part with more" for name in crossed),
+    ]
 
 
 def _table(plain: Mapping[str, Any]) -> LatencyTable:

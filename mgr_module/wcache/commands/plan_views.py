@@ -16,6 +16,7 @@ from ..core.hardware.wear import since
 from ..core.knobs.cache_mode.consequences import of_write_through
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
+from ..core.simulation import DriveKind, real
 from ..core.verdict.homes import differing
 from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
@@ -57,12 +58,11 @@ class PlanViews:
                     plain["manual"] = list(by_hand(drive, item.mode))
                     plain["consequences"] = list(self._consequences(item, drive))
                 plain["stale_keys"] = self._stale_keys(item)
-                home = ("" if item.simulated else item.device_class, str(item.drive_model))
+                kind = DriveKind.of(item)
                 plain["to_change"] = 0 if item.mode is None else differing(
-                    reports, cluster, (*home, item.simulated), item.mode,
-                    throwaway=engine.options().throwaway_cluster,
+                    reports, cluster, kind, item.mode, throwaway=engine.options().throwaway_cluster,
                 )
-                mark = marks.get((item.device_class, str(item.drive_model), item.simulated))
+                mark = marks.get(kind)
                 counts = mark is not None and mark.mode is item.mode
                 plain["went_back"] = codec.to_plain(mark) if counts else None
                 plain["held_by_auto"] = held.get((item.device_class, str(item.drive_model)), "")
@@ -86,7 +86,7 @@ class PlanViews:
         if item.mode is None or item.simulated:
             return []
         drives = [
-            drive for report in self._engine.hosts.reports.values() if not report.simulated
+            drive for report in real(self._engine.hosts.reports.values())
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
         return self._mclock.stale_keys(

@@ -9,6 +9,7 @@ from ..core.model import Verdict
 from ..core.text import amount, cell, duration, latency, ratio, table, when
 from . import observed_tables
 from .automation import evidence
+from .drives.bcache import bcache_words
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
@@ -74,7 +75,7 @@ def drives(data: Mapping[str, Any]) -> str:
         )
         note = "; ".join(filter(None, (
             "experiment" if d["leased"] else d["toggle_refusal"],
-            *(_bcache(one) for one in d.get("bcache", ())),
+            *(bcache_words(one) for one in d.get("bcache", ())),
         )))
         rows.append(
             (d["hostname"], d["dev_name"], d["transport"],
@@ -85,22 +86,6 @@ def drives(data: Mapping[str, Any]) -> str:
     heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
              "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
     return table(heads, rows)
-
-
-def _bcache(one: Mapping[str, Any]) -> str:
-    """A bcache device above a drive: what it is to it, and what it is set to."""
-    role = "cache" if one["is_cache"] else "backing"
-    sizes = {
-        name: "unknown" if one[key] is None else amount(one[key])
-        for name, key in (
-            ("cutoff", "sequential_cutoff_bytes"), ("dirty", "dirty_bytes"),
-            ("target", "target_bytes"), ("rate", "rate_bytes_s"),
-        )
-    }
-    return (
-        f"{role} of {one['name']} ({one['mode']}, sequential cutoff {sizes['cutoff']}, dirty "
-        f"{sizes['dirty']} of {sizes['target']}, {sizes['rate']}/s)"
-    )
 
 
 def forecast(data: Mapping[str, Any]) -> str:
@@ -241,7 +226,8 @@ def went_back(row: Mapping[str, Any]) -> List[str]:
         )
         lines.append(f"what was seen: `ceph wcache rollout show {mark['plan_id']}`")
         lines.append(f"to settle it, measure it while clients write: `{_BY_TRAFFIC}`")
-    if row["held_by_auto"]:
+        lines.append("`auto` does not apply it before that")
+    elif row["held_by_auto"]:
         lines.append(
             f"`auto` does not apply it any more ({row['held_by_auto']}); give "
             "`ceph wcache auto apply` anew to let it try again"

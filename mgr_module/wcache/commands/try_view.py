@@ -35,8 +35,10 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
         )
         lines.append(f"to measure again: {command} --accept-cost")
     else:
+        left_s = data["seconds_left"]
+        left = f"at most {duration(left_s)} left" if left_s else "about to end"
         lines = [
-            f"measuring: {data['percent']}%, at most {duration(data['seconds_left'])} left, "
+            f"measuring: {data['percent']}%, {left}, "
             f"{data['drives_done']} of {data['drives']} drives done "
             f"(campaign {data['campaign_id']})"
         ]
@@ -77,6 +79,8 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
         )
     if data["under_way"]:
         lines.append(f"not now: campaign {data['under_way']} is under way")
+    if data["occupied"]:
+        lines.append(f"not now: {data['occupied']} is under way")
     if data["frozen"]:
         lines.append("not now: the cluster is frozen")
     if data["in_the_way"]:
@@ -87,8 +91,12 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
 def _after_forecast(data: Mapping[str, Any], command: str) -> str:
     if data["frozen"]:
         return "ceph wcache freeze --thaw"
-    if data["in_the_way"] or data["under_way"]:
-        return f"{command}, once it does not stand in the way any more"
+    if data["under_way"]:
+        return f"{command}, once campaign {data['under_way']} has ended"
+    if data["occupied"]:
+        return f"{command}, once {data['occupied']} has ended"
+    if data["in_the_way"]:
+        return f"{command}, once that holds"
     if data["not_heard"]:
         return f"{command}, once they are heard; without them: {command} --accept-cost"
     return f"{command} --accept-cost"

@@ -16,7 +16,8 @@ class OsdInfo:
 
     `location` are the CRUSH buckets over it as (type, name), the innermost first; empty
     where the map was not there to say.  `uuid` is the OSD's own: one that is made anew under
-    an old id has another one (OSDMap::dump, `osds`).
+    an old id has another one (OSDMap::dump, `osds`).  `up_from` is the map since which it is
+    up: another one after a restart.
     """
 
     osd_id: int
@@ -30,6 +31,7 @@ class OsdInfo:
     rotational: bool = False
     location: Tuple[Tuple[str, str], ...] = ()
     uuid: str = ""
+    up_from: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from ..core.protocol import AcceptRequest, Request
 from .storing.archive import Archive
-from .storing.persistence import ACCEPTED, StateKeeper
+from .storing.persistence import ACCEPTED, StatePersistence
 
 # How often a probe is asked to drop what it still has.
 ASK_EVERY_S = 60.0
@@ -25,9 +25,9 @@ ASK_EVERY_S = 60.0
 class Accepting:
     """Guarded by the engine's lock."""
 
-    def __init__(self, archive: Archive, keeper: StateKeeper) -> None:
+    def __init__(self, archive: Archive, persistence: StatePersistence) -> None:
         self._archive = archive
-        self._keeper = keeper
+        self._persistence = persistence
         self._pending: Dict[Key, Acceptance] = {}
         self._asked_at_s: Dict[Key, float] = {}
 
@@ -58,7 +58,7 @@ class Accepting:
     def save(self) -> None:
         """Store all that waits."""
         items = tuple(self._pending.values())
-        self._keeper.save_value(
+        self._persistence.save_value(
             ACCEPTED, lambda done: self._archive.put_acceptances(items, done)
         )
 
@@ -66,7 +66,7 @@ class Accepting:
         """What a probe should drop now: only what the mons know to be given up."""
         for key, item in self._pending.items():
             due = now_s - self._asked_at_s.get(key, float("-inf")) >= ASK_EVERY_S
-            stored = all(map(self._keeper.is_stored, (ACCEPTED, *item.owners)))
+            stored = all(map(self._persistence.is_stored, (ACCEPTED, *item.owners)))
             if item.hostname == hostname and due and stored:
                 self._asked_at_s[key] = now_s
                 return AcceptRequest(item.domain_id, item.keys)
@@ -78,7 +78,7 @@ class Accepting:
         done = [
             key for key, item in self._pending.items()
             if item.hostname == report.hostname and not there & set(item.keys)
-            and all(map(self._keeper.is_stored, item.owners))
+            and all(map(self._persistence.is_stored, item.owners))
         ]
         self._drop(done)
 

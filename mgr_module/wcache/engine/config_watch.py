@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
 
-from ..core import events as act
+from ..core import events
 from ..core.codec import one_line
 from ..core.config_database import (
     Config,
@@ -37,7 +37,7 @@ TOLD_MAX = 20
 class _Asked:
     """What a rollout asks for, and how far it is."""
 
-    action: act.AskConfig
+    action: events.AskConfig
     due_at_s: float = float("-inf")
     written: int = 0
     error: str = ""
@@ -55,7 +55,7 @@ class ConfigWatch:
 
     def __init__(
         self, *, database: ConfigDatabase, clock: Callable[[], float],
-        post_event: Callable[[str, act.Event], None], note: Callable[[str, str], None],
+        post_event: Callable[[str, events.Event], None], note: Callable[[str, str], None],
     ) -> None:
         self._database = database
         self._clock = clock
@@ -91,7 +91,7 @@ class ConfigWatch:
 
     # ---- asked by rollouts
 
-    def ask(self, owner: str, action: act.AskConfig) -> None:
+    def ask(self, owner: str, action: events.AskConfig) -> None:
         """Do this for a rollout; it replaces what it asked for before."""
         with self._lock:
             self._forget(owner)
@@ -149,7 +149,7 @@ class ConfigWatch:
             self._forget(owner)
         values = values_of(request.edits, self.config)
         state = ConfigState(values, asked.written, asked.error, unlike)
-        self._post_event(owner, act.ConfigAnswered(asked.action.token, state))
+        self._post_event(owner, events.ConfigAnswered(asked.action.token, state))
         return True
 
     def _unlike(self, request: ConfigRequest) -> Tuple[str, ...]:

@@ -13,7 +13,7 @@ import threading
 from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from ..core import events as act
+from ..core import events
 from ..core.automation.windows import outside
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import Rollout
@@ -44,7 +44,7 @@ from .run_queue import RunQueue
 from .steady_clock import steady_clock
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
-from .storing.persistence import FROZEN, Machine, StateKeeper
+from .storing.persistence import FROZEN, Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
@@ -92,8 +92,8 @@ class Engine:
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.gate = StoreGate(wake)
-        self.keeper = StateKeeper(archive, bounds, self.gate)
-        self.accepting = Accepting(archive, self.keeper)
+        self.persistence = StatePersistence(archive, bounds, self.gate)
+        self.accepting = Accepting(archive, self.persistence)
         self.analyses = Analyses(analysis=analysis, archive=archive, lock=self.lock, wake=wake)
         self.measuring = Measuring(loads, self.post_event)
         self.config = ConfigWatch(
@@ -103,7 +103,7 @@ class Engine:
         self._queue = RunQueue(agents=self.hosts.agents, view=view, options=options)
         self._watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
         self._executor = Executor(
-            archive=archive, hosts=self.hosts, keeper=self.keeper, gate=self.gate,
+            archive=archive, hosts=self.hosts, persistence=self.persistence, gate=self.gate,
             analyses=self.analyses, measuring=self.measuring, config=self.config,
             watchdog=self._watchdog, view=view, clock=self.clock, note=self.note, log=log,
             told=self._told, post_event=self.post_event, epoch=lambda: self.epoch,
@@ -114,7 +114,7 @@ class Engine:
         self.runs = self._executor.runs
         self.rollouts = self._executor.rollouts
         self.broken = self._executor.broken
-        self._events: queue.Queue[Tuple[str, act.Event]] = queue.Queue()
+        self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
 
     # ---- start
 
@@ -149,15 +149,15 @@ class Engine:
                 )
                 self.runs[run_id] = machine_of(state, periods, self.epoch)
             for owner in self.accepting.load(self.runs, self.rollouts):
-                self.execute(owner, [act.SaveRun()])
+                self.execute(owner, [events.SaveRun()])
             resumed = [run_id for run_id, run in self.runs.items() if run.under_way]
             resumed += [plan_id for plan_id, plan in self.rollouts.items() if plan.moving]
             for owner in resumed:
                 self.note("mgr", owner, "resumed after a restart of the mgr")
                 if self.frozen:
-                    self.feed(owner, act.Halt(FROZEN_BY_ADMIN))
-                self.feed(owner, act.Begin())
-            self.keeper.records.recover({run_id: m.state for run_id, m in self.runs.items()})
+                    self.feed(owner, events.Halt(FROZEN_BY_ADMIN))
+                self.feed(owner, events.Begin())
+            self.persistence.records.recover({run_id: m.state for run_id, m in self.runs.items()})
             self.analyses.catch_up()
             self.prune()
             self.ticked_at_s = self.clock()
@@ -182,8 +182,8 @@ class Engine:
                 self.feed(run_id, halt)
             self._executor.end_overdue(self.options().lease_ttl_s)
             self.analyses.tick(now_s)
-            self.keeper.retry(now_s, self._save, self.analyses)
-            if self.keeper.prune_due:
+            self.persistence.retry(now_s, self._save, self.analyses)
+            if self.persistence.prune_due:
                 self.prune()
             self.ticked_at_s = self.clock()
             self.log.debug("tick: %.3f s", self.ticked_at_s - now_s)
@@ -206,7 +206,7 @@ class Engine:
         going_on = {owner for owner, _ in self.measuring.going_on()}
         due = self._queue.due(runs, now_s, going_on)
         for run_id, event in self.debts.begin(due, self.runs, self.rollouts, self.view):
-            if isinstance(event, act.Begin):
+            if isinstance(event, events.Begin):
                 spec = self.runs[run_id].spec
                 self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")
             self.feed(run_id, event)
@@ -214,19 +214,19 @@ class Engine:
     def prune(self) -> None:
         """Forget what is beyond the bounds."""
         with self.lock:
-            self.keeper.prune(self.campaigns, self.runs, self.analyses.results, self.rollouts)
+            self.persistence.prune(self.campaigns, self.runs, self.analyses.results, self.rollouts)
 
     def _next_wake_s(self, now_s: float) -> Optional[float]:
         machines: List[Machine] = [*self.runs.values(), *self.rollouts.values()]
         due = [m.wake_at_s for m in machines if m.wake_at_s is not None]
         return max(0.001, min(due) - now_s) if due else None
 
-    def feed(self, owner: str, event: act.Event) -> None:
+    def feed(self, owner: str, event: events.Event) -> None:
         """Give an event to a run or rollout and execute what it wants."""
         with self.lock:
             self._executor.feed(owner, event)
 
-    def execute(self, owner: str, actions: List[act.Action]) -> None:
+    def execute(self, owner: str, actions: List[events.Action]) -> None:
         """Carry out what a run or rollout wants, in order."""
         self._executor.execute(owner, actions)
 
@@ -236,7 +236,7 @@ class Engine:
 
     def _save(self, owner: str) -> None:
         if owner == FROZEN:
-            self.keeper.save_frozen(self.frozen)
+            self.persistence.save_frozen(self.frozen)
         else:
             self._executor.save(owner)
 
@@ -257,9 +257,9 @@ class Engine:
 
     def begin(self, owner: str) -> None:
         """Start a run or a rollout."""
-        self.feed(owner, act.Begin())
+        self.feed(owner, events.Begin())
 
-    def post_event(self, owner: str, event: act.Event) -> None:
+    def post_event(self, owner: str, event: events.Event) -> None:
         """Queue an event from another thread; `tick` feeds it."""
         self._events.put((owner, event))
         self.wake()
@@ -318,15 +318,15 @@ class Engine:
     def busy(self, hostname: str) -> bool:
         """Whether a host should poll fast."""
         runs = (m.spec.hostname for m in self.runs.values() if m.under_way)
-        plans = (m.current.hostname for m in self.rollouts.values() if m.current and m.moving)
-        return hostname in (*runs, *plans)
+        now = (m.current for m in self.rollouts.values() if m.moving)
+        return hostname in runs or any(c is not None and c.hostname == hostname for c in now)
 
     def settle(self, learned: Sequence[Learned]) -> None:
         """Store what became known of the prior states that runs owe."""
         for run_id, said in learned:
             if said:
                 self.note("mgr", run_id, said)
-            self.execute(run_id, [act.SaveRun()])
+            self.execute(run_id, [events.SaveRun()])
 
     # ---- the audit log
 
@@ -349,7 +349,7 @@ class Engine:
 
         def stored() -> None:
             self._unstored.discard(campaign_id)
-            self.keeper.stored()
+            self.persistence.stored()
 
         def failed(error: StorageError) -> None:
             self._unstored.discard(campaign_id)
@@ -383,7 +383,7 @@ class Engine:
         """Store a new plan and return its machine, not started."""
         machine = RolloutMachine(rollout, self.epoch)
         self.rollouts[rollout.plan_id] = machine
-        self.keeper.save(rollout.plan_id, machine)
+        self.persistence.save(rollout.plan_id, machine)
         self.hear_store()
         self.prune()
         return machine

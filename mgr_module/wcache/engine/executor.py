@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Callable, Dict, List, Optional, Protocol, Set, TypeVar
 
-from ..core import events as act
+from ..core import events
 from ..core.change.abandoned import abandoned_rollout, abandoned_run
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
@@ -27,7 +27,7 @@ from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, Pending
 from .measuring import Measuring
 from .storing.archive import Archive
-from .storing.persistence import Machine, StateKeeper
+from .storing.persistence import Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
@@ -46,17 +46,17 @@ class Executor:
     """The machines, and the parts that do what they want."""
 
     def __init__(
-        self, *, archive: Archive, hosts: Hosts, keeper: StateKeeper, gate: StoreGate,
+        self, *, archive: Archive, hosts: Hosts, persistence: StatePersistence, gate: StoreGate,
         analyses: Analyses, measuring: Measuring, config: ConfigWatch, watchdog: Watchdog,
         view: ClusterView, clock: Callable[[], float], note: Tell, log: logging.Logger,
-        post_event: Callable[[str, act.Event], None], epoch: Callable[[], str],
+        post_event: Callable[[str, events.Event], None], epoch: Callable[[], str],
         told: ToldChanges,
         blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
         outside_windows: Callable[[], bool],
     ) -> None:
         self._archive = archive
         self._hosts = hosts
-        self._keeper = keeper
+        self._persistence = persistence
         self._gate = gate
         self._analyses = analyses
         self._measuring = measuring
@@ -82,7 +82,7 @@ class Executor:
         """The run or rollout of that id."""
         return self.runs.get(owner) or self.rollouts.get(owner)
 
-    def feed(self, owner: str, event: act.Event) -> None:
+    def feed(self, owner: str, event: events.Event) -> None:
         """Give an event to a machine and do what it wants."""
         machine = self.machine(owner)
         if machine is None:
@@ -93,7 +93,7 @@ class Executor:
             self._watchdog.heard(owner, self._clock())
             self.execute(owner, actions)
 
-    def execute(self, owner: str, actions: List[act.Action]) -> None:
+    def execute(self, owner: str, actions: List[events.Action]) -> None:
         """Carry out actions in order; a step waits until what came before it is stored."""
         for action in actions:
             if self._gate.closed(owner) and not self._gate.passes(action):
@@ -112,7 +112,7 @@ class Executor:
                 if answer.failed is not None:
                     answer.failed(answer.error)
                 if self.machine(answer.owner) is not None:
-                    self._keeper.not_saved(answer.owner)
+                    self._persistence.not_saved(answer.owner)
                 self._unsaved(answer.owner, answer.error)
             step = None if self._gate.closed(answer.owner) else self._gate.take(answer.owner)
             if step is not None:
@@ -128,7 +128,7 @@ class Executor:
 
     def _refused(self, owner: str, error: StorageError) -> None:
         self._log.warning("%s: not stored: %s", owner, one_line(error.line(), 300))
-        self._keeper.failed(error)
+        self._persistence.failed(error)
 
     def _unsaved(self, owner: str, error: StorageError) -> None:
         """Nothing new is begun that cannot be stored; what is under way is restored."""
@@ -139,45 +139,45 @@ class Executor:
         machine = self.machine(owner)
         if machine is None:
             return
-        halt = act.Halt(f"stopped: {error.message}")
+        halt = events.Halt(f"stopped: {error.message}")
         for action in self.guarded(owner, lambda: machine.handle(halt, self._clock())) or ():
             self._do(owner, action)
 
     # ---- one action
 
-    def _do(self, owner: str, action: act.Action) -> None:
+    def _do(self, owner: str, action: events.Action) -> None:
         self.guarded(owner, lambda: self._do_one(owner, action))
 
-    def _do_one(self, owner: str, action: act.Action) -> None:
-        if isinstance(action, act.GiveTask):
+    def _do_one(self, owner: str, action: events.Action) -> None:
+        if isinstance(action, events.GiveTask):
             self._begins(owner)
             hostname = self._host_of(owner)
             if hostname:
                 name = type(action.request).__name__
                 self._log.debug("%s: %s to %s: %s", owner, action.task_id, hostname, name)
                 self._hosts.tasks[hostname] = Pending(owner, Task(action.task_id, action.request))
-        elif isinstance(action, act.AskConfig):
+        elif isinstance(action, events.AskConfig):
             self._begins(owner)
             self._config.ask(owner, action)
-        elif isinstance(action, act.MeasureLoad):
+        elif isinstance(action, events.MeasureLoad):
             self._gate.take(owner)
             load = action.request
             self._log.debug("%s: measures osd.%d %s", owner, load.osd_id, load.load_point.value)
             self._measuring.start(owner, action)
-        elif isinstance(action, act.AskAnalysis):
+        elif isinstance(action, events.AskAnalysis):
             self._analyses.look(action, lambda decided: self._post_event(owner, decided))
-        elif isinstance(action, act.SavePeriod):
+        elif isinstance(action, events.SavePeriod):
             slot = slot_at(action.pair_index, action.second)
             self._archive.put_period(
                 owner, action.experiment_index, slot, action.period, self._gate.expect(owner)
             )
-        elif isinstance(action, act.SaveRecord):
-            self._keeper.save_record(owner, action.record, self._analyses)
-        elif isinstance(action, act.SaveRun):
+        elif isinstance(action, events.SaveRecord):
+            self._persistence.save_record(owner, action.record, self._analyses)
+        elif isinstance(action, events.SaveRun):
             self.save(owner)
-        elif isinstance(action, act.LookAtCluster):
+        elif isinstance(action, events.LookAtCluster):
             self.looking.look(owner, self.rollouts[owner], action.groups)
-        elif isinstance(action, act.WatchBlocks):
+        elif isinstance(action, events.WatchBlocks):
             self._begins(owner)
             self.watching.start(owner, action)
         else:
@@ -199,7 +199,7 @@ class Executor:
         """Store where a machine stands."""
         machine = self.machine(owner)
         if machine is None:
-            self._keeper.forget(owner)  # pruned meanwhile
+            self._persistence.forget(owner)  # pruned meanwhile
             return
         if isinstance(machine, RolloutMachine):
             self._told.look(machine)
@@ -207,7 +207,8 @@ class Executor:
             self._let_go(owner, machine)
         elif isinstance(machine, RolloutMachine) and machine.paused:
             self._begins(owner)
-        self._keeper.save(owner, machine)
+            self._look_again(machine)
+        self._persistence.save(owner, machine)
 
     def _let_go(self, owner: str, machine: Machine) -> None:
         """The machine is over: nothing of it is left to do, and its hosts are looked at again."""
@@ -217,6 +218,10 @@ class Executor:
         self.watching.cancel(owner)
         self._config.cancel(owner)
         self._watchdog.forget(owner)
+        self._look_again(machine)
+
+    def _look_again(self, machine: Machine) -> None:
+        """What its hosts have told is of before what it has done."""
         for hostname in _hostnames(machine):
             self._hosts.reported_at_s.pop(hostname, None)
 
@@ -248,7 +253,7 @@ class Executor:
             ended = self.rollouts[owner] = RolloutMachine(left, self._epoch())
         self._note("mgr", owner, f"ended by {reason}", "error")
         if ended is not None:
-            self._do(owner, act.SaveRun())
+            self._do(owner, events.SaveRun())
 
 
 def _hostnames(machine: Machine) -> Set[str]:
@@ -258,8 +263,8 @@ def _hostnames(machine: Machine) -> Set[str]:
     return {change.hostname for change in machine.rollout.drive_changes}
 
 
-def _goes_back(step: act.Action) -> bool:
+def _goes_back(step: events.Action) -> bool:
     """Whether a step brings back what was there before."""
-    if isinstance(step, act.AskConfig):
+    if isinstance(step, events.AskConfig):
         return step.request.others_stay
-    return isinstance(step, act.GiveTask) and isinstance(step.request, RollbackRequest)
+    return isinstance(step, events.GiveTask) and isinstance(step.request, RollbackRequest)

@@ -13,6 +13,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from ..core.cluster import OsdNow
 from ..core.errors import WcacheError
+from ..core.simulation import real
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
 from ..core.verdict.recommend import Result
 from .storing.archive import Archive
@@ -92,16 +93,16 @@ class LoadWatch:
     def _standing(self, known: Mapping[int, Tuple[OsdNow, LoadProfile]]) -> List[Result]:
         """Results of drives that are still under the OSD they were measured with."""
         return [
-            result for result in self._results()
-            if not result.simulated and result.osd_id in known
+            result for result in real(self._results())
+            if result.osd_id in known
             and (result.hostname, result.drive_id) in known[result.osd_id][0].drives
         ]
 
     def read(self) -> None:
         """One reading of every OSD that was measured; stored now and then."""
         # the newest results first: what was measured last is what is being decided
-        newest = sorted(self._results(), key=lambda r: (-r.ended_at_s, r.osd_id))
-        ids = list(dict.fromkeys(r.osd_id for r in newest if not r.simulated))[:OSDS_MAX]
+        newest = sorted(real(self._results()), key=lambda r: (-r.ended_at_s, r.osd_id))
+        ids = list(dict.fromkeys(r.osd_id for r in newest))[:OSDS_MAX]
         osds = self._osds() if ids else {}
         for osd_id in ids:
             if self._stop.is_set():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Protocol, Tuple
 
-from ..core import events as act
+from ..core import events
 from ..core.model import LoadPoint
 
 
@@ -12,8 +12,8 @@ class LoadRunner(Protocol):
     """Port: measures OSDs in the background."""
 
     def start(
-        self, token: str, request: act.LoadRequest,
-        done: Callable[[act.LoadSamples, str], None],
+        self, token: str, request: events.LoadRequest,
+        done: Callable[[events.LoadSamples, str], None],
     ) -> None:
         """Measure; calls `done(samples, error)` once, from another thread."""
 
@@ -28,22 +28,22 @@ class Measuring:
     """
 
     def __init__(
-        self, loads: LoadRunner, post_event: Callable[[str, act.Event], None]
+        self, loads: LoadRunner, post_event: Callable[[str, events.Event], None]
     ) -> None:
         self._loads = loads
         self._post_event = post_event
         self.under_way: Dict[str, str] = {}  # owner to token
         self._unanswered: Dict[str, Tuple[str, LoadPoint]] = {}  # owner and load by token
 
-    def start(self, owner: str, action: act.MeasureLoad) -> None:
+    def start(self, owner: str, action: events.MeasureLoad) -> None:
         """Measure for `owner`; what it measured before is cancelled."""
 
-        def done(samples: act.LoadSamples, error: str) -> None:
+        def done(samples: events.LoadSamples, error: str) -> None:
             self._unanswered.pop(action.token, None)
-            event: act.Event = (
-                act.LoadFailed(action.token, error)
+            event: events.Event = (
+                events.LoadFailed(action.token, error)
                 if error
-                else act.LoadMeasured(action.token, samples)
+                else events.LoadMeasured(action.token, samples)
             )
             self._post_event(owner, event)
 
@@ -52,9 +52,9 @@ class Measuring:
         self._unanswered[action.token] = (owner, action.request.load_point)
         self._loads.start(action.token, action.request, done)
 
-    def ended(self, owner: str, event: act.Event) -> None:
+    def ended(self, owner: str, event: events.Event) -> None:
         """An answer has come: what it answers is not under way any more."""
-        if not isinstance(event, (act.LoadMeasured, act.LoadFailed)):
+        if not isinstance(event, (events.LoadMeasured, events.LoadFailed)):
             return
         if self.under_way.get(owner) == event.token:
             del self.under_way[owner]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Callable, Collection, Iterator, Mapping, Tuple
 
-from ..core import events as act
+from ..core import events
 from ..core.agents import Agents
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.simulation import has_clients
 from ..options import Options
 
 
@@ -29,7 +30,7 @@ class RunQueue:
 
     def due(
         self, runs: Mapping[str, RunMachine], now_s: float, going_on: Collection[str] = ()
-    ) -> Iterator[Tuple[str, act.Event]]:
+    ) -> Iterator[Tuple[str, events.Event]]:
         """(run id, Begin or the Halt that says why not) of each run whose turn has come.
 
         Of runs in `going_on` a bench call goes on, though they may be over.
@@ -49,20 +50,20 @@ class RunQueue:
                 continue
             agent = self._agents.get(hostname)
             if agent is None or agent.silent(now_s):
-                yield run_id, act.Halt(f"the probe on {hostname} is not responding")
+                yield run_id, events.Halt(f"the probe on {hostname} is not responding")
                 continue
             if machine.spec.throwaway and not throwaway:
-                yield run_id, act.Halt("throwaway_cluster was set when this was planned")
+                yield run_id, events.Halt("throwaway_cluster was set when this was planned")
                 continue
-            missed = () if machine.spec.simulated else cluster_missed
+            missed = cluster_missed if has_clients(machine.spec) else ()
             if missed and not machine.spec.forced:
                 if now_s < self.trusted_from_s:
                     continue
                 words = ", ".join(item.value for item in missed)
-                yield run_id, act.Halt(f"not measured: this does not hold: {words}")
+                yield run_id, events.Halt(f"not measured: this does not hold: {words}")
                 continue
             busy.add(hostname)
-            yield run_id, act.Begin()
+            yield run_id, events.Begin()
 
 
 def _run_order(item: Tuple[str, RunMachine]) -> Tuple[float, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ..core import events as act
+from ..core import events
 from ..core.agents import RESTORE_GRACE_S
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.simulation import has_clients
 from ..options import Options
 from .hosts import Hosts
 from .storing.persistence import Machine
@@ -41,7 +42,7 @@ class Watchdog:
         """A machine is over."""
         self._heard_at_s.pop(owner, None)
 
-    def due(self, owner: str, machine: Machine, now_s: float) -> Iterator[act.Event]:
+    def due(self, owner: str, machine: Machine, now_s: float) -> Iterator[events.Event]:
         """What a run or a rollout must be told now, one after the other.
 
         Each follows from what the machine has made of the one before.
@@ -52,11 +53,11 @@ class Watchdog:
         elif machine.under_way and not machine.over:
             yield from self._overdue(owner, machine, machine.spec.hostname, now_s)
         if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
-            yield act.Tick()
+            yield events.Tick()
 
     def _overdue(
         self, owner: str, machine: Machine, hostname: str, now_s: float
-    ) -> Iterator[act.Event]:
+    ) -> Iterator[events.Event]:
         # no probe has a part in a change of the config database
         silent = self.silent(hostname, now_s) if hostname else None
         if silent is not None:
@@ -66,19 +67,19 @@ class Watchdog:
         if stalled is not None:
             yield stalled
 
-    def silent(self, hostname: str, now_s: float) -> Optional[act.AgentSilent]:
+    def silent(self, hostname: str, now_s: float) -> Optional[events.AgentSilent]:
         """A machine that waits for a probe does not wait for ever."""
         agent = self._hosts.agents.get(hostname)
         limit_s = self._options().lease_ttl_s + RESTORE_GRACE_S
         if agent is not None and now_s - agent.seen_at_s <= limit_s:
             return None
         if self._hosts.is_removed(hostname):
-            return act.AgentSilent(f"host {hostname} was removed", removed=True)
-        return act.AgentSilent(f"the probe on {hostname} has not responded for {limit_s:.0f} s")
+            return events.AgentSilent(f"host {hostname} was removed", removed=True)
+        return events.AgentSilent(f"the probe on {hostname} has not responded for {limit_s:.0f} s")
 
     def stalled(
         self, owner: str, machine: Machine, now_s: float
-    ) -> Optional[act.Event]:
+    ) -> Optional[events.Event]:
         """For what waits for an answer that will not come: no lease may be held for ever."""
         heard_at_s = self._heard_at_s.setdefault(owner, now_s)
         # a rollout waits by design; a run never does for as long, whenever its budget ends
@@ -89,17 +90,17 @@ class Watchdog:
         said = f"nothing has happened for {STALL_S:.0f} s"
         releasing = isinstance(machine, RunMachine) and machine.state.status is RunStatus.RELEASING
         forgets = releasing or isinstance(machine, RolloutMachine)
-        return act.AgentSilent(said) if forgets else act.Halt(said)
+        return events.AgentSilent(said) if forgets else events.Halt(said)
 
     def unfit(
         self, runs: Iterable[Tuple[str, RunMachine]], now_s: float
-    ) -> List[Tuple[str, act.Halt]]:
+    ) -> List[Tuple[str, events.Halt]]:
         """Runs to stop since a precondition broke meanwhile: benches make it worse."""
         measuring = [
             run_id
             for run_id, machine in runs
             if machine.state.status is RunStatus.RUNNING
-            and not machine.spec.simulated
+            and has_clients(machine.spec)
             and not machine.spec.forced
         ]
         if not measuring or now_s < self.cluster_at_s:
@@ -107,5 +108,5 @@ class Watchdog:
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         broken = self._view.cluster().blocking
         words = ", ".join(item.value for item in broken)
-        halt = act.Halt(f"stopped: this no longer holds: {words}")
+        halt = events.Halt(f"stopped: this no longer holds: {words}")
         return [(run_id, halt) for run_id in measuring] if broken else []

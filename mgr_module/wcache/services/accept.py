@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from ..core import events as act
+from ..core import events
 from ..core.drive.acceptance import Acceptance
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute
@@ -59,14 +59,14 @@ class AcceptService:
             if keys:
                 engine.accepting.add(item)  # before all else, so that all of it is stored or none
             for owner in settle(item, engine.runs, engine.rollouts):
-                engine.execute(owner, [act.SaveRun()])
+                engine.execute(owner, [events.SaveRun()])
             engine.hear_store()
             # a look or a restore that was asked for is of no use now; the next report says what
             # is left of it
             engine.hosts.drop_tasks_of(hostname)
             engine.hosts.reported_at_s.pop(hostname, None)
             owners = (ACCEPTED, *item.owners) if keys else item.owners
-            stored = all(map(engine.keeper.is_stored, owners))
+            stored = all(map(engine.persistence.is_stored, owners))
         engine.wake()
         return {
             "hostname": hostname, "domain_id": domain_id, "changed": True,

@@ -19,11 +19,13 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.observing import plan as observing
+from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.trial import Trial, cheapest
 from ..core.fleet.claims import believed
 from ..core.history.entry import ADMIN
+from ..core.simulation import all_simulated
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
@@ -114,7 +116,7 @@ class CampaignService:
             seed = _seed(arguments.get("seed"))
             runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, trial)
             cluster = engine.view.cluster()
-            real = [run for run in runs if not run.simulated]
+            real = not all_simulated(runs)
             if real and cluster.blocking and not chosen.forced:
                 words = ", ".join(item.value for item in cluster.blocking)
                 raise RefusedError(
@@ -221,3 +223,11 @@ def _emptied(osd_ids: Tuple[int, ...]) -> str:
     shown = ", ".join(f"osd.{osd_id}" for osd_id in osd_ids[:8])
     more = f" and {len(osd_ids) - 8} more" if len(osd_ids) > 8 else ""
     return f", and each call empties the caches of {shown}{more}"
+
+
+def periods_of(engine: Engine, machine: RunMachine) -> Tuple[int, int]:
+    """(periods measured, periods at most) of a run: what ended early needs no more."""
+    results = engine.analyses.results
+    ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
+    done, most = machine.open_periods
+    return ended + done, ended + most

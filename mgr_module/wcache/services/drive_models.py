@@ -48,7 +48,7 @@ class DriveModelService:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
                 trust.add(TrustedModel(drive_model, said, self._wall_clock()))
                 self._save(drive_model, f"power-loss protection trusted: {said}")
-            stored = engine.keeper.is_stored(TRUSTED)
+            stored = engine.persistence.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
             "stored": stored,
@@ -72,7 +72,7 @@ class DriveModelService:
                 self._save(drive_model, "power-loss protection trusted no more")
             else:
                 self._require_known(drive_model)
-            stored = engine.keeper.is_stored(TRUSTED)
+            stored = engine.persistence.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
             "note": "drives that were put into write back on this trust stay in it",
@@ -109,7 +109,7 @@ class DriveModelService:
                     raise RefusedError(f"{WORDS_MAX} words are accepted already")
                 words.add(word)
                 self._save_words(drive_model, f"what {hostname} has shown is accepted: {said}")
-            stored = engine.keeper.is_stored(WORDS)
+            stored = engine.persistence.is_stored(WORDS)
         return {
             "drive_model": drive_model, "hostname": hostname, "accepted": len(word.shown),
             "changed": changed, "stored": stored,
@@ -134,7 +134,7 @@ class DriveModelService:
             if changed:
                 words.remove(hostname, drive_model)
                 self._save_words(drive_model, f"what {hostname} has shown is accepted no more")
-            stored = engine.keeper.is_stored(WORDS)
+            stored = engine.persistence.is_stored(WORDS)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,
@@ -145,7 +145,7 @@ class DriveModelService:
     def _save_words(self, drive_model: str, text: str) -> None:
         engine = self._engine
         engine.note("admin", drive_model, text)
-        engine.keeper.save_value(WORDS, engine.analyses.words.put)
+        engine.persistence.save_value(WORDS, engine.analyses.words.put)
         engine.hear_store()
         # hosts are told with the request for their next report
         engine.hosts.reported_at_s.clear()
@@ -153,7 +153,7 @@ class DriveModelService:
     def _save(self, drive_model: str, text: str) -> None:
         engine = self._engine
         engine.note("admin", drive_model, text)
-        engine.keeper.save_value(TRUSTED, engine.analyses.trust.put)
+        engine.persistence.save_value(TRUSTED, engine.analyses.trust.put)
         engine.hear_store()
         engine.analyses.trust_changed()
 

@@ -32,6 +32,7 @@ from ..core.knobs.mclock.select import Target, choose
 from ..core.knobs.mclock.stale import stale
 from ..core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
 from ..core.output_format import FORMAT_VERSION
+from ..core.simulation import real
 from ..engine.engine import Engine
 from ..engine.mclock.capacities import Capacities
 from ..engine.mclock.known import MclockKnown
@@ -142,9 +143,7 @@ class MclockService:
         forced = bool(arguments.get("force"))
         cluster, set_to = engine.view.cluster(), engine.options()
         with engine.lock:
-            reports = believed(
-                (r for r in engine.hosts.reports.values() if not r.simulated), cluster
-            )
+            reports = believed(real(engine.hosts.reports.values()), cluster)
         targets, skipped = choose(
             scope, reports, cluster, self.facts.gather(), forced=forced, most=most
         )

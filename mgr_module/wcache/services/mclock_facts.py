@@ -10,6 +10,7 @@ from ..core.knobs.mclock.advice import Facts
 from ..core.knobs.mclock.capacity import option, settings, stacks
 from ..core.knobs.mclock.stale import stale
 from ..core.model import Finding
+from ..core.simulation import real
 from ..engine.engine import Engine
 from ..engine.mclock.capacities import Capacities
 from ..engine.mclock.known import MclockKnown, moving_domains
@@ -68,8 +69,8 @@ class MclockFacts:
             measured = tuple(self._capacities.measured.values())
             wanted = {
                 (r.device_class, str(r.drive_model)): r.mode
-                for r in (engine.recommendations() if with_wanted else ())
-                if r.mode is not None and not r.simulated
+                for r in real(engine.recommendations() if with_wanted else ())
+                if r.mode is not None
             }
         return Facts(
             osds, settings(reports, moving_domains(engine)), stacks(reports),
@@ -102,8 +103,8 @@ class MclockFacts:
         """The same for the OSDs on the cache domains of a plan."""
         changing: Set[int] = set()
         changed: Set[int] = set()
-        for change in changes:
-            if change.simulated or change.expected is change.mode:
+        for change in real(changes):
+            if change.expected is change.mode:
                 continue  # one that is only made to last changes no latency
             report = self._engine.hosts.reports.get(change.hostname)
             ids = {

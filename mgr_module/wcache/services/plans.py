@@ -28,7 +28,8 @@ from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
 from ..engine.engine import Engine
-from ..engine.storing.archive import next_number, readable
+from ..engine.storing.archive import next_number
+from ..engine.storing.readable import readable
 from ..options import Options
 from .guards import (
     require_class,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from ..core.change import preconditions as holding
-from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import RolloutStatus
 from ..core.errors import ConflictError, NotFoundError
@@ -88,13 +87,10 @@ class RolloutService:
             machine = self._machine(plan_id)
             changed = not machine.over and machine.rollout.status is not RolloutStatus.ROLLING_BACK
             if dry_run:
-                back = [
-                    change.name for change in machine.rollout.changes
-                    if change.status in (ChangeStatus.APPLYING, ChangeStatus.MADE)
-                ]
+                back = machine.would_go_back if changed else ()
                 return {
                     **self._answer(machine, False), "dry_run": True,
-                    "would_restore": back if changed else [],
+                    "would_restore": [change.name for change in back],
                 }
             if changed:
                 engine.note("admin", plan_id, "abort")

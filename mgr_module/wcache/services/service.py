@@ -62,7 +62,7 @@ class Service:
             engine.frozen = not thaw
             if changed:
                 # first in the queue: a mgr that takes over must find it
-                engine.keeper.save_frozen(engine.frozen)
+                engine.persistence.save_frozen(engine.frozen)
                 engine.note("admin", "cluster", "thawed" if thaw else "frozen")
             if not thaw:
                 for owner, machine in [*engine.runs.items()]:
@@ -73,7 +73,7 @@ class Service:
                         engine.feed(owner, Halt(FROZEN_BY_ADMIN))
             engine.hear_store()
             answer: Dict[str, Any] = {"frozen": engine.frozen, "changed": changed}
-            if not engine.keeper.is_stored(FROZEN):
+            if not engine.persistence.is_stored(FROZEN):
                 answer["note"] = (
                     "in force now, but not stored yet: a mgr that takes over would not know of "
                     "it; ask again in a moment"

@@ -14,13 +14,16 @@ from ..core.experiment.campaign import Campaign, candidates, forecast, parse_sco
 from ..core.experiment.trial import DRIVES_PER_MODEL, LOADS, Trial, enough_traffic
 from ..core.fleet.claims import believed
 from ..core.output_format import FORMAT_VERSION
+from ..core.simulation import all_simulated, real
 from ..engine.engine import Engine
-from .campaigns import CampaignService
+from .campaigns import CampaignService, periods_of
 from .guards import require_reports
 
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
 # Below this share of the periods, what is left is told by the budget alone.
 SHARE_MIN = 0.05
+# The last drive is still to be brought back.
+PERCENT_OPEN_MAX = 99
 
 
 class TryService:
@@ -47,6 +50,9 @@ class TryService:
                 raise ConflictError(
                     f"campaign {running.campaign_id} is under way", "begin this after it"
                 )
+            occupied = self._occupied()
+            if occupied and accept_cost:
+                raise ConflictError(f"{occupied} is under way", "begin this after it")
             last = None if running is not None else self._last(chosen)
             if last is not None and not accept_cost:
                 return {**_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id}
@@ -64,6 +70,7 @@ class TryService:
                 "busy_osds": sorted(trial.busy_osds), "not_heard": self._not_heard(),
                 "frozen": engine.frozen,
                 "under_way": running.campaign_id if running is not None else "",
+                "occupied": occupied,
             }
 
     def _busy(self, scope: str) -> FrozenSet[int]:
@@ -73,7 +80,7 @@ class TryService:
         reports = believed(engine.hosts.reports.values(), cluster)
         found = candidates(reports, cluster, parse_scope(scope))
         osd_ids = {
-            use.osd_id for item in found if not item.simulated
+            use.osd_id for item in real(found)
             for drive in item.drives for use in drive.uses
         }
         return frozenset(
@@ -87,7 +94,7 @@ class TryService:
         engine = self._engine
         if not set(engine.hosts.reports) - set(self._not_heard()):
             return ["a probe is heard"]
-        if all(report.simulated for report in engine.hosts.reports.values()):
+        if all_simulated(engine.hosts.reports.values()):
             return []
         return [item.value for item in engine.view.cluster().blocking]
 
@@ -111,6 +118,12 @@ class TryService:
         found = [engine.campaigns[name] for name in sorted(ids) if name in engine.campaigns]
         return found[0] if found else None
 
+    def _occupied(self) -> str:
+        """What else has the drives or OSDs for itself; a campaign would wait for its end."""
+        engine = self._engine
+        plans = [plan_id for plan_id, machine in engine.rollouts.items() if not machine.over]
+        return f"plan {plans[0]}" if plans else engine.reserved
+
     def _last(self, scope: str) -> Optional[Campaign]:
         found = [
             item for item in self._engine.campaigns.values()
@@ -123,22 +136,21 @@ class TryService:
         engine = self._engine
         machines = [engine.runs[name] for name in campaign.run_ids if name in engine.runs]
         open_ = [machine for machine in machines if not machine.over]
-        done = most = 0
-        for machine in machines:
-            ended = sum(
-                2 * engine.analyses.results[record_id].pairs
-                for record_id in machine.state.finished if record_id in engine.analyses.results
-            )
-            now_done, now_most = machine.open_periods
-            done, most = done + ended + now_done, most + ended + now_most
-        share = done / most if most else 0.0
+        periods = [periods_of(engine, machine) for machine in machines]
+        # by drives: most are decided long before they have had all the periods that they may have
+        share = sum(
+            1.0 if machine.over else done / most if most else 0.0
+            for machine, (done, most) in zip(machines, periods)
+        ) / max(1, len(machines))
         left_s = forecast([m.spec for m in open_], engine.view.cluster(), ()).seconds
         elapsed_s = max(0.0, engine.clock() - campaign.created_at_s)
-        if share > SHARE_MIN:
-            left_s = min(left_s, elapsed_s * (1.0 - share) / share)
+        paced = sum(done for done, _ in periods) / max(1, sum(most for _, most in periods))
+        if paced > SHARE_MIN:
+            left_s = min(left_s, elapsed_s * (1.0 - paced) / paced)
         return {
             **_head(MEASURING, campaign.options.scope), "campaign_id": campaign.campaign_id,
-            "percent": round(100.0 * share), "seconds_left": round(left_s, 1),
+            "percent": min(PERCENT_OPEN_MAX, round(100.0 * share)),
+            "seconds_left": round(left_s, 1),
             "drives_done": len(machines) - len(open_), "drives": len(machines),
         }
 

@@ -54,7 +54,7 @@ def say(line: str) -> None:
 
 def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     """Name the drives of OSDs, and those of the journal, in the boot rule."""
-    preparer.check(image_elsewhere=options.image_elsewhere)
+    preparer.check_rule()
     state = StateFolder(options.state_dir, options.run_dir)
     host = linux_host(options)
     wait_for_others(host)  # before any lock: a lease may have to end meanwhile
@@ -66,11 +66,14 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
     journalled = _journalled(host, entries.values())
     chosen = choose(drives, journalled, entries.values(), host.disks())
     chosen = keep_lines(preparer.preparation, host, chosen)
+    if chosen.count or preparer.preparation.rule_text():
+        preparer.check_images(image_elsewhere=options.image_elsewhere)
+    elif not options.dry_run:
+        # wherever its images are, such a host has all that it needs
+        preparer.say("nothing to prepare: no drive of an OSD here needs a pin")
+        return 0
     if options.dry_run:
         preparer.show(chosen)
-        return 0
-    if not chosen.count and not preparer.preparation.rule_text():
-        say("nothing to prepare: no drive of an OSD here needs a pin")
         return 0
     with HostLock(options.run_dir).all_held():
         if read_journal(state.journal)[0].keys() != entries.keys():

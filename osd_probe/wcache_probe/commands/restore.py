@@ -130,7 +130,9 @@ def _chosen(state: StateFolder, action: str) -> Tuple[Dict[str, JournalEntry], D
     if action:
         key = f"{EntryKind.ACTION.value}/{action}"
         if key in damaged:
-            raise NotFoundError(damaged[key])
+            raise NotFoundError(
+                damaged[key], f"put the drive right by hand, then `wcache-probe accept {key}`"
+            )
         if key not in sound:
             raise NotFoundError(
                 f"no change with the action id {action} is in the journal",
@@ -253,7 +255,9 @@ def _lock(state: StateFolder, sleep: Callable[[float], None] = time.sleep) -> No
     except ProcessLookupError:
         pass
     except PermissionError:
-        raise ConflictError(f"the probe with pid {pid} is not ours to stop") from None
+        raise ConflictError(
+            f"the probe with pid {pid} is not ours to stop", "run this as root"
+        ) from None
     for _ in range(int(STOP_S / STOP_STEP_S)):
         try:
             state.lock()

@@ -28,7 +28,10 @@ def time_device(options: argparse.Namespace, files: HostFiles) -> int:
     number = files.number_of_path(options.device)
     device = by_number(files, number) if number else None
     if device is None:
-        raise NotFoundError(f"{printable(options.device)} is no block device")
+        raise NotFoundError(
+            f"{printable(options.device)} is no block device",
+            "give a drive, a partition, a volume or an array; `lsblk` shows them",
+        )
     bottoms = [path.drive for path in paths_down(device)]
     for bottom in bottoms:
         kind = Transport.LOOP if bottom.kind is LayerKind.LOOP else Transport.UNKNOWN
@@ -36,7 +39,8 @@ def time_device(options: argparse.Namespace, files: HostFiles) -> int:
     if device.kernel_view is KernelView.WRITE_THROUGH and device.kind is not LayerKind.LOOP:
         raise RefusedError(
             f"the kernel sends no flush to {device.name} (its view is write through), so there "
-            "is none to time"
+            "is none to time",
+            "`wcache-probe look` says whether that is safe; time the drive below it instead",
         )
     before = _writes(bottoms)
     fd = device.open()
@@ -50,9 +54,12 @@ def time_device(options: argparse.Namespace, files: HostFiles) -> int:
         print(json.dumps({
             "format_version": 1, "device": device.name, "kernel_view": device.kernel_view.value,
             "seconds": outcome.seconds, "other_writes_per_s": written, "us": to_plain(found),
+            "aborted": outcome.aborted,
         }))
     else:
         _print(device, found, written)
+        if outcome.aborted:
+            print(f"ended early: {outcome.aborted}; look at the kernel's log for this drive")
     return 0 if outcome.samples_ns else 1
 
 

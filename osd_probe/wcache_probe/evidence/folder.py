@@ -81,7 +81,10 @@ class EvidenceFolder:
                 os.fsync(file.fileno())
             os.rename(path + ".new", path)
         except OSError as error:
-            raise StorageError(f"cannot write {path} ({error.strerror})") from None
+            raise StorageError(
+                f"cannot write {path} ({error.strerror})",
+                "run as root, make room, and run the command again",
+            ) from None
         sync_folder(self._folder)
         return path
 

@@ -283,10 +283,16 @@ class LinuxDriveHost:
         """
         with self._held(drive, to_change=True) as (device, switch):
             if not isinstance(switch, SataHbaSwitch):
-                raise RefusedError(f"{device.name} has no translation that could be proven")
+                raise RefusedError(
+                    f"{device.name} has no translation that could be proven",
+                    "give a SATA drive behind a SAS adapter; `wcache-probe look` shows transports",
+                )
             other = drive.toggle_refusal
             if other not in ("", switch.identify(device).unproven):
-                raise RefusedError(f"{device.name} is left alone: {other}")
+                raise RefusedError(
+                    f"{device.name} is left alone: {other}",
+                    "give another drive of this model, or end what speaks against this one",
+                )
             unpinned = self._boot_pins().refusal(device.wwid)
             if unpinned:
                 raise RefusedError(
@@ -308,7 +314,10 @@ def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFil
         return
     number = backing_dev(device)
     if number is None:
-        raise StorageError(f"{device.name} has no backing file that can be asked for")
+        raise StorageError(
+            f"{device.name} has no backing file that can be asked for",
+            "`losetup -l` shows it; name a loop device whose file this program can see",
+        )
     # a file system without a device of its own (tmpfs, ramfs) has major 0
     if number.startswith("0:") and file_system_of(files, number) in ("tmpfs", "ramfs"):
         raise RefusedError(

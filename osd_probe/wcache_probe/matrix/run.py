@@ -39,6 +39,8 @@ from .sustained import LongCell
 SETTLE_S = 0.5
 NO_FIO = "fio is not installed, and deep queues need it"
 IN_PIECES = "with --span the space lies in pieces, which fio does not fill a queue over"
+CHANGED = "something else changed the cache mode"
+FIND = "look for a udev rule, tuned or a cron job that sets write caches; then start again"
 LONG_CHECK_S = 1.0  # how often it is looked whether somebody else has taken the device
 
 
@@ -122,7 +124,7 @@ class MatrixRun:
                     before = self._set(mode)
                     found = self._long(mode, seconds)
                     if tuple(self._host.state(drive) for drive in self._drives()) != before:
-                        raise RefusedError("the cache mode was changed behind our back")
+                        raise RefusedError(CHANGED, FIND)
                     if self._stop.is_set():
                         break
                     cells.append(found)
@@ -167,7 +169,7 @@ class MatrixRun:
                 cells.append(found)
         after = tuple(self._host.state(drive) for drive in self._drives())
         if after != before:
-            raise RefusedError("something else changed the cache mode")
+            raise RefusedError(CHANGED, FIND)
         return MatrixPeriod(
             mode, started_at_s, time.monotonic() - begin, before, after, tuple(cells)
         )

@@ -137,7 +137,9 @@ class Scratch:
                 raise ConflictError(
                     f"{self.path} is in use", "see `lsblk` and `fuser -v` for who has it"
                 ) from None
-            raise StorageError(f"cannot open {self.path} ({error.strerror})") from None
+            raise StorageError(
+                f"cannot open {self.path} ({error.strerror})", "run as root; see the kernel's log"
+            ) from None
         if self.files.number_of_fd(fd) != self.device.number:
             os.close(fd)
             raise RefusedError(f"{self.path} is another device now", "check the path, start again")
@@ -150,14 +152,16 @@ class Scratch:
             why = "it ended too early"
         except OSError as error:
             why = str(error.strerror)
-        raise StorageError(f"cannot read {self.path} at {place} ({why})")
+        raise StorageError(f"cannot read {self.path} at {place} ({why})", "see the kernel's log")
 
     def _write(self, fd: int, block: mmap.mmap) -> None:
         try:
             os.pwritev(fd, [block], 0)
             os.fdatasync(fd)
         except OSError as error:
-            raise StorageError(f"cannot write {self.path} ({error.strerror})") from None
+            raise StorageError(
+                f"cannot write {self.path} ({error.strerror})", "see the kernel's log"
+            ) from None
 
     def _not_blank(self, place: int) -> RefusedError:
         return RefusedError(
@@ -185,7 +189,10 @@ def find(
         raise NotFoundError(f"{printable(path)} is not a block device", "name an unused one")
     paths = paths_down(device)
     if len(paths) != 1 or not is_followed(paths[0]):
-        raise RefusedError(f"{device.name} cannot be traced to one drive")
+        raise RefusedError(
+            f"{device.name} cannot be traced to one drive",
+            "name a drive, or a partition or LV on a single one; `lsblk -s` shows what is below",
+        )
     bottom = paths[0].drive
     drive = host.drive_of(bottom)
     osd = _used_by(drive, device)

@@ -49,7 +49,9 @@ def measure(scratch: Scratch, cell: Cell, seconds: float, seed: int) -> CellSamp
             if now - start > LATENCY_LIMIT_S * 1e9:
                 raise RefusedError(
                     f"a write to {scratch.path} took {(now - start) / 1e9:.1f} s, past the limit "
-                    f"of {LATENCY_LIMIT_S:g} s"
+                    f"of {LATENCY_LIMIT_S:g} s",
+                    "see `smartctl -a` and the kernel's log; measure again when nothing else "
+                    "loads the drive",
                 )
     return CellSamples(cell, tuple(samples), len(samples), (now - begin) / 1e9)
 

@@ -71,11 +71,16 @@ def refuse(drive: DriveReport, scratch: Scratch, consent: bool) -> CacheMode:
             f"{drive.dev_name} serves osd.{drive.uses[0].osd_id}", "give a drive that is unused"
         )
     if drive.foreign_uses:
-        raise RefusedError(f"{drive.dev_name} is shared with {drive.foreign_uses[0]}")
+        raise RefusedError(
+            f"{drive.dev_name} is shared with {drive.foreign_uses[0]}",
+            "end that, or give a drive that nothing else uses",
+        )
     if drive.mode is None:
         raise RefusedError(
             f"{drive.dev_name}: not proven, since its own word cannot be had "
-            f"({drive.toggle_refusal or 'its cache state is unknown'})"
+            f"({drive.toggle_refusal or 'its cache state is unknown'})",
+            "this combination stays refused; `hdparm -I` and `sg_sat_identify` show what the "
+            "adapter lets through, a newer firmware may let more",
         )
     if judge(drive.state) is Safety.UNSAFE or dropping_above(drive):
         raise RefusedError(
@@ -127,7 +132,11 @@ def begin(entry: JournalEntry, drive: DriveReport) -> Program:
     yield Pin(drive)
     state = yield ReadState(drive)
     if state is None or not state.pinned or state.kernel_view is not KernelView.WRITE_BACK:
-        raise RefusedError(f"the kernel view of {drive.dev_name} could not be pinned")
+        raise RefusedError(
+            f"the kernel view of {drive.dev_name} could not be pinned",
+            "nothing was toggled; look at the kernel's log, and at "
+            f"/sys/block/{drive.dev_name}/queue/write_cache",
+        )
     return Switched((drive.state,), (state,), changed=False)
 
 

@@ -15,6 +15,7 @@ from typing import Dict, Mapping, Optional, Tuple
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
 
+from .media_cache import NO_MEDIA_CACHE, MediaCacheSpec, read_media_cache
 from .toml_table import DriveFileError, Table, parse_toml, read_text, shown
 
 SCHEMA_VERSION = 1
@@ -163,6 +164,7 @@ class DriveModelSpec:
     device: DeviceSpec = DeviceSpec()
     noise: NoiseSpec = NoiseSpec()
     carryover: CarryoverSpec = CarryoverSpec()
+    media_cache: MediaCacheSpec = NO_MEDIA_CACHE
     placement: PlacementSpec = PlacementSpec()
     truth: Mapping[LoadPoint, Truth] = field(default_factory=dict, hash=False)
 
@@ -261,6 +263,7 @@ def _drive(table: Table) -> DriveModelSpec:
         device=_device(table.table("device"), rotational),
         noise=_noise(table.table("noise")),
         carryover=_carryover(table.table("carryover")),
+        media_cache=read_media_cache(table.table("media_cache")),
         placement=_placement(table.table("placement")),
         truth=_truth(table.table("truth")),
     )
@@ -384,14 +387,10 @@ def _osd(table: Table) -> OsdSpec:
         overhead_us=table.number("overhead_us", OsdSpec.overhead_us, 0.0, 1e6),
         client_depth=table.integer("client_depth", OsdSpec.client_depth, 1, 1024),
         batch_writes=table.integer("batch_writes", OsdSpec.batch_writes, 1, 3000),
-        queue_depth_batch=table.integer(
-            "queue_depth_batch", OsdSpec.queue_depth_batch, 1, 1024
-        ),
+        queue_depth_batch=table.integer("queue_depth_batch", OsdSpec.queue_depth_batch, 1, 1024),
         large_writes=table.integer("large_writes", OsdSpec.large_writes, 1, 256),
         large_queue=table.integer("large_queue", OsdSpec.large_queue, 1, 256),
-        deferred_coalesce=table.integer(
-            "deferred_coalesce", OsdSpec.deferred_coalesce, 1, 1024
-        ),
+        deferred_coalesce=table.integer("deferred_coalesce", OsdSpec.deferred_coalesce, 1, 1024),
         timer_dirty_share=table.number(
             "timer_dirty_share", OsdSpec.timer_dirty_share, 0.0, 1.0
         ),

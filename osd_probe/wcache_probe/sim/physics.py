@@ -23,6 +23,7 @@ from typing import List, Optional, Tuple
 from wcache.core.model import CacheMode
 
 from .drive_schema import DriveModelSpec, OpLatency, Restored, Toggle
+from .media_cache import MediaCache
 
 NS_PER_HOUR = 3_600_000_000_000
 DRIFT_LN_MAX = 4.0  # a drift levels off at a factor of 55
@@ -95,6 +96,7 @@ class SimulatedDrive:
         self._clean_flush = self._op(spec.latency.clean_flush)
         self._ns_per_byte = 1e9 / (spec.device.bandwidth_mib_s * 2**20)
         self._free_at_ns: List[int] = [0] * spec.device.channels
+        self._media_cache = MediaCache(spec.media_cache)
         self._phi = spec.noise.autocorrelation
         self._innovation = math.sqrt(1.0 - self._phi * self._phi)
         self._drift_per_ns = spec.noise.drift_per_hour / NS_PER_HOUR
@@ -223,6 +225,7 @@ class SimulatedDrive:
 
     def advance(self, now_ns: int) -> None:
         """Draw the noise of the sample, or of the command, that begins at `now_ns`."""
+        self._media_cache.pass_time(now_ns)
         if not self._noisy:
             return
         gauss = self._rng.gauss(0.0, 1.0)
@@ -266,7 +269,8 @@ class SimulatedDrive:
         bytes_ns = count * size * self._ns_per_byte
         if self._mode is CacheMode.WRITE_THROUGH or fua:
             self.counters.fua_writes += count
-            return self._cost(self._fua, waves) + bytes_ns
+            slower = self._media_cache.take(count * size)
+            return self._cost(self._fua, waves) * slower + bytes_ns
         self.counters.writes += count
         if not self.spec.cache.power_loss_protection:
             self.dirty_writes += count

@@ -18,6 +18,7 @@ from .write import boot_id
 
 PIECE_BYTES = 2**20
 NUMBERS_SHOWN = 8
+LOOK = "look at the kernel's log: the drive may be failing; then run the check again"
 
 
 def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
@@ -29,14 +30,22 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
             f"{scratch.drive.drive_id}", "give the drive that was written to",
         )
     if not acknowledged:
-        raise RefusedError("no write was acknowledged in that run", "start it again")
+        raise RefusedError(
+            "no write was acknowledged in that run",
+            "start both sides again, and pull the plug once the writer counts writes",
+        )
     if scratch.start + run.blocks * BLOCK_BYTES > scratch.start + scratch.span:
-        raise ConflictError("the log has more blocks than the device")
+        raise ConflictError(
+            f"the log has more blocks than {scratch.path}",
+            "give the same device, partition or LV that was given to `witness write`",
+        )
     with scratch.held(), scratch.opened_to_read() as fd:
         head = _read(scratch, fd, 0, BLOCK_BYTES)
         if head != MARK and any(head):
             raise RefusedError(
-                f"somebody else has written to {scratch.path} since", "this run tells nothing"
+                f"somebody else has written to {scratch.path} since, so this run tells nothing",
+                "find out what did; then make it blank and pull the plug in a new run, with "
+                "`witness check` before anything else uses the drive",
             )
         region = b"".join(_pieces(scratch, fd, run.blocks * BLOCK_BYTES))
     found = judge(
@@ -61,10 +70,10 @@ def say(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
         more = len(found.lost) - NUMBERS_SHOWN
         out(f"lost numbers: {shown}" + (f" and {more} more" if more > 0 else ""))
         out(f"this drive model must not be used with its cache in {mode}: it acknowledges what "
-            "it has not kept")
+            "it has not kept; next: `ceph wcache drive-model ls` shows which drives are of it")
     elif not cut.host_booted:
         out("the host was not booted since: this tells something only if the drive itself lost "
-            "its power while the writer ran")
+            "its power while the writer ran; if it did not, start again and pull the plug")
 
 
 def _pieces(scratch: Scratch, fd: int, size: int) -> List[bytes]:
@@ -78,9 +87,9 @@ def _read(scratch: Scratch, fd: int, place: int, size: int) -> bytes:
     with mmap.mmap(-1, size) as buffer:
         try:
             if os.preadv(fd, [buffer], place) != size:
-                raise StorageError(f"{scratch.path} is shorter than it says")
+                raise StorageError(f"{scratch.path} is shorter than it says", LOOK)
         except OSError as error:
             raise StorageError(
-                f"cannot read {scratch.path} at {place} ({error.strerror})"
+                f"cannot read {scratch.path} at {place} ({error.strerror})", LOOK
             ) from None
         return bytes(buffer)

@@ -26,7 +26,10 @@ def listen(address: str, log: str, idle_s: float, say: Say) -> int:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         server = socket.create_server((host, port), family=family, backlog=4)
     except OSError as error:
-        raise StorageError(f"cannot listen at {address} ({error.strerror})") from None
+        raise StorageError(
+            f"cannot listen at {address} ({error.strerror})",
+            "give an address of this machine (`ip address`), and port 0 for any free one",
+        ) from None
     with closing(server):
         say(f"listening at {host} port {server.getsockname()[1]}; on the drive's host run:")
         say(f"wcache-probe witness write DEVICE --to {address_of(server)} --token {token.hex()}")
@@ -60,7 +63,10 @@ def _witness(channel: Channel, run: WitnessRun, log: str, idle_s: float, say: Sa
         while True:
             number = channel.receive_number(b"acknowledged")
             if not acknowledged < number <= min(acknowledged + BATCH_MAX, NUMBER_MAX):
-                raise MalformedError(f"{number} does not follow {acknowledged}")
+                raise MalformedError(
+                    f"{number} does not follow {acknowledged}",
+                    "use the same version of wcache-probe on both machines",
+                )
             file.acknowledged(number)
             acknowledged = number
             channel.send_number(b"kept", number)

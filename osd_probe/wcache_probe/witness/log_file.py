@@ -12,6 +12,7 @@ from .wire import HELLO_BYTES_MAX, NUMBER_MAX, WitnessRun, check_run
 
 LOG_BYTES_MAX = 64_000_000
 LINE_BYTES_MAX = 16
+ROOM = "make room (64 MB do) or give another --log, then start both sides again"
 
 
 class LogFile:
@@ -24,7 +25,9 @@ class LogFile:
         except FileExistsError:
             raise ConflictError(f"{path} exists", "give another --log") from None
         except OSError as error:
-            raise StorageError(f"cannot write {path} ({error.strerror})") from None
+            raise StorageError(
+                f"cannot write {path} ({error.strerror})", "give a --log in a folder that takes it"
+            ) from None
         self._size = 0
         self._append(codec.dumps(run) + "\n")
 
@@ -39,9 +42,9 @@ class LogFile:
         try:
             written = os.write(self._fd, data)
         except OSError as error:
-            raise StorageError(f"cannot write the log ({error.strerror})") from None
+            raise StorageError(f"cannot write the log ({error.strerror})", ROOM) from None
         if written != len(data):
-            raise StorageError("the log's disk is full")
+            raise StorageError("the log's disk is full", ROOM)
         self._size += written
 
     def close(self) -> None:
@@ -68,6 +71,9 @@ def read_log(path: str) -> Tuple[WitnessRun, int]:
     for line in rest.split(b"\n")[:-1]:  # what follows the last end of line is cut off
         number = int(line) if line.isdigit() and len(line) < LINE_BYTES_MAX else -1
         if not acknowledged < number < NUMBER_MAX:
-            raise MalformedError(f"the log is damaged after {acknowledged} writes")
+            raise MalformedError(
+                f"the log is damaged after {acknowledged} writes",
+                "copy it once more from the listening machine",
+            )
         acknowledged = number
     return run, acknowledged

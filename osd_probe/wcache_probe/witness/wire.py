@@ -55,7 +55,10 @@ def check_run(run: WitnessRun) -> bytes:
     except ValueError:
         run_id = b""
     if len(run_id) != RUN_ID_BYTES or run.blocks & (run.blocks - 1):
-        raise MalformedError("the run's id or its number of blocks makes no sense")
+        raise MalformedError(
+            "the run's id or its number of blocks makes no sense",
+            "use the same version of wcache-probe on both machines",
+        )
     return run_id
 
 
@@ -103,7 +106,9 @@ class Channel:
         head = self._receive(_HELLO.size)
         magic, length = _HELLO.unpack(head)
         if magic != _MAGIC or length > HELLO_BYTES_MAX:
-            raise MalformedError("this is no witness write")
+            raise MalformedError(
+                "this is no witness write", "something else talks to this port; still listening"
+            )
         body = self._receive(length)
         self._prove(b"run", head + body)
         run = codec.loads(
@@ -129,7 +134,10 @@ class Channel:
 
     def _prove(self, what: bytes, data: bytes) -> None:
         if not hmac.compare_digest(self._receive(_MAC_BYTES), self._mac(what, data)):
-            raise MalformedError("what came does not carry our token's seal")
+            raise MalformedError(
+                "what came does not carry our token's seal",
+                "start the writer with the --token that the listener printed last",
+            )
 
     def _send(self, data: bytes) -> None:
         try:
@@ -145,7 +153,10 @@ class Channel:
             except OSError as error:
                 raise _gone(error) from None
             if not piece:
-                raise NotReadyError("the other side has closed the connection")
+                raise NotReadyError(
+                    "the other side has closed the connection",
+                    "see what it printed, and start both sides again where it was no power cut",
+                )
             data += piece
         return data
 

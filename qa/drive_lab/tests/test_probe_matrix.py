@@ -4,6 +4,7 @@ import pytest
 from probe_bench import BACK, THROUGH
 from wcache.core import codec
 from wcache.core.experiment.matrix import Matrix
+from wcache_probe.matrix.sustained import Sustained
 
 pytestmark = pytest.mark.lab
 
@@ -64,6 +65,26 @@ def test_a_matrix_killed_in_write_through_is_restored_by_hand(matrix_on, name):
     assert probe.mode() is THROUGH
     assert probe.restore_all()[0] == 0
     assert probe.mode() is BACK
+
+
+@pytest.mark.long
+def test_a_media_cache_that_fills_up_under_a_lasting_load_is_seen_and_the_answer_turns(
+    bench, matrix_on
+):
+    probe, run = matrix_on("filling", "--long", "60")
+    assert run.wait(600) == 0, run.output()
+    text = bench.sh("cat /tmp/filling.json").checked()
+    found = codec.loads(Sustained, text, bytes_max=10**6, what="long run")
+    cells = {cell.mode: cell for cell in found.cells}
+    assert cells[BACK].falls_at is None, cells[BACK]
+    # before any mode is said to be better for good: what fits into it, and not much more
+    assert cells[THROUGH].falls_at is not None, cells[THROUGH]
+    assert 0.7 < cells[THROUGH].until_bytes / (8 << 20) < 1.3
+    assert (
+        "faster at first: write through; faster after a cache of the drive is full: write back; "
+        "the answer TURNS"
+    ) in run.output()
+    assert (probe.mode(), probe.journal()) == (BACK, [])
 
 
 # ---- scratch space on the drive of an OSD

@@ -33,9 +33,9 @@ def render(data: Mapping[str, Any]) -> str:
     if not rows:
         return NONE
     heads = ("HOST", "TOOL", "NUMBER", "MODEL", "FIRMWARE", "MODE", "CACHE POLICY", "BATTERY",
-             "DRIVES' OWN CACHE")
+             "DRIVES' OWN CACHE", "DRIVES SAY")
     keys = ("hostname", "tool", "name", "model", "firmware", "mode", "cache_policy", "battery",
-            "drive_cache")
+            "drive_cache", "drives_own")
     lines = [table(heads, [tuple(row[key] or "not told" for key in keys) for row in rows])]
     lines += [
         f"{row['hostname']} {row['tool']} {row['name']}".rstrip() + f": {line}"

@@ -7,6 +7,7 @@ from typing import List, Optional, Tuple
 from ...core.knobs.cache_mode import foreign_rules
 from ...core.knobs.cache_mode.plan import recommended_for
 from ...core.model import Finding, FindingCode
+from ...core.simulation import DriveKind
 from ...core.verdict.recommend import Recommendation
 from ...engine.engine import Engine
 from .hosts import HostView
@@ -35,7 +36,7 @@ class ForeignRules:
     def _judged(self, finding: Finding, host: HostView) -> Finding:
         cluster = self._engine.view.cluster()
         wanted = {
-            (item.device_class, item.drive_model, item.simulated): item for item in self._known()
+            DriveKind.of(item): item for item in self._known()
         }
         drives = [drive for drive in host.report.drives if drive.uses]
         modes = []

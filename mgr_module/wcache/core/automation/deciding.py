@@ -182,15 +182,7 @@ def _settled(
         told = (Tried(pending.device_class, pending.drive_model, now_s, why),)
         return replace(state, tried=(*_others(state.tried, told), *told))
     if pending.purpose is Purpose.APPLY:
-        if ended.good:
-            return state
-        mine = set(pending.tokens)
-        models = {d.drive_model for d in seen.drives if d.token in mine}
-        held = tuple(
-            Tried(pending.device_class, model, now_s, ended.why or "its plan did not end well")
-            for model in sorted(models)
-        )
-        return replace(state, tried=(*_others(state.tried, held), *held))
+        return _after_plan(state, pending, ended, seen, now_s)
     key = (pending.device_class, pending.drive_model)
     one = Tried(*key, now_s, failed=not ended.good)
     before = next((x for x in state.tried if (x.device_class, x.drive_model) == key), None)
@@ -204,6 +196,32 @@ def _settled(
         state, known=_tokens((*state.known, *sorted(done - set(state.known))), seen),
         fresh=tuple(name for name in state.fresh if name not in done),
     )
+
+
+def _after_plan(
+    state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
+) -> AutoState:
+    """A plan that went back holds its drive models; one that others undid is tried once more."""
+    mine = set(pending.tokens)
+    models = {d.drive_model for d in seen.drives if d.token in mine}
+    again = {
+        item.drive_model for item in state.tried
+        if item.device_class == pending.device_class and item.undone
+    }
+    if ended.good:
+        return replace(state, tried=tuple(
+            replace(item, undone=False)
+            if item.device_class == pending.device_class and item.drive_model in models else item
+            for item in state.tried
+        ))
+    why = ended.why or "its plan did not end well"
+    told = tuple(
+        Tried(pending.device_class, model, now_s, undone=True)
+        if ended.undone and model not in again
+        else Tried(pending.device_class, model, now_s, why)
+        for model in sorted(models)
+    )
+    return replace(state, tried=(*_others(state.tried, told), *told))
 
 
 def _others(tried: Iterable[Tried], new: Iterable[Tried]) -> Tuple[Tried, ...]:
@@ -233,6 +251,7 @@ def _next(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Optiona
 
 def _apply(state: AutoState, seen: Seen, usable: List[DriveSeen]) -> Optional[Apply]:
     held = {(item.device_class, item.drive_model) for item in state.tried if item.held}
+    held |= set(seen.went_back)
     fresh = set(state.fresh)
     by_class: Dict[str, List[DriveSeen]] = {}
     for item in usable:

@@ -47,11 +47,11 @@ class Undone:
         return len(self.times_s) >= UNDONE_MAX
 
 
-def applied(rollouts: Iterable[Rollout], over: Iterable[bool]) -> Dict[Key, Applied]:
-    """What stands, by the newest plan of each cache domain; plans under way do not count."""
+def applied(rollouts: Iterable[Rollout], still: Iterable[bool]) -> Dict[Key, Applied]:
+    """What stands, by the newest plan of each cache domain; only of plans that are `still`."""
     found: Dict[Key, Tuple[float, Applied]] = {}
-    for rollout, is_over in zip(rollouts, over):
-        for change in rollout.drive_changes if is_over else ():
+    for rollout, is_still in zip(rollouts, still):
+        for change in rollout.drive_changes if is_still else ():
             if change.status is ChangeStatus.APPLIED:
                 key = (change.hostname, change.domain_id)
                 item = Applied(rollout.plan_id, change.mode, rollout.by)

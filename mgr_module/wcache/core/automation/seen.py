@@ -46,13 +46,17 @@ class DriveSeen:
 
 @dataclass(frozen=True)
 class Ended:
-    """How what was begun last has ended, and what it took; `good`: it came to its own end."""
+    """How what was begun last has ended, and what it took.
+
+    `good`: it came to its own end.  `undone`: it went back because others changed a drive.
+    """
 
     good: bool
     why: str = ""
     seconds: float = 0.0
     bytes_written: int = 0
     changes: int = 0
+    undone: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class Seen:
     under_way: str = ""
     # Hosts whose memory was divided for others than they have now, with their device classes.
     divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+    # Plans that found a drive model to be worse for clients in the mode of its verdict.
+    went_back: Mapping[ModelKey, str] = field(default_factory=dict)
 
 
 def refused(drives: Iterable[DriveReport]) -> str:

@@ -11,6 +11,7 @@ from typing import Iterable, List, Mapping, Optional, Sequence
 from ..cluster import ClusterState, failure_domains
 from ..host_report import HostReport
 from ..model import DriveReport
+from ..simulation import DriveKind, osd_of
 from ..verdict.recommend import Recommendation
 from .cache_mode_change import CacheModeChange
 from .change_status import ChangeStatus
@@ -42,7 +43,7 @@ def _moved(
     why = _drives_moved(change, drives)
     if why:
         return why
-    osd = None if change.simulated else cluster.osds.get(change.osd_id)
+    osd = osd_of(change, change.osd_id, cluster)
     if osd is not None:
         if osd.device_class != change.device_class:
             return f"its device class is {osd.device_class} now, and was {change.device_class}"
@@ -50,8 +51,7 @@ def _moved(
         if change.failure_domain and where != change.failure_domain:
             return f"it is in {where} now, and was planned in {change.failure_domain}"
     for item in recommendations:
-        same = (item.device_class, item.drive_model) == (change.device_class, change.drive_model)
-        if same and item.simulated == change.simulated:
+        if DriveKind.of(item) == DriveKind.of(change):
             if item.mode is change.mode:
                 return ""
             return f"the verdict of its drive model is {item.verdict.value} now"

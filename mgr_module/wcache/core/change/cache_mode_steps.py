@@ -21,6 +21,7 @@ from ..protocol import (
     RollbackRequest,
     StateOutcome,
 )
+from ..simulation import measured_by_probe
 from .cache_mode_change import CacheModeChange, DriveWear
 from .change_status import Made
 from .rollout_state import Rollout
@@ -31,7 +32,7 @@ ROLLOUT_BYTES_MAX = 6_000_000
 
 def measure(rollout: Rollout, change: CacheModeChange) -> Union[MeasureRequest, LoadRequest]:
     """What measures the OSD before and after the change."""
-    if change.simulated:
+    if measured_by_probe(change):
         return MeasureRequest(change.domain_id, change.osd_id, change.load_point, rollout.count)
     return LoadRequest(
         change.osd_id, change.load_point, Role.BLOCK, rollout.count, rollout.period_s,
@@ -68,6 +69,23 @@ def _seen(rollout: Rollout, change: CacheModeChange, outcome: object) -> Tuple[P
     if isinstance(outcome, FailureOutcome):
         return UNKNOWN, outcome.message
     return UNKNOWN, "the probe gave an unexpected answer"
+
+
+def is_still(change: CacheModeChange, outcome: object) -> str:
+    """Why a change that was judged is not there any more, by a look at its drives; "" where it is.
+
+    A host that was reset brings a drive back as its firmware has it, and nobody is told.
+    """
+    if isinstance(outcome, FailureOutcome):
+        return f"could not be read after it was judged: {outcome.message}"
+    drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
+    mine = tuple(drive.state for drive in drives if drive.domain_id == change.domain_id)
+    if all_in(change.mode.value, mine, change.transport):
+        return ""
+    return (
+        f"is not in {change.mode.value} any more, so what was judged is not what is there: a reset "
+        "of the host, or somebody else, has changed it"
+    )
 
 
 def apply(rollout: Rollout, change: CacheModeChange) -> ApplyRequest:

@@ -11,10 +11,11 @@ from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
-from .. import events as act
+from .. import events
 from ..codec import one_line
 from ..loads import Block, BlocksRequest
 from ..record import Precondition
+from ..simulation import has_clients, real
 from . import steps
 from .change_status import ChangeStatus
 from .gate.blocks import log_ratios
@@ -64,7 +65,7 @@ class Gating(Lasting):
         rollout = self.rollout
         return (
             rollout.gate is not None and rollout.gate.by_load
-            and not rollout.trial and not change.simulated
+            and not rollout.trial and has_clients(change)
             and Precondition.CLIENT_LOAD not in rollout.overridden
             and change.load_point is not None and not steps.only_lasts(change)
         )
@@ -93,13 +94,13 @@ class Gating(Lasting):
     def _groups(self) -> Tuple[Tuple[int, ...], ...]:
         """The OSDs of each candidate, for `osd ok-to-stop`."""
         return tuple(
-            self.rollout.changes[index].treated for index in self._candidates()
-            if not self.rollout.changes[index].simulated
+            change.treated
+            for change in real(self.rollout.changes[index] for index in self._candidates())
         )
 
     # ---- blocks
 
-    def _watch(self, phase: Phase, blocks: int) -> List[act.Action]:
+    def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # only gated steps are watched  # noqa: S101
         self._phase, self._blocks = phase, []
@@ -108,12 +109,12 @@ class Gating(Lasting):
         request = BlocksRequest(
             step.treated, step.controls, block_s, blocks, self.rollout.latency_limit_ms
         )
-        return [act.SaveRun(), act.WatchBlocks(self._new_token(), request)]
+        return [events.SaveRun(), events.WatchBlocks(self._new_token(), request)]
 
     def _is_canary(self) -> bool:
         return 0 in self.rollout.step.indices
 
-    def _begin_step(self, event: act.ClusterSeen) -> List[act.Action]:
+    def _begin_step(self, event: events.ClusterSeen) -> List[events.Action]:
         """The preconditions hold: take the blocks before the step."""
         most = 1 if event.together is None else max(1, event.together)
         indices = self._candidates()[:most]
@@ -123,7 +124,7 @@ class Gating(Lasting):
         self._watches = 0
         return self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
 
-    def _block_seen(self, block: Block) -> List[act.Action]:
+    def _block_seen(self, block: Block) -> List[events.Action]:
         gate, step = self.rollout.gate, self.rollout.step
         if gate is None or self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
@@ -144,14 +145,14 @@ class Gating(Lasting):
         )
         return self._next_of_step()
 
-    def _no_load(self, why: str) -> List[act.Action]:
+    def _no_load(self, why: str) -> List[events.Action]:
         self.rollout = replace(self.rollout, step=GateStep())
         return self._pause(
             f"{why}; resume when clients write, or with --override=client_load, which goes by "
             "benches before and after each change and cannot see what clients see"
         )
 
-    def _blocks_ended(self, event: act.BlocksEnded) -> List[act.Action]:
+    def _blocks_ended(self, event: events.BlocksEnded) -> List[events.Action]:
         """A watch ended early: an OSD past the limit, or one that gave no answer."""
         if self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
@@ -170,7 +171,7 @@ class Gating(Lasting):
 
     # ---- the step
 
-    def _next_of_step(self) -> List[act.Action]:
+    def _next_of_step(self) -> List[events.Action]:
         """The next change of the step, or its judgement once all are made."""
         if self.rollout.pausing:
             return self._pause(self.rollout.pausing)
@@ -181,11 +182,11 @@ class Gating(Lasting):
         waits = [steps.wait_s(self.rollout, self.rollout.changes[i]) for i in self._unjudged()]
         return self._wait(max(self.rollout.settle_s, *waits))
 
-    def _watch_after(self) -> List[act.Action]:
+    def _watch_after(self) -> List[events.Action]:
         self._watches = 0
         return self._watch(Phase.BLOCKS_AFTER, LOOKS[-1])
 
-    def _judge_step(self) -> List[act.Action]:
+    def _judge_step(self) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # callers looked  # noqa: S101
         found = judge(step.before, self._blocks, step.treated, step.controls)
@@ -197,7 +198,7 @@ class Gating(Lasting):
             return []
         self._keep_latencies()
         self.rollout = replace(self.rollout, step=replace(step, judgement=found))
-        said: List[act.Action] = [act.Note(f"step judged {found.words}")]
+        said: List[events.Action] = [events.Note(f"step judged {found.words}")]
         if found.verdict is Verdict.WORSE:
             return [*said, *self._worse(step.indices, found.words)]
         if found.goes_on:
@@ -224,7 +225,7 @@ class Gating(Lasting):
                 )
         self._put(changed)
 
-    def _step_over(self) -> List[act.Action]:
+    def _step_over(self) -> List[events.Action]:
         rollout = self.rollout
         took = (*rollout.judged_s, self._now_s - rollout.step_at_s)[-64:]
         said = ", ".join(rollout.changes[index].name for index in rollout.step.indices)
@@ -233,22 +234,27 @@ class Gating(Lasting):
             rollout, step=GateStep(judgement=verdict),
             judged_s=took if verdict else rollout.judged_s,
         )
+        proven = any(
+            rollout.changes[index].status is ChangeStatus.APPLIED for index in rollout.step.indices
+        )
+        if verdict is None and proven:
+            return self._next()  # by a bench, which was told
         words = verdict.verdict.value if verdict else "already as planned"
-        return [act.Note(f"{said}: {words}"), *self._next()]
+        return [events.Note(f"{said}: {words}"), *self._next()]
 
     # ---- pause
 
-    def pause(self, reason: str) -> List[act.Action]:
+    def pause(self, reason: str) -> List[events.Action]:
         """An admin's pause: at once, or when the change under way is made."""
         if self.rollout.status is not RolloutStatus.RUNNING:
             return []
         made = self._phase is Phase.WAITING and self._unjudged()
         if self._phase in MID_CHANGE and not made:
             self.rollout = replace(self.rollout, pausing=one_line(reason))
-            return [act.SaveRun(), act.Note("pauses after the change under way")]
+            return [events.SaveRun(), events.Note("pauses after the change under way")]
         return self._pause(reason)
 
-    def _pause(self, reason: str) -> List[act.Action]:
+    def _pause(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)
         made = self._unjudged()
         if not made and not any(
@@ -258,9 +264,9 @@ class Gating(Lasting):
                 self.rollout, step=GateStep(judgement=self.rollout.step.judgement)
             )
         self._set(RolloutStatus.PAUSED, reason=reason, paused_at_s=self._now_s, pausing="")
-        return self._idle(act.Note(f"paused: {reason}", "warning"))
+        return self._idle(events.Note(f"paused: {reason}", "warning"))
 
-    def resume(self, now_s: float) -> List[act.Action]:
+    def resume(self, now_s: float) -> List[events.Action]:
         """Go on with a paused rollout: an unjudged step is watched anew."""
         if not self.paused:
             return []
@@ -271,13 +277,13 @@ class Gating(Lasting):
     # ---- what the rest of the machine does
 
     @abstractmethod
-    def _next(self) -> List[act.Action]:
+    def _next(self) -> List[events.Action]:
         """Begin the next step, or end."""
 
     @abstractmethod
-    def _look(self) -> List[act.Action]:
+    def _look(self) -> List[events.Action]:
         """Read what is there before the change under way."""
 
     @abstractmethod
-    def _go_on(self) -> List[act.Action]:
+    def _go_on(self) -> List[events.Action]:
         """Go on from what is stored."""

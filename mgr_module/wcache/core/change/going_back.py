@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import List, Tuple
 
-from .. import events as act
+from .. import events
 from ..codec import one_line
 from . import preconditions as holding
 from . import steps
@@ -31,7 +31,16 @@ class GoingBack(Keeping):
             f"gone for good: `ceph wcache agent rm {change.hostname} --force`",
         )
 
-    def start_rollback(self, reason: str) -> List[act.Action]:
+    @property
+    def would_go_back(self) -> Tuple[Change, ...]:
+        """What an abort would take back now: the wave under way, where some of it is not judged."""
+        if self.rollout.afterwards or not self._in_doubt():
+            return ()
+        return tuple(
+            item for index, item in enumerate(self.rollout.changes) if self._goes_back(index, item)
+        )
+
+    def start_rollback(self, reason: str) -> List[events.Action]:
         """Take back every change that touched its drive, last first."""
         changes = tuple(
             replace(c, status=ChangeStatus.ROLLING_BACK) if c.status in TOUCHED else c
@@ -44,13 +53,13 @@ class GoingBack(Keeping):
         self._silent_since_s = None
         return self._next_back()
 
-    def _worse(self, indices: Tuple[int, ...], why: str) -> List[act.Action]:
+    def _worse(self, indices: Tuple[int, ...], why: str) -> List[events.Action]:
         """These changes made commits slower: that is kept, and their wave goes back."""
         worse = Worse(indices, one_line(why), self._now_s)
         self.rollout = replace(self.rollout, worse=worse)
         return self._take_back(why)
 
-    def _take_back(self, why: str) -> List[act.Action]:
+    def _take_back(self, why: str) -> List[events.Action]:
         """The wave under way goes back; what waves before it have changed stays."""
         self._doubts = 0
         why = one_line(why)
@@ -65,7 +74,7 @@ class GoingBack(Keeping):
             RolloutStatus.ROLLING_BACK, reason=why, pausing="",
             step=replace(self.rollout.step, indices=(), before=()),
         )
-        return [act.Note(f"rolling back: {why}", "warning"), *self._next_back()]
+        return [events.Note(f"rolling back: {why}", "warning"), *self._next_back()]
 
     def _goes_back(self, index: int, item: Change) -> bool:
         if item.status in (ChangeStatus.APPLYING, ChangeStatus.MADE):
@@ -73,24 +82,27 @@ class GoingBack(Keeping):
         now, waves = self._wave_under_way(), self.rollout.waves
         return bool(waves) and item.status in TOUCHED and self.rollout.wave_of(index) == now
 
-    def _wave_under_way(self) -> int:
-        under_way = [
+    def _in_doubt(self) -> Tuple[int, ...]:
+        return tuple(
             index for index, item in enumerate(self.rollout.changes)
             if item.status in (ChangeStatus.APPLYING, ChangeStatus.MADE)
-        ]
+        )
+
+    def _wave_under_way(self) -> int:
+        under_way = self._in_doubt()
         index = under_way[0] if under_way else self.rollout.current_index
         return -1 if index is None else self.rollout.wave_of(index)
 
-    def _next_back(self) -> List[act.Action]:
+    def _next_back(self) -> List[events.Action]:
         change = self.current
         if change is None:
             final = RolloutStatus.STOPPED if self.rollout.touched else RolloutStatus.ROLLED_BACK
             self._set(final)
-            return self._idle(act.Note(f"{self.rollout.plan_id} {final.value}"))
+            return self._idle(events.Note(f"{self.rollout.plan_id} {final.value}"))
         self._phase = Phase.BACK
-        return [act.SaveRun(), self._ask(steps.back(self.rollout, change))]
+        return [events.SaveRun(), self._ask(steps.back(self.rollout, change))]
 
-    def _went_back(self, outcome: object) -> List[act.Action]:
+    def _went_back(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._silent_since_s = None
@@ -106,14 +118,14 @@ class GoingBack(Keeping):
             return self._next_back()
         return self._wait(pause_s, Phase.PAUSED_BACK)
 
-    def _not_back(self, change: Change, why: str) -> List[act.Action]:
+    def _not_back(self, change: Change, why: str) -> List[events.Action]:
         """This one is not back; the others are still tried, and it can be tried again."""
         self._silent_since_s = None
         said = one_line(f"rollback failed: {why}")
         self._keep(replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said))
-        return [act.Note(said, "error"), *self._next_back()]
+        return [events.Note(said, "error"), *self._next_back()]
 
-    def _silent_back(self, change: Change, event: act.AgentSilent) -> List[act.Action]:
+    def _silent_back(self, change: Change, event: events.AgentSilent) -> List[events.Action]:
         """A probe that is gone may come back: it is asked again for a while.
 
         Of a host that was removed nobody expects that: an admin has given it up.
@@ -129,6 +141,6 @@ class GoingBack(Keeping):
             if begun_s is not None:
                 return []
             self._silent_since_s = self._now_s
-            return [act.Note(f"waiting for a probe to roll back: {detail}", "warning")]
+            return [events.Note(f"waiting for a probe to roll back: {detail}", "warning")]
         unanswered, _ = steps.went_back(self.rollout, change, None)
         return self._not_back(unanswered, detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import List, Mapping, Optional
 
-from .. import events as act
+from .. import events
 from ..config_database import ConfigRequest
 from . import steps
 from .phase import Phase
@@ -114,17 +114,17 @@ class Keeping:
         self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
         return self._token
 
-    def _ask(self, request: steps.Ask) -> act.Action:
+    def _ask(self, request: steps.Ask) -> events.Action:
         if isinstance(request, ConfigRequest):
-            return act.AskConfig(self._new_token(), request)
-        return act.GiveTask(self._new_token(), request)
+            return events.AskConfig(self._new_token(), request)
+        return events.GiveTask(self._new_token(), request)
 
-    def _wait(self, seconds: float, phase: Phase = Phase.WAITING) -> List[act.Action]:
+    def _wait(self, seconds: float, phase: Phase = Phase.WAITING) -> List[events.Action]:
         self._phase, self._wait_until_s = phase, self._now_s + seconds
-        return [act.SaveRun()]
+        return [events.SaveRun()]
 
-    def _idle(self, note: act.Note) -> List[act.Action]:
+    def _idle(self, note: events.Note) -> List[events.Action]:
         """Nothing is under way any more."""
         self._phase = Phase.IDLE
         self._silent_since_s = None
-        return [act.SaveRun(), note]
+        return [events.SaveRun(), note]

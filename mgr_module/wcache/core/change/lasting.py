@@ -1,5 +1,7 @@
-"""What was consented to last is made to last: a step that was judged well, or a plan that is done.
+"""A step that was judged well counts: read once more, and made to last where that has consent.
 
+What was judged is what is there: a host may have been reset since, or somebody else has changed a
+drive back.  So each drive is read before its change counts as applied.
 To change now and to make it last are two consents.  The second may come when a plan is done;
 where a drive does not keep it then, what is changed stays as it is, for it was judged well.
 """
@@ -10,14 +12,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import List, Tuple
 
-from .. import events as act
+from .. import events
 from ..codec import one_line
 from . import steps
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .going_back import GoingBack
 from .phase import Phase
-from .rollout_state import Rollout, RolloutStatus
+from .rollout_state import Change, Rollout, RolloutStatus
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
@@ -33,7 +35,7 @@ def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
 class Lasting(GoingBack, ABC):
     """Makes changes last, one by one."""
 
-    def make_last(self) -> List[act.Action]:
+    def make_last(self) -> List[events.Action]:
         """A plan that is done, and now has the consent to last."""
         indices = not_lasting(self.rollout)
         if self.rollout.status is not RolloutStatus.DONE or not indices:
@@ -54,26 +56,37 @@ class Lasting(GoingBack, ABC):
             if item.status is ChangeStatus.MADE
         )
 
-    def _make_last(self) -> List[act.Action]:
-        """The step is judged well: what was consented to last is made to last, one by one."""
+    def _make_last(self) -> List[events.Action]:
+        """The step is judged well: each change is read, or made to last, one by one."""
         step, rollout = self.rollout.step, self.rollout
         if not step.last:
             self.rollout = replace(rollout, step=replace(step, last=True))
         done = {
             index: replace(rollout.changes[index], status=ChangeStatus.APPLIED)
             for index in self._unjudged()
-            if not (rollout.consent_persist and steps.can_last(rollout.changes[index]))
+            if not (self._lasts(rollout.changes[index]) or steps.is_read(rollout.changes[index]))
         }
         self._put(done)
         change = self.current
         if change is None or change.status is not ChangeStatus.MADE:
             return self._left_as_made("") if rollout.afterwards else self._step_over()
         self._phase = Phase.LASTING
-        return [act.SaveRun(), self._ask(steps.apply(self.rollout, change))]
+        ask = steps.apply if self._lasts(change) else steps.look
+        return [events.SaveRun(), self._ask(ask(self.rollout, change))]
 
-    def _lasted(self, outcome: object) -> List[act.Action]:
+    def _lasts(self, change: Change) -> bool:
+        return self.rollout.consent_persist and steps.can_last(change)
+
+    def _lasted(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
+        if not self._lasts(change):
+            why = steps.is_still(change, outcome)
+            if why:
+                self.rollout = replace(self.rollout, undone=True)
+                return self._take_back(f"{change.name}: {why}")
+            self._keep(replace(change, status=ChangeStatus.APPLIED))
+            return self._make_last()
         change, made, why = steps.made(self.rollout, change, outcome, True)
         if made in (Made.YES, Made.ALREADY):
             self._keep(replace(change, status=ChangeStatus.APPLIED))
@@ -83,7 +96,7 @@ class Lasting(GoingBack, ABC):
             return self._left_as_made(f"{change.name} does not last: {why}")
         return self._take_back(why)
 
-    def _left_as_made(self, why: str) -> List[act.Action]:
+    def _left_as_made(self, why: str) -> List[events.Action]:
         """The plan is done again: what lasts lasts, the rest is changed for now."""
         self._put({
             index: replace(self.rollout.changes[index], status=ChangeStatus.APPLIED)
@@ -93,9 +106,9 @@ class Lasting(GoingBack, ABC):
             RolloutStatus.DONE, reason=one_line(why), afterwards=False, step=GateStep(),
             pausing="",
         )
-        note = act.Note(why, "warning") if why else act.Note("made to last")
+        note = events.Note(why, "warning") if why else events.Note("made to last")
         return self._idle(note)
 
     @abstractmethod
-    def _step_over(self) -> List[act.Action]:
+    def _step_over(self) -> List[events.Action]:
         """The step is over; the next one begins."""

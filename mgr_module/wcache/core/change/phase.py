@@ -18,6 +18,6 @@ class Phase(Enum):
     WAITING = "waiting"
     AFTER = "after"
     BLOCKS_AFTER = "blocks after"
-    LASTING = "lasting"  # a step that is judged is made to last
+    LASTING = "lasting"  # a step that is judged is read once more, or made to last
     BACK = "back"
     PAUSED_BACK = "paused back"  # until the next may be taken back

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterable, List, Tuple
 
-from .. import events as act
+from .. import events
 from ..errors import MalformedError
 from ..record import Precondition
+from ..simulation import has_clients
 from .rollout_state import Change, Rollout
 
 # The first three forbid measuring too (`ClusterState.blocking`); one scrub forbids nothing.
@@ -57,19 +58,19 @@ def missed(
     rollout: Rollout, change: Change, seen: Iterable[Precondition]
 ) -> Tuple[Precondition, ...]:
     """What does not hold and keeps a change from being made; simulated drives need `ALWAYS`."""
-    needed = ALWAYS if change.simulated else (*NEEDED, *ALWAYS)
+    needed = (*NEEDED, *ALWAYS) if has_clients(change) else ALWAYS
     return tuple(item for item in seen if item in needed and item not in rollout.overridden)
 
 
 def look(
     rollout: Rollout, change: Change, seen: Tuple[Precondition, ...], now_s: float
-) -> Tuple[Rollout, List[act.Action]]:
+) -> Tuple[Rollout, List[events.Action]]:
     """The plan as it stands after a look at the cluster, and what is to be saved and said.
 
     It goes on where its `missed` is empty.
     """
     broken, before = missed(rollout, change, seen), rollout.missed
-    if not broken and not change.simulated:
+    if not broken and has_clients(change):
         forced = [item for item in seen if item in rollout.overridden]
         rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
     if broken == before:
@@ -78,8 +79,8 @@ def look(
     impatient = before and PATIENT not in (before, broken)
     since_s = rollout.held_since_s if impatient else now_s
     rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
-    said = act.Note(reason, "warning") if broken else act.Note("resumed: it holds again")
-    return rollout, [act.SaveRun(), said]
+    said = events.Note(reason, "warning") if broken else events.Note("resumed: it holds again")
+    return rollout, [events.SaveRun(), said]
 
 
 def too_long(rollout: Rollout, now_s: float) -> bool:

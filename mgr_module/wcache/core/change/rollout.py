@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import List
 
-from .. import events as act
+from .. import events
 from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
@@ -34,67 +34,67 @@ DOUBTS_MAX = 2
 class RolloutMachine(Gating):
     """The machine of one rollout; at most one runs at a time."""
 
-    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+    def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
         self._now_s = now_s
-        if isinstance(event, act.Begin):
+        if isinstance(event, events.Begin):
             return self._begin()
         if self.over:
             return []
         if self.paused:
             return self._while_paused(event)
-        if isinstance(event, act.Tick):
+        if isinstance(event, events.Tick):
             due = self.wake_at_s is not None and now_s >= self.wake_at_s
             return self._time_has_come() if due else []
-        if isinstance(event, act.ClusterSeen):
+        if isinstance(event, events.ClusterSeen):
             return self._cluster_seen(event, now_s)
-        if isinstance(event, act.Halt):
+        if isinstance(event, events.Halt):
             return self._stop(event.reason)
-        if isinstance(event, act.AgentSilent):
+        if isinstance(event, events.AgentSilent):
             return self._silent(event)
         return self._heard(event, now_s)
 
-    def _while_paused(self, event: act.Event) -> List[act.Action]:
+    def _while_paused(self, event: events.Event) -> List[events.Action]:
         """What is made and not judged outlasts neither a freeze nor `pause_max_s`."""
-        if isinstance(event, act.Halt):
+        if isinstance(event, events.Halt):
             return self._stop(event.reason)
         at_s = self.wake_at_s
-        if not isinstance(event, act.Tick) or at_s is None or self._now_s < at_s:
+        if not isinstance(event, events.Tick) or at_s is None or self._now_s < at_s:
             return []
         hours = self.rollout.pause_max_s / 3600.0
         return self._stop(
             f"paused for {hours:g} h and nobody resumed it (pause_max_h): {self.rollout.reason}"
         )
 
-    def _heard(self, event: act.Event, now_s: float) -> List[act.Action]:
+    def _heard(self, event: events.Event, now_s: float) -> List[events.Action]:
         """The answer to what was asked for last; older ones are nothing."""
-        if isinstance(event, act.BlockSeen) and event.token == self._token:
+        if isinstance(event, events.BlockSeen) and event.token == self._token:
             return self._block_seen(event.block)
-        if isinstance(event, act.BlocksEnded) and event.token == self._token:
+        if isinstance(event, events.BlocksEnded) and event.token == self._token:
             return self._blocks_ended(event)
-        if isinstance(event, act.TaskAnswered) and event.task_id == self._token:
+        if isinstance(event, events.TaskAnswered) and event.task_id == self._token:
             return self._answered(event.outcome, now_s)
-        if isinstance(event, act.ConfigAnswered) and event.token == self._token:
+        if isinstance(event, events.ConfigAnswered) and event.token == self._token:
             return self._answered(event.state, now_s)
-        if isinstance(event, act.LoadMeasured) and event.token == self._token:
+        if isinstance(event, events.LoadMeasured) and event.token == self._token:
             return self._measured(event.samples, now_s)
-        if isinstance(event, act.LoadFailed) and event.token == self._token:
+        if isinstance(event, events.LoadFailed) and event.token == self._token:
             return self._unmeasured(event.message)
         return []
 
     # ---- forwards
 
-    def _time_has_come(self) -> List[act.Action]:
+    def _time_has_come(self) -> List[events.Action]:
         if self._phase in (Phase.BACK, Phase.PAUSED_BACK):
             return self._next_back()
         if self._phase is Phase.HELD:
             return self._check()
         if self._phase is Phase.WAITING:
             return self._watch_after() if self._unjudged() else self._measure(Phase.AFTER)
-        late = act.BlocksEnded(self._token, "no block has come in time")
+        late = events.BlocksEnded(self._token, "no block has come in time")
         return self._blocks_ended(late)
 
-    def _begin(self) -> List[act.Action]:
+    def _begin(self) -> List[events.Action]:
         if self.rollout.status is RolloutStatus.ROLLING_BACK:
             return self._next_back()
         if self.rollout.status not in (RolloutStatus.PLANNED, RolloutStatus.RUNNING):
@@ -104,7 +104,7 @@ class RolloutMachine(Gating):
         self._set(RolloutStatus.RUNNING)
         return self._go_on()
 
-    def _go_on(self) -> List[act.Action]:
+    def _go_on(self) -> List[events.Action]:
         """From what is stored: after a restart of the mgr, a pause, or a probe that came back."""
         if self.rollout.step.last:
             return self._make_last()
@@ -120,29 +120,29 @@ class RolloutMachine(Gating):
             return self._next_of_step()
         return self._next()
 
-    def _next(self) -> List[act.Action]:
+    def _next(self) -> List[events.Action]:
         if self.rollout.pausing:
             return self._pause(self.rollout.pausing)
         change = self.current
         if change is None:
             self._set(RolloutStatus.DONE)
-            return self._idle(act.Note(f"{self.rollout.plan_id} done"))
+            return self._idle(events.Note(f"{self.rollout.plan_id} done"))
         held = bool(self.rollout.missed)
         first = held or self._gated(change)
-        return [act.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
+        return [events.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
 
-    def _measure(self, phase: Phase) -> List[act.Action]:
+    def _measure(self, phase: Phase) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         request = steps.measure(self.rollout, change)
         if request is None:  # what is read back is proof enough
             return self._check() if phase is Phase.BEFORE else self._applied("as read back")
         self._phase = phase
-        if isinstance(request, act.LoadRequest):
-            return [act.MeasureLoad(self._new_token(), request)]
+        if isinstance(request, events.LoadRequest):
+            return [events.MeasureLoad(self._new_token(), request)]
         return [self._ask(request)]
 
-    def _measured(self, samples: act.LoadSamples, now_s: float) -> List[act.Action]:
+    def _measured(self, samples: events.LoadSamples, now_s: float) -> List[events.Action]:
         change = self.current
         if change is None:
             return []
@@ -161,20 +161,20 @@ class RolloutMachine(Gating):
             return self._judge(latency_us, error_of(samples), now_s)
         return []
 
-    def _unmeasured(self, why: str) -> List[act.Action]:
+    def _unmeasured(self, why: str) -> List[events.Action]:
         """Before a change: do not make it.  After it: take it back, since nothing proves it."""
         if self._phase is Phase.BEFORE:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
         return self._take_back(f"could not be measured afterwards: {why}")
 
-    def _check(self) -> List[act.Action]:
+    def _check(self) -> List[events.Action]:
         self._phase = Phase.CHECKING
         # of an older version's plan no more is asked than it was planned with
         groups = self._groups() if self.rollout.gate is not None else ()
-        return [act.LookAtCluster(groups)]
+        return [events.LookAtCluster(groups)]
 
-    def _cluster_seen(self, event: act.ClusterSeen, now_s: float) -> List[act.Action]:
+    def _cluster_seen(self, event: events.ClusterSeen, now_s: float) -> List[events.Action]:
         """Go on with the change, or hold before it."""
         change = self.current
         if self._phase is not Phase.CHECKING or change is None:
@@ -197,14 +197,14 @@ class RolloutMachine(Gating):
         self._phase, self._wait_until_s = Phase.HELD, now_s + holding.LOOK_EVERY_S
         return said
 
-    def _look(self) -> List[act.Action]:
+    def _look(self) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._phase = Phase.LOOKING
-        return [act.SaveRun(), self._ask(steps.look(self.rollout, change))]
+        return [events.SaveRun(), self._ask(steps.look(self.rollout, change))]
 
-    def _looked(self, outcome: object) -> List[act.Action]:
+    def _looked(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         change, why = steps.looked(self.rollout, change, outcome)
@@ -212,16 +212,16 @@ class RolloutMachine(Gating):
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
         self._keep(replace(change, status=ChangeStatus.APPLYING))
-        return [act.SaveRun(), *self._apply(change)]
+        return [events.SaveRun(), *self._apply(change)]
 
-    def _apply(self, change: Change) -> List[act.Action]:
+    def _apply(self, change: Change) -> List[events.Action]:
         self._phase = Phase.CHANGING
         return [self._ask(steps.apply(self.rollout, change))]
 
-    def _answered(self, outcome: object, now_s: float) -> List[act.Action]:
+    def _answered(self, outcome: object, now_s: float) -> List[events.Action]:
         measuring = self._phase in (Phase.BEFORE, Phase.AFTER)
         if measuring and isinstance(outcome, SamplesOutcome):
-            samples = act.LoadSamples(
+            samples = events.LoadSamples(
                 outcome.seconds, outcome.samples_ns, (), outcome.bytes_written, outcome.aborted
             )
             return self._measured(samples, now_s)
@@ -239,7 +239,7 @@ class RolloutMachine(Gating):
             return self._unmeasured(outcome.message)
         return self._unmeasured("the probe gave an unexpected answer")
 
-    def _changed(self, outcome: object, now_s: float) -> List[act.Action]:
+    def _changed(self, outcome: object, now_s: float) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         change, made, why = steps.made(self.rollout, change, outcome, self._resumed)
@@ -252,7 +252,7 @@ class RolloutMachine(Gating):
         if made is Made.UNSURE:
             loud = f"{change.name}: prior {change.what} NOT restored: {one_line(why)}"
             back = self._take_back(f"failed, prior {change.what} not restored: {why}")
-            return [act.Note(loud, "error"), *back]
+            return [events.Note(loud, "error"), *back]
         if made is Made.WRONG:
             return self._take_back(why)
         # after a restart of the mgr "unchanged" may well be what we did before it
@@ -265,14 +265,14 @@ class RolloutMachine(Gating):
         self._resumed = False
         if self._in_step():
             self._change(status=ChangeStatus.MADE)
-            return [act.SaveRun(), *self._next_of_step()]
+            return [events.SaveRun(), *self._next_of_step()]
         pause_s = steps.wait_s(self.rollout, change)
         if steps.measure(self.rollout, change) is None:
             return self._wait(pause_s) if pause_s else self._measure(Phase.AFTER)
         canary_s = self.rollout.canary_wait_s if self.rollout.current_index == 0 else 0.0
         return self._wait(max(canary_s, self.rollout.settle_s))
 
-    def _judge(self, latency_us: float, error: float, now_s: float) -> List[act.Action]:
+    def _judge(self, latency_us: float, error: float, now_s: float) -> List[events.Action]:
         change = self.current
         assert change is not None  # noqa: S101
         self._change(after_us=latency_us)
@@ -290,22 +290,22 @@ class RolloutMachine(Gating):
             )
         return self._applied(f"{before_us or 0:.0f} to {latency_us:.0f} us")
 
-    def _applied(self, proof: str) -> List[act.Action]:
+    def _applied(self, proof: str) -> List[events.Action]:
         change = self.current
         assert change is not None  # noqa: S101
         self._doubts = 0
         if self.rollout.trial:
             return self._take_back(f"tried: {proof}")
-        if self.rollout.gate is not None and self.rollout.consent_persist:
+        if self.rollout.gate is not None and steps.is_read(change):
             index = self.rollout.current_index
             self._change(status=ChangeStatus.MADE)
             step = GateStep(() if index is None else (index,))
             self.rollout = replace(self.rollout, step=step)
-            return [act.Note(f"{change.name}: {change.words}, {proof}"), *self._make_last()]
+            return [events.Note(f"{change.name}: {change.words}, {proof}"), *self._make_last()]
         self._change(status=ChangeStatus.APPLIED)
-        return [act.Note(f"{change.name}: {change.words}, {proof}"), *self._next()]
+        return [events.Note(f"{change.name}: {change.words}, {proof}"), *self._next()]
 
-    def _stop(self, reason: str) -> List[act.Action]:
+    def _stop(self, reason: str) -> List[events.Action]:
         """Stop going on.  A change under way is taken back; finished ones stay."""
         reason = one_line(reason)
         change = self.current
@@ -316,9 +316,9 @@ class RolloutMachine(Gating):
         if self._unjudged() or (change is not None and change.status is ChangeStatus.APPLYING):
             return self._take_back(reason)
         self._set(RolloutStatus.STOPPED, reason=reason, pausing="")
-        return self._idle(act.Note(f"stopped: {reason}", "warning"))
+        return self._idle(events.Note(f"stopped: {reason}", "warning"))
 
-    def _silent(self, event: act.AgentSilent) -> List[act.Action]:
+    def _silent(self, event: events.AgentSilent) -> List[events.Action]:
         """Nobody there to change or restore the drive; `rollback` can be asked for later."""
         detail = one_line(event.detail)
         change = self.current
@@ -334,10 +334,10 @@ class RolloutMachine(Gating):
             return self._leave(detail)
         self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {detail}"))
         self._set(RolloutStatus.STOPPED, reason=detail)
-        said = act.Note("the change under way was not begun")
-        return [said, *self._idle(act.Note(f"stopped: {detail}", "warning"))]
+        said = events.Note("the change under way was not begun")
+        return [said, *self._idle(events.Note(f"stopped: {detail}", "warning"))]
 
-    def _await_probe(self, detail: str) -> List[act.Action]:
+    def _await_probe(self, detail: str) -> List[events.Action]:
         """It goes on where it stood once the probe is heard again, or pauses."""
         since_s = self.rollout.held_since_s if self.rollout.missed else self._now_s
         self.rollout = replace(
@@ -346,9 +346,9 @@ class RolloutMachine(Gating):
         )
         self._phase = Phase.HELD
         self._wait_until_s = self._now_s + holding.LOOK_EVERY_S
-        return [act.SaveRun(), act.Note(f"waiting: {detail}", "warning")]
+        return [events.SaveRun(), events.Note(f"waiting: {detail}", "warning")]
 
-    def _leave(self, why: str) -> List[act.Action]:
+    def _leave(self, why: str) -> List[events.Action]:
         """Stop with a change that may have been made; its prior state stays as it was stored."""
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
@@ -360,4 +360,5 @@ class RolloutMachine(Gating):
             f"{change.name} was not checked; {change.look_first}: ceph wcache rollback "
             f"{self.rollout.plan_id}"
         )
-        return [act.SaveRun(), act.Note(f"stopped: {why}", "warning"), act.Note(said, "error")]
+        ended = events.Note(f"stopped: {why}", "warning")
+        return [events.SaveRun(), ended, events.Note(said, "error")]

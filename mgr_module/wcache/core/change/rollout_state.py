@@ -72,7 +72,8 @@ class Rollout:
     once the change under way is made.  After
     `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
-    because clients, or a bench, were worse off with it.
+    because clients, or a bench, were worse off with it.  `undone`: it went back because a drive
+    was changed by others while it was judged.
     """
 
     plan_id: str
@@ -109,6 +110,7 @@ class Rollout:
     pause_max_s: float = 0.0
     afterwards: bool = False
     worse: Worse = Worse()
+    undone: bool = False
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:

@@ -1,6 +1,6 @@
 """What a rollout asks for at each step of a change, and what the answers mean, for every kind.
 
-A kind of change has these six functions; `rollout.py` knows no more of it.
+A kind of change has these functions; `rollout.py` knows no more of it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,18 @@ def looked(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change, s
     if isinstance(change, CacheModeChange):
         return cache_mode_steps.looked(rollout, change, outcome)
     return config_steps.looked(rollout, change, outcome)
+
+
+def is_read(change: Change) -> bool:
+    """Whether a change is read once more before it counts: a drive can change by itself."""
+    return isinstance(change, CacheModeChange)
+
+
+def is_still(change: Change, outcome: object) -> str:
+    """Why a change that was judged is not there any more; "" where it is."""
+    if isinstance(change, CacheModeChange):
+        return cache_mode_steps.is_still(change, outcome)
+    return ""
 
 
 def apply(rollout: Rollout, change: Change) -> Ask:

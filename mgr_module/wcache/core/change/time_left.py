@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Tuple
 
+from ..simulation import has_clients
 from .change_status import ChangeStatus
 from .gate.gate_state import GateSettings
 from .rollout_state import Change, Rollout, RolloutStatus
@@ -74,7 +75,7 @@ def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
 
 def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[float, float]:
     gate = rollout.gate or GateSettings(by_load=False)
-    if not gate.by_load or change.load_point is None or change.simulated or rollout.trial:
+    if not gate.by_load or change.load_point is None or not has_clients(change) or rollout.trial:
         each = CHANGE_S if change.load_point is None else CHANGE_S + 2.0 * rollout.period_s
         waits = max(rollout.canary_wait_s, rollout.settle_s) if first == 0 else rollout.settle_s
         return size * (each + waits), size * (each + waits)

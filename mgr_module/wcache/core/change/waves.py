@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ..cluster import ClusterState
+from ..simulation import osd_of
 from .cache_mode_change import CacheModeChange
 from .rollout_state import Change, Wave, WaveKind
 
@@ -76,7 +77,7 @@ def _narrowest(cluster: ClusterState) -> str:
 
 def domain_of(change: CacheModeChange, cluster: ClusterState) -> str:
     """The failure domain of a drive: the bucket of the narrowest type that rules choose."""
-    osd = None if change.simulated else cluster.osds.get(change.osd_id)
+    osd = osd_of(change, change.osd_id, cluster)
     kind = _narrowest(cluster)
     if osd is None:
         return f"host {change.hostname}"

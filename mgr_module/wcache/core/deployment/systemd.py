@@ -10,10 +10,15 @@ _HOST = "$host"
 
 
 def install(hostnames: Sequence[str]) -> Script:
-    """Bring each host its key, prepare it, start the probe."""
+    """Bring each host its key, prepare it, start the probe.
+
+    A host that cannot be prepared gets its probe all the same, which says what it may not
+    toggle, and is told of at the end.
+    """
     on_host = (
         f"install -d /etc/ceph && (umask 077; cat >{keyring_of(_HOST)}) && "
-        "{ wcache-probe prepare; systemctl enable --now wcache-probe; }"
+        "{ wcache-probe prepare; prepared=\\$?; "
+        "systemctl enable --now wcache-probe && exit \\$prepared; }"
     )
     return Script(
         (

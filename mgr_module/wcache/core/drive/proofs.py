@@ -12,6 +12,7 @@ from typing import DefaultDict, Dict, Iterable, List, Sequence, Tuple
 
 from ..host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from ..model import DriveModel, Transport
+from ..simulation import real
 from .host_words import HOSTS_MIN, AcceptedWord, counts_elsewhere, is_accepted
 
 Combination = Tuple[str, DriveModel]
@@ -33,8 +34,8 @@ def proofs_for(
     }
     held: DefaultDict[Combination, Dict[str, ToggleProof]] = defaultdict(dict)
     failed: DefaultDict[Combination, Dict[str, ToggleProof]] = defaultdict(dict)
-    for report in sorted(known, key=lambda one: one.hostname):
-        if report.hostname == hostname or report.simulated:
+    for report in sorted(real(known), key=lambda one: one.hostname):
+        if report.hostname == hostname:
             continue
         for proof in report.proofs:
             key = (proof.host_driver, proof.drive_model)

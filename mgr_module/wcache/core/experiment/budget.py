@@ -16,6 +16,7 @@ from typing import Dict, Sequence, Tuple
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import CacheMode, LoadPoint
 from ..record import ExperimentSetup, Period
+from ..simulation import on_our_clock
 from .design import design_of
 from .levels import commits
 from .pairs import Discarded, next_slot
@@ -102,8 +103,8 @@ def cut_off_at_s(
     What clients wait under their own traffic is known only after the period; it lasts
     `period_s` whatever they wait.
     """
-    if spec.simulated:
-        return math.inf  # a simulated drive's time passes faster than ours
+    if not on_our_clock(spec):
+        return math.inf
     ends_at_s = started_at_s + spec.seconds_max - cost.seconds
     if setup.load_point is LoadPoint.OSD_TRAFFIC:
         return ends_at_s

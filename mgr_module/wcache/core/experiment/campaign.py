@@ -18,6 +18,7 @@ from ..errors import MalformedError, NotFoundError
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
+from ..simulation import measured_by_probe, not_up
 from .observing import plan as observing
 from .run_state import RunSpec
 from .settling_time.checks import checks_at_most
@@ -212,14 +213,10 @@ def _why_not(
         )
     if reason:
         return reason
-    if not candidate.simulated:
-        osd_ids = {use.osd_id for drive in candidate.drives for use in drive.uses}
-        down = sorted(o for o in osd_ids if o not in cluster.osds or not cluster.osds[o].up)
-        if down:
-            return f"osd.{down[0]} is not up"
-        if not osd_ids:
-            return "no OSD uses it"
-    return None
+    osd_ids = {use.osd_id for drive in candidate.drives for use in drive.uses}
+    if not osd_ids and not candidate.simulated:
+        return "no OSD uses it"
+    return not_up(candidate, osd_ids, cluster) or None
 
 
 def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:
@@ -268,7 +265,7 @@ def forecast(
             run_s += cost.seconds + 2 * OVERHEAD_S
             written += cost.bytes_written
             calls += cost.bench_calls
-            if cost.bench_calls and not run.simulated:
+            if cost.bench_calls and not measured_by_probe(run):
                 emptied.add(setup.osd_id)
         for setup in () if run.observes else run.experiments:
             sample_s = max(ASSUMED_SAMPLE_S[setup.load_point], setup.period_s)
@@ -278,7 +275,7 @@ def forecast(
             run_s += min(checked_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
             samples = 2 * setup.pairs_max * setup.samples_per_period + checked
             written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)
-            if WRITE_BYTES[setup.load_point] and not run.simulated:
+            if WRITE_BYTES[setup.load_point] and not measured_by_probe(run):
                 calls += samples
                 emptied.add(setup.osd_id)
         by_host[run.hostname] += run_s

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import List, NamedTuple, Optional, Tuple, Union
 
-from .. import events as act
+from .. import events
 from ..drive.prior import Prior
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
+from ..simulation import measured_by_probe, on_our_clock
 from .design import design_of
 from .run_state import RunSpec
 from .settling_time.checks import check_size
@@ -52,7 +53,7 @@ class PeriodUnderWay:
     cut_off_at_s: float = math.inf  # where the experiment's budget ends
     before: Tuple[StateOutcome, ...] = ()  # of each step of setting that is done
     after: Tuple[StateOutcome, ...] = ()
-    samples: Optional[act.LoadSamples] = None
+    samples: Optional[events.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
     looked_at: str = ""  # the cache domain that is looked at
 
@@ -95,7 +96,7 @@ def set_request(spec: RunSpec, step: Step, prior: Prior) -> SetModeRequest:
 
 def load_of(
     spec: RunSpec, setup: ExperimentSetup, slot: AnySlot, seconds_left: float
-) -> Union[TimerRequest, MeasureRequest, act.LoadRequest]:
+) -> Union[TimerRequest, MeasureRequest, events.LoadRequest]:
     """What measures a period: a task of the probe, or a load on the OSD."""
     count, seconds = setup.samples_per_period, setup.period_s
     spread_s = 0.0
@@ -107,9 +108,9 @@ def load_of(
             spec.domain_id, setup.osd_id, setup.role, count,
             min(TIMER_SECONDS_MAX, seconds_left), spec.latency_limit_ms, spread_s,
         )
-    if spec.simulated:
+    if measured_by_probe(spec):
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
-    return act.LoadRequest(
+    return events.LoadRequest(
         setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
         isinstance(slot, CheckSlot),
     )
@@ -118,9 +119,9 @@ def load_of(
 BCACHES_MAX = 16  # of a reading that are kept with a period
 
 
-def samples_of(outcome: SamplesOutcome) -> act.LoadSamples:
+def samples_of(outcome: SamplesOutcome) -> events.LoadSamples:
     """What a task of the probe measured, as if a load on the OSD had."""
-    return act.LoadSamples(
+    return events.LoadSamples(
         max(0.0, outcome.seconds), outcome.samples_ns, (), outcome.bytes_written,
         outcome.aborted, at_ns=outcome.at_ns,
     )
@@ -144,10 +145,9 @@ def period_of(
     ]
     return Period(
         seen[0].mode, now.started_at_s, settle_s,
-        # a simulated drive's time passes faster than ours
-        settle_s + samples.seconds
-        if spec.simulated
-        else max(now_s - now.started_at_s, samples.seconds),
+        max(now_s - now.started_at_s, samples.seconds)
+        if on_our_clock(spec)
+        else settle_s + samples.seconds,
         samples.samples_ns, samples.counters, samples.bytes_written,
         seen[0].state_before, seen[0].state_after, seen[0].flush_counters,
         seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import List, Set
 
-from .. import events as act
+from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..errors import StorageError
@@ -43,29 +43,29 @@ class RunMachine(HeldRun):
     # domains that no task of this machine can have touched since they were looked at
     _untouched: Set[str] = field(default_factory=set)
 
-    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+    def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
         if self.over:
             return []
-        if isinstance(event, act.Begin):
+        if isinstance(event, events.Begin):
             return self._begin(now_s)
-        if isinstance(event, act.Tick):
+        if isinstance(event, events.Tick):
             return self._tick(now_s)
-        if isinstance(event, act.TaskAnswered):
+        if isinstance(event, events.TaskAnswered):
             return self._answered(event, now_s)
-        if isinstance(event, act.LoadMeasured):
+        if isinstance(event, events.LoadMeasured):
             return self._measured(event, now_s)
-        if isinstance(event, act.LoadFailed):
+        if isinstance(event, events.LoadFailed):
             return self._load_failed(event, now_s)
-        if isinstance(event, act.Decided):
+        if isinstance(event, events.Decided):
             return self._decided(event, now_s)
-        if isinstance(event, act.LeaseLost):
+        if isinstance(event, events.LeaseLost):
             return self._lease_lost(event, now_s)
-        if isinstance(event, act.AgentSilent):
+        if isinstance(event, events.AgentSilent):
             return self._silent(event.detail, now_s)
-        return self._halt(event.reason, now_s) if isinstance(event, act.Halt) else []
+        return self._halt(event.reason, now_s) if isinstance(event, events.Halt) else []
 
-    def _begin(self, now_s: float) -> List[act.Action]:
+    def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RELEASING:
             return self._release()
         if self.state.status is RunStatus.RUNNING:
@@ -77,18 +77,18 @@ class RunMachine(HeldRun):
         )
         return self._look_or_go_on(now_s)
 
-    def _look_or_go_on(self, now_s: float) -> List[act.Action]:
+    def _look_or_go_on(self, now_s: float) -> List[events.Action]:
         """Nothing is touched before what was there is stored."""
         unknown = run_priors.next_unknown(self.state)
         if unknown is not None:
             self._now = PeriodUnderWay(Slot(0, False), phase=Phase.LOOKING, looked_at=unknown)
-            return [act.SaveRun(), self._task(LookRequest(unknown))]
+            return [events.SaveRun(), self._task(LookRequest(unknown))]
         # the last mgr may have stopped while the analysis looked
         if not self._all_over and self._experiment.look_is_due:
-            return [act.SaveRun(), *self._look(now_s)]
-        return [act.SaveRun(), *self._next_period(now_s)]
+            return [events.SaveRun(), *self._look(now_s)]
+        return [events.SaveRun(), *self._next_period(now_s)]
 
-    def _tick(self, now_s: float) -> List[act.Action]:
+    def _tick(self, now_s: float) -> List[events.Action]:
         if not self._now.under_way:
             return []
         if now_s >= self._now.cut_off_at_s:
@@ -97,12 +97,12 @@ class RunMachine(HeldRun):
             return self._measure(now_s)
         return []
 
-    def _cut_off(self, now_s: float) -> List[act.Action]:
+    def _cut_off(self, now_s: float) -> List[events.Action]:
         """The budget ends within a period: what was seen of that is not used."""
         self._void(now_s)
         return self._finish_experiment("the budget ran out during a period", now_s)
 
-    def _answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+    def _answered(self, event: events.TaskAnswered, now_s: float) -> List[events.Action]:
         if event.task_id != self._now.token:
             return []
         outcome, phase = event.outcome, self._now.phase
@@ -113,7 +113,7 @@ class RunMachine(HeldRun):
         if phase is Phase.SETTING and isinstance(outcome, StateOutcome):
             return self._set(outcome, now_s)
         if phase is Phase.MEASURING and isinstance(outcome, SamplesOutcome):
-            return self._measured(act.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
+            return self._measured(events.LoadMeasured(event.task_id, samples_of(outcome)), now_s)
         if phase is Phase.CLOSING and isinstance(outcome, StateOutcome):
             return self._close(outcome, now_s)
         if phase is Phase.RELEASING and isinstance(outcome, StateOutcome):
@@ -127,7 +127,7 @@ class RunMachine(HeldRun):
             return self._released(odd)
         return self._halt(odd, now_s)
 
-    def _looked(self, outcome: DrivesOutcome, now_s: float) -> List[act.Action]:
+    def _looked(self, outcome: DrivesOutcome, now_s: float) -> List[events.Action]:
         """What is there before the first touch; stored before anything else is done."""
         domain_id = self._now.looked_at
         try:
@@ -136,9 +136,9 @@ class RunMachine(HeldRun):
             return self._halt(error.message, now_s)
         self._untouched.add(domain_id)
         self._now = PeriodUnderWay(Slot(0, False))
-        return [act.SaveRun(), *self._look_or_go_on(now_s)]
+        return [events.SaveRun(), *self._look_or_go_on(now_s)]
 
-    def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[act.Action]:
+    def _task_failed(self, outcome: FailureOutcome, now_s: float) -> List[events.Action]:
         said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
         if self._now.phase is Phase.RELEASING:
             problem = run_priors.words_of_failure(self.state, self._releasing, outcome)
@@ -148,7 +148,7 @@ class RunMachine(HeldRun):
             return self._other_state(said, now_s)
         return self._halt(said, now_s)
 
-    def _other_state(self, said: str, now_s: float) -> List[act.Action]:
+    def _other_state(self, said: str, now_s: float) -> List[events.Action]:
         """Somebody changed a domain between our look and the first touch: look again."""
         domain_id = self._step.domain_id
         if domain_id not in self._untouched:
@@ -162,7 +162,7 @@ class RunMachine(HeldRun):
 
     # ---- one experiment, and one period of it
 
-    def _next_period(self, now_s: float) -> List[act.Action]:
+    def _next_period(self, now_s: float) -> List[events.Action]:
         if self._all_over:
             return self._release()
         experiment = self._experiment
@@ -183,12 +183,12 @@ class RunMachine(HeldRun):
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
         return steps[len(self._now.before)]
 
-    def _set_next(self) -> List[act.Action]:
+    def _set_next(self) -> List[events.Action]:
         step = self._step
         prior = run_priors.prior_of(self.state, step.domain_id)
         return [self._task(set_request(self.spec, step, prior))]
 
-    def _set(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+    def _set(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
         step = self._step
         self._untouched.discard(step.domain_id)
@@ -203,15 +203,15 @@ class RunMachine(HeldRun):
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
         return self._tick(now_s)
 
-    def _measure(self, now_s: float) -> List[act.Action]:
+    def _measure(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.MEASURING
         left_s = self._now.cut_off_at_s - now_s
         load = load_of(self.spec, self._setup, self._now.slot, left_s)
-        if isinstance(load, act.LoadRequest):
-            return [act.MeasureLoad(self._new_token(), load)]
+        if isinstance(load, events.LoadRequest):
+            return [events.MeasureLoad(self._new_token(), load)]
         return [self._task(load)]
 
-    def _measured(self, event: act.LoadMeasured, now_s: float) -> List[act.Action]:
+    def _measured(self, event: events.LoadMeasured, now_s: float) -> List[events.Action]:
         if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
             return []
         self._now.samples = event.samples
@@ -227,7 +227,7 @@ class RunMachine(HeldRun):
         self._now.phase = Phase.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
 
-    def _close(self, outcome: StateOutcome, now_s: float) -> List[act.Action]:
+    def _close(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
         sides = period_run.sides(self.spec, self._setup, self._now.slot)
         side = sides[len(self._now.after)]
         if not all_in(side.mode.value, outcome.after, side.transport):
@@ -239,18 +239,18 @@ class RunMachine(HeldRun):
             return [self._task(CountersRequest(sides[len(self._now.after)].domain_id))]
         return self._keep_period(now_s)
 
-    def _keep_period(self, now_s: float) -> List[act.Action]:
+    def _keep_period(self, now_s: float) -> List[events.Action]:
         slot = self._now.slot
         settle_s = self._experiment.settle_s(slot)
         period = period_of(self.spec, self._setup, self._now, settle_s, now_s)
         self.periods[self.experiment_index][slot] = period
-        saved = act.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
+        saved = events.SavePeriod(self.experiment_index, slot.stored_index, slot.second, period)
         self._now.attempt = 0
         if isinstance(slot, Slot) and is_look(self._setup, slot.following):
             return [saved, *self._look(now_s)]
         return [saved, *self._next_period(now_s)]
 
-    def _again(self, why: str, now_s: float) -> List[act.Action]:
+    def _again(self, why: str, now_s: float) -> List[events.Action]:
         """Void the period under way and measure it anew, a bounded number of times."""
         self._void(now_s)
         self._now.attempt += 1
@@ -258,7 +258,7 @@ class RunMachine(HeldRun):
             return self._halt(f"{why}, {ATTEMPTS_MAX} times in one period", now_s)
         # saved first: a mgr that takes over must know what the voided period has cost
         return [
-            act.SaveRun(), act.Note(f"repeating the period: {why}"),
+            events.SaveRun(), events.Note(f"repeating the period: {why}"),
             *self._next_period(now_s),
         ]
 
@@ -268,12 +268,12 @@ class RunMachine(HeldRun):
             self.state = accounting.with_voided(self.state, self._now, now_s)
             self._now.phase = Phase.IDLE
 
-    def _load_failed(self, event: act.LoadFailed, now_s: float) -> List[act.Action]:
+    def _load_failed(self, event: events.LoadFailed, now_s: float) -> List[events.Action]:
         if event.token != self._now.token or self._now.phase is not Phase.MEASURING:
             return []
         return self._halt(event.message, now_s)
 
-    def _lease_lost(self, event: act.LeaseLost, now_s: float) -> List[act.Action]:
+    def _lease_lost(self, event: events.LeaseLost, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RELEASING:
             # a probe that restarted restores by itself; only its answer proves that it could
             if self._releases < ATTEMPTS_MAX:
@@ -288,11 +288,11 @@ class RunMachine(HeldRun):
 
     # ---- looking and ending
 
-    def _look(self, now_s: float) -> List[act.Action]:
+    def _look(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.DECIDING
-        return [act.AskAnalysis(self._new_token(), self._experiment.record(IN_PROGRESS, now_s))]
+        return [events.AskAnalysis(self._new_token(), self._experiment.record(IN_PROGRESS, now_s))]
 
-    def _decided(self, event: act.Decided, now_s: float) -> List[act.Action]:
+    def _decided(self, event: events.Decided, now_s: float) -> List[events.Action]:
         if event.token != self._now.token or self._now.phase is not Phase.DECIDING:
             return []
         ended = self._experiment.ends_after(event)
@@ -301,17 +301,17 @@ class RunMachine(HeldRun):
         self._now.phase = Phase.IDLE
         return self._next_period(now_s)
 
-    def _finish_experiment(self, ended: str, now_s: float) -> List[act.Action]:
+    def _finish_experiment(self, ended: str, now_s: float) -> List[events.Action]:
         saved = self._close_accounting(self._experiment.record(one_line(ended), now_s))
         self._now = PeriodUnderWay(Slot(0, False))
-        return [saved, act.SaveRun(), *self._next_period(now_s)]
+        return [saved, events.SaveRun(), *self._next_period(now_s)]
 
-    def _close_accounting(self, record: Record) -> act.SaveRecord:
+    def _close_accounting(self, record: Record) -> events.SaveRecord:
         periods = self.periods[self.experiment_index]
         self.state = accounting.with_recorded(self.state, periods, record.record_id)
-        return act.SaveRecord(record)
+        return events.SaveRecord(record)
 
-    def _stop_measuring(self, reason: str, now_s: float) -> List[act.Action]:
+    def _stop_measuring(self, reason: str, now_s: float) -> List[events.Action]:
         """Void the period under way and keep the complete pairs before it as a record."""
         self._void(now_s)
         if self._all_over:
@@ -319,7 +319,7 @@ class RunMachine(HeldRun):
         record = self._experiment.record(reason, now_s)
         return [self._close_accounting(record)] if record.pairs else []
 
-    def _halt(self, reason: str, now_s: float) -> List[act.Action]:
+    def _halt(self, reason: str, now_s: float) -> List[events.Action]:
         reason = one_line(reason)
         if self.state.status is RunStatus.RELEASING:
             return []
@@ -327,13 +327,13 @@ class RunMachine(HeldRun):
             return self._end(RunStatus.ABORTED, reason, restored=True)
         saved = self._stop_measuring(reason, now_s)
         self.state = replace(self.state, reason=reason)
-        return [*saved, act.Note(f"stopping: {reason}", "warning"), *self._release()]
+        return [*saved, events.Note(f"stopping: {reason}", "warning"), *self._release()]
 
-    def _silent(self, detail: str, now_s: float) -> List[act.Action]:
+    def _silent(self, detail: str, now_s: float) -> List[events.Action]:
         """Nobody is there to release: the probe restores by itself when its lease runs out."""
         before = self.state.reason
         detail = one_line(f"{before}; {detail}" if before else detail)
-        saved: List[act.Action] = []
+        saved: List[events.Action] = []
         if self.state.status is RunStatus.RUNNING:
             saved = self._stop_measuring(detail, now_s)
         return [*saved, *self._end_owing(detail)]

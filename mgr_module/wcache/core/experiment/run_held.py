@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
-from .. import events as act
+from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..protocol import Request
@@ -108,7 +108,7 @@ class HeldRun:
 
     # ---- giving back and ending
 
-    def _release(self) -> List[act.Action]:
+    def _release(self) -> List[events.Action]:
         self.state = replace(self.state, status=RunStatus.RELEASING)
         self._releases += 1
         self._now = PeriodUnderWay(Slot(0, False), phase=Phase.RELEASING)
@@ -119,14 +119,14 @@ class HeldRun:
         """The cache domain whose release was asked for."""
         return self.spec.domain_ids[len(self._now.released)]
 
-    def _release_next(self) -> List[act.Action]:
+    def _release_next(self) -> List[events.Action]:
         """Ask for the next domain that was touched, or end."""
         domain_ids = self.spec.domain_ids
         while len(self._now.released) < len(domain_ids):
             domain_id = self._releasing
             if run_priors.touched(self.state, domain_id):
                 request = run_priors.release_request(self.state, domain_id)
-                return [act.SaveRun(), self._task(request)]
+                return [events.SaveRun(), self._task(request)]
             self._now.released += (True,)
         final = RunStatus.ABORTED if self.state.reason else RunStatus.DONE
         owed = tuple(name for name, back in zip(domain_ids, self._now.released) if not back)
@@ -134,7 +134,7 @@ class HeldRun:
 
     def _released(
         self, problem: str, doubt: PriorDoubt = PriorDoubt.NONE
-    ) -> List[act.Action]:
+    ) -> List[events.Action]:
         """The probe has answered for one cache domain; no problem: it was read as it was."""
         self._now.released += (not problem,)
         if doubt is PriorDoubt.DISPUTED:
@@ -143,7 +143,7 @@ class HeldRun:
             self.state = replace(self.state, reason=one_line(problem))
         return self._release_next()
 
-    def _end_owing(self, reason: str) -> List[act.Action]:
+    def _end_owing(self, reason: str) -> List[events.Action]:
         """Nobody answers for the domains: what was touched is owed until it is read."""
         began = self.state.status is not RunStatus.WAITING
         owed = tuple(
@@ -162,7 +162,7 @@ class HeldRun:
 
     def _end(
         self, status: RunStatus, reason: str, *, restored: bool, owed: Tuple[str, ...] = ()
-    ) -> List[act.Action]:
+    ) -> List[events.Action]:
         self.state = replace(
             self.state, status=status, reason=reason, restored=restored, owed=owed
         )
@@ -170,7 +170,7 @@ class HeldRun:
         word = "the prior state is back" if restored else "the prior state is not confirmed yet"
         word = "nothing was toggled" if self.spec.observes else word
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
-        return [act.SaveRun(), act.Note(text, None if restored else "error")]
+        return [events.SaveRun(), events.Note(text, None if restored else "error")]
 
     # ---- small things
 
@@ -179,5 +179,5 @@ class HeldRun:
         self._now.token = f"{self.spec.run_id}.{self.epoch}.{self._serial}"
         return self._now.token
 
-    def _task(self, request: Request) -> act.GiveTask:
-        return act.GiveTask(self._new_token(), request)
+    def _task(self, request: Request) -> events.GiveTask:
+        return events.GiveTask(self._new_token(), request)

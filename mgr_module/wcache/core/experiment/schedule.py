@@ -17,6 +17,7 @@ from ..cluster import ClusterState, OsdInfo, flush_role, roles_of, touches
 from ..loads import CHECK_SAMPLES, SAMPLES
 from ..model import DriveReport, LoadPoint, Role
 from ..record import CrossedDrive, ExperimentSetup
+from ..simulation import osd_of
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
 from .run_state import RunSpec
@@ -124,7 +125,7 @@ def _osds(chosen: Sequence[Candidate], cluster: ClusterState) -> Dict[Tuple[str,
         for drive in candidate.drives:
             for use in drive.uses:
                 key = (candidate.hostname, use.osd_id)
-                known = None if candidate.simulated else cluster.osds.get(use.osd_id)
+                known = osd_of(candidate, use.osd_id, cluster)
                 if known is not None:
                     found[key] = known
                 uses[key].append((use.role, drive))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import FrozenSet, Sequence, Tuple
 
 from ..model import LoadPoint
+from ..simulation import measured_by_probe
 from .campaign import CampaignOptions
 from .run_state import RunSpec
 
@@ -47,7 +48,7 @@ def cheapest(
             setup for setup in run.experiments
             if setup.load_point is (
                 LoadPoint.OSD_TRAFFIC
-                if setup.osd_id in trial.busy_osds and not run.simulated
+                if setup.osd_id in trial.busy_osds and not measured_by_probe(run)
                 else LoadPoint.OSD_BENCH_DEPTH1
             )
         )

@@ -13,6 +13,8 @@ from typing import Dict, List, Mapping, Set, Tuple
 from ..change.rollout_state import Rollout, RolloutStatus
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import RunState, RunStatus
+from ..model import LoadPoint
+from ..simulation import DriveKind
 from ..verdict.recommend import Result, latest
 
 
@@ -91,11 +93,10 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
     load, so that a recommendation loses drives evenly and never all of them.
     """
     standing = {result.record_id for result in latest(list(results.values()))}
-    groups: Dict[Tuple[str, str, str, bool], List[Result]] = defaultdict(list)
+    groups: Dict[Tuple[DriveKind, LoadPoint], List[Result]] = defaultdict(list)
     for record_id in standing:
         item = results[record_id]
-        key = (item.device_class, str(item.drive_model), item.load_point.value, item.simulated)
-        groups[key].append(item)
+        groups[(DriveKind.of(item), item.load_point)].append(item)
     ranked: List[Tuple[int, str]] = []
     for items in groups.values():
         items.sort(key=lambda r: (-r.ended_at_s, r.record_id))

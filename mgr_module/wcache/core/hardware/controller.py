@@ -24,17 +24,18 @@ class Controller:
     mode: str = field(default="", metadata=_WORD)  # IT or IR, HBA or RAID
     cache_policy: str = field(default="", metadata=_WORD)
     battery: str = field(default="", metadata=_WORD)
+    # the setting that it has for its drives' own caches; newer tools tell one for each use
     drive_cache: str = field(default="", metadata=_WORD)
     trouble: str = field(default="", metadata={"max_chars": 300})
+    # what the drives themselves say, counted: "6 Enabled, 2 Disabled"
+    drives_own: str = field(default="", metadata=_WORD)
 
 
 def advice(one: Controller) -> Tuple[str, ...]:
     """Lines for an admin; commands among them are printed and never run."""
-    if one.trouble:
-        return (one.trouble,)
+    lines = [one.trouble] if one.trouble else []
     if not re.fullmatch(r"[0-9]{1,3}", one.name):
-        return ()  # what came from outside stands in no command
-    lines = []
+        return tuple(lines)  # what came from outside stands in no command
     good = one.battery.lower() in ("optimal", "ok", "ready")
     policy = one.cache_policy.lower()
     if not good and ("wb" in policy or "write-back" in policy or "writeback" in policy):
@@ -42,7 +43,7 @@ def advice(one: Controller) -> Tuple[str, ...]:
             "its cache is in write back without a battery that is known to be good; with data "
             f"that matters: `{_write_through(one)}`"
         )
-    if one.drive_cache.lower() not in ("", "disabled", "off"):
+    if _may_be_on(one):
         lines.append(
             "volumes: the drives' own caches are not known to be off, and a power cut empties "
             f"them; `{_drive_cache_off(one)}`"
@@ -50,15 +51,48 @@ def advice(one: Controller) -> Tuple[str, ...]:
     return tuple(lines)
 
 
+_OFF = re.compile(r"(disabled|off)\b.*")
+
+
+def _may_be_on(one: Controller) -> bool:
+    """Whether drives of volumes may have their own caches on, as far as anything is told."""
+    setting = _of_volumes(one.drive_cache.lower())
+    told = [part.strip() for part in setting.split(",") if part.strip()]
+    if told and all(_OFF.fullmatch(part) for part in told):
+        return False
+    own = [part.strip().partition(" ")[2] for part in one.drives_own.lower().split(",")]
+    if one.drives_own and all(_OFF.fullmatch(part) for part in own):
+        return False
+    # without volumes (HBA mode) there is no policy, and what its drives say is their own affair
+    return bool(told) or bool(one.drives_own and one.cache_policy)
+
+
+def _of_volumes(setting: str) -> str:
+    """The part that is for drives in volumes: "configured: default; hba: default"."""
+    for part in setting.split(";"):
+        use, colon, value = part.partition(":")
+        if colon and use.strip() == "configured":
+            return value
+    return "" if ":" in setting else setting
+
+
+def _by_use(one: Controller) -> bool:
+    return "configured:" in one.drive_cache.lower()
+
+
 def _write_through(one: Controller) -> str:
     return {
         "ssacli": f"ssacli ctrl slot={one.name} modify nbwc=disable",
-        "arcconf": f"arcconf setcache {one.name} logicaldrive all wt",
+        "arcconf": f"arcconf setcache {one.name} logicaldrive N wt",
     }.get(one.tool, f"{one.tool} /c{one.name}/vall set wrcache=wt")
 
 
 def _drive_cache_off(one: Controller) -> str:
-    return {
-        "ssacli": f"ssacli ctrl slot={one.name} modify dwc=disable",
-        "arcconf": f"arcconf getconfig {one.name} pd",
-    }.get(one.tool, f"{one.tool} /c{one.name}/vall set pdcache=off")
+    name = one.name
+    if one.tool == "ssacli":
+        use = " usage=configured forced" if _by_use(one) else ""
+        return f"ssacli ctrl slot={name} modify dwc=disable{use}"
+    if one.tool == "arcconf":
+        what = "drivewritecachepolicy configured 2" if _by_use(one) else "deviceall disable"
+        return f"arcconf setcache {name} {what}"
+    return f"{one.tool} /c{name}/vall set pdcache=off"

@@ -13,6 +13,7 @@ from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, 
 from ..drive.host_words import HOSTS_MIN, AcceptedWord, is_accepted
 from ..host_report import HostReport, PowerCut
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
+from ..simulation import DriveKind
 
 
 class Seen(Protocol):
@@ -45,12 +46,12 @@ class ToldCut(NamedTuple):
 
 def power_cuts_by_model(
     reports: Iterable[HostReport], words: Sequence[AcceptedWord] = ()
-) -> Dict[Tuple[str, bool], Tuple[ToldCut, ...]]:
-    """The witnessed power cuts by (drive model, whether simulated)."""
-    found: Dict[Tuple[str, bool], Tuple[ToldCut, ...]] = {}
+) -> Dict[DriveKind, Tuple[ToldCut, ...]]:
+    """The witnessed power cuts by drive model: `DriveKind.in_any_class`."""
+    found: Dict[DriveKind, Tuple[ToldCut, ...]] = {}
     for report in reports:
         for cut in report.power_cuts:
-            key = (str(cut.drive_model), report.simulated)
+            key = DriveKind("", str(cut.drive_model), report.simulated)
             told = ToldCut(report.hostname, cut, is_accepted(words, report.hostname, cut))
             found[key] = (*found.get(key, ()), told)
     return found

@@ -7,27 +7,25 @@ decides for no other.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Mapping, Set
 
 from ..cluster import ClusterState
 from ..drive.safety import may_toggle
 from ..host_report import HostReport
 from ..model import CacheMode, DriveReport
+from ..simulation import DriveKind
 
-HomeKey = Tuple[str, str, bool]
-"""Device class ("" where simulated), drive model, whether simulated."""
-
-Homes = Mapping[HomeKey, FrozenSet[str]]
-"""The hosts that have drives of a drive model which could be measured and changed."""
+Homes = Mapping[DriveKind, FrozenSet[str]]
+"""By `DriveKind.home`, the hosts that have drives which could be measured and changed."""
 
 
 def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool) -> Homes:
     """Where each drive model is at home, by the last reports."""
-    found: Dict[HomeKey, Set[str]] = defaultdict(set)
+    found: Dict[DriveKind, Set[str]] = defaultdict(set)
     for report in reports:
         for drive in report.drives:
             for device_class in _classes(drive, report, cluster):
-                key = (device_class, str(drive.drive_model), report.simulated)
+                key = DriveKind(device_class, str(drive.drive_model), report.simulated)
                 # one drive that can be switched is enough: what cannot is changed nowhere
                 if report.hostname not in found[key] and _switchable(drive, throwaway):
                     found[key].add(report.hostname)
@@ -35,11 +33,11 @@ def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bo
 
 
 def differing(
-    reports: Iterable[HostReport], cluster: ClusterState, key: HomeKey, mode: CacheMode, *,
+    reports: Iterable[HostReport], cluster: ClusterState, kind: DriveKind, mode: CacheMode, *,
     throwaway: bool,
 ) -> int:
-    """How many drives of a drive model could be changed to `mode`, by the last reports."""
-    device_class, drive_model, simulated = key
+    """How many drives of a kind could be changed to `mode`, by the last reports."""
+    device_class, drive_model, simulated = kind.home
     return sum(
         str(drive.drive_model) == drive_model and drive.mode is mode.other
         and device_class in _classes(drive, report, cluster) and _switchable(drive, throwaway)

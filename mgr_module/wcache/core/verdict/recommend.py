@@ -14,6 +14,7 @@ from ..drive.host_words import HOSTS_MIN, AcceptedWord
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
+from ..simulation import DriveKind, real
 from . import false_coverage
 from .across_loads import over_loads
 from .flush_proof import power_cuts_by_model, withheld_for
@@ -129,16 +130,14 @@ OsdProfiles = Mapping[Tuple[str, str], Mapping[int, LoadProfile]]
 """The same, and in each by OSD."""
 
 
-PoolKey = Tuple[str, str, bool, LoadPoint]
-"""Device class, drive model, whether simulated, load point."""
+PoolKey = Tuple[DriveKind, LoadPoint]
 
 
 def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
     """The results that are pooled with each other: the newest of each drive, by load point."""
     found: Dict[PoolKey, List[Result]] = defaultdict(list)
     for result in latest(results):
-        model = str(result.drive_model)
-        found[(result.device_class, model, result.simulated, result.load_point)].append(result)
+        found[(DriveKind.of(result), result.load_point)].append(result)
     return dict(found)
 
 
@@ -168,52 +167,56 @@ def recommend(
     evidence an admin accepts.  Where few of many drive models would change, they are held to a
     stricter level (`false_coverage`).  What two hosts or more have needs the word of two.
     """
-    by_model: Dict[Tuple[str, str, bool], List[Result]] = defaultdict(list)
+    by_kind: Dict[DriveKind, List[Result]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
-    flushing: Dict[Tuple[str, bool], List[Result]] = defaultdict(list)
-    for (device_class, model, simulated, _), group in groups(results).items():
-        by_model[(device_class, model, simulated)] += group
-        flushing[(model, simulated)] += group
+    flushing: Dict[DriveKind, List[Result]] = defaultdict(list)
+    for (kind, _), group in groups(results).items():
+        by_kind[kind] += group
+        flushing[kind.in_any_class] += group
     known = profiles or {}
     cuts = power_cuts_by_model(reports, words)
     homes: Homes = at_home or {}
 
-    def at_level(key: Tuple[str, str, bool], alpha: float) -> Recommendation:
-        found = _recommend(by_model[key], known.get(key[:2]), pools or {}, alpha)
-        found = _unless_one_host(found, by_model[key], homes)
-        hosts = {name for home, names in homes.items() if home[1:] == key[1:] for name in names}
-        why = withheld_for(found.verdict, flushing[key[1:]], cuts.get(key[1:], ()), hosts)
+    def at_level(kind: DriveKind, alpha: float) -> Recommendation:
+        found = _recommend(by_kind[kind], known.get(kind[:2]), pools or {}, alpha)
+        found = _unless_one_host(found, by_kind[kind], homes)
+        model = kind.in_any_class
+        hosts = {
+            name for home, names in homes.items() if home.in_any_class == model for name in names
+        }
+        why = withheld_for(found.verdict, flushing[model], cuts.get(model, ()), hosts)
         return replace(
             found, verdict=Verdict.INSUFFICIENT, mode=None, why=f"{found.why}, but {why}"
         ) if why else found
 
-    found = {key: at_level(key, false_coverage.LEVEL_ALPHA) for key in sorted(by_model)}
+    found = {kind: at_level(kind, false_coverage.LEVEL_ALPHA) for kind in sorted(by_kind)}
     own = by_osd or {}
     return tuple(
-        _with_own_loads(item, {} if item.simulated else own.get(key[:2], {}))
-        for key, item in _corrected(found, at_level).items()
+        _with_own_loads(item, {} if kind.simulated else own.get(kind[:2], {}))
+        for kind, item in _corrected(found, at_level).items()
     )
 
 
 def _corrected(
-    found: Dict[Tuple[str, str, bool], Recommendation],
-    at_level: Callable[[Tuple[str, str, bool], float], Recommendation],
-) -> Dict[Tuple[str, str, bool], Recommendation]:
+    found: Dict[DriveKind, Recommendation],
+    at_level: Callable[[DriveKind, float], Recommendation],
+) -> Dict[DriveKind, Recommendation]:
     """Hold those that would change a real drive to the level that their number asks for."""
-    among = [key for key in found if not key[2]]
-    selected = {key for key in among if found[key].mode is not None}
+    among = real(found)
+    selected = {kind for kind in among if found[kind].mode is not None}
     while selected:
         alpha = false_coverage.alpha_of(len(selected), len(among))
         if alpha >= false_coverage.LEVEL_ALPHA:
             break
-        stricter = {key: at_level(key, alpha) for key in selected}
+        stricter = {kind: at_level(kind, alpha) for kind in selected}
         found = {**found, **stricter}
-        fallen = {key for key in selected if stricter[key].mode is None}
+        fallen = {kind for kind in selected if stricter[kind].mode is None}
         if not fallen:
             break
         why = false_coverage.why_not(len(selected), len(among))
         found = {
-            key: replace(item, why=why) if key in fallen else item for key, item in found.items()
+            kind: replace(item, why=why) if kind in fallen else item
+            for kind, item in found.items()
         }
         selected -= fallen
     return found
@@ -227,12 +230,12 @@ def _recommend(
     for result in results:
         by_load[result.load_point].append(result)
     first = results[0]
-    key = (first.device_class, str(first.drive_model), first.simulated)
+    kind = DriveKind.of(first)
     loads = []
     for point in LoadPoint:
         measured = [drive_verdict(result) for result in by_load.get(point, ())]
         if measured:
-            load = pooled(point, measured, pools.get((*key, point)))
+            load = pooled(point, measured, pools.get((kind, point)))
             loads.append(false_coverage.widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [
@@ -244,7 +247,10 @@ def _recommend(
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
         warnings.append(f"{drives} drive(s) of this model measured; 3 or more are better")
-    warnings.append("a short experiment shows bursts only; watch latency after applying")
+    warnings.append(
+        "a short experiment shows bursts only: watch latency after applying; where a media or SLC "
+        "cache ends, `wcache-probe matrix --long 600` shows on a spare drive"
+    )
     return Recommendation(
         first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
         tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
@@ -282,8 +288,8 @@ def _unless_one_host(
     found: Recommendation, results: Sequence[Result], at_home: Homes
 ) -> Recommendation:
     """Withheld where a drive model is on two hosts or more, and one alone has decided."""
-    key = ("" if found.simulated else found.device_class, str(found.drive_model), found.simulated)
-    hosts = at_home.get(key, frozenset()) | {result.hostname for result in results}
+    hosts = at_home.get(DriveKind.of(found).home, frozenset())
+    hosts |= {result.hostname for result in results}
     undecided = not found.verdict.decided
     if undecided or len(hosts) < HOSTS_MIN:
         return found

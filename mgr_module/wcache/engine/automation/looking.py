@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...core.automation.drift import Applied, Key, Undone, applied
 from ...core.automation.seen import DriveSeen, Ended, Seen, refused, token
 from ...core.automation.state import Pending
 from ...core.change.change_status import ChangeStatus
+from ...core.change.gate.marked import marked
 from ...core.change.rollout_state import RolloutStatus
 from ...core.cluster import ClusterState
 from ...core.drive.safety import may_toggle
@@ -17,16 +18,17 @@ from ...core.fleet.claims import believed
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode, Severity
 from ...core.record import Precondition
-from ...core.verdict.recommend import Result, latest
+from ...core.simulation import DriveKind, all_simulated, not_up, osd_of
+from ...core.verdict.recommend import Recommendation, Result, latest
 from ..engine import Engine
 
 _UNCLEAN = (Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
 
 
 def stands(engine: Engine) -> Dict[Key, Applied]:
-    """What plans have left drives in."""
+    """What plans have left drives in; also one that is paused, for days it may be."""
     machines = list(engine.rollouts.values())
-    return applied((m.rollout for m in machines), (m.over for m in machines))
+    return applied((m.rollout for m in machines), (not m.moving for m in machines))
 
 
 def modes_now(engine: Engine) -> Dict[Key, CacheMode]:
@@ -58,22 +60,35 @@ def look(
         for report in reports if report.hostname in engine.hosts.reported_at_s
         for items in _domains(report).values() if any(item.uses for item in items)
     )
-    real = any(not report.simulated for report in reports)
-    blocking = cluster.blocking if real else ()
+    blocking = () if all_simulated(reports) else cluster.blocking
+    advice = engine.recommendations()
     blocked = f"this does not hold: {', '.join(item.value for item in blocking)}"
     return Seen(
         drives,
-        {
-            (item.device_class, str(item.drive_model)): item.verdict
-            for item in engine.recommendations()
-        },
+        {(item.device_class, str(item.drive_model)): item.verdict for item in advice},
         frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
         blocked if blocking else _unreported(engine),
         not any(item in blocking for item in _UNCLEAN),
         None if pending is None else ended(engine, pending.owner),
         _under_way(engine),
+        went_back=_went_back(engine, advice),
     )
+
+
+def _went_back(
+    engine: Engine, advice: Sequence[Recommendation]
+) -> Dict[Tuple[str, str], str]:
+    """Plans, of whoever, that found a drive model to be worse in the mode of its verdict."""
+    marks = marked(
+        (m.rollout for m in engine.rollouts.values()), engine.analyses.results.values()
+    )
+    found = {}
+    for item in advice:
+        mark = marks.get(DriveKind.of(item))
+        if mark is not None and mark.mode is item.mode:
+            found[item.device_class, str(item.drive_model)] = mark.plan_id
+    return found
 
 
 def _unreported(engine: Engine) -> str:
@@ -111,6 +126,7 @@ def _drive(
     first = next(item for item in drives if item.uses)
     osd_ids = sorted({use.osd_id for item in drives for use in item.uses})
     osds = [cluster.osds[osd_id] for osd_id in osd_ids if osd_id in cluster.osds]
+    known = [osd for osd_id in osd_ids for osd in [osd_of(report, osd_id, cluster)] if osd]
     names = {(item.drive_id, str(item.drive_model)) for item in drives}
     throwaway = engine.options().throwaway_cluster
     mode = first.mode
@@ -123,11 +139,11 @@ def _drive(
         refusal = refusal or "what was there before a change is owed or in dispute"
     if any(f.severity is Severity.ERROR for item in drives for f in item.findings):
         refusal = refusal or "a finding about it is an error"
-    if not report.simulated and (len(osds) < len(osd_ids) or any(not osd.up for osd in osds)):
+    if not_up(report, osd_ids, cluster):
         refusal = refusal or "its OSDs are not all up"
     return DriveSeen(
         (report.hostname, first.domain_id), token(drives, (osd.uuid for osd in osds)),
-        osds[0].device_class if osds and not report.simulated else _class_of(engine, first),
+        known[0].device_class if known else _class_of(engine, first),
         str(first.drive_model), mode, refusal, bool(names & measured), bool(names & transient),
     )
 
@@ -161,7 +177,7 @@ def ended(engine: Engine, owner: str) -> Optional[Ended]:
         return Ended(
             done.status is RolloutStatus.DONE, done.reason or done.status.value,
             sum(c.seconds for c in done.changes), sum(c.bytes_written for c in done.changes),
-            len(made),
+            len(made), done.undone,
         )
     runs = [m for m in engine.runs.values() if m.spec.campaign_id == owner]
     if any(not machine.over for machine in runs):

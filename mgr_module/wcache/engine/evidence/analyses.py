@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
-from ...core import events as act
+from ...core import events
 from ...core.record import Record
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey, Result
@@ -99,7 +99,7 @@ class Analyses:
         """When each record ended, by its id."""
         return {record_id: result.ended_at_s for record_id, result in self.results.items()}
 
-    def look(self, action: act.AskAnalysis, decided: Callable[[act.Decided], None]) -> None:
+    def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
         """Look at an experiment under way; `decided` is called from another thread."""
 
         def done(result: Optional[Dict[str, object]], error: str) -> None:
@@ -108,7 +108,7 @@ class Analyses:
                 self._looks[action.record.record_id] = (len(action.record.pairs), result)
             stop = bool(result and result.get("stop") is True)
             same = bool(result and result.get("seems_same") is True)
-            decided(act.Decided(action.token, stop, error, same))
+            decided(events.Decided(action.token, stop, error, same))
 
         self._analysis.start(action.record, done)
 

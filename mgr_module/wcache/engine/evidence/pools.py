@@ -30,7 +30,7 @@ class PoolOp(Protocol):
 
 
 class Pools:
-    """Pools by (device class, drive model, simulated, load point)."""
+    """Pools by kind of drive and load point."""
 
     def __init__(self, analysis: PoolOp) -> None:
         self._analysis = analysis

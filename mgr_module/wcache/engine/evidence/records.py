@@ -19,7 +19,7 @@ from ..storing.archive import Archive
 RECOVERED = "its record could not be stored when it ended; it was rebuilt from its periods"
 
 
-class RecordKeeper:
+class RecordPersistence:
     """Raw records over the archive."""
 
     def __init__(self, archive: Archive, bounds: Bounds) -> None:

@@ -9,7 +9,7 @@ from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
 from ...core.verdict.recommend import Result
 from ..storing.archive import Archive
 
-# The name under which the keeper stores it.
+# The name under which it is stored.
 TRUSTED = "plp-trust"
 
 

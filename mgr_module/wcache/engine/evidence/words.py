@@ -8,7 +8,7 @@ from ...core.drive.host_words import AcceptedWord, AcceptedWords
 from ...core.ports import Done
 from ..storing.archive import Archive
 
-# The name under which the keeper stores it.
+# The name under which it is stored.
 WORDS = "accepted-words"
 Key = Tuple[str, str]
 

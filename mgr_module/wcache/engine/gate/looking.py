@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Protocol, Set, Tuple
 
-from ...core import events as act
+from ...core import events
 from ...core.agents import SILENT_S
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
@@ -40,7 +40,7 @@ class Looking:
 
     def __init__(
         self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
-        post_event: Callable[[str, act.Event], None], reserved: Callable[[], str],
+        post_event: Callable[[str, events.Event], None], reserved: Callable[[], str],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine],
     ) -> None:
@@ -77,7 +77,7 @@ class Looking:
         """Post a ClusterSeen, at once or when the mons have answered."""
         missed = self.missed_now(machine)
         if not groups:
-            self._post_event(owner, act.ClusterSeen(missed))
+            self._post_event(owner, events.ClusterSeen(missed))
             return
         controls = self._controls(machine, groups)
 
@@ -88,7 +88,7 @@ class Looking:
             together = stoppable if asked else len(groups)
             more = [Precondition.OK_TO_STOP] if together < 1 else []
             more += [Precondition.NO_UPGRADE] if upgrade else []
-            self._post_event(owner, act.ClusterSeen((*missed, *more), together, controls))
+            self._post_event(owner, events.ClusterSeen((*missed, *more), together, controls))
 
         self._stops.ask(asked, answered)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Protocol
 
-from ...core import events as act
+from ...core import events
 from ...core.loads import Block, BlocksRequest
 
 
@@ -28,21 +28,21 @@ class Watching:
     """Starts and ends the watches that rollouts ask for; `post_event` takes any thread."""
 
     def __init__(
-        self, blocks: BlockRunner, post_event: Callable[[str, act.Event], None]
+        self, blocks: BlockRunner, post_event: Callable[[str, events.Event], None]
     ) -> None:
         self._blocks = blocks
         self._post_event = post_event
         self._under_way: Dict[str, str] = {}  # owner to token
 
-    def start(self, owner: str, action: act.WatchBlocks) -> None:
+    def start(self, owner: str, action: events.WatchBlocks) -> None:
         """Watch for `owner`; what it watched before is cancelled."""
         self.cancel(owner)
         self._under_way[owner] = action.token
         self._blocks.watch(
             action.token, action.request,
-            lambda block: self._post_event(owner, act.BlockSeen(action.token, block)),
+            lambda block: self._post_event(owner, events.BlockSeen(action.token, block)),
             lambda why, past_limit: self._post_event(
-                owner, act.BlocksEnded(action.token, why, past_limit)
+                owner, events.BlocksEnded(action.token, why, past_limit)
             ),
         )
 

@@ -1,7 +1,8 @@
 """Carries out a trial of a larger target: its machine's actions, in order.
 
-OSDs are asked in a thread, one batch at a time.  Nothing is leased before the mons have
-stored the trial; taking leases back waits for nobody.
+OSDs are asked in threads.  Nothing is leased before the mons have stored the trial; taking
+leases back waits for nobody but a lease that an OSD is being given at that moment, since what
+is taken back must stay back.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import queue
 import threading
 from functools import partial
-from typing import Callable, List, Optional, Tuple, Union
+from typing import Callable, Dict, List, Optional, Tuple, Union
 
 from ...ceph.memory import OsdMemory
 from ...core.errors import StorageError
 from ...core.knobs.memory_target import trial as tr
+from ...core.knobs.memory_target.reading import OsdReading
 from ...core.knobs.memory_target.trial_result import TrialResult, TrialResults
 from ...core.ports import Done
 from ..engine import Engine
@@ -41,6 +43,8 @@ class TrialWork:
         self._waiting: List[Union[tr.Lease, tr.ReadOsds]] = []  # for the mons to store
         self._unstored = 0
         self._cluster_at_s = 0.0
+        self._leasing = threading.Lock()
+        self._up_from: Dict[int, int] = {}  # when the trial began
         self.machine: Optional[tr.TrialMachine] = None
         self.results: Tuple[TrialResult, ...] = ()
 
@@ -59,6 +63,7 @@ class TrialWork:
         """Begin a new trial."""
         with self._engine.lock:
             self.machine = tr.TrialMachine(trial, self._engine.epoch)
+            self._up_from = self._ups(trial)
             self._do(self.machine.start(self._engine.clock()))
 
     def halt(self, reason: str) -> bool:
@@ -85,10 +90,27 @@ class TrialWork:
                 self.halt("frozen by an admin")
             elif now_s >= self._cluster_at_s:
                 self._cluster_at_s = now_s + CLUSTER_EVERY_S
-                broken = engine.view.cluster().blocking
-                if broken:
-                    self.halt(f"this no longer holds: {', '.join(b.value for b in broken)}")
+                self._look()
             self._do(self.machine.tick(now_s))
+
+    def _look(self) -> None:
+        """End it where the cluster is not fit for it any more, or an OSD began anew."""
+        machine = self.machine
+        if machine is None or machine.trial.status is not tr.TrialStatus.RUNNING:
+            return
+        broken = self._engine.view.cluster().blocking
+        if broken:
+            self.halt(f"this no longer holds: {', '.join(b.value for b in broken)}")
+            return
+        now = self._ups(machine.trial)
+        for osd_id, since in self._up_from.items():
+            if now.get(osd_id) != since:
+                self.halt(f"osd.{osd_id} was restarted")
+                return
+
+    def _ups(self, trial: tr.Trial) -> Dict[int, int]:
+        osds = self._engine.view.cluster().osds
+        return {osd_id: osds[osd_id].up_from for osd_id in trial.osd_ids if osd_id in osds}
 
     def close(self) -> None:
         """The mgr stops: every lease is taken back now, as far as Ceph lets it."""
@@ -100,7 +122,7 @@ class TrialWork:
             owed = machine.trial.owed
         # not waited for: the next mgr has the trial stored and takes them back again
         for osd_id in owed:
-            self._run(partial(self._leased, osd_id, None))
+            self._run(partial(self._give_back, osd_id))
 
     def _do(self, actions: List[tr.Action]) -> None:
         engine, machine = self._engine, self.machine
@@ -147,14 +169,35 @@ class TrialWork:
     def _asked(self, action: Union[tr.Lease, tr.ReadOsds]) -> None:
         event: tr.Event
         if isinstance(action, tr.Lease):
-            event = tr.Leased(action.token, {
-                osd_id: self._leased(osd_id, action.target_bytes) for osd_id in action.osd_ids
-            })
+            with self._leasing:
+                event = tr.Leased(action.token, {
+                    osd_id: self._lease(osd_id, action) for osd_id in action.osd_ids
+                })
         else:
-            read = {osd_id: self._reader.read(osd_id) for osd_id in action.osd_ids}
+            read = {osd_id: self._read(osd_id) for osd_id in action.osd_ids}
             event = tr.Read(action.token, {i: r for i, r in read.items() if r is not None})
         self._events.put(event)
         self._engine.wake()
+
+    def _read(self, osd_id: int) -> Optional[OsdReading]:
+        try:
+            return self._reader.read(osd_id)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the lease stay for ever
+            self._engine.log.warning(f"reading the memory of osd.{osd_id} failed: {error!r}")
+            return None
+
+    def _lease(self, osd_id: int, action: tr.Lease) -> str:
+        """Why an OSD has it not.  Whoever ends the trial meanwhile takes back what there is."""
+        machine = self.machine
+        if machine is None or not machine.expects(action.token):
+            return "the trial has ended"
+        return self._leased(osd_id, action.target_bytes)
+
+    def _give_back(self, osd_id: int) -> None:
+        with self._leasing:
+            pass  # what is being leased at this moment comes first, and nothing after it
+        self._leased(osd_id, None)
 
     def _leased(self, osd_id: int, target_bytes: Optional[int]) -> str:
         """Why an OSD has it not; one that is not in the cluster any more owes nothing."""
@@ -168,10 +211,17 @@ class TrialWork:
             return f"osd.{osd_id}: {error!r}"[:300]
 
     def _reserve(self) -> None:
-        """Nothing else may measure meanwhile."""
+        """Nothing else may measure meanwhile; who owes a lease to OSDs that are down can wait."""
         engine, machine = self._engine, self.machine
         mine = engine.claimed.startswith("memory trial")
-        if machine is not None and not machine.over:
+        if machine is not None and not machine.over and not self._waits_for_osds(machine.trial):
             engine.claimed = f"memory trial {machine.trial.trial_id}"
         elif mine:
             engine.claimed = ""
+
+    def _waits_for_osds(self, trial: tr.Trial) -> bool:
+        """Whether all that is left to be taken back is at OSDs that are down."""
+        osds = self._engine.view.cluster().osds
+        return trial.status is tr.TrialStatus.ENDING and bool(trial.owed) and not any(
+            osd_id in osds and osds[osd_id].up for osd_id in trial.owed
+        )

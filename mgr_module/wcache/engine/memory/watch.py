@@ -1,7 +1,8 @@
 """Reads the memory of all OSDs again and again, in a thread of its own.
 
-Rates need two readings.  After a change of an OSD's target its age bins and rates tell of
-the change and not of the load, so for as long as its bins reach back it counts as settling.
+Rates need two readings.  After a change of an OSD's target, a restart, or a bench that empties
+its caches, its age bins and rates tell of that and not of the load, so for as long as its bins
+reach back it counts as settling.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Optional
 
 from ...ceph.memory import OsdMemory
-from ...core.knobs.memory_target.rates import Rates, between
+from ...core.knobs.memory_target.rates import Rates, between, restarted
 from ...core.knobs.memory_target.reading import OsdReading
 
 EVERY_S = 120.0
@@ -30,17 +31,26 @@ class Watched:
     settled_at_s: float = float("-inf")
 
 
+def _never(_osd_id: int) -> float:
+    return float("-inf")
+
+
 class MemoryWatch:
-    """Readings and rates by OSD.  `stretch_s` is the least time between two that count."""
+    """Readings and rates by OSD.  `stretch_s` is the least time between two that count.
+
+    `emptied_at_s` tells when we ourselves have last emptied an OSD's caches, by the wall clock.
+    """
 
     def __init__(
         self, *, reader: OsdMemory, osd_ids: Callable[[], Iterable[int]],
         log: Callable[[str], None], stretch_s: float = STRETCH_S_MIN,
+        emptied_at_s: Callable[[int], float] = _never,
     ) -> None:
         self._reader = reader
         self._osd_ids = osd_ids
         self._log = log
         self._stretch_s = stretch_s
+        self._emptied_at_s = emptied_at_s
         self._lock = threading.Lock()
         self._watched: Dict[int, Watched] = {}
         self.daemons: Dict[str, Dict[str, int]] = {}
@@ -87,15 +97,16 @@ class MemoryWatch:
 
     def _take(self, new: OsdReading) -> None:
         with self._lock:
-            old = self._watched.get(new.osd_id)
-            if old is None:
-                self._watched[new.osd_id] = Watched(new, new)
-                return
-            rates, base, settled_at_s = old.rates, old.base, old.settled_at_s
-            if new.target_bytes != old.last.target_bytes:
-                reach_s = max((b.edges_s[-1] for b in new.bins), default=0.0)
-                settled_at_s, rates, base = new.counters.at_s + reach_s, None, new
-            elif base.counters.at_s < settled_at_s:
+            old = self._watched.get(new.osd_id) or Watched(new, new)
+            rates, base = old.rates, old.base
+            reach_s = max((b.edges_s[-1] for b in new.bins), default=0.0)
+            disturbed_at_s = self._emptied_at_s(new.osd_id)
+            if new.target_bytes != old.last.target_bytes or restarted(
+                old.last.counters, new.counters
+            ):
+                disturbed_at_s = new.counters.at_s
+            settled_at_s = max(old.settled_at_s, disturbed_at_s + reach_s)
+            if base.counters.at_s < max(settled_at_s, disturbed_at_s):
                 rates, base = None, new  # what was counted until here tells of the change
             elif new.counters.at_s - base.counters.at_s >= self._stretch_of(new):
                 rates, base = between(base.counters, new.counters), new

@@ -10,7 +10,8 @@ what the others store may come later, and what is dropped goes later still.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...core import codec
 from ...core.agents import Agent
@@ -29,19 +30,18 @@ from ...core.knobs.mclock.capacity import Measurement
 from ...core.knobs.mclock.config import Known, Knowns
 from ...core.knobs.mclock.stored_v1 import ConfigRollout, Job, as_plan
 from ...core.ports import Done, Store, Write
-from ...core.record import RECORD_BYTES_MAX, Period, Record
+from ...core.record import Period, Record
 from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.recommend import Result
 from .memory_archive import MemoryArchive
+from .readable import VALUE_BYTES_MAX, PlanTexts, readable
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
 
 STATE_VERSION = 1
-# What is larger is not put, and twice as much is still read: older versions put more.
-VALUE_BYTES_MAX = RECORD_BYTES_MAX
 
 
 class Archive:
@@ -51,6 +51,7 @@ class Archive:
         self._store = store
         self.memory = MemoryArchive(self._load_one, self._put, self._put_later)
         self.unreadable: Dict[str, str] = {}
+        self._plans = PlanTexts()
         self._record_sizes: Optional[Dict[str, int]] = None
 
     def check_version(self) -> None:
@@ -84,8 +85,11 @@ class Archive:
 
     def _put(self, key: str, value: Any, done: Done) -> None:
         """Store a value that will be read again, else tell `done` why it would not be."""
+        self._put_text(key, partial(readable, key, value), done)
+
+    def _put_text(self, key: str, proven: Callable[[], str], done: Done) -> None:
         try:
-            text = readable(key, value)
+            text = proven()
         except StorageError as error:
             done(error)
             return
@@ -322,7 +326,8 @@ class Archive:
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""
-        self._put(f"rollout/{rollout.plan_id}", rollout, done)
+        key = f"rollout/{rollout.plan_id}"
+        self._put_text(key, partial(self._plans.readable, key, rollout), done)
 
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
@@ -375,19 +380,6 @@ class Archive:
     def drop_history(self, log: str, number: int) -> None:
         """Remove a line of an audit log."""
         self._drop(f"{log}/{number:010d}")
-
-
-def readable(key: str, value: Any) -> str:
-    """The text of a value; StorageError where `Archive` would not read it again."""
-    text = codec.dumps(value)
-    try:
-        codec.loads(type(value), text, bytes_max=VALUE_BYTES_MAX, what=key)
-    except WcacheError as error:
-        raise StorageError(
-            f"{error.message}, so it is not stored",
-            "a host may report drives with names or texts that are too long",
-        ) from None
-    return text
 
 
 def next_number(ids: Iterable[str]) -> int:

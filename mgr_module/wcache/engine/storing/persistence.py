@@ -13,7 +13,7 @@ from ...core.ports import Done
 from ...core.record import Record
 from ...core.verdict.recommend import Result
 from ..evidence.analyses import Analyses
-from ..evidence.records import RecordKeeper
+from ..evidence.records import RecordPersistence
 from .archive import Archive
 from .store_gate import StoreGate
 
@@ -27,7 +27,7 @@ FROZEN = "frozen"
 ACCEPTED = "accepted"
 
 
-class StateKeeper:
+class StatePersistence:
     """Runs, rollouts and records over the archive; `error` says what the store refused.
 
     Guarded by the engine's lock.  `prune_due` is set when a run is over.
@@ -40,7 +40,7 @@ class StateKeeper:
         self._values: Dict[str, Callable[[Done], None]] = {}  # how each was put last
         self._unsaved: Set[str] = set()  # ids of runs and rollouts, FROZEN
         self._retry_at_s = 0.0
-        self.records = RecordKeeper(archive, bounds)
+        self.records = RecordPersistence(archive, bounds)
         self.prune_due = False
         self.error = ""
 

@@ -10,7 +10,7 @@ import queue
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
-from ...core import events as act
+from ...core import events
 from ...core.errors import StorageError
 from ...core.ports import Done
 from ...core.protocol import ReleaseRequest
@@ -40,14 +40,14 @@ class StoreGate:
         self._wake = wake
         self._answers: queue.Queue[Answer] = queue.Queue()
         self._open: Dict[str, int] = {}
-        self._held: Dict[str, Tuple[act.Action, float]] = {}
+        self._held: Dict[str, Tuple[events.Action, float]] = {}
 
     @staticmethod
-    def passes(action: act.Action) -> bool:
+    def passes(action: events.Action) -> bool:
         """Whether an action needs nothing stored: all but steps, and ends of leases among them."""
-        if isinstance(action, act.GiveTask):
+        if isinstance(action, events.GiveTask):
             return isinstance(action.request, ReleaseRequest)
-        return not isinstance(action, (act.MeasureLoad, act.AskConfig, act.WatchBlocks))
+        return not isinstance(action, (events.MeasureLoad, events.AskConfig, events.WatchBlocks))
 
     def expect(
         self, owner: str, then: Callable[[], None] = _nothing,
@@ -80,12 +80,12 @@ class StoreGate:
         """Whether a write of `owner` has no answer yet."""
         return owner in self._open
 
-    def hold(self, owner: str, step: act.Action, now_s: float) -> None:
+    def hold(self, owner: str, step: events.Action, now_s: float) -> None:
         """Keep a step until `take`; it replaces the one before."""
         since_s = self._held[owner][1] if owner in self._held else now_s
         self._held[owner] = (step, since_s)
 
-    def take(self, owner: str) -> Optional[act.Action]:
+    def take(self, owner: str) -> Optional[events.Action]:
         """The step that waits, which is not kept any more; None where there is none."""
         step, _ = self._held.pop(owner, (None, 0.0))
         return step

@@ -28,8 +28,8 @@ from ...core.history.entry import ADMIN, AUTO
 from ...core.knobs.memory_target.knob import MEMORY
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
-from ...engine.automation.keeper import AutoKeeper
 from ...engine.automation.looking import ended, look, modes_now, stands
+from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
 from ..campaigns import CampaignService
 from ..dry_run import would
@@ -60,7 +60,7 @@ class AutoService:
         self._campaigns = campaigns
         self._plans = plans
         self._memory = memory
-        self._keeper = AutoKeeper(engine)
+        self._stored = StoredAutoState(engine)
         self._look_at_s = 0.0
         self._whole_look_at_s = 0.0
         self._wait_until_s = 0.0
@@ -69,11 +69,11 @@ class AutoService:
     @property
     def state(self) -> AutoState:
         """What is kept: modes, what is new, what was begun last."""
-        return self._keeper.state
+        return self._stored.state
 
     def load(self) -> None:
         """Take up the stored state."""
-        self._keeper.load()
+        self._stored.load()
 
     def limits(self) -> Limits:
         """What the options allow; raises MalformedError where the windows make no sense."""
@@ -97,7 +97,7 @@ class AutoService:
             require_store(engine)
             require_class(engine, device_class)
             limits = self.limits()
-            before, seen = self._keeper.state, self._seen()
+            before, seen = self._stored.state, self._seen()
             state = turned(before, seen, device_class, wanted)
             changed = state.modes != before.modes
             if dry_run:
@@ -107,7 +107,7 @@ class AutoService:
                 }
             if changed:
                 engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
-            self._keeper.keep(state)
+            self._stored.keep(state)
             self._wait_until_s = self._look_at_s = self._whole_look_at_s = 0.0
         engine.wake()
         return {"device_class": device_class or "", "mode": wanted.value, "changed": changed}
@@ -116,7 +116,7 @@ class AutoService:
         """`auto status`: what is allowed, what is spent, what it waits for, what it leaves."""
         engine = self._engine
         with engine.lock:
-            state, now_s = self._keeper.state, engine.clock()
+            state, now_s = self._stored.state, engine.clock()
             problem, limits = "", Limits()
             try:
                 limits = self.limits()
@@ -132,6 +132,9 @@ class AutoService:
                      for key in sorted(seen.contested)]
             left += [f"{t.device_class} {t.drive_model}: not applied by itself any more: {t.held}"
                      for t in state.tried if t.held]
+            left += [f"{' '.join(key)}: went back in plan {plan_id}: not applied by itself before "
+                     "it is measured while clients write"
+                     for key, plan_id in sorted(seen.went_back.items())]
             return {
                 "format_version": FORMAT_VERSION,
                 "modes": {item.device_class or "*": item.mode.value for item in state.modes},
@@ -153,11 +156,11 @@ class AutoService:
 
     def findings(self) -> List[Finding]:
         """Drives that somebody else changes back."""
-        return contested(self._keeper.state.undone, self._engine.hosts.reports)
+        return contested(self._stored.state.undone, self._engine.hosts.reports)
 
     def held(self) -> Dict[Tuple[str, str], str]:
         """By device class and drive model: why its mode is not applied by itself any more."""
-        tried = self._keeper.state.tried
+        tried = self._stored.state.tried
         return {(item.device_class, item.drive_model): item.held for item in tried if item.held}
 
     # ---- by itself
@@ -170,10 +173,10 @@ class AutoService:
             if now_s < self._look_at_s:
                 return
             self._look_at_s = now_s + LOOK_EVERY_S
-            state = self._keeper.state
+            state = self._stored.state
             undone = look_for_drift(state.undone, stands(engine), modes_now(engine), now_s)
             if undone != state.undone:
-                self._keeper.keep(replace(state, undone=undone))
+                self._stored.keep(replace(state, undone=undone))
             if any_on(state.modes) or state.pending is not None:
                 self._go_on(now_s)
 
@@ -184,15 +187,15 @@ class AutoService:
         except MalformedError as error:
             self.waiting = error.line()
             return
-        pending = self._keeper.state.pending
+        pending = self._stored.state.pending
         if (
             pending is not None and now_s < self._whole_look_at_s
             and ended(engine, pending.owner) is None
         ):
             return
         self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
-        decision = decide(self._keeper.state, self._seen(), limits, now_s)
-        self._keeper.keep(decision.state)
+        decision = decide(self._stored.state, self._seen(), limits, now_s)
+        self._stored.keep(decision.state)
         if decision.wish is None:
             self.waiting = decision.waiting
             return
@@ -208,7 +211,7 @@ class AutoService:
             self._wait_until_s = now_s + REFUSED_WAIT_S
 
     def _seen(self) -> Seen:
-        state = self._keeper.state
+        state = self._stored.state
         disputed = frozenset(disputed_domains(self._engine))
         seen = look(self._engine, state.undone, state.pending, disputed)
         return replace(seen, divide=self._memory.to_divide)
@@ -228,7 +231,7 @@ class AutoService:
         }
         if wish.purpose is Purpose.AGAIN:
             arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * options.settle_s)
-        spent = today(self._keeper.state.spent, self._engine.clock())
+        spent = today(self._stored.state.spent, self._engine.clock())
         why = ""
         for drives in sorted({options.drives_per_model, min(2, options.drives_per_model), 1},
                              reverse=True):
@@ -245,8 +248,8 @@ class AutoService:
             AUTO, campaign_id,
             f"{_WHY[wish.purpose]}: class {wish.device_class}, drive model {wish.drive_model}",
         )
-        self._keeper.keep(begun(
-            self._keeper.state, wish, campaign_id, cost["drive_seconds"], cost["bytes_written"], 0
+        self._stored.keep(begun(
+            self._stored.state, wish, campaign_id, cost["drive_seconds"], cost["bytes_written"], 0
         ))
         return ""
 
@@ -259,7 +262,7 @@ class AutoService:
         if not plan_id:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
         changes = len(plan["changes"])
-        self._keeper.keep(begun(self._keeper.state, wish, plan_id, 0.0, 0, changes))
+        self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, changes))
         self._plans.apply(plan_id, by=AUTO)
         return ""
 
@@ -267,7 +270,7 @@ class AutoService:
         asked: Dict[str, Any] = {"knob": MEMORY.name, "only": frozenset(wish.keys), "by": AUTO}
         steps = self._plans.plan(**asked, dry_run=True)["changes"]
         osds = {item["osd_id"] for step in steps for item in step["expect"]}
-        left = changes_left(today(self._keeper.state.spent, self._engine.clock()), limits)
+        left = changes_left(today(self._stored.state.spent, self._engine.clock()), limits)
         if len(osds) > left:
             return (
                 f"memory of {len(osds)} OSDs of {wish.drive_model} would move, and {left} changes "
@@ -281,7 +284,7 @@ class AutoService:
             AUTO, plan_id, f"the OSDs or daemons of host {wish.drive_model} changed: its memory is "
             "divided anew",
         )
-        self._keeper.keep(begun(self._keeper.state, wish, plan_id, 0.0, 0, len(osds)))
+        self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, len(osds)))
         self._plans.apply(plan_id, by=AUTO)
         return ""
 

@@ -55,7 +55,7 @@ class EvidenceService:
 
             def stored(error: Optional[StorageError]) -> None:
                 if error is not None:
-                    engine.keeper.failed(error)
+                    engine.persistence.failed(error)
 
             new = engine.analyses.foreign.add(found, stored)
             if new:

@@ -25,6 +25,7 @@ from ...core.knobs.memory_target.knob import MEMORY
 from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
 from ...core.model import Finding
+from ...core.simulation import real
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
@@ -138,8 +139,8 @@ def _memory_of(
     """By the probe's name for its host, which need not be Ceph's, and by the host's OSDs."""
     by_name: Dict[str, HostMemory] = {}
     by_osd: Dict[int, HostMemory] = {}
-    for report in reports:
-        if report.memory is None or report.simulated:
+    for report in real(reports):
+        if report.memory is None:
             continue
         by_name[report.hostname] = report.memory
         for drive in report.drives:

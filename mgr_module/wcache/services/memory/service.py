@@ -15,7 +15,13 @@ from ...core import codec
 from ...core.config_database import Config
 from ...core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ...core.knobs.knob import Asked
-from ...core.knobs.memory_target.advice import ClassAdvice, GroupAdvice, advise, why_not
+from ...core.knobs.memory_target.advice import (
+    ClassAdvice,
+    GroupAdvice,
+    advise,
+    of_one_host,
+    why_not,
+)
 from ...core.knobs.memory_target.facts import Facts, HostFacts, OsdFacts, source_of
 from ...core.knobs.memory_target.instead import cephadm_settings, rook_patch
 from ...core.knobs.memory_target.knob import STEP_BYTES
@@ -44,10 +50,13 @@ class MemoryService:
         self, *, engine: Engine, reader: OsdMemory, surroundings: Surroundings,
         stretch_s: Optional[float] = None, wall: Callable[[], float] = time.time,
         trials: Optional[TrialWork] = None,
+        emptied_at_s: Optional[Callable[[int], float]] = None,
     ) -> None:
         self._engine = engine
         self._surroundings = surroundings
-        more = {} if stretch_s is None else {"stretch_s": stretch_s}
+        more: Dict[str, Any] = {} if stretch_s is None else {"stretch_s": stretch_s}
+        if emptied_at_s is not None:
+            more["emptied_at_s"] = emptied_at_s
         self.watch = MemoryWatch(
             reader=reader, osd_ids=self._up, log=engine.log.warning, **more
         )
@@ -211,6 +220,7 @@ class MemoryService:
             require_thawed(engine)
             require_store(engine)
             require_idle(engine)
+            self._require_none_owed()
             broken = engine.view.cluster().blocking
             if broken:
                 raise RefusedError(
@@ -221,6 +231,15 @@ class MemoryService:
             self.trials.start(trial)
         engine.wake()
         return {"format_version": FORMAT_VERSION, "trial_id": trial.trial_id, "forecast": cost}
+
+    def _require_none_owed(self) -> None:
+        last = self.trials.machine
+        if last is not None and not last.over:
+            names = ", ".join(f"osd.{osd_id}" for osd_id in last.trial.owed)
+            raise ConflictError(
+                f"trial {last.trial.trial_id} has not taken back the targets of {names} yet",
+                "wait until they are up, or remove them from the cluster",
+            )
 
     def trial_show(self) -> Dict[str, Any]:
         """`memory trial show`: the last one, how far it is, and all results."""
@@ -267,6 +286,14 @@ class MemoryService:
         for host in facts.hosts:
             raised = sum(high - low for where, _ in chosen if where is host)
             room = host.room(facts.limits)
+            limits = [host.limit_of(i.osd.osd_id) for where, i in chosen if where is host]
+            tight = min((limit for limit in limits if limit is not None), default=None)
+            if tight is not None and high > int(tight * (1.0 - facts.limits.headroom)):
+                raise ConflictError(
+                    f"an OSD on host {host.name} may use {tight} bytes by its cgroup, and "
+                    f"{facts.limits.headroom:.0%} of it are left free (memory_headroom)",
+                    "choose a smaller --target-bytes",
+                )
             if raised and (room is None or host.given_bytes + raised > room.osds_bytes):
                 raise ConflictError(
                     f"host {host.name} has no room for it: a trial that is forgotten must do no "
@@ -300,6 +327,7 @@ def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
 
 def _promised(plan_id: str, host: HostFacts, item: ClassAdvice, facts: Facts) -> Promise:
     own = sum(1 for i in host.osds if source_of(facts, host, i) == "own key")
+    item = of_one_host(facts, host, item)
     return Promise(
         plan_id, host.name, item.device_class, item.target_bytes, Promise.shape_of(host, own),
         item.misses_now or 0.0, item.high or 0.0, item.high is not None, item.low or 0.0,
@@ -317,6 +345,7 @@ def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
         "followed_bytes": read.followed_bytes if read else None,
         "mapped_bytes": read.mapped_bytes if read else None,
         "cache_bytes": read.cache_bytes if read else None,
+        "limit_bytes": host.limit_of(item.osd.osd_id),
         "settling_s": round(item.settling_s, 1),
         "onode_hit_ratio": rates.onode_hit_ratio if rates else None,
         "onode_misses_per_s": rates.onode_misses if rates else None,

@@ -106,14 +106,17 @@ class Preparer:
     run_tool: Callable[[Tool], None] = run_tool
     reload_udev: Callable[[], str] = field(default=lambda: reload_udev())
 
-    def check(self, *, image_elsewhere: bool) -> None:
-        """Raise before anything is written where it could not be finished."""
+    def check_rule(self) -> None:
+        """Raise where the rule's file is somebody else's; as all checks, before any writing."""
         text = self.preparation.rule_text()
         if text and not is_ours(text):
             raise StorageError(
                 f"{self.preparation.rule_path} was not written by wcache-probe",
                 "move it away, then try again",
             )
+
+    def check_images(self, *, image_elsewhere: bool) -> None:
+        """Raise where the rule would not come into the image that this host boots."""
         if self.preparation.needs_elsewhere(self._images()) and not image_elsewhere:
             raise NotFoundError(
                 "this host boots with an initramfs image that is not stored on it",
@@ -187,7 +190,7 @@ class Preparer:
 
     def remove_rule(self) -> bool:
         """Take record and rule away; False where there was neither."""
-        self.check(image_elsewhere=True)
+        self.check_rule()
         # the record first: from here on nothing is toggled, whatever becomes of the rest
         gone = remove(self.preparation.record_path)
         return remove(self.preparation.rule_path) or gone

@@ -13,7 +13,7 @@ from typing import Callable, Optional, Sequence
 
 from wcache.core.errors import NotReadyError
 
-OUTPUT_BYTES_MAX = 1_000_000
+OUTPUT_BYTES_MAX = 4_000_000  # storcli: about 6 KB for each drive
 POLL_S = 0.02
 # Vendors put their tools beside the usual places.
 PLACES = (

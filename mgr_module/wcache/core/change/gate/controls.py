@@ -7,6 +7,7 @@ from typing import Collection, Dict, FrozenSet, Iterable, List, Tuple
 from ...cluster import ClusterState
 from ...host_report import HostReport
 from ...model import DriveModel
+from ...simulation import real
 from .blocks import CONTROLS_MAX, CONTROLS_MIN
 
 Kind = Tuple[str, FrozenSet[DriveModel]]
@@ -24,9 +25,7 @@ def controls_for(
     """
     models: Dict[int, FrozenSet[DriveModel]] = {}
     hosts: Dict[int, str] = {}
-    for report in reports:
-        if report.simulated:
-            continue
+    for report in real(reports):
         for drive in report.drives:
             for osd_id in {use.osd_id for use in drive.uses}:
                 osd = cluster.osds.get(osd_id)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, Tuple
 
 from ...model import CacheMode, LoadPoint
+from ...simulation import DriveKind
 from ...verdict.recommend import Result
 from ..cache_mode_change import CacheModeChange
 from ..change_status import ChangeStatus
 from ..rollout_state import Rollout
-
-Kind = Tuple[str, str, bool]
-"""Device class, drive model, whether simulated."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +23,19 @@ class Mark:
     at_s: float
 
 
-def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Kind, Mark]:
+def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[DriveKind, Mark]:
     """The newest mark of each kind of drive.
 
     It stands until the kind is measured by clients' own traffic, or until a later plan has
     changed a drive of that kind to that mode and it stayed: benches do not answer it.
     """
-    found: Dict[Kind, Mark] = {}
-    stayed: Dict[Tuple[Kind, CacheMode], float] = {}
+    found: Dict[DriveKind, Mark] = {}
+    stayed: Dict[Tuple[DriveKind, CacheMode], float] = {}
     for rollout in rollouts:
         for index, change in enumerate(rollout.changes):
             if not isinstance(change, CacheModeChange) or change.drive_model is None:
                 continue
-            kind = (change.device_class, str(change.drive_model), change.simulated)
+            kind = DriveKind.of(change)
             if index in rollout.worse.indices:
                 mark = Mark(rollout.plan_id, change.mode, rollout.worse.why, rollout.worse.at_s)
                 if kind not in found or found[kind].at_s < mark.at_s:
@@ -45,10 +43,10 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Kind,
             elif change.status is ChangeStatus.APPLIED and not rollout.worse.indices:
                 key = (kind, change.mode)
                 stayed[key] = max(stayed.get(key, 0.0), rollout.ended_at_s)
-    measured: Dict[Kind, float] = {}
+    measured: Dict[DriveKind, float] = {}
     for result in results:
         if result.load_point is LoadPoint.OSD_TRAFFIC and result.analysed and result.pairs:
-            kind = (result.device_class, str(result.drive_model), result.simulated)
+            kind = DriveKind.of(result)
             measured[kind] = max(measured.get(kind, 0.0), result.ended_at_s)
     return {
         kind: mark for kind, mark in found.items()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
-from ... import events as act
+from ... import events
 from ...codec import one_line
 from ...latency_table import of_samples
 from ...loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
@@ -40,7 +40,7 @@ class _Bench:
     looked: int = 0  # domains of this look
     setting: str = ""  # before the calls
     stack: str = ""
-    made: Tuple[act.LoadSamples, ...] = ()
+    made: Tuple[events.LoadSamples, ...] = ()
     calling: bool = False
 
 
@@ -56,17 +56,17 @@ class CapacityRun(ObservingRun):
         made = sum(one.table.n for one in self.state.observed) + len(self._bench.made)
         return made, sum(setup.samples_per_period for setup in self.spec.experiments)
 
-    def _next(self, now_s: float) -> List[act.Action]:
+    def _next(self, now_s: float) -> List[events.Action]:
         if self._all_over:
             return self._end(RunStatus.DONE, "", restored=True)
         self._bench = _Bench(started_at_s=now_s)
         return self._look_at_drives(Phase.LOOKING)
 
-    def _look_at_drives(self, phase: Phase) -> List[act.Action]:
+    def _look_at_drives(self, phase: Phase) -> List[events.Action]:
         self._bench.phase, self._bench.seen, self._bench.looked = phase, (), 0
         return [self._task(LookRequest(self.spec.domain_id))]
 
-    def _task_answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+    def _task_answered(self, event: events.TaskAnswered, now_s: float) -> List[events.Action]:
         outcome, bench = event.outcome, self._bench
         if isinstance(outcome, FailureOutcome):
             return self._stop(outcome.message)
@@ -80,7 +80,7 @@ class CapacityRun(ObservingRun):
             return [self._task(LookRequest(others[0]))]
         return self._looked_at_all(now_s)
 
-    def _looked_at_all(self, now_s: float) -> List[act.Action]:
+    def _looked_at_all(self, now_s: float) -> List[events.Action]:
         bench, osd_id = self._bench, self._setup.osd_id
         setting, stack = setting_and_stack(osd_id, bench.seen)
         if not setting:
@@ -88,14 +88,14 @@ class CapacityRun(ObservingRun):
         if bench.phase is Phase.LOOKING:
             bench.setting, bench.stack, bench.phase = setting, stack, Phase.MEASURING
             calls = self._setup.samples_per_period
-            return [act.Note(f"osd.{osd_id}: {calls} bench calls"), self._call()]
+            return [events.Note(f"osd.{osd_id}: {calls} bench calls"), self._call()]
         if (setting, stack) != (bench.setting, bench.stack):
             before, after = (bench.setting, setting) if setting != bench.setting else (
                 bench.stack, stack)
             return self._stop(f"osd.{osd_id} went from {before} to {after} meanwhile")
         made = [one.capacity for one in bench.made if one.capacity is not None]
         self._keep_calls(self._capacity(made, now_s), "")
-        return [act.SaveRun(), *self._next(now_s)]
+        return [events.SaveRun(), *self._next(now_s)]
 
     def _capacity(self, made: List[CapacityCall], now_s: float) -> ObservedCapacity:
         last = made[-1]
@@ -104,18 +104,18 @@ class CapacityRun(ObservingRun):
             last.scheduler, last.iops_min, last.iops_max, now_s,
         )
 
-    def _call(self) -> act.MeasureLoad:
+    def _call(self) -> events.MeasureLoad:
         """One call at a time: a run that is stopped has one under way at most."""
         setup = self._setup
         self._bench.calling = True
-        return act.MeasureLoad(self._new_token(), act.LoadRequest(
+        return events.MeasureLoad(self._new_token(), events.LoadRequest(
             setup.osd_id, setup.load_point, setup.role, 1, 0.0, self.spec.latency_limit_ms,
             recipe=CapacityRecipe(bool(setup.rotational), self.spec.forced),
         ))
 
     def _load_ended(
-        self, token: str, samples: Optional[act.LoadSamples], failed: str, now_s: float
-    ) -> List[act.Action]:
+        self, token: str, samples: Optional[events.LoadSamples], failed: str, now_s: float
+    ) -> List[events.Action]:
         bench = self._bench
         if bench.phase is not Phase.MEASURING or token != self._now.token:
             return []
@@ -146,7 +146,7 @@ class CapacityRun(ObservingRun):
         self.state = replace(self.state, observed=(*self.state.observed, found))
         self._bench = _Bench()
 
-    def _stop(self, reason: str) -> List[act.Action]:
+    def _stop(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)
         if self._bench.phase is not Phase.IDLE:
             self._keep_calls(None, reason)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Optional, Sequence, Tuple
 
+from ...hardware.bcache import BcacheState
 from ...latency_table import LatencyTable
 from ...model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
 from ...record import LatencyHistogram
@@ -16,6 +17,8 @@ SAMPLES_KEPT_MAX = 128
 IDLE_WRITES_PER_S = 5.0
 
 
+# Readings of bcache devices that are kept, of each load.
+BCACHES_MAX = 32
 # Bench calls on one OSD for its capacity.
 CAPACITY_CALLS_MAX = 20
 
@@ -64,6 +67,8 @@ class Observed:
     note: str = ""
     samples_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": SAMPLES_KEPT_MAX})
     capacity: Optional[ObservedCapacity] = None  # of mClock's bench, where it came to its end
+    # of the bcache devices above the drives: before the load, then after it
+    bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": BCACHES_MAX})
 
 
 def rates(

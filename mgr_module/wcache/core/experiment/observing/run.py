@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
-from ... import events as act
+from ... import events
 from ...codec import one_line
 from ...latency_table import LatencyTable, of_samples
 from ...loads import WRITE_BYTES
@@ -23,11 +23,12 @@ from ...protocol import (
     StateOutcome,
     TimerRequest,
 )
+from ...simulation import measured_by_probe
 from ..pairs import Discarded
 from ..period import Phase, samples_of
 from ..run import RunMachine
 from ..run_state import RunStatus
-from .observed import SAMPLES_KEPT_MAX, Observed, of_histogram, rates
+from .observed import BCACHES_MAX, SAMPLES_KEPT_MAX, Observed, of_histogram, rates
 from .plan import BESIDE_CALLS, BESIDE_ROUNDS_MAX, TIMER_S, cost_of
 
 NO_SAMPLE = "nothing was committed meanwhile"
@@ -41,7 +42,7 @@ class _Look:
 
     phase: Phase = Phase.IDLE
     before: Optional[StateOutcome] = None
-    samples: Optional[act.LoadSamples] = None
+    samples: Optional[events.LoadSamples] = None
     started_at_s: float = 0.0
     beside_token: str = ""  # of the calls under way beside it
     rounds: int = 0
@@ -71,23 +72,23 @@ class ObservingRun(RunMachine):
         lost = sum(one.bytes_written for one in self.state.waste)
         return lost + sum(one.bytes_written for one in self.state.observed)
 
-    def handle(self, event: act.Event, now_s: float) -> List[act.Action]:
+    def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event; return what is to be done, in order."""
         if self.over:
             return []
-        if isinstance(event, act.Begin):
+        if isinstance(event, events.Begin):
             return self._begin(now_s)
-        if isinstance(event, act.TaskAnswered) and event.task_id == self._now.token:
+        if isinstance(event, events.TaskAnswered) and event.task_id == self._now.token:
             return self._task_answered(event, now_s)
-        if isinstance(event, act.LoadMeasured):
+        if isinstance(event, events.LoadMeasured):
             return self._load_ended(event.token, event.samples, "", now_s)
-        if isinstance(event, act.LoadFailed):
+        if isinstance(event, events.LoadFailed):
             return self._load_ended(event.token, None, event.message, now_s)
-        if isinstance(event, act.AgentSilent):
+        if isinstance(event, events.AgentSilent):
             return self._stop(event.detail)
-        return self._stop(event.reason) if isinstance(event, act.Halt) else []
+        return self._stop(event.reason) if isinstance(event, events.Halt) else []
 
-    def _begin(self, now_s: float) -> List[act.Action]:
+    def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RUNNING and not self._all_over:
             # nobody knows how far the last mgr came with it
             at, lost = self.experiment_index, cost_of(self._setup)
@@ -100,15 +101,15 @@ class ObservingRun(RunMachine):
         self.state = replace(
             self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
         )
-        return [act.SaveRun(), *self._next(now_s)]
+        return [events.SaveRun(), *self._next(now_s)]
 
-    def _next(self, now_s: float) -> List[act.Action]:
+    def _next(self, now_s: float) -> List[events.Action]:
         if self._all_over:
             return self._end(RunStatus.DONE, "", restored=True)
         self._look_at = _Look(Phase.LOOKING, started_at_s=now_s)
         return [self._task(CountersRequest(self.spec.domain_id))]
 
-    def _task_answered(self, event: act.TaskAnswered, now_s: float) -> List[act.Action]:
+    def _task_answered(self, event: events.TaskAnswered, now_s: float) -> List[events.Action]:
         outcome, look = event.outcome, self._look_at
         if isinstance(outcome, FailureOutcome):
             return self._keep(None, one_line(outcome.message), now_s)
@@ -123,7 +124,7 @@ class ObservingRun(RunMachine):
 
     # ---- one load
 
-    def _measure_load(self) -> List[act.Action]:
+    def _measure_load(self) -> List[events.Action]:
         spec, setup = self.spec, self._setup
         self._look_at.phase = Phase.MEASURING
         if setup.load_point is LoadPoint.FDATASYNC_TIMER:
@@ -133,32 +134,32 @@ class ObservingRun(RunMachine):
                 spec.latency_limit_ms,
             ))
             return [timer] if setup.beside is None else [timer, self._beside(setup.beside)]
-        if spec.simulated:
+        if measured_by_probe(spec):
             return [self._task(MeasureRequest(
                 spec.domain_id, setup.osd_id, setup.load_point, setup.samples_per_period,
                 setup.period_s,
             ))]
-        return [act.MeasureLoad(self._new_token(), self._load(
+        return [events.MeasureLoad(self._new_token(), self._load(
             setup.load_point, setup.samples_per_period, setup.period_s
         ))]
 
-    def _load(self, load_point: LoadPoint, count: int, seconds: float) -> act.LoadRequest:
+    def _load(self, load_point: LoadPoint, count: int, seconds: float) -> events.LoadRequest:
         traffic = load_point is LoadPoint.OSD_TRAFFIC
-        return act.LoadRequest(
+        return events.LoadRequest(
             self._setup.osd_id, load_point, self._setup.role, count, seconds,
             self.spec.latency_limit_ms, spread=traffic, histogram=traffic,
         )
 
-    def _beside(self, load_point: LoadPoint) -> act.MeasureLoad:
+    def _beside(self, load_point: LoadPoint) -> events.MeasureLoad:
         """One more round of the load that is kept up beside the timer."""
         look = self._look_at
         look.rounds += 1
         look.beside_token = f"{self._now.token}.{look.rounds}"
-        return act.MeasureLoad(look.beside_token, self._load(load_point, BESIDE_CALLS, 0.0))
+        return events.MeasureLoad(look.beside_token, self._load(load_point, BESIDE_CALLS, 0.0))
 
     def _load_ended(
-        self, token: str, samples: Optional[act.LoadSamples], failed: str, now_s: float
-    ) -> List[act.Action]:
+        self, token: str, samples: Optional[events.LoadSamples], failed: str, now_s: float
+    ) -> List[events.Action]:
         look = self._look_at
         if look.phase is not Phase.MEASURING:
             return []
@@ -181,20 +182,20 @@ class ObservingRun(RunMachine):
             return []
         return [self._beside(beside)]
 
-    def _have(self, samples: act.LoadSamples) -> List[act.Action]:
+    def _have(self, samples: events.LoadSamples) -> List[events.Action]:
         self._look_at.samples = samples
         # the last round ends by itself: a bench that was begun is not called back
         return [] if self._look_at.beside_token else self._close_load()
 
-    def _close_load(self) -> List[act.Action]:
+    def _close_load(self) -> List[events.Action]:
         self._look_at.phase = Phase.CLOSING
         return [self._task(CountersRequest(self.spec.domain_id))]
 
     def _keep(
         self, after: Optional[StateOutcome], note: str, now_s: float
-    ) -> List[act.Action]:
+    ) -> List[events.Action]:
         look, setup = self._look_at, self._setup
-        samples = look.samples or act.LoadSamples(0.0)
+        samples = look.samples or events.LoadSamples(0.0)
         bytes_written = samples.bytes_written + look.beside_bytes
         if look.beside_token and setup.beside is not None:
             # it goes on: what it may still write is counted in full
@@ -215,8 +216,8 @@ class ObservingRun(RunMachine):
             found = replace(found, note=NO_SAMPLE)
         self.state = replace(self.state, observed=(*self.state.observed, found))
         if samples.aborted:
-            return [act.SaveRun(), *self._stop(samples.aborted)]
-        return [act.SaveRun(), *self._next(now_s)]
+            return [events.SaveRun(), *self._stop(samples.aborted)]
+        return [events.SaveRun(), *self._next(now_s)]
 
     def _with_state(
         self, found: Observed, before: StateOutcome, after: StateOutcome
@@ -231,16 +232,19 @@ class ObservingRun(RunMachine):
             kernel_view=views.pop() if len(views) == 1 else KernelView.UNKNOWN,
             writes_per_s=writes_per_s, flushes_per_s=flushes_per_s,
             note=CHANGED if changed else found.note,
+            bcache=(
+                *before.bcache[: BCACHES_MAX // 2], *after.bcache[: BCACHES_MAX // 2]
+            ),
         )
 
     def _modes(self, outcome: StateOutcome) -> List[Optional[CacheMode]]:
         return [mode_of(self._setup.transport, state) for state in outcome.after]
 
-    def _stop(self, reason: str) -> List[act.Action]:
+    def _stop(self, reason: str) -> List[events.Action]:
         reason = one_line(reason)
         if self.state.status is RunStatus.WAITING:
             return self._end(RunStatus.ABORTED, reason, restored=True)
         return [
-            act.Note(f"stopping: {reason}", "warning"),
+            events.Note(f"stopping: {reason}", "warning"),
             *self._end(RunStatus.ABORTED, reason, restored=True),
         ]

@@ -10,7 +10,8 @@ from ...cluster import ClusterState, failure_domains
 from ...drive.manual import by_hand, turn_off
 from ...drive.safety import Safety, judge, may_toggle
 from ...host_report import HostReport
-from ...model import CacheMode, DriveModel, DriveReport, LoadPoint, Severity, Transport
+from ...model import CacheMode, DriveReport, LoadPoint, Severity, Transport
+from ...simulation import DriveKind, not_up, osd_of
 from ...verdict.recommend import Recommendation
 from ..knob import CHANGES_MAX, Asked, Wanted
 
@@ -33,7 +34,7 @@ def make_changes(
     is the canary.  `disputed`: by host and cache domain, why nothing is begun there.
     """
     wanted = {
-        (r.device_class, r.drive_model, r.simulated): r
+        DriveKind.of(r): r
         for r in recommendations
         if asked.device_class in (None, r.device_class)
     }
@@ -70,7 +71,9 @@ def make_changes(
             experiment=False,
         )
         reason = reason or _error_finding(drives)
-        reason = reason or _not_up(drives, cluster, report.simulated)
+        reason = reason or not_up(
+            report, {use.osd_id for drive in drives for use in drive.uses}, cluster
+        )
         if reason or first.mode is None:
             left.append(f"{name}: {reason or 'its cache state is unknown'}")
             continue
@@ -107,7 +110,7 @@ def _in_order(
             domains[drive.domain_id].append(drive)
         for drives in domains.values():
             ids = [use.osd_id for drive in drives for use in drive.uses]
-            osd = cluster.osds.get(ids[0]) if ids and not report.simulated else None
+            osd = osd_of(report, ids[0], cluster) if ids else None
             where = failure_domains(osd, cluster) if osd else (f"host {report.hostname}",)
             found.append((where, report, drives))
     return sorted(found, key=lambda item: (item[0], item[1].hostname, item[2][0].domain_id))
@@ -117,29 +120,20 @@ def recommended_for(
     drive: DriveReport,
     report: HostReport,
     cluster: ClusterState,
-    wanted: Mapping[Tuple[str, DriveModel, bool], Recommendation],
+    wanted: Mapping[DriveKind, Recommendation],
 ) -> Optional[Recommendation]:
-    """What is recommended for a drive, out of `wanted` by class, model and whether simulated."""
+    """What is recommended for a drive."""
     if not drive.uses:
         return None
-    for (device_class, model, simulated), recommendation in wanted.items():
-        if model != drive.drive_model or simulated != report.simulated:
-            continue
-        osd = cluster.osds.get(drive.uses[0].osd_id)
-        if report.simulated or (osd is not None and osd.device_class == device_class):
+    osd = osd_of(report, drive.uses[0].osd_id, cluster)
+    if osd is None and not report.simulated:
+        return None
+    for kind, recommendation in wanted.items():
+        own = DriveKind(
+            osd.device_class if osd else "", str(drive.drive_model), report.simulated
+        )
+        if kind.home == own:
             return recommendation
-    return None
-
-
-def _not_up(
-    drives: Sequence[DriveReport], cluster: ClusterState, simulated: bool
-) -> Optional[str]:
-    """A change is proven by measuring, so every OSD of the domain must be up."""
-    osd_ids = sorted({use.osd_id for drive in drives for use in drive.uses})
-    for osd_id in () if simulated else osd_ids:
-        osd = cluster.osds.get(osd_id)
-        if osd is None or not osd.up:
-            return f"osd.{osd_id} is not up"
     return None
 
 

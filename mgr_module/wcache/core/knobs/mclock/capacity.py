@@ -18,6 +18,7 @@ from ...experiment.observing.observed import CAPACITY_CALLS_MAX
 from ...experiment.observing.osd_drives import mode_words, setting_of, stack_of
 from ...host_report import HostReport
 from ...model import DriveReport, Role
+from ...simulation import real
 
 # Two calls give an interval of a factor of thousands; four are worth their bytes.
 CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, CAPACITY_CALLS_MAX, 4
@@ -148,8 +149,8 @@ def settings(
     """
     moving = set(without)
     uses: Dict[int, List[Tuple[Role, str]]] = {}
-    for report in reports:
-        for drive in () if report.simulated else report.drives:
+    for report in real(reports):
+        for drive in report.drives:
             known = (report.hostname, drive.domain_id) not in moving
             words = mode_words(drive) if known else ""
             for use in drive.uses:
@@ -164,8 +165,8 @@ def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
     has another capacity than one without, on the same drive model.
     """
     roles: Dict[int, Dict[Role, DriveReport]] = {}
-    for report in reports:
-        for drive in () if report.simulated else report.drives:
+    for report in real(reports):
+        for drive in report.drives:
             for use in drive.uses:
                 roles.setdefault(use.osd_id, {})[use.role] = drive
     return {osd_id: stack_of(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}

@@ -9,9 +9,11 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from ...text import amount, duration
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
-from .facts import FIXED_AT_START, Facts, HostFacts, OsdFacts, source_of
+from .facts import FIXED_AT_START, LEASED, Facts, HostFacts, OsdFacts, source_of
 from .knob import STEP_BYTES, TARGET, TARGET_BYTES_DEFAULT
+from .promise import widened
 from .room import Room, equal_split
+from .trial_result import gains
 
 # A division that saves less of what all OSDs wait is not worth a change.
 GAIN_MIN = 0.10
@@ -100,6 +102,14 @@ def why_not(facts: Facts, host: HostFacts) -> str:
                 f"{names} has its target from its {source}, which takes precedence over the "
                 f"config database: remove {TARGET} there and restart the OSD"
             )
+    leased = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == LEASED]
+    if leased:
+        names = ", ".join(f"osd.{osd_id}" for osd_id in leased[:NAMED_MAX])
+        return (
+            f"{names} has a target that was set by `ceph tell`, as a trial does, which takes "
+            f"precedence over the config database: `ceph tell osd.{leased[0]} config unset "
+            f"{TARGET}` where it is not wanted"
+        )
     untunable = [
         f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False
     ]
@@ -146,9 +156,11 @@ def _likeness(facts: Facts, host: HostFacts) -> Tuple[object, ...]:
     counts: Dict[str, int] = defaultdict(int)
     for item in _free(facts, host):
         counts[item.osd.device_class] += 1
+    # a way down from one target can be a way up from another one
+    have = {(i.osd.device_class, i.target_bytes) for i in _free(facts, host) if i.reading}
     own = sum(item.target_bytes for item in own_keys(facts, host))
     size = round(room.total_bytes / ALIKE_BYTES) if room else 0
-    return size, host.daemons, tuple(sorted(counts.items())), own
+    return size, host.daemons, tuple(sorted(counts.items())), tuple(sorted(have)), own
 
 
 def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
@@ -172,7 +184,8 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     shares, measured = [], True
     for device_class, items in sorted(by_class.items()):
         curve = _curve(facts, device_class, items, len(hosts))
-        now = max(item.target_bytes for item in items)
+        # one that is down has told nothing, and gets what the others get
+        now = max(item.target_bytes for item in [i for i in items if i.reading] or items)
         measured = measured and curve is not None
         nothing = Curve((Point(0, 0.0, 0.0, 0.0, 0.0),))
         count = -(-len(items) // len(hosts))
@@ -209,20 +222,31 @@ def _curve(
     """What the OSDs of a class on one host wait together, with what trials told."""
     curves = []
     for item in items:
+        if not item.osd.up:
+            continue  # it is asked for nothing
         if item.reading is None or item.rates is None:
             return None
-        curve = curve_of(item.reading, item.rates, rotational=item.osd.rotational)
+        curve = curve_of(item.reading, item.rates, facts.usual_costs[item.osd.rotational])
         if curve is None:
             return None
-        for trial in facts.trials:
-            if trial.device_class == device_class and trial.tells_of(
-                item.target_bytes, facts.now_s
-            ):
-                curve = gained(
-                    curve, trial.high_bytes, trial.share, trial.share_low, trial.share_high
-                )
-        curves.append(curve)
-    return summed(curves, 1.0 / hosts)
+        curves.append(gained(
+            curve, gains(facts.trials, device_class, item.target_bytes, facts.now_s)
+        ))
+    return summed(curves, 1.0 / hosts) if curves else None
+
+
+def of_one_host(facts: Facts, host: HostFacts, item: ClassAdvice) -> ClassAdvice:
+    """The advice of a group with the misses of one of its hosts, whose load may be another."""
+    mine = [i for i in _free(facts, host) if i.osd.device_class == item.device_class]
+    curve = _curve(facts, item.device_class, mine, 1) if item.basis == MEASURED else None
+    if curve is None:
+        return item
+    before, after = curve.at(item.now_bytes), curve.at(item.target_bytes)
+    low, high = widened(after.low, after.high)
+    return replace(
+        item, misses_now=before.misses, misses=after.misses, low=low, high=high,
+        wait_now=before.wait, wait=after.wait,
+    )
 
 
 def _measured(
@@ -250,6 +274,7 @@ def _worth_it(shares: Sequence[Share], targets: Dict[str, int]) -> bool:
 
 def _words(share: Share, target: int) -> ClassAdvice:
     before, after = share.curve.at(share.now_bytes), share.curve.at(target)
+    low, high = widened(after.low, after.high)
     if abs(target - share.now_bytes) < STEP_BYTES:
         target = share.now_bytes
         words = (
@@ -259,12 +284,12 @@ def _words(share: Share, target: int) -> ClassAdvice:
     else:
         words = (
             f"{share.device_class}: {amount(share.now_bytes)} to {amount(target)}, onode misses "
-            f"{before.misses:.0f}/s to {after.misses:.0f}/s ({after.low:.0f} to {after.high:.0f}), "
+            f"{before.misses:.0f}/s to {after.misses:.0f}/s ({low:.0f} to {high:.0f}), "
             f"{_waits(before.wait, after.wait)}"
         )
     return ClassAdvice(
         share.device_class, share.osds, share.now_bytes, target, MEASURED, words, before.misses,
-        after.misses, after.low, after.high, before.wait, after.wait,
+        after.misses, low, high, before.wait, after.wait,
     )
 
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from .rates import Rates
+from .rates import MissCost, Rates
 from .reading import AgeBins, OsdReading
+from .trial_result import TrialResult
 
 # Of each byte of target the caches get this much; what they have at least (osd_memory_expected_
 # fragmentation, osd_memory_base and osd_memory_cache_min, src/common/options/global.yaml.in).
 CACHE_SHARE = 0.85
 BASE_BYTES = 768 * 2**20
 CACHE_BYTES_MIN = 128 * 2**20
-# One block of RocksDB, and what reading from a device costs where nothing was read.
+# One block of RocksDB, and what an onode takes where no OSD has told.
 BLOCK_BYTES = 4096.0
 ONODE_BYTES = 1500.0
-READ_S = {True: 8e-3, False: 2e-4}  # rotational or not
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,15 @@ def cache_bytes(target_bytes: float) -> float:
     return max(float(CACHE_BYTES_MIN), CACHE_SHARE * target_bytes - BASE_BYTES)
 
 
-def curve_of(reading: OsdReading, rates: Rates, *, rotational: bool) -> Optional[Curve]:
-    """The curve of one OSD up to its present target; None where it has no age bins."""
+def curve_of(reading: OsdReading, rates: Rates, usual: MissCost) -> Optional[Curve]:
+    """The curve of one OSD up to its present target; None where it has no age bins.
+
+    A miss costs what it costs others (`usual`) where the OSD has missed nothing.
+    """
     target, misses = reading.target_bytes, rates.onode_misses
     if not reading.bins or target is None or misses is None:
         return None
-    now_wait = _wait_now(rates, rotational)
+    now_wait = _wait_now(rates, usual)
     now = Point(target, now_wait, misses, misses, misses)
     have = sum(b.must_bytes + sum(b.bin_bytes) + b.rest_bytes for b in reading.bins)
     ages = sorted({age for bins in reading.bins for age in bins.edges_s}, reverse=True)
@@ -75,18 +78,18 @@ def curve_of(reading: OsdReading, rates: Rates, *, rotational: bool) -> Optional
     for age_s in ages:
         kept = sum(b.must_bytes + _younger(b, age_s) for b in reading.bins)
         at = max(0, int(target - (have - kept) / CACHE_SHARE))
-        point = _point(at, age_s, reading, rates, now, rotational)
+        point = _point(at, age_s, reading, rates, now, usual)
         points.append(_no_better(point, points[-1]))
     return Curve(_rising(points))
 
 
 def _point(
-    target: int, age_s: float, reading: OsdReading, rates: Rates, now: Point, rotational: bool
+    target: int, age_s: float, reading: OsdReading, rates: Rates, now: Point, usual: MissCost
 ) -> Point:
     wait, misses, low, high = 0.0, 0.0, 0.0, 0.0
     for bins in reading.bins:
         least, most = _crossing(bins, age_s)
-        bytes_each, seconds_each = _miss(bins.cache, reading, rates, rotational)
+        bytes_each, seconds_each = _miss(bins.cache, reading, rates, usual)
         wait += 0.5 * (least + most) / bytes_each * seconds_each
         if bins.cache == "meta":
             low, high = least / bytes_each, most / bytes_each
@@ -115,21 +118,22 @@ def _younger(bins: AgeBins, age_s: float) -> int:
 
 
 def _miss(
-    cache: str, reading: OsdReading, rates: Rates, rotational: bool
+    cache: str, reading: OsdReading, rates: Rates, usual: MissCost
 ) -> Tuple[float, float]:
     """How many bytes one miss brings in, and the seconds that it takes."""
-    read_s = rates.read_s if rates.read_s is not None else READ_S[rotational]
+    read_s = rates.read_s if rates.read_s is not None else usual.read_s
     if cache == "meta":
-        cost_s = rates.miss_s if rates.miss_s is not None else read_s
+        cost_s = rates.miss_s if rates.miss_s is not None else usual.miss_s
         return reading.onode_bytes or ONODE_BYTES, cost_s
     if cache == "data":
         return max(BLOCK_BYTES, rates.read_bytes or 16 * BLOCK_BYTES), read_s
     return BLOCK_BYTES, read_s
 
 
-def _wait_now(rates: Rates, rotational: bool) -> float:
-    read_s = rates.read_s if rates.read_s is not None else READ_S[rotational]
-    wait = (rates.onode_misses or 0.0) * (rates.miss_s if rates.miss_s is not None else read_s)
+def _wait_now(rates: Rates, usual: MissCost) -> float:
+    read_s = rates.read_s if rates.read_s is not None else usual.read_s
+    miss_s = rates.miss_s if rates.miss_s is not None else usual.miss_s
+    wait = (rates.onode_misses or 0.0) * miss_s
     if rates.buffer_miss_bytes and rates.read_bytes:
         wait += rates.buffer_miss_bytes / rates.read_bytes * read_s
     return wait
@@ -154,15 +158,23 @@ def _rising(points: Iterable[Point]) -> Tuple[Point, ...]:
     return tuple(best[target] for target in sorted(best))
 
 
-def gained(curve: Curve, target_bytes: int, share: float, low: float, high: float) -> Curve:
-    """The curve with what a trial found: this share of misses and waits is left there."""
-    last = curve.points[-1]
-    if target_bytes <= last.target_bytes or share >= 1.0:
-        return curve
-    point = Point(
-        target_bytes, last.wait * share, last.misses * share, last.low * low, last.high * high
-    )
-    return Curve((*curve.points, point))
+def gained(curve: Curve, trials: Iterable[TrialResult]) -> Curve:
+    """The curve with what trials found of larger targets: a share of what is missed now is left.
+
+    More memory never misses more: what looks so is noise of the trials.
+    """
+    now = curve.points[-1]
+    points = list(curve.points)
+    for trial in sorted(trials, key=lambda item: item.high_bytes):
+        last = points[-1]
+        if trial.high_bytes > last.target_bytes:
+            points.append(Point(
+                trial.high_bytes, min(last.wait, now.wait * trial.share),
+                min(last.misses, now.misses * trial.share),
+                min(last.low, now.low * trial.share_low),
+                min(last.high, now.high * trial.share_high),
+            ))
+    return Curve(tuple(points))
 
 
 def summed(curves: Sequence[Curve], share: float = 1.0) -> Curve:

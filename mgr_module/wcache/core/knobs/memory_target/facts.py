@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 
 from ...cluster import OsdInfo
 from ...config_database import LABELS_OF, Config, mask_of
 from ...hardware.host_memory import HostMemory
 from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
-from .rates import Rates
+from .rates import MissCost, Rates, usual_costs
 from .reading import OsdReading
 from .room import Limits, Room, others_bytes, room_of
 from .trial_result import TrialResult
@@ -91,15 +92,23 @@ class Facts:
     orchestrator: str = ""
     now_s: float = 0.0
 
+    @cached_property
+    def usual_costs(self) -> Dict[bool, MissCost]:
+        """By whether a drive is rotational, what a miss costs OSDs that have told."""
+        return usual_costs(
+            (item.osd.rotational, item.rates) for host in self.hosts for item in host.osds
+            if item.rates is not None
+        )
+
     def by_id(self) -> Dict[int, Tuple[HostFacts, OsdFacts]]:
         """Every OSD with its host."""
         return {item.osd.osd_id: (host, item) for host in self.hosts for item in host.osds}
 
 
 # Levels of the OSD's own config, weak to strong (CONF_FILE and on in src/common/config_values.h).
+LEASED = "set by `ceph tell`"
 _NAMES = {
-    "file": "ceph.conf", "env": "environment", "cmdline": "command line",
-    "override": "set by `ceph tell`",
+    "file": "ceph.conf", "env": "environment", "cmdline": "command line", "override": LEASED,
 }
 # What an OSD reads once, when it starts, and prefers to the config database.
 FIXED_AT_START = ("ceph.conf", "command line")

@@ -66,7 +66,12 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
     why: Dict[str, List[int]] = defaultdict(list)
     for item in host.osds:
         read = item.reading
-        if read is not None and read.tunable is False:
+        if read is not None and read.fixed:
+            why[
+                "bluestore_cache_autotune is off: their caches have a fixed size, whatever the "
+                "target"
+            ].append(read.osd_id)
+        elif read is not None and read.tunable is False:
             why["not linked to tcmalloc: a target set while they run does nothing"].append(
                 read.osd_id)
         elif read is not None and source_of(facts, host, item) in ABOVE_DATABASE:

@@ -230,6 +230,18 @@ def _ramp(sections: Sequence[Section]) -> List[Tuple[List[int], List[int]]]:
             abs(math.log(s.target_bytes / s.now_bytes)) / -math.log(1.0 - STEP_SHARE) - 1e-9
         )) for s in sections
     )
+    while True:
+        steps = _steps(sections, count)
+        # rounding can make one of them a little larger
+        if all(
+            min(value, was) >= (1.0 - STEP_SHARE) * max(value, was)
+            for values, before in steps for value, was in zip(values, before)
+        ):
+            return steps
+        count += 1
+
+
+def _steps(sections: Sequence[Section], count: int) -> List[Tuple[List[int], List[int]]]:
     steps = []
     before = [s.now_bytes for s in sections]
     for number in range(1, count + 1):

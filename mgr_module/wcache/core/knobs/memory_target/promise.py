@@ -12,9 +12,15 @@ from typing import Dict, Optional, Tuple
 from .facts import HostFacts
 
 PROMISES_MAX = 1000
-# What is counted swings: so much beyond the interval, and that many a second, is tolerated.
-TOLERANCE = 1.25
+# Loads swing, and a cache goes on to settle for long: bins and trials tell of minutes, a promise
+# is for later.  It is wider by this on both sides, and by so many misses a second.
+SWING = 1.25
 MISSES_MIN = 5.0
+
+
+def widened(low: float, high: float) -> Tuple[float, float]:
+    """What is promised where bins or a trial say from `low` to `high` misses per second."""
+    return max(0.0, low / SWING - MISSES_MIN), SWING * high + MISSES_MIN
 
 
 class Outcome(str, Enum):
@@ -66,7 +72,7 @@ class Promise:
         misses = sum(item.rates.onode_misses or 0.0 for item in mine if item.rates)
         if not self.measured:
             return Outcome.RULE, misses
-        kept = misses <= TOLERANCE * self.high + MISSES_MIN
+        kept = misses <= self.high
         return (Outcome.KEPT if kept else Outcome.BROKEN), misses
 
     def broken(self, host: HostFacts) -> str:

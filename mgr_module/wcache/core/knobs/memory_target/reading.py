@@ -61,7 +61,9 @@ class OsdReading:
 
     `target_bytes` is the option as the OSD has it, `source` where it has it from (`default`,
     `mon`, `env`, `file`, `override`, ...).  `followed_bytes` is what its tuner goes by.
-    `tunable` is False where it is not linked to tcmalloc; None where it did not say.
+    `tunable` is False where it follows no target while it runs; None where it did not say.
+    `fixed` says that it has no tuner, since bluestore_cache_autotune is off; where it has one,
+    it is not linked to tcmalloc.
     """
 
     osd_id: int
@@ -76,6 +78,7 @@ class OsdReading:
     onode_bytes: float = 0.0  # of one onode in the cache, on average
     bins: Tuple[AgeBins, ...] = ()
     outside: Tuple[Tuple[str, int], ...] = field(default=())  # memory outside of the caches
+    fixed: bool = False
 
 
 def read(
@@ -87,14 +90,16 @@ def read(
     tuner = _object(perf.get("bluestore-pricache"))
     target, source, mon = _target(diff)
     outside, onode_bytes = _pools(pools)
+    # BlueStore makes the tuner only then (BlueStore::MempoolThread::entry)
+    fixed = "bluestore" in perf and "bluestore-pricache" not in perf
     bins = tuple(
         found for cache in CACHES
         for found in [_bins(cache, perf, edges.get(cache, ()))] if found
     )
     return OsdReading(
-        osd_id, _counters(at_s, perf), target, source, mon, tunable(heap),
+        osd_id, _counters(at_s, perf), target, source, mon, False if fixed else tunable(heap),
         _bytes(tuner.get("target_bytes")), _bytes(tuner.get("mapped_bytes")),
-        _bytes(tuner.get("cache_bytes")), onode_bytes, bins, outside,
+        _bytes(tuner.get("cache_bytes")), onode_bytes, bins, outside, fixed,
     )
 
 

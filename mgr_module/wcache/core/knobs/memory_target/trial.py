@@ -167,6 +167,10 @@ class TrialMachine:
         """Whether nothing is leased and nothing under way."""
         return self.trial.status in (TrialStatus.DONE, TrialStatus.STOPPED)
 
+    def expects(self, token: str) -> bool:
+        """Whether an action is still to be done; what was asked for before the last one is not."""
+        return not self.over and token == self._token
+
     def start(self, now_s: float) -> List[Action]:
         """Begin a new trial: all its OSDs count as leased from here on."""
         self.trial = replace(self.trial, owed=self.trial.osd_ids)
@@ -222,6 +226,12 @@ class TrialMachine:
                     f"osd.{osd_id} uses {reading.mapped_bytes} bytes, past its limit of {limit}",
                     now_s,
                 )
+            if not self._going_down and reading.target_bytes != self._wanted_bytes:
+                return self.halt(
+                    f"osd.{osd_id} has a target of {reading.target_bytes} bytes instead of "
+                    f"{self._wanted_bytes}: it was restarted, or somebody has set another one",
+                    now_s,
+                )
         if now_s < self._quiet_until_s:
             return self._wait(now_s, self._quiet_until_s)
         if self._going_down:
@@ -267,6 +277,10 @@ class TrialMachine:
     # ---- leases
 
     @property
+    def _wanted_bytes(self) -> int:
+        return self.trial.high_bytes if self._raised else self.trial.low_bytes
+
+    @property
     def _going_down(self) -> bool:
         return not self._raised and 0 < self._step <= self.trial.steps_down
 
@@ -282,11 +296,12 @@ class TrialMachine:
 
     def _leased(self, errors: Dict[int, str], now_s: float) -> List[Action]:
         if self.trial.status is TrialStatus.ENDING:
-            owed = tuple(osd_id for osd_id in self.trial.owed if errors.get(osd_id))
+            before = self.trial.owed
+            owed = tuple(osd_id for osd_id in before if errors.get(osd_id))
             self.trial = replace(self.trial, owed=owed)
             if owed:
                 self.wake_at_s = now_s + CHECK_EVERY_S
-                return [SaveTrial()]
+                return [SaveTrial()] if owed != before else []
             whole = len(self.trial.periods) == 4 * self.trial.blocks
             self.trial = replace(
                 self.trial, status=TrialStatus.DONE if whole else TrialStatus.STOPPED

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Tuple
+from typing import Iterable, List, Tuple
 
+GAIN, NONE, VAGUE = "gain", "no material difference", "insufficient data"
 # Loads drift: what is older tells of another time.
 AGE_S_MAX = 60 * 86400.0
 # A target this far from the one that was tried is another one.
@@ -28,12 +29,28 @@ class TrialResult:
     share: float = 1.0
     share_low: float = 0.0
     share_high: float = 1.0
-    verdict: str = "insufficient data"
+    verdict: str = VAGUE
 
     def tells_of(self, target_bytes: int, now_s: float) -> bool:
         """Whether it is evidence for OSDs with this target now."""
-        near = abs(target_bytes - self.low_bytes) <= SAME_TARGET * self.low_bytes
-        return near and self.verdict == "gain" and now_s - self.ended_at_s <= AGE_S_MAX
+        known = self.verdict in (GAIN, NONE) and now_s - self.ended_at_s <= AGE_S_MAX
+        return known and _near(target_bytes, self.low_bytes)
+
+
+def gains(
+    trials: Iterable[TrialResult], device_class: str, target_bytes: int, now_s: float
+) -> Tuple[TrialResult, ...]:
+    """What OSDs with this target would gain; of trials of one larger target the last one tells."""
+    last: List[TrialResult] = []
+    for trial in sorted(trials, key=lambda item: item.ended_at_s):
+        if trial.device_class == device_class and trial.tells_of(target_bytes, now_s):
+            last = [item for item in last if not _near(item.high_bytes, trial.high_bytes)]
+            last.append(trial)
+    return tuple(item for item in last if item.verdict == GAIN)
+
+
+def _near(target_bytes: int, other_bytes: int) -> bool:
+    return abs(target_bytes - other_bytes) <= SAME_TARGET * other_bytes
 
 
 @dataclass(frozen=True)

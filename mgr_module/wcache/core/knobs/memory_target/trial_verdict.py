@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from typing import List, Sequence, Tuple
 
-from .trial_result import TrialResult
+from .trial_result import GAIN, NONE, VAGUE, TrialResult
 
-GAIN, NONE, VAGUE = "gain", "no material difference", "insufficient data"
 # Fewer misses per second in a period are noise.
 MISSES_MIN = 1.0
 SAMPLES_MIN = 3

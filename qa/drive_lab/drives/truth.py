@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable
 
-from .agent import GuestAgent
-from .drives.counters import Counters
-from .processes import LabError
+from ..agent import GuestAgent
+from ..processes import LabError
+from .counters import Counters
 
 # beyond the labels of LVM, md and BlueStore, which are in the first few KiB
 DEFAULT_OFFSET_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from ...core.errors import StorageError
 from ..engine import Engine
 
 
-class AutoKeeper:
+class StoredAutoState:
     """Guarded by the engine's lock; what was not stored is stored again with the next change."""
 
     def __init__(self, engine: Engine) -> None:
@@ -32,6 +32,6 @@ class AutoKeeper:
         def done(error: Optional[StorageError]) -> None:
             if error is not None:
                 self._unsaved = True
-                self._engine.keeper.failed(error)
+                self._engine.persistence.failed(error)
 
         self._engine.archive.put_automation(state, done)

@@ -1,0 +1,72 @@
+"""What is stored is read back first: a value that the next mgr cannot read is not stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Dict, List, Tuple
+
+from ...core import codec
+from ...core.change.rollout_state import Change, Rollout
+from ...core.errors import StorageError, WcacheError
+from ...core.record import RECORD_BYTES_MAX
+
+# What is larger is not put, and twice as much is still read: older versions put more.
+VALUE_BYTES_MAX = RECORD_BYTES_MAX
+
+
+def readable(key: str, value: Any) -> str:
+    """The text of a value; StorageError where `Archive` would not read it again."""
+    text = codec.dumps(value)
+    _prove(type(value), key, text)
+    return text
+
+
+class PlanTexts:
+    """The texts of plans.
+
+    A plan is stored after each step, and a step moves few of its changes, of which there may be
+    500.  Only those that are new since then are encoded and read back.
+    """
+
+    def __init__(self) -> None:
+        self._plan_id = ""
+        # by id(), which is a change's own as long as it is kept here; of one plan, as at most
+        # one is under way
+        self._known: Dict[int, Tuple[Change, str]] = {}
+
+    def readable(self, key: str, rollout: Rollout) -> str:
+        """As `readable` says of any value."""
+        known = self._known if rollout.plan_id == self._plan_id else {}
+        if len(known) != len(rollout.changes):
+            known = {}  # with all of them it is proven that they are not too many
+        new = [change for change in rollout.changes if id(change) not in known]
+        now = {**known, **{id(change): (change, codec.dumps(change)) for change in new}}
+        head = codec.to_plain(replace(rollout, changes=()))
+        del head["changes"]
+        _prove(Rollout, key, _joined(head, [now[id(change)][1] for change in new]))
+        text = _joined(head, [now[id(change)][1] for change in rollout.changes])
+        if len(text) > VALUE_BYTES_MAX:  # it is ASCII
+            raise _not_stored(f"{key} is longer than {VALUE_BYTES_MAX} bytes")
+        self._plan_id = rollout.plan_id
+        self._known = {id(change): now[id(change)] for change in rollout.changes}
+        return text
+
+
+def _joined(head: Dict[str, Any], changes: List[str]) -> str:
+    """The text of a plan; `head` is all of it but its changes."""
+    return f'{json.dumps(head, allow_nan=False)[:-1]}, "changes": [{", ".join(changes)}]}}'
+
+
+def _prove(cls: type, key: str, text: str) -> None:
+    try:
+        codec.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
+    except WcacheError as error:
+        raise _not_stored(error.message) from None
+
+
+def _not_stored(why: str) -> StorageError:
+    return StorageError(
+        f"{why}, so it is not stored",
+        "a host may report drives with names or texts that are too long",
+    )

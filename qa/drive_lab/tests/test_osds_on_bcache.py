@@ -1,0 +1,253 @@
+"""An OSD on bcache: a SCSI backing drive, an NVMe drive as its cache.
+
+Each is a cache domain of its own.  bcache flushes both at each flush of the OSD, in all of its
+modes (drivers/md/bcache/request.c, cached_dev_nodata(); journal.c, journal_write_unlocked()).
+Its index is in a journal on the cache drive, written with PREFLUSH and FUA.  QEMU's NVMe drive
+takes a FUA write as a plain one while its cache is on, so that the journal's last block is lost
+there; where the kernel flushes instead (SCSI, SAS), or the cache is off, it is not.
+"""
+
+import json
+import time
+from itertools import product
+
+import pytest
+from lab_bench import OFFSET_BLOCKS
+from probe_bench import BACK, THROUGH
+from wcache.core import codec
+from wcache.core.hardware.bcache import BcacheState, crossed_target
+from wcache.core.model import Role
+from wcache.core.protocol import CountersRequest, ReleaseRequest, TimerRequest
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+BACKING, CACHE = "scsi", "nvme"
+DEVICE, SETTINGS = "/dev/bcache0", "/sys/block/bcache0/bcache"
+MIB = 2**20
+MODES = ("writethrough", "writeback", "writearound", "none")
+# Without udev meanwhile: it would register drives by itself as soon as they are let go.
+REGISTER = """
+for n in $(seq 60); do
+    for drive in {backing} {cache}; do echo $drive > /sys/fs/bcache/register || :; done
+    [ ! -e {settings}/cache ] || break; sleep 1
+done
+udevadm control --start-exec-queue
+"""
+MAKE = """
+udevadm control --stop-exec-queue; modprobe bcache
+make-bcache --bucket 256k -B {backing} -C {cache}
+""" + REGISTER
+STOP = """
+udevadm control --stop-exec-queue
+echo 1 > {settings}/stop; for set in /sys/fs/bcache/*-*-*/stop; do echo 1 > $set || :; done
+for n in $(seq 60); do [ -e {settings} ] || ls -d /sys/fs/bcache/*-*-* || break; sleep 1; done
+"""
+
+
+class Cached:
+    """The stack, and the probe of each of its drives."""
+
+    def __init__(self, bench, probe_of, cache):
+        self.bench = bench
+        self.paths = {
+            "backing": bench.all_on(BACKING).path, "cache": bench.all_on(cache).path,
+            "settings": SETTINGS,
+        }
+        self.probes = {name: probe_of(name) for name in (BACKING, cache)}
+
+    def make(self):
+        self.bench.sh(MAKE.format(**self.paths), timeout_s=120).checked()
+        self.set("sequential_cutoff", 0)
+        self.bench.settle()
+
+    def make_osd(self):
+        """One OSD on both drives, each prepared."""
+        for probe in self.probes.values():
+            probe.data = f"/var/lib/wcache-lab/{BACKING}"  # they are under one OSD
+            probe.begin(BACK, DEVICE)
+        self.bench.settle()
+    def set(self, setting, value):
+        self.bench.sh(f"echo {value} > {SETTINGS}/{setting}").checked()
+
+    def counters(self):
+        return {name: self.bench.lab.drive(name).counters() for name in self.probes}
+
+    def since(self, before):
+        return {name: now.since(before[name]) for name, now in self.counters().items()}
+
+    def told(self, name):
+        """The one bcache device that `look` tells of a drive."""
+        (one,) = self.probes[name].look()["bcache"]
+        return codec.decode(BcacheState, one, "bcache")
+
+    def kept(self, word):
+        """What was acknowledged is on the medium of a drive that bcache takes it from."""
+        self.bench.write_and_sync(DEVICE, word)
+        for name in self.probes:
+            self.bench.lab.drive(name).power_cut()
+        return self.bench.on_the_medium(DEVICE) == word
+
+    def survives_a_crash(self, word):
+        """What was acknowledged is there when bcache has found both drives anew."""
+        self.bench.write_and_sync(DEVICE, f"{word}-before")
+        self.bench.write_and_sync(DEVICE, word)
+        for name in self.probes:
+            self.bench.lab.drive(name).power_off()
+        self.bench.sh(STOP.format(**self.paths), timeout_s=120)
+        for name in self.probes:
+            self.bench.lab.drive(name).power_on()
+        self.bench.sh(REGISTER.format(**self.paths), timeout_s=120)
+        return self.bench.on_the_medium(DEVICE) == word
+
+    def end(self):
+        for probe in self.probes.values():
+            probe.end()
+        self.bench.sh(STOP.format(**self.paths), timeout_s=120)
+        self.bench.sh(
+            "wipefs -qa {backing} {cache}; udevadm control --start-exec-queue".format(**self.paths)
+        )
+        self.bench.settle()
+
+
+@pytest.fixture(params=[CACHE])
+def cached(request, bench, probe_of):
+    stack = Cached(bench, probe_of, request.param)
+    try:
+        stack.make()
+        yield stack
+    finally:
+        stack.end()
+
+
+def test_both_drives_say_what_they_are_to_bcache_and_may_be_toggled(cached):
+    cached.make_osd()
+    for mode in MODES:
+        cached.set("cache_mode", mode)
+        backing, cache = (cached.told(name) for name in (BACKING, CACHE))
+        assert (backing.is_cache, cache.is_cache) == (False, True)
+        for one in (backing, cache):
+            assert (one.name, one.mode, one.sequential_cutoff_bytes) == ("bcache0", mode, 0)
+            assert one.dirty_bytes is not None
+            assert one.rate_bytes_s is not None
+            assert one.above_target is (False if mode == "writeback" else None)
+    seen = {name: probe.look() for name, probe in cached.probes.items()}
+    assert len({drive["domain_id"] for drive in seen.values()}) == 2
+    for drive in seen.values():
+        assert drive["toggle_refusal"] == ""
+        assert [layer["kind"] for layer in drive["state"]["layers"]] == ["bcache"]
+
+
+def test_every_flush_reaches_both_drives_in_every_mode_of_bcache_and_of_the_drives(cached):
+    bench = cached.bench
+    for mode, backing, cache in product(MODES, (BACK, THROUGH), (BACK, THROUGH)):
+        cached.set("cache_mode", mode)
+        bench.disk(BACKING).set_cache_type(backing.value)
+        cached.probes[CACHE].behind_our_back(cache)
+        combination = (mode, backing.value, cache.value)
+        before = cached.counters()
+        assert cached.kept("-".join(combination).replace(" ", "-")), combination
+        seen = cached.since(before)
+        # a drive whose cache is off is not flushed, where the kernel follows (SCSI)
+        assert (seen[BACKING].flush > 0) is (backing is BACK), (combination, seen)
+        assert seen[CACHE].flush > 0, (combination, seen)
+        assert seen[CACHE].lost <= (1 if cache is BACK else 0), "the journal's last block"
+
+
+def test_qemus_nvme_drive_takes_the_journals_fua_write_as_a_plain_one(cached):
+    """So what bcache's journal says last is lost with that drive's power, here."""
+    fua = cached.bench.sh(f"cat /sys/block/{cached.bench.disk(CACHE).name}/queue/fua").checked()
+    assert fua.strip() == "1", "the kernel asks for FUA"
+    before = cached.counters()
+    cached.bench.write_and_sync(DEVICE, "journalled")
+    seen = cached.since(before)[CACHE]
+    assert (seen.fua, seen.dirty) == (0, 1), seen
+
+
+@pytest.mark.parametrize(
+    ("cached", "cache"), [("sas", BACK), ("sas", THROUGH), (CACHE, THROUGH)], indirect=["cached"]
+)
+@pytest.mark.parametrize("mode", ["writeback", "writethrough"])
+def test_what_an_osd_was_acknowledged_survives_a_power_cut_of_both_drives(cached, cache, mode):
+    name = next(name for name in cached.probes if name != BACKING)
+    cached.set("cache_mode", mode)
+    if cache is THROUGH:
+        cached.probes[name].behind_our_back(cache)
+    assert cached.survives_a_crash(f"{mode}-{name}")
+
+
+@pytest.mark.parametrize("name", [BACKING, CACHE])
+def test_each_drive_is_toggled_under_a_lease_and_back_and_nothing_is_lost(cached, name):
+    cached.make_osd()
+    cached.set("cache_mode", "writeback")
+    probe = cached.probes[name]
+    assert cached.kept("before")
+    assert probe.set_mode(THROUGH)["kind"] == "state"
+    assert probe.mode() is THROUGH
+    assert cached.kept("off")
+    probe.behind_our_back(BACK)
+    assert cached.kept("on-behind-our-back")
+    done = probe.ask(ReleaseRequest(probe.domain_id))
+    assert done["kind"] == "state", done
+    assert (probe.mode(), probe.journal()) == (BACK, [])
+    assert cached.kept("given-back")
+
+
+def test_flushes_of_the_osd_are_timed_through_either_drive_and_nothing_is_toggled(cached):
+    """As `campaign start --observe` has it done: no lease, counters and bcache told apart."""
+    cached.make_osd()
+    for name, probe in cached.probes.items():
+        probe.start()
+        before = probe.ask(CountersRequest(probe.domain_id), lease=False)
+        timed = probe.ask(
+            TimerRequest(probe.domain_id, 0, Role.BLOCK, 20, 10.0, 5000.0), lease=False
+        )
+        after = probe.ask(CountersRequest(probe.domain_id), lease=False)
+        assert len(timed["samples_ns"]) == 20, timed
+        (counted,), (again,) = before["counters"], after["counters"]
+        # every flush of bcache reaches the drive, whichever it is
+        assert again["flushes"] - counted["flushes"] >= 20, (name, before, after)
+        assert [one["is_cache"] for one in after["bcache"]] == [name == CACHE]
+        assert after["before"] == after["after"] == before["after"]
+        assert (probe.mode(), probe.journal()) == (BACK, [])
+        probe.end()
+
+
+@pytest.mark.parametrize("name", ["bcache0", BACKING, CACHE])
+def test_an_idle_stack_is_timed_without_a_mgr_and_called_idle(cached, name):
+    bench = cached.bench
+    path = f"/dev/{name}" if name == "bcache0" else bench.disk(name).path
+    probe = cached.probes[BACKING]
+    done = probe.forks.fork(["time", path, "--count", "40", "--format", "json"])
+    assert done.wait(60) == 0, done.output()
+    found = json.loads(done.output())
+    assert found["us"]["n"] == 40
+    assert found["kernel_view"] == "write back"
+    assert found["other_writes_per_s"] < 5, found
+
+
+def test_dirty_data_across_its_target_is_seen_on_the_real_bcache(cached):
+    cached.make_osd()
+    cached.set("cache_mode", "writeback")
+    cached.set("writeback_running", 0)
+    cached.set("writeback_percent", 1)
+    cached.bench.sh(
+        f"dd if=/dev/urandom of={DEVICE} bs=256k count=120 seek={OFFSET_BLOCKS} oflag=direct",
+        timeout_s=120,
+    ).checked()
+    above = until(cached, True)
+    assert above.dirty_bytes > above.target_bytes > MIB
+    cached.set("writeback_percent", 40)
+    below = until(cached, False)
+    assert below.target_bytes > below.dirty_bytes >= 25 * MIB
+    assert crossed_target((above, below)) == ["bcache0"]
+
+
+def until(cached, above):
+    """What is told once the kernel has worked out its target anew, as it does each 5 s."""
+    deadline = time.monotonic() + 120
+    found = cached.told(BACKING)
+    while found.above_target is not above:
+        assert time.monotonic() < deadline, found
+        time.sleep(1)
+        found = cached.told(BACKING)
+    return found
