@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import pytest
 from harness import Cluster, ClusterPlan, start_cluster
@@ -58,15 +58,17 @@ def starved_cluster(release: int, edges: str, **more: Any) -> Iterator[Wcache]:
 
 
 @contextmanager
-def reads(cluster: Cluster, pool: str, osds: int, objects: int, per_s: int) -> Iterator[None]:
-    """Random reads of a pool of one copy on the first OSDs, its PGs divided evenly."""
+def reads(
+    cluster: Cluster, pool: str, osds: Sequence[int], objects: int, per_s: int
+) -> Iterator[None]:
+    """Random reads of a pool of one copy on these OSDs, its PGs divided evenly."""
     cluster.ceph("config", "set", "global", "mon_allow_pool_size_one", "true")
     cluster.ceph("osd", "pool", "create", pool, str(PGS), str(PGS))
     cluster.ceph("osd", "pool", "set", pool, "size", "1", "--yes-i-really-mean-it")
     cluster.ceph("osd", "pool", "application", "enable", pool, "test")
     (number,) = [p["poolnum"] for p in cluster.command("osd lspools") if p["poolname"] == pool]
     for pg in range(PGS):
-        cluster.ceph("osd", "pg-upmap", f"{number}.{pg:x}", str(pg % osds))
+        cluster.ceph("osd", "pg-upmap", f"{number}.{pg:x}", str(osds[pg % len(osds)]))
     cluster.wait_healthy(60, ignoring=["WCACHE_"])
     script = cluster.project / "vstart-tests" / "reads_inside.py"
     process = cluster.popen_inside(
@@ -83,11 +85,13 @@ def reads(cluster: Cluster, pool: str, osds: int, objects: int, per_s: int) -> I
         process.wait(timeout=30)
 
 
-def watched(wcache: Wcache) -> List[Dict[str, Any]]:
+def watched(
+    wcache: Wcache, targets: Mapping[str, int] = LOW_BYTES
+) -> List[Dict[str, Any]]:
     """What is known of the OSDs, once all were watched for long enough with their targets."""
     rows: List[Dict[str, Any]] = wcache("memory status")["osds"]
     done = len(rows) == len(STARVED) + len(IDLE) and all(
-        row["target_bytes"] == LOW_BYTES[row["device_class"]]
+        row["target_bytes"] == targets[row["device_class"]]
         and row["onode_misses_per_s"] is not None and not row["settling_s"] for row in rows
     )
     return rows if done else []

@@ -11,9 +11,13 @@ from ceph_ci.runner import run_unit, run_workunit
 from harness import Cluster, ClusterPlan, start_cluster
 from probes import MODULE
 
-# a cluster of its own, and a dozen restarts of its mgrs: in `make test` on 20 alone
-pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
+pytestmark = pytest.mark.cluster
 MGRS = ("x", "y")
+UNIT = "test_wcache"
+MAIN_JOB = "TestWcache.test_main_job"
+# What `make test` does on each release; the whole unit restarts the mgrs twice as often.
+ON_EACH = (MAIN_JOB, "TestWcache.test_failover_resumes_and_restores")
+WHOLE_ON = 20
 
 
 def ci_cluster(release: int, module: Path = MODULE) -> Cluster:
@@ -34,9 +38,17 @@ def two_mgrs(release: int) -> Iterator[Cluster]:
     cluster.stop()
 
 
+@pytest.mark.one_release
 def test_the_unit_of_the_rados_mgr_suite_passes(two_mgrs: Cluster) -> None:
-    ran, failed, said = run_unit("test_wcache", two_mgrs, MGRS)
+    ran, failed, said = run_unit(UNIT, two_mgrs, MGRS)
     assert (ran, failed) == (4, []), said
+
+
+def test_the_units_main_job_and_its_failover_pass(release: int, two_mgrs: Cluster) -> None:
+    if release == WHOLE_ON:
+        pytest.skip("the whole unit is run on this release")
+    ran, failed, said = run_unit(UNIT, two_mgrs, MGRS, ON_EACH)
+    assert (ran, failed) == (len(ON_EACH), []), said
 
 
 def test_the_workunit_passes(two_mgrs: Cluster) -> None:
@@ -64,7 +76,7 @@ def test_a_module_broken_by_hand_fails(release: int, tmp_path: Path, what: str) 
     files[0].write_text(files[0].read_text().replace(found, broken))
     cluster = ci_cluster(release, module)
     try:
-        ran, failed, said = run_unit("test_wcache", cluster, MGRS, "TestWcache.test_main_job")
+        ran, failed, said = run_unit(UNIT, cluster, MGRS, [MAIN_JOB])
     finally:
         cluster.stop()
     assert (ran, failed) == (1, ["test_main_job"]), said

@@ -148,11 +148,11 @@ def _importable() -> Iterator[None]:
 
 
 def run_unit(
-    name: str, cluster: Cluster, mgr_ids: Sequence[str], only: str = ""
+    name: str, cluster: Cluster, mgr_ids: Sequence[str], only: Sequence[str] = ()
 ) -> Tuple[int, List[str], str]:
     """Run `tasks.mgr.<name>`; returns how many tests ran, which failed, and what was said.
 
-    `only`: "Class.test_name", one test of it.
+    `only`: "Class.test_name" of each, where not all are meant.
     """
     said = io.StringIO()
     with _importable():
@@ -161,7 +161,7 @@ def run_unit(
         base.mgr_cluster = MgrCluster(cluster, mgr_ids)
         loader = unittest.defaultTestLoader
         suite = (
-            loader.loadTestsFromName(only, module) if only else loader.loadTestsFromModule(module)
+            loader.loadTestsFromNames(only, module) if only else loader.loadTestsFromModule(module)
         )
         result = unittest.TextTestRunner(said, verbosity=2).run(suite)
     failed = [case.id().rpartition(".")[2] for case, _ in (*result.failures, *result.errors)]

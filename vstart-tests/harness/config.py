@@ -135,13 +135,14 @@ def ceph_conf(
             **daemons,
             "mon data": f"{folder}/mon.$id",
             "mon cluster log file": f"{folder}/log/cluster.log",
+            # the mon's option: it enables these at the first start, and the folder has none
+            "mgr initial modules": "",
         },
         "mgr": {
             **daemons,
             "mgr data": f"{folder}/mgr.$id",
             "keyring": f"{folder}/mgr.$id/keyring",
             "mgr module path": f"{folder}/modules",
-            "mgr initial modules": "",
         },
         "osd": {**daemons, "osd data": f"{folder}/osd.$id", "keyring": f"{folder}/osd.$id/keyring"},
         # Never under [global]: a daemon would take the admin's keyring for its own.

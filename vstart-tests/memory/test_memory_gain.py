@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 import pytest
 from starved import IDLE, LOW_BYTES, MIB, STARVED, all_back, leased, reads, starved_cluster, watched
-from wcache.core.knobs.memory_target.promise import MISSES_MIN, TOLERANCE
+from wcache.core.knobs.memory_target.findings import OVER_SHARE
 
 # a trial, a plan and its rollback: some minutes
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
@@ -18,7 +18,7 @@ OBJECTS, READS_PER_S = 12_000, 1000
 
 def test_a_starved_class_gains_what_was_promised_and_the_idle_one_loses_no_more(release: int):
     with starved_cluster(release, "1 2 4 6 8 12 0 0 0 0") as wcache, reads(
-        wcache.cluster, "reads", len(STARVED), OBJECTS, READS_PER_S
+        wcache.cluster, "reads", STARVED, OBJECTS, READS_PER_S
     ):
         cluster = wcache.cluster
 
@@ -35,28 +35,45 @@ def test_a_starved_class_gains_what_was_promised_and_the_idle_one_loses_no_more(
         (result,) = wcache("memory trial show")["results"]
         print(f"\ntrial: {result}")
         assert result["verdict"] == "gain", result
+
         # who gets more has it from others
         given = sum(LOW_BYTES["starved"] for _ in STARVED) + sum(LOW_BYTES["idle"] for _ in IDLE)
-        wcache.option("memory_budget", given)
-        wcache.wait("settled OSDs", lambda: watched(wcache), 120)
-        plan = wcache.wait("a plan", lambda: planned(wcache), 120)
-        for group in wcache("memory recommend")["groups"]:
-            print("\n".join(row["words"] for row in group["classes"]))
-        wcache("apply", plan_id=plan["plan_id"])
-        wcache.wait("the plan", lambda: ended(wcache, plan["plan_id"]) == "done", 300)
-        promised = wcache.wait("what became of it", lambda: judged(wcache), 120)
-        print("\n".join(str(row) for row in promised.values()))
-        gained = promised["starved"]
-        assert gained["outcome"] == "kept", gained
-        assert gained["target_bytes"] == HIGH_BYTES
-        least, most = gained["low_per_s"] / TOLERANCE, TOLERANCE * gained["high_per_s"]
-        assert least - MISSES_MIN <= gained["misses_per_s"] <= most + MISSES_MIN
-        assert gained["misses_per_s"] < 0.8 * gained["misses_before_per_s"]
-        assert promised["idle"]["outcome"] == "kept", promised["idle"]
-        assert promised["idle"]["target_bytes"] < LOW_BYTES["idle"]
-        wcache("rollback", plan_id=plan["plan_id"])
-        wcache.wait("the way back", lambda: ended(wcache, plan["plan_id"]) == "rolled back", 300)
+        plan_id, gained = carried_out(wcache, given, LOW_BYTES)
+        assert gained["starved"]["target_bytes"] == HIGH_BYTES
+        assert gained["starved"]["misses_per_s"] < 0.8 * gained["starved"]["misses_before_per_s"]
+        assert gained["idle"]["target_bytes"] < LOW_BYTES["idle"]
+        kept(gained["starved"], gained["idle"])
+
+        wcache("rollback", plan_id=plan_id)
+        wcache.wait("the way back", lambda: ended(wcache, plan_id) == "rolled back", 300)
         assert wcache.wait("targets as before", lambda: watched(wcache), 120)
+
+
+def carried_out(wcache: Any, budget_bytes: int, targets: Dict[str, int]) -> Any:
+    """A plan within this budget, from these targets: its id, and what became of its promises."""
+    wcache.option("memory_budget", budget_bytes)
+    wcache.wait("settled OSDs", lambda: watched(wcache, targets), 120)
+    plan_id = wcache.wait("a plan", lambda: planned(wcache), 120)["plan_id"]
+    for group in wcache("memory recommend")["groups"]:
+        print("\n".join(row["words"] for row in group["classes"]))
+    wcache("apply", plan_id=plan_id)
+    wcache.wait("the plan", lambda: ended(wcache, plan_id) == "done", 300)
+    promised = wcache.wait("what became of it", lambda: judged(wcache), 120)
+    print("\n".join(str(row) for row in promised.values()))
+    for row in wcache("memory status")["osds"]:
+        # the OSD has it, its tuner goes by it, and what it uses follows
+        assert row["target_bytes"] == promised[row["device_class"]]["target_bytes"], row
+        assert row["followed_bytes"] == row["target_bytes"], row
+        assert row["mapped_bytes"] <= OVER_SHARE * row["target_bytes"], row
+    return plan_id, promised
+
+
+def kept(starved: Dict[str, Any], idle: Dict[str, Any]) -> None:
+    """Both miss what was promised; to miss less than that is no harm to the class that gives."""
+    assert starved["outcome"] == "kept", starved
+    assert starved["low_per_s"] <= starved["misses_per_s"] <= starved["high_per_s"]
+    assert idle["outcome"] == "kept", idle
+    assert idle["misses_per_s"] <= idle["high_per_s"]
 
 
 def over(wcache: Any) -> bool:
