@@ -1,6 +1,7 @@
 #!/bin/sh
 # Print the path of a Python environment holding qa/requirements-check.txt,
-# building it first when it is not cached.  Keyed by recipe and interpreter.
+# building it first when it is not cached.  Keyed by recipe and interpreter.  cpio, which
+# packs the initramfs images of the probe's tests, is installed where it is missing.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
@@ -9,6 +10,10 @@ cache=${XDG_CACHE_HOME:-$home/.cache}/wcache
 command -v "$python" >/dev/null 2>&1 || {
     apt-get update >&2
     apt-get install -y --no-install-recommends python3 python3-venv >&2
+}
+command -v cpio >/dev/null 2>&1 || {
+    apt-get update >&2
+    apt-get install -y --no-install-recommends cpio >&2
 }
 version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.prefix)')
 key=$( (cat "$here/requirements-check.txt"; echo "$version") | sha256sum | cut -c1-12)
