@@ -16,6 +16,8 @@ MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05
 # A campaign that noise left undecided is repeated this often.
 CAMPAIGNS_MAX = 4
+# Of the end of each of a mgr's logs, where it does not answer any more.
+MGR_LINES = 30
 
 
 class Probe:
@@ -117,8 +119,20 @@ class Wcache:
             if value:
                 return value
             time.sleep(POLL_S)
-        lines = [f"{h['what']}: {h['text']}" for h in self("history", limit=30)["history"]]
-        raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n" + "\n".join(lines))
+        raise AssertionError(f"{what}: not within {timeout_s:.0f} s\n" + self._told())
+
+    def _told(self) -> str:
+        """What the module has noted; where the mgr does not answer, the end of its logs."""
+        try:
+            return "\n".join(
+                f"{h['what']}: {h['text']}" for h in self("history", limit=30)["history"]
+            )
+        except HarnessError as error:
+            lines = [f"{error}; mgr stat: {self.cluster.command('mgr stat')}"]
+        for log in sorted(self.cluster.folder.glob("log/mgr.*")):
+            text = log.read_text(encoding="utf-8", errors="replace")
+            lines += [f"== {log.name}", *text.splitlines()[-MGR_LINES:]]
+        return "\n".join(lines)
 
     def start_campaign(self, **arguments: Any) -> str:
         """Start a campaign, once the mgr knows all PGs to be clean; returns its id."""
