@@ -8,6 +8,7 @@ from ...core.text import amount, duration, table
 
 SHOWN_MAX = 60
 OUTSIDE_MAX = 3
+SINGLES_MAX = 8
 
 
 def _bytes(value: Optional[float]) -> str:
@@ -97,6 +98,10 @@ def recommend(data: Mapping[str, Any]) -> str:
         more = f" and {len(group['hosts']) - 8} more" if len(group["hosts"]) > 8 else ""
         lines = [f"{names}{more}: {_bytes(group['room_bytes'])} for OSDs"]
         lines += [f"  {item['words']}" for item in group["classes"]]
+        singles = group["single_osds"]
+        lines += [f"  advice only: {item['words']}" for item in singles[:SINGLES_MAX]]
+        if len(singles) > SINGLES_MAX:
+            lines.append(f"  and {len(singles) - SINGLES_MAX} more OSDs: see --format json")
         lines += [f"  left alone: {line}" for line in group["left_alone"]]
         lines += [f"  instead: {line}" for line in group["instead"]]
         blocks.append("\n".join(lines))

@@ -28,6 +28,7 @@ from ...core.knobs.memory_target.knob import STEP_BYTES
 from ...core.knobs.memory_target.promise import PROMISES_MAX, Promise, Promises
 from ...core.knobs.memory_target.rates import ratio
 from ...core.knobs.memory_target.reading import EDGES_DEFAULT_S
+from ...core.knobs.memory_target.single import single_osds
 from ...core.knobs.memory_target.trial import BLOCKS_MAX, OSDS_MAX, Trial
 from ...core.output_format import FORMAT_VERSION
 from ...engine.engine import Engine
@@ -156,6 +157,10 @@ class MemoryService:
                 "room_bytes": group.room.osds_bytes if group.room else None,
                 "classes": [
                     {**codec.to_plain(item), "changed": item.changed} for item in group.classes
+                    if device_class in (None, "", item.device_class)
+                ],
+                "single_osds": [
+                    codec.to_plain(item) for item in single_osds(facts, group)
                     if device_class in (None, "", item.device_class)
                 ],
                 "left_alone": list(group.left_alone),

@@ -145,7 +145,8 @@ def own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
     return [item for item in host.osds if source_of(facts, host, item) == "own key"]
 
 
-def _free(facts: Facts, host: HostFacts) -> List[OsdFacts]:
+def without_own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
+    """OSDs that have the target of their class or host."""
     own = {item.osd.osd_id for item in own_keys(facts, host)}
     return [item for item in host.osds if item.osd.osd_id not in own]
 
@@ -154,10 +155,11 @@ def _likeness(facts: Facts, host: HostFacts) -> Tuple[object, ...]:
     """Hosts for which it is equal can have one division."""
     room = host.room(facts.limits)
     counts: Dict[str, int] = defaultdict(int)
-    for item in _free(facts, host):
+    for item in without_own_keys(facts, host):
         counts[item.osd.device_class] += 1
     # a way down from one target can be a way up from another one
-    have = {(i.osd.device_class, i.target_bytes) for i in _free(facts, host) if i.reading}
+    mine = [item for item in without_own_keys(facts, host) if item.reading]
+    have = {(item.osd.device_class, item.target_bytes) for item in mine}
     own = sum(item.target_bytes for item in own_keys(facts, host))
     size = round(room.total_bytes / ALIKE_BYTES) if room else 0
     return size, host.daemons, tuple(sorted(counts.items())), tuple(sorted(have)), own
@@ -178,12 +180,12 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     room = replace(room, osds_bytes=max(0, room.osds_bytes - own))
     by_class: Dict[str, List[OsdFacts]] = defaultdict(list)
     for host in hosts:
-        for item in _free(facts, host):
+        for item in without_own_keys(facts, host):
             by_class[item.osd.device_class].append(item)
-    ceiling = _ceiling(facts, hosts)
+    ceiling = ceiling_of(facts, hosts)
     shares, measured = [], True
     for device_class, items in sorted(by_class.items()):
-        curve = _curve(facts, device_class, items, len(hosts))
+        curve = class_curve(facts, device_class, items, len(hosts))
         # one that is down has told nothing, and gets what the others get
         now = max(item.target_bytes for item in [i for i in items if i.reading] or items)
         measured = measured and curve is not None
@@ -205,7 +207,7 @@ def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
     return GroupAdvice(names, room, tuple(classes), tuple(left), fits)
 
 
-def _ceiling(facts: Facts, hosts: Sequence[HostFacts]) -> int:
+def ceiling_of(facts: Facts, hosts: Sequence[HostFacts]) -> int:
     """The largest target: what the admin allows, and every OSD's own cgroup."""
     found = [facts.limits.ceiling_bytes]
     for host in hosts:
@@ -216,7 +218,7 @@ def _ceiling(facts: Facts, hosts: Sequence[HostFacts]) -> int:
     return max(facts.limits.floor, min(found))
 
 
-def _curve(
+def class_curve(
     facts: Facts, device_class: str, items: Sequence[OsdFacts], hosts: int
 ) -> Optional[Curve]:
     """What the OSDs of a class on one host wait together, with what trials told."""
@@ -237,8 +239,8 @@ def _curve(
 
 def of_one_host(facts: Facts, host: HostFacts, item: ClassAdvice) -> ClassAdvice:
     """The advice of a group with the misses of one of its hosts, whose load may be another."""
-    mine = [i for i in _free(facts, host) if i.osd.device_class == item.device_class]
-    curve = _curve(facts, item.device_class, mine, 1) if item.basis == MEASURED else None
+    mine = [i for i in without_own_keys(facts, host) if i.osd.device_class == item.device_class]
+    curve = class_curve(facts, item.device_class, mine, 1) if item.basis == MEASURED else None
     if curve is None:
         return item
     before, after = curve.at(item.now_bytes), curve.at(item.target_bytes)
