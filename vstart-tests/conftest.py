@@ -161,7 +161,7 @@ def sim_probe(wcache: Wcache) -> Iterator[Probe]:
     )
     yield heard_of(wcache, probe)
     probe.stop()
-    wcache("agent rm", hostname="simhost")
+    wcache("agent rm", hostname="simhost", force=True)
 
 
 @pytest.fixture

@@ -250,6 +250,7 @@ def test_a_sample_past_the_latency_limit_ends_the_run_within_a_few_operations(
     assert run["periods_done"] == 0
 
 
+@pytest.mark.one_release
 def test_without_numpy_it_measures_and_says_what_to_install(wcache, probe, steady, views):
     fake = steady.folder / "python-without-numpy"
     fake.write_text('#!/bin/sh\nexec /usr/bin/python3 -S "$@"\n')
@@ -267,6 +268,7 @@ def test_without_numpy_it_measures_and_says_what_to_install(wcache, probe, stead
     assert len(record["pairs"]) == 8
 
 
+@pytest.mark.one_release
 def test_a_killed_analysis_child_is_started_again(wcache, probe, own_cluster: Cluster, views):
     def child() -> int:
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -318,6 +320,7 @@ def _post(wcache: Wcache, hostname: str, text: str):
     )
 
 
+@pytest.mark.one_release
 def test_a_bad_post_is_refused_in_one_line_and_changes_nothing(wcache, probe, steady, views):
     good = {"version": 2, "hostname": "h9", "probe_id": "p9", "instance_id": "i9"}
     agents = wcache("agent ls")["agents"]

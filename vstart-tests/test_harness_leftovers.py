@@ -15,7 +15,7 @@ from harness import Cluster, HarnessError, loops, processes
 from harness.processes import wait_until
 from harness.releases import cache_folder
 
-pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
+pytestmark = [pytest.mark.cluster, pytest.mark.one_release, pytest.mark.long]
 
 COMMAND = Path(__file__).with_name("cluster")
 

@@ -85,6 +85,7 @@ def wait_until_known(wcache: Wcache) -> None:
     )
 
 
+@pytest.mark.one_release
 def test_a_rollback_of_a_plan_under_way_stops_it_and_goes_back(
     wcache: Wcache, plan: Plan, steady: ClusterAccess
 ):

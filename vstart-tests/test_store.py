@@ -63,6 +63,7 @@ def failed(cluster: Cluster) -> bool:
     return "WCACHE_STORE_FAILED" in cluster.health_checks()
 
 
+@pytest.mark.one_release
 def test_a_state_that_cannot_be_read_is_a_health_error_and_taken_up_once_it_is_cured(
     wcache: Wcache, probe: Probe, own_cluster: Cluster
 ):
@@ -180,6 +181,7 @@ def _unpacked(cluster: Cluster, campaign_id: str) -> str:
     return zlib.decompress(base64.b64decode(text[len(head) :])).decode()
 
 
+@pytest.mark.one_release
 def test_what_the_mons_refuse_is_a_health_error_and_stored_once_they_take_it(
     wcache: Wcache, probe: Probe, own_cluster: Cluster
 ):
