@@ -38,6 +38,8 @@ from .memory import FakeMemory
 from .probe import FakeProbe
 from .store import MemoryStore
 
+IDLE_POLL_S = 2.0  # of virtual time; a poll that brings no task costs as much as one that does
+
 
 class FakeView:
     """The `ClusterView` port: a cluster state that a test sets."""
@@ -160,18 +162,24 @@ class FakeAnalysis:
         return period.counters[0].sum_s / period.counters[0].count
 
 
-class _Kept(logging.Handler):
-    """The mgr's log: (level, message) of each line, tracebacks by their message apart."""
+class _Kept(logging.Logger):
+    """The mgr's log: (level, message) of each line, tracebacks by their message apart.
+
+    Without records, which look for who calls: a world has more lines than anything else.
+    """
 
     def __init__(self, mgr: FakeMgr) -> None:
-        super().__init__()
+        super().__init__("wcache", logging.DEBUG)
         self._mgr = mgr
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
-        self._mgr.log_lines.append((record.levelname, record.getMessage()))
-        if record.exc_info:
-            self._mgr.exceptions.append(record.getMessage())
+    def _log(
+        self, level: int, msg: object, args: Any, exc_info: Any = None, *_: Any, **__: Any
+    ) -> None:
+        """See logging.Logger."""
+        line = str(msg) % args if args else str(msg)
+        self._mgr.log_lines.append((logging.getLevelName(level), line))
+        if exc_info:
+            self._mgr.exceptions.append(line)
 
 
 class FakeMgr:
@@ -198,8 +206,7 @@ class FakeMgr:
         self.make_analysis = make_analysis
         self.exceptions: List[str] = []
         self.log_lines: List[Tuple[str, str]] = []
-        self.log = logging.Logger("wcache", logging.DEBUG)
-        self.log.addHandler(_Kept(self))
+        self.log = _Kept(self)
         self.config = FakeConfig()
         self.keys = FakeKeys()
         self.stops = FakeStops()
@@ -210,6 +217,7 @@ class FakeMgr:
         self.profiles: OsdProfiles = {}
         self.more_planners: Callable[[Engine], Dict[str, Planner]] = lambda engine: {}
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
+        self._polls_at_s: Dict[Tuple[str, int], float] = {}
         self.restart()
         self.probes = {
             hostname: FakeProbe(self.send, hostname, drives, simulated=simulated)
@@ -287,10 +295,11 @@ class FakeMgr:
         return commands.answer(self.service, self.views, cmd, body, self.exceptions.append)
 
     def step(self, seconds: float = 0.3) -> None:
-        """A little time: every probe has a turn of one task, loads end, the module ticks."""
+        """A little time: probes have a turn of one task, loads end, the module ticks."""
         self.now_s += seconds
         for probe in self.probes.values():
-            probe.turn()
+            if self._polls(probe):
+                probe.turn()
         self.loads.run()
         self.blocks.run(self.now_s)
         self.engine.tick()
@@ -299,6 +308,17 @@ class FakeMgr:
         self.memory.tick()
         while self.engine.config.turn():
             self.engine.tick()
+
+    def _polls(self, probe: FakeProbe) -> bool:
+        """Whether a probe asks now: at once where a task waits, else each IDLE_POLL_S."""
+        hosts, hostname, start = self.engine.hosts, probe.hostname, (probe.hostname, probe.starts)
+        if (
+            self.now_s < self._polls_at_s.get(start, 0.0)
+            and hostname not in hosts.tasks and hostname in hosts.reported_at_s
+        ):
+            return False
+        self._polls_at_s[start] = self.now_s + IDLE_POLL_S
+        return True
 
     def settle(self, steps: int = 3000) -> None:
         """Go on until nothing is under way."""

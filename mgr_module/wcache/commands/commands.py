@@ -306,7 +306,9 @@ def _format(command: Command, data: Any, form: str) -> str:
     plain = data if isinstance(data, dict) else codec.to_plain(data)
     if form == "json-pretty":
         return json.dumps(plain, indent=2, allow_nan=False)
-    if command.call in (_poll, _post) or form == "json":
+    if command.call in (_poll, _post):
+        return _encoded(plain)  # of one host
+    if form == "json":
         return _json(plain)
     if form == "yaml":
         return _yaml(plain)

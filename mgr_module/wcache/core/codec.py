@@ -96,9 +96,10 @@ def parse_json(text: str, *, bytes_max: int, what: str) -> Any:
 
     Raises MalformedError when it is too long, too deep, not JSON, or has an endless number.
     """
-    if len(text.encode("utf-8", "surrogatepass")) > bytes_max:
+    utf8 = text.encode("utf-8", "surrogatepass")
+    if len(utf8) > bytes_max:
         raise MalformedError(f"{what} is longer than {bytes_max} bytes")
-    if _nesting(text) > NESTING_MAX:
+    if _nesting(utf8) > NESTING_MAX:
         raise MalformedError(f"{what} is nested deeper than {NESTING_MAX} levels")
     try:
         if _MAYBE_ENDLESS.search(text):
@@ -143,14 +144,16 @@ def _refuse_constant(name: str) -> Any:
 
 _PLAIN = json.JSONDecoder(parse_constant=_refuse_constant)  # loads() makes one in each call
 _MAYBE_ENDLESS = re.compile(rf"[-+.eE0-9]{{{NUMBER_CHARS_MAX + 1}}}")
-_BRACKETS = re.compile(r"[\[{]+|[\]}]+")
+_BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def _nesting(text: str) -> int:
+def _nesting(utf8: bytes) -> int:
     """An upper bound of the nesting depth: brackets in strings only make it larger."""
     depth = deepest = 0
-    for run in _BRACKETS.findall(text):
-        if run[0] in "[{":
+    # a table drops the rest ten times as fast as the expression passes over it
+    for run in _BRACKETS.findall(utf8.translate(None, _NO_BRACKETS)):
+        if run[0] in b"[{":
             depth += len(run)
             deepest = max(deepest, depth)
         else:
