@@ -16,13 +16,13 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
     test-release-16 test-release-18 test-release-20 test-releases test-simulations test-slow \
     simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
 
+# flake8 and mypy run beside the tests, of which some only wait.
 check:
-	@venv=$$(qa/venv.sh) && \
-	"$$venv/bin/ruff" check . && \
-	"$$venv/bin/flake8" $(CEPHS_FLAKE8) mgr_module/wcache qa/tasks && \
-	"$$venv/bin/mypy" && \
-	WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -m "not slow" -n 2 \
-	    --dist worksteal
+	@venv=$$(qa/venv.sh) && "$$venv/bin/ruff" check . && { \
+	{ qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module/wcache qa/tasks && "$$venv/bin/mypy"; } & \
+	lints=$$!; WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -m "not slow" \
+	    -n 2 --dist worksteal; tests=$$?; \
+	wait $$lints || { echo "flake8 or mypy found something: see above" >&2; exit 1; }; exit $$tests; }
 
 # The real-cluster tests on one release: make test-cluster RELEASE=18
 CLUSTER_TESTS ?= cluster and not long

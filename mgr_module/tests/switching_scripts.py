@@ -133,9 +133,8 @@ def all_ways(script, transport, events_max, mutate=lambda script: script, **more
     return found, moments, ends
 
 
-EVERY = pytest.mark.parametrize(
-    "transport", [Transport.SCSI, Transport.SATA, Transport.NVME], ids=lambda t: t.value
-)
+TRANSPORTS = (Transport.SCSI, Transport.SATA, Transport.NVME)
+EVERY = pytest.mark.parametrize("transport", TRANSPORTS, ids=lambda t: t.value)
 SCRIPT = pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.__name__)
 SCRIPT_OR_APPLIED = pytest.mark.parametrize(
     "script", SCRIPTS_AND_APPLIED, ids=lambda s: s.__name__

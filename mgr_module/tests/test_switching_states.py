@@ -13,8 +13,11 @@ from switching_scripts import (
     EVERY,
     SCRIPT,
     SCRIPT_OR_APPLIED,
+    SCRIPTS_AND_APPLIED,
+    TRANSPORTS,
     all_ways,
     applied,
+    applied_again_to_persist_and_rolled_back,
     applied_off_and_rolled_back,
     applied_off_for_now,
     applied_on_and_rolled_back,
@@ -53,6 +56,21 @@ def with_most_to_lose(transport, **more):
         yield World(transport, True, True, False, view, layer=layer, **more)
 
 
+# The programs with the most steps; on a disk there are more events than on NVMe.
+LONGEST = (applied_off_and_rolled_back, applied_again_to_persist_and_rolled_back)
+EVENTS = pytest.mark.parametrize(
+    ("script", "transport"),
+    [
+        pytest.param(
+            script, transport, id=f"{script.__name__}-{transport.value}",
+            marks=[pytest.mark.slow]
+            if script in LONGEST and transport is not Transport.NVME else [],
+        )
+        for script in SCRIPTS_AND_APPLIED for transport in TRANSPORTS
+    ],
+)
+
+
 def ways_through_events(script, transport, events_max, **more):
     found = []
     for world in with_most_to_lose(transport, **more):
@@ -60,14 +78,14 @@ def ways_through_events(script, transport, events_max, **more):
     return found
 
 
-@EVERY
-@SCRIPT_OR_APPLIED
+@EVENTS
 def test_no_two_events_and_a_crash_lose_data_on_a_prepared_host(script, transport):
     assert ways_through_events(script, transport, 2, boot_rule=True) == []
 
 
 @pytest.mark.parametrize(
-    "script", [pair_off_first, applied_off_and_rolled_back], ids=lambda s: s.__name__
+    "script", [pair_off_first, pytest.param(applied_off_and_rolled_back, marks=pytest.mark.slow)],
+    ids=lambda s: s.__name__,
 )
 def test_no_two_new_kernels_and_a_reset_lose_data_on_a_prepared_host(script):
     """In the middle of a restore too: the second one comes while the probe restores."""

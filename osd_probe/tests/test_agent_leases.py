@@ -82,20 +82,26 @@ def test_a_crash_after_any_step_of_a_toggle_or_its_restore_is_repaired(domain_id
             probe = Probe()
             probe.mgr.lease = lease(domain_id)
             probe.mgr.ask("t1", SetModeRequest(domain_id, THROUGH))
+            crashed = 0
             for number in (first, second):
                 probe.restart(crash_after(number))
                 with contextlib.suppress(Crash):
                     probe.run(turns=1)
                     break
-                crashes += 1
+                crashed += 1
                 (drive,) = probe.host.domain(domain_id)
                 assert judge(drive.state) is Safety.SAFE
+            crashes += crashed
             probe.mgr.tasks.clear()
             probe.restart()
             probe.run(turns=1)
             assert probe.mode(domain_id) is BACK, (first, second)
             assert probe.journal.entries == {}
-    assert crashes > 100
+            if crashed < 2:
+                break  # it ended before that step, as it does before all later ones
+        if not crashed:
+            break
+    assert crashes > 70
 
 
 @pytest.mark.parametrize("silence", [NotReadyError("gone"), ConflictError("a rival")])

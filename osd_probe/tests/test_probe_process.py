@@ -44,7 +44,9 @@ def mgr(probe: ProbeProcess) -> FolderMgr:
     return mgr_of(probe)
 
 
-@pytest.mark.parametrize("mode", list(CacheMode))
+@pytest.mark.parametrize(
+    "mode", [CacheMode.WRITE_THROUGH, pytest.param(CacheMode.WRITE_BACK, marks=pytest.mark.slow)]
+)
 def test_kill_9_in_each_mode_is_repaired_at_the_next_start(probe, mgr, mode):
     probe.start()
     set_mode(mgr, THROUGH)

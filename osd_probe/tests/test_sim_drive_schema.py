@@ -161,6 +161,7 @@ def toml(value):
     return "1979-05-27" if value is None else repr(value)
 
 
+@pytest.mark.slow  # that of hostile text is not
 @examples(150)
 @given(drive=st.dictionaries(KEYS, TREES, max_size=8), osd=TREES)
 def test_hostile_values_raise_nothing_but_the_one_error(drive, osd):

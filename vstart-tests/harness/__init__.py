@@ -4,8 +4,7 @@ from .access import ClusterAccess, Result
 from .cluster import Cluster
 from .errors import CommandError, HarnessError, NotPossible
 from .existing import ExistingCluster
-from .osds import OsdLayout, add_osd
-from .start import ClusterPlan, start_cluster
+from .start import ClusterPlan, OsdLayout, start_cluster
 
 __all__ = [
     "Cluster",
@@ -17,6 +16,5 @@ __all__ = [
     "NotPossible",
     "OsdLayout",
     "Result",
-    "add_osd",
     "start_cluster",
 ]

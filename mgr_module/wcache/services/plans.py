@@ -336,9 +336,7 @@ class PlanService:
                 if damaged:
                     raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
                 raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-            going = machine.rollout.status is RolloutStatus.ROLLING_BACK
-            if going and not any(c.status is ChangeStatus.APPLIED for c in machine.rollout.changes):
-                # of an abort, what earlier waves have changed would stay
+            if machine.rollout.status is RolloutStatus.ROLLING_BACK:
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
             if machine.over and not machine.rollout.touched:
                 return {
