@@ -1,5 +1,7 @@
 """What OSDs of 16 and 20 say of their memory, and curves that follow from their age bins."""
 
+from dataclasses import replace
+
 import pytest
 from mgr_fakes.memory import LruOsd, uniform
 from wcache.ceph.config import labels_of
@@ -7,7 +9,13 @@ from wcache.core.config_database import Entry
 from wcache.core.knobs.memory_target.curve import curve_of
 from wcache.core.knobs.memory_target.knob import TARGET
 from wcache.core.knobs.memory_target.rates import MissCost, Rates, between, usual_costs
-from wcache.core.knobs.memory_target.reading import Counters, OsdReading, edges_of, read
+from wcache.core.knobs.memory_target.reading import (
+    AgeBins,
+    Counters,
+    OsdReading,
+    edges_of,
+    read,
+)
 from wcache.core.knobs.memory_target.trial_verdict import judge
 
 GIB = 2**30
@@ -19,7 +27,8 @@ PERF_20 = {
     "bluefs": {"read_random_disk_bytes": 0},
     "bluestore-pricache": {"target_bytes": 1073741824, "mapped_bytes": 37167104,
                            "cache_bytes": 134217728},
-    "bluestore-pricache:meta": {f"pri{n}_bytes": n for n in range(12)},
+    "bluestore-pricache:meta": {
+        **{f"pri{n}_bytes": n for n in range(12)}, "reserved_bytes": 70, "committed_bytes": 136},
 }
 PERF_16 = {
     "bluestore": {"onode_hits": 52, "onode_misses": 108, "bluestore_buffer_hit_bytes": 19931,
@@ -54,6 +63,7 @@ def test_bins_are_read_where_their_edges_are_known_and_16_has_none():
     (bins,) = found.bins
     assert (bins.must_bytes, bins.bin_bytes) == (0, (1, 2, 3))
     assert bins.rest_bytes == sum(range(4, 12))
+    assert bins.reserved_bytes == 70
     old = read(0, 1.0, PERF_16, diff(final="1"), POOLS, "could not -- not using tcmalloc!", {})
     assert (old.bins, old.tunable) == ((), False)
     assert (old.counters.onode_misses, old.counters.buffer_hit_bytes) == (108.0, 19931.0)
@@ -111,6 +121,52 @@ def test_a_smaller_target_is_predicted_within_its_interval_by_the_age_bins(bytes
             assert 0.9 * point.low <= truth <= 1.1 * point.high
             checked += 1
     assert checked
+
+
+def cut_off(bins, granted):
+    """The same bins where a cache was granted only so much, and holds the rest beyond it."""
+    held = []
+    for size in bins.bin_bytes:
+        held.append(min(size, granted - sum(held)))
+    return replace(
+        bins, bin_bytes=tuple(held), rest_bytes=0, reserved_bytes=sum(bins.bin_bytes) - granted)
+
+
+@pytest.mark.parametrize("bytes_per_s", [40e6, 100e6, 200e6])
+def test_what_a_cache_holds_beyond_its_bins_is_part_of_the_prediction(bytes_per_s):
+    osd, now = LruOsd(uniform(6 * GIB, bytes_per_s)), 6 * GIB
+    bins = osd.bins(now)
+    bins = cut_off(bins, sum(bins.bin_bytes) - GIB)
+    rates = Rates(120.0, 1.0, osd.misses_per_s(now), 0.0, 0.0, 1e-3, None, None)
+    reading = OsdReading(0, Counters(0.0), now, onode_bytes=1500.0, bins=(bins,))
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    told = [point for point in curve.points if point.target_bytes < now]
+    assert told
+    for point in told:
+        truth = osd.misses_per_s(point.target_bytes)
+        assert 0.9 * point.low <= truth <= 1.1 * point.high
+
+
+def test_no_memory_counts_as_spare_where_bins_reach_further_than_what_is_held():
+    # all that is held was used within 2 s, and 40 bytes beyond the bins some time before
+    bins = AgeBins("meta", (1.0, 2.0, 720.0), 0, (60, 40, 0), 0, 40)
+    reading = OsdReading(0, Counters(0.0), GIB, onode_bytes=1.0, bins=(bins,))
+    rates = Rates(120.0, 1.0, 1.0, 0.0, 0.0, 1e-3, None, None)
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    smaller = [point for point in curve.points if point.target_bytes < GIB]
+    assert smaller
+    # to lose what is 2 s old costs what crosses that age: at most as much as in the bin before
+    assert smaller[-1].target_bytes == int(GIB - 40 / 0.85)
+    assert smaller[-1].high == 60.0
+
+
+def test_what_a_cache_was_granted_and_does_not_use_costs_nothing_nor_does_what_it_holds_beyond():
+    bins = AgeBins("meta", (1.0, 2.0, 720.0), 0, (60, 40, 0), 100, 40)
+    reading = OsdReading(0, Counters(0.0), GIB, onode_bytes=1.0, bins=(bins,))
+    rates = Rates(120.0, 1.0, 1.0, 0.0, 0.0, 1e-3, None, None)
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    assert curve.at(GIB - 140 / 0.85).high == 1.0
+    assert curve.at(GIB - 145 / 0.85).high > 1.0
 
 
 def test_a_trial_finds_its_gain_and_says_where_it_can_not():

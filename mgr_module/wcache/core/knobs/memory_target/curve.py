@@ -5,11 +5,15 @@ of caches alike (PriorityCache hands out by age).  The bytes per second that cro
 the miss rate of an LRU whose residence time is that age.  In a bin they are at most its mean
 density, and at least that of the next older bin, since fewer bytes live longer.
 
+A cache holds a little more than it was granted for its bins (`AgeBins.reserved_bytes`), with any
+target.  So it keeps what is younger than an age with that much less.
+
 Upwards nothing is known until a trial has told; there the curve stays flat.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -76,7 +80,7 @@ def curve_of(reading: OsdReading, rates: Rates, usual: MissCost) -> Optional[Cur
     ages = sorted({age for bins in reading.bins for age in bins.edges_s}, reverse=True)
     points: List[Point] = [now]
     for age_s in ages:
-        kept = sum(b.must_bytes + _younger(b, age_s) for b in reading.bins)
+        kept = sum(b.must_bytes + _needed(b, age_s) for b in reading.bins)
         at = max(0, int(target - (have - kept) / CACHE_SHARE))
         point = _point(at, age_s, reading, rates, now, usual)
         points.append(_no_better(point, points[-1]))
@@ -103,14 +107,31 @@ def _point(
 def _crossing(bins: AgeBins, age_s: float) -> Tuple[float, float]:
     """At least and at most how many bytes a second get older than `age_s`."""
     most, least, edge_before = 0.0, 0.0, 0.0
+    told_s = _told_until_s(bins)
     for edge, held in zip(bins.edges_s, bins.bin_bytes):
         density = held / (edge - edge_before)
         if edge <= age_s:
-            most = density
+            # where a bin is cut off there are more, though no denser than in the one before
+            most = max(density, most) if edge == told_s else density
         elif edge_before <= age_s:
             least = density
         edge_before = edge
     return min(least, most), most
+
+
+def _told_until_s(bins: AgeBins) -> float:
+    """Up to which age its bins are there: the edge of the oldest one, where the rest is cut off."""
+    if bins.rest_bytes or not bins.reserved_bytes:
+        return math.inf
+    return max((edge for edge, held in zip(bins.edges_s, bins.bin_bytes) if held), default=0.0)
+
+
+def _needed(bins: AgeBins, age_s: float) -> int:
+    """What a cache must be granted to keep all that is younger."""
+    younger = _younger(bins, age_s)
+    if age_s > _told_until_s(bins):
+        return younger  # how old the rest of it gets nobody knows
+    return max(0, younger - bins.reserved_bytes)
 
 
 def _younger(bins: AgeBins, age_s: float) -> int:

@@ -27,13 +27,18 @@ _CACHE_POOLS = (
 
 @dataclass(frozen=True)
 class AgeBins:
-    """Bytes of one cache by age: `must_bytes` at PRI0, then by bin, then what is left over."""
+    """Bytes of one cache by age: `must_bytes` at PRI0, then by bin, then what is left over.
+
+    Bins hold what the cache was granted, oldest first cut off.  It may hold `reserved_bytes` more,
+    of an age that is not told (PriorityCache::get_chunk, 64 MiB and a bit).
+    """
 
     cache: str
     edges_s: Tuple[float, ...]
     must_bytes: int
     bin_bytes: Tuple[int, ...]
     rest_bytes: int
+    reserved_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,8 @@ def _bins(cache: str, perf: Mapping[str, Any], edges_s: Tuple[float, ...]) -> Op
     each = [_bytes(section.get(f"pri{number}_bytes")) for number in range(PRIORITIES)]
     used = each[1:][:len(edges_s)]
     rest = sum(each[1:][len(edges_s):])
-    return AgeBins(cache, edges_s, each[0], tuple(used), rest)
+    reserved = _bytes(section.get("reserved_bytes"))
+    return AgeBins(cache, edges_s, each[0], tuple(used), rest, reserved)
 
 
 def _pools(plain: Any) -> Tuple[Tuple[Tuple[str, int], ...], float]:
