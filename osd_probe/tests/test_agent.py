@@ -24,6 +24,8 @@ from wcache.core.protocol import (
     CountersRequest,
     FailureOutcome,
     MeasureRequest,
+    MemoryOutcome,
+    MemoryRequest,
     ReleaseRequest,
     ReportOutcome,
     ReportRequest,
@@ -47,6 +49,14 @@ def test_a_report_carries_every_drive_and_both_sides_of_its_cache(probe):
     assert outcome.report.simulated
     off = outcome.report.drives[-1].state
     assert off.device_cache.value == off.kernel_view.value == "write through"
+
+
+def test_what_a_host_has_of_memory_is_told_without_a_look_at_its_drives(probe):
+    probe.mgr.ask("t1", MemoryRequest())
+    drives, probe.host.look = probe.host.look, None
+    probe.run()
+    probe.host.look = drives
+    assert probe.mgr.outcome("t1") == MemoryOutcome(None)  # a simulated host has none
 
 
 def test_a_whole_period_of_an_experiment(probe):

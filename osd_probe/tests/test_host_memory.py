@@ -28,7 +28,11 @@ def a_host(tmp_path, cgroups, limits):
 def test_ram_is_told_and_what_is_available_only_roughly(tmp_path):
     found = a_host(tmp_path, {}, {})
     assert found.total_bytes == 16384000 * 1024
-    assert abs(found.available_bytes - 8192000 * 1024) <= found.total_bytes / 32
+    told = memory.rounded(found)
+    assert found.available_bytes == 8192000 * 1024
+    assert found.available_bytes - found.total_bytes / 32 < told.available_bytes
+    assert told.available_bytes % (told.total_bytes // 32) == 0
+    assert told.available_bytes <= found.available_bytes
     assert found.limits == ()
 
 
@@ -49,6 +53,23 @@ def test_limits_of_version_1_are_found_and_no_limit_is_none(tmp_path):
          "memory/docker/memory.limit_in_bytes": "9223372036854771712\n"},
     )
     assert found.limits == (CgroupLimit(3000000000, (7,)),)
+
+
+@pytest.mark.parametrize(("cgroup", "files"), [
+    ("0::/a\n", {"a/memory.max": "3000000000\n", "a/memory.current": "2500000000\n",
+                 "a/memory.stat": "anon 5\ninactive_file 300000000\nactive_file 200000000\n"}),
+    ("4:memory:/a\n", {
+        "memory/a/memory.limit_in_bytes": "3000000000\n",
+        "memory/a/memory.usage_in_bytes": "2500000000\n",
+        "memory/a/memory.stat": "inactive_file 1\nactive_file 2\n"
+        "total_inactive_file 300000000\ntotal_active_file 200000000\n"}),
+])
+def test_what_a_control_group_uses_is_told_without_page_cache_and_not_in_a_report(
+    tmp_path, cgroup, files
+):
+    found = a_host(tmp_path, {7: cgroup}, files)
+    assert found.limits == (CgroupLimit(3000000000, (7,), 2000000000),)
+    assert memory.rounded(found).limits == (CgroupLimit(3000000000, (7,)),)
 
 
 @pytest.mark.parametrize("text", ["", "0::/../../escape\n", "nonsense", "0:memory\n"])

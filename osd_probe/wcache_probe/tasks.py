@@ -33,6 +33,8 @@ from wcache.core.protocol import (
     FailureOutcome,
     LookRequest,
     MeasureRequest,
+    MemoryOutcome,
+    MemoryRequest,
     Outcome,
     ReleaseRequest,
     ReportOutcome,
@@ -47,6 +49,7 @@ from wcache.core.protocol import (
 from .domain_survey import CHANGES, DomainSurvey, used_by
 from .evidence.folder import EvidenceFolder
 from .journal.journal_words import journal_findings, journal_notes, prior_of_entry
+from .linux.memory import rounded
 from .linux.unprepared import told_once
 from .mgr_link import printable
 from .restoring.holds import Holds
@@ -137,7 +140,7 @@ class TaskRunner:
             wanted = touched
         else:
             wanted = isinstance(request, (ReleaseRequest, RollbackRequest))
-        if not wanted or isinstance(request, ReportRequest):
+        if not wanted or isinstance(request, (ReportRequest, MemoryRequest)):
             return (), ()
         try:
             return self._survey.now(request.domain_id)
@@ -150,7 +153,7 @@ class TaskRunner:
         No entry is left, and what was read equals what the mgr knows of the time before.
         """
         request = task.request
-        if isinstance(request, ReportRequest):
+        if isinstance(request, (ReportRequest, MemoryRequest)):
             return not self._keeper.held
         if isinstance(request, (ApplyRequest, RollbackRequest)):
             kind, name = EntryKind.ACTION, request.action_id
@@ -173,6 +176,8 @@ class TaskRunner:
             if self._evidence is not None:
                 self._evidence.take(request.proofs)
             return ReportOutcome(self.report())
+        if isinstance(request, MemoryRequest):
+            return MemoryOutcome(self._host.memory())
         if isinstance(request, SetModeRequest):
             return self._set_mode(request)
         if isinstance(request, ReleaseRequest):
@@ -215,7 +220,7 @@ class TaskRunner:
             power_cuts=self._evidence.power_cuts() if self._evidence else (),
             proofs=self._evidence.own_proofs() if self._evidence else (),
             controllers=self._host.controllers(),
-            memory=self._host.memory(),
+            memory=rounded(self._host.memory()),
         )
 
     def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:

@@ -24,6 +24,8 @@ from wcache.core.protocol import (
     Hello,
     LookRequest,
     MeasureRequest,
+    MemoryOutcome,
+    MemoryRequest,
     Outcome,
     PollReply,
     Post,
@@ -170,6 +172,8 @@ class FakeProbe:
         request = task.request
         if isinstance(request, ReportRequest):
             return ReportOutcome(self.report())
+        if isinstance(request, MemoryRequest):
+            return MemoryOutcome(self.memory)
         if isinstance(request, LookRequest):
             return DrivesOutcome((self.drives[request.domain_id],))
         if isinstance(request, AcceptRequest):

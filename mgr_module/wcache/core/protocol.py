@@ -13,6 +13,7 @@ from typing import ClassVar, Optional, Tuple, Union
 from .drive.journal import PriorDrive
 from .drive.prior import UNKNOWN, Prior, PriorDoubt
 from .hardware.bcache import BcacheState
+from .hardware.host_memory import HostMemory
 from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint, Role
 
@@ -172,6 +173,13 @@ class AcceptRequest:
     keys: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
 
 
+@dataclass(frozen=True)
+class MemoryRequest:
+    """Read the host's memory and its OSDs' control groups as they are now; touch no drive."""
+
+    KIND: ClassVar[str] = "memory"
+
+
 Request = Union[
     ReportRequest,
     LookRequest,
@@ -183,6 +191,7 @@ Request = Union[
     ApplyRequest,
     RollbackRequest,
     AcceptRequest,
+    MemoryRequest,
 ]
 
 
@@ -281,7 +290,17 @@ class FailureOutcome:
     doubt: PriorDoubt = PriorDoubt.NONE
 
 
-Outcome = Union[ReportOutcome, DrivesOutcome, StateOutcome, SamplesOutcome, FailureOutcome]
+@dataclass(frozen=True)
+class MemoryOutcome:
+    """Answer to MemoryRequest; None where the host does not say."""
+
+    KIND: ClassVar[str] = "memory"
+    memory: Optional[HostMemory] = None
+
+
+Outcome = Union[
+    ReportOutcome, DrivesOutcome, StateOutcome, SamplesOutcome, MemoryOutcome, FailureOutcome
+]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ..core.experiment.slots import Periods
 from ..core.fleet.claims import believed
 from ..core.fleet.retention import Bounds
 from ..core.ports import ConfigDatabase
-from ..core.protocol import Lease, Task
+from ..core.protocol import Lease, MemoryRequest, Task
 from ..core.verdict.homes import homes
 from ..core.verdict.load_profile import merged
 from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
@@ -303,6 +303,8 @@ class Engine:
         owed = self._restore_owed(hostname, now_s)
         if owed is not None:
             return owed
+        if self.hosts.memory_due(hostname, now_s):
+            return self.hosts.give(hostname, self.epoch, MemoryRequest())
         if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
         return self.hosts.look_around(hostname, self.epoch, self.analyses.words.all())

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Sequence, Set, Tuple
 
 from ..core.agents import Agents
 from ..core.deployment.form import Deployment
 from ..core.drive.host_words import AcceptedWord
 from ..core.drive.journal import EntryKind
 from ..core.drive.proofs import proofs_for
+from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
-from ..core.protocol import ReportRequest, Request, Task
+from ..core.protocol import MemoryRequest, ReportRequest, Request, Task
 from .storing.archive import Archive
 
 # Notices of each host that are remembered, so that one that is sent twice is told once.
 NOTICES_MAX = 256
 # A host is looked at again this long after its last report.
 REPORT_EVERY_S = 600.0
+# A host whose memory is watched tells of it this often, as its calls allow.
+MEMORY_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Hosts:
     those of which a report came since this mgr and their probe started: what it told of the
     journal changes by our own tasks alone.  `deployments` are the hosts that `agent add` was
     called for.  `removed` are hosts with the instance of their probe that goes on calling: it has
-    a session, though its key is gone.
+    a session, though its key is gone.  `memory` is what a host has told of its memory and when,
+    while it is watched: reports say that too seldom to see it grow.
     """
 
     def __init__(self) -> None:
@@ -48,6 +52,8 @@ class Hosts:
         self._looks = 0
         self.deployments: Dict[str, Deployment] = {}
         self.removed: Dict[str, str] = {}
+        self.memory: Dict[str, Tuple[float, HostMemory]] = {}
+        self._memory_wanted: FrozenSet[str] = frozenset()
 
     def load(self, archive: Archive, now_s: float) -> None:
         """Take up what was stored; every probe counts as heard now."""
@@ -93,6 +99,23 @@ class Hosts:
         self.reported_at_s.pop(hostname, None)
         return self.give(hostname, epoch, request)
 
+    def watch_memory(self, hostnames: Iterable[str]) -> None:
+        """Ask these hosts for their memory again and again, and no others."""
+        wanted = frozenset(hostnames)
+        for hostname in self._memory_wanted - wanted:
+            self.memory.pop(hostname, None)
+            pending = self.tasks.get(hostname)
+            if pending is not None and isinstance(pending.task.request, MemoryRequest):
+                del self.tasks[hostname]
+        self._memory_wanted = wanted
+
+    def memory_due(self, hostname: str, now_s: float) -> bool:
+        """Whether the host should tell of its memory now."""
+        told = self.memory.get(hostname)
+        return hostname in self._memory_wanted and (
+            told is None or now_s - told[0] >= MEMORY_EVERY_S
+        )
+
     def drop_tasks(self, owner: str) -> None:
         """Nobody waits any more for what a machine has asked for."""
         for hostname in [h for h, pending in self.tasks.items() if pending.owner == owner]:
@@ -113,6 +136,7 @@ class Hosts:
         self.tasks.pop(hostname, None)
         self._notices.pop(hostname, None)
         self.deployments.pop(hostname, None)
+        self.memory.pop(hostname, None)
 
     def seen_notice(
         self, hostname: str, probe_id: str, notice_id: str, mark: bool = True

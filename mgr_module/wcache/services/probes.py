@@ -21,6 +21,7 @@ from ..core.protocol import (
     FailureOutcome,
     Hello,
     LookRequest,
+    MemoryOutcome,
     Outcome,
     PollReply,
     Post,
@@ -200,6 +201,8 @@ class ProbeService:
             return  # answered before (librados resends after a mgr restart), or never asked
         if isinstance(post.outcome, ReportOutcome):
             self._take_report(hostname, post.outcome.report)
+        if isinstance(post.outcome, MemoryOutcome) and post.outcome.memory is not None:
+            engine.hosts.memory[hostname] = engine.clock(), post.outcome.memory
         del engine.hosts.tasks[hostname]
         request = pending.task.request
         if isinstance(request, AcceptRequest) and isinstance(post.outcome, FailureOutcome):

@@ -123,7 +123,7 @@ class LinuxDriveHost:
         return self._controllers()
 
     def memory(self) -> Optional[HostMemory]:
-        """The host's RAM, and the limits of its OSDs."""
+        """The host's RAM, and the limits of its OSDs with what is used of them now."""
         return memory.look(self._files, osds.discover(self._files, self._globs))
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:

@@ -14,10 +14,13 @@ from typing import Callable, Dict, List, Optional, Tuple, Union
 
 from ...ceph.memory import OsdMemory
 from ...core.errors import StorageError
+from ...core.fleet.claims import believed
 from ...core.knobs.memory_target import trial as tr
 from ...core.knobs.memory_target.reading import OsdReading
 from ...core.knobs.memory_target.trial_result import TrialResult, TrialResults
+from ...core.knobs.memory_target.trial_room import SILENT_S, crowded
 from ...core.ports import Done
+from ...core.simulation import real
 from ..engine import Engine
 
 CLUSTER_EVERY_S = 5.0
@@ -45,6 +48,9 @@ class TrialWork:
         self._cluster_at_s = 0.0
         self._leasing = threading.Lock()
         self._up_from: Dict[int, int] = {}  # when the trial began
+        # its OSDs by the host that tells of their memory, and since when that is asked
+        self._on: Dict[str, List[int]] = {}
+        self._asked_at_s = 0.0
         self.machine: Optional[tr.TrialMachine] = None
         self.results: Tuple[TrialResult, ...] = ()
 
@@ -64,6 +70,7 @@ class TrialWork:
         with self._engine.lock:
             self.machine = tr.TrialMachine(trial, self._engine.epoch)
             self._up_from = self._ups(trial)
+            self._on, self._asked_at_s = self._places(trial), self._engine.clock()
             self._do(self.machine.start(self._engine.clock()))
 
     def halt(self, reason: str) -> bool:
@@ -91,6 +98,7 @@ class TrialWork:
             elif now_s >= self._cluster_at_s:
                 self._cluster_at_s = now_s + CLUSTER_EVERY_S
                 self._look()
+            self._look_at_hosts(now_s)
             self._do(self.machine.tick(now_s))
 
     def _look(self) -> None:
@@ -107,6 +115,34 @@ class TrialWork:
             if now.get(osd_id) != since:
                 self.halt(f"osd.{osd_id} was restarted")
                 return
+
+    def _look_at_hosts(self, now_s: float) -> None:
+        """End it where its hosts run out of memory, or one of them does not tell."""
+        machine = self.machine
+        if machine is None or machine.trial.status is not tr.TrialStatus.RUNNING:
+            return
+        for hostname, osd_ids in self._on.items():
+            told_at_s, memory = self._engine.hosts.memory.get(hostname, (self._asked_at_s, None))
+            if now_s - told_at_s > SILENT_S:
+                self.halt(f"the probe of {hostname} told nothing of its memory for {SILENT_S:g} s")
+                return
+            why = crowded(osd_ids, machine.trial.high_bytes, memory) if memory else ""
+            if why:
+                self.halt(why)
+                return
+
+    def _places(self, trial: tr.Trial) -> Dict[str, List[int]]:
+        """By the name that a probe has for its host, which need not be Ceph's."""
+        cluster, reports = self._engine.view.cluster(), self._engine.hosts.reports
+        found: Dict[str, List[int]] = {}
+        by_osd = {
+            use.osd_id: report.hostname for report in real(believed(reports.values(), cluster))
+            for drive in report.drives for use in drive.uses
+        }
+        for osd_id in trial.osd_ids:
+            hostname = by_osd.get(osd_id) or cluster.osds[osd_id].hostname
+            found.setdefault(hostname, []).append(osd_id)
+        return found
 
     def _ups(self, trial: tr.Trial) -> Dict[int, int]:
         osds = self._engine.view.cluster().osds
@@ -213,6 +249,8 @@ class TrialWork:
     def _reserve(self) -> None:
         """Nothing else may measure meanwhile; who owes a lease to OSDs that are down can wait."""
         engine, machine = self._engine, self.machine
+        running = machine is not None and machine.trial.status is tr.TrialStatus.RUNNING
+        engine.hosts.watch_memory(self._on if running else ())
         mine = engine.claimed.startswith("memory trial")
         if machine is not None and not machine.over and not self._waits_for_osds(machine.trial):
             engine.claimed = f"memory trial {machine.trial.trial_id}"

@@ -30,6 +30,7 @@ from ...core.knobs.memory_target.rates import ratio
 from ...core.knobs.memory_target.reading import EDGES_DEFAULT_S
 from ...core.knobs.memory_target.single import single_osds
 from ...core.knobs.memory_target.trial import BLOCKS_MAX, OSDS_MAX, Trial
+from ...core.knobs.memory_target.trial_room import LIMIT_SHARE
 from ...core.output_format import FORMAT_VERSION
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
@@ -40,7 +41,6 @@ from .facts import MemoryFacts
 OSDS_DEFAULT = 3
 # A trial ends where an OSD has so much more than the larger target.
 OVER_SHARE = 1.2
-LIMIT_SHARE = 0.9
 RAISE = 1.5
 
 
