@@ -130,6 +130,24 @@ def test_a_freeze_in_the_middle_of_a_rollout_takes_the_open_change_back_and_keep
     assert all_modes(mgr) == {WB}
 
 
+def test_a_rollback_beside_an_abort_takes_back_what_the_abort_would_leave():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    while [c.status for c in mgr.engine.rollouts[plan_id].rollout.changes][:2] != [
+        ChangeStatus.APPLIED, ChangeStatus.APPLYING,
+    ]:
+        mgr.step(1.0)
+    mgr.step(0.1)
+    ok(mgr.command("rollout abort", plan_id=plan_id))
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "rolling back"
+    assert said(mgr, "rollback", plan_id=plan_id)["changed"] is True
+    assert said(mgr, "rollback", plan_id=plan_id)["changed"] is False
+    mgr.settle()
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "rolled back"
+    assert all_modes(mgr) == {WB}
+
+
 @pytest.mark.slow
 def test_a_rollback_of_a_plan_under_a_later_one_is_refused():
     mgr = measured()

@@ -336,7 +336,9 @@ class PlanService:
                 if damaged:
                     raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
                 raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-            if machine.rollout.status is RolloutStatus.ROLLING_BACK:
+            going = machine.rollout.status is RolloutStatus.ROLLING_BACK
+            if going and not any(c.status is ChangeStatus.APPLIED for c in machine.rollout.changes):
+                # of an abort, what earlier waves have changed would stay
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
             if machine.over and not machine.rollout.touched:
                 return {
