@@ -48,16 +48,20 @@ def modes_now(engine: Engine) -> Dict[Key, CacheMode]:
 
 
 def look(
-    engine: Engine, undone: Tuple[Undone, ...], pending: Optional[Pending], disputed: FrozenSet[Key]
+    engine: Engine, undone: Tuple[Undone, ...], pending: Optional[Pending],
+    disputed: FrozenSet[Key], *, older: bool = False,
 ) -> Seen:
-    """All of it, as of now; `disputed` are domains on which nothing is begun."""
+    """All of it, as of now; `disputed` are domains on which nothing is begun.
+
+    With `older` reports too: which drives there are, whatever their modes are by now.
+    """
     cluster = engine.view.cluster()
     reports = believed(engine.hosts.reports.values(), cluster)
     results = latest(list(engine.analyses.results.values()))
     measured, transient = _measured(results)
     drives = tuple(
         _drive(engine, report, items, cluster, disputed, measured, transient)
-        for report in reports if report.hostname in engine.hosts.reported_at_s
+        for report in reports if older or report.hostname in engine.hosts.reported_at_s
         for items in _domains(report).values() if any(item.uses for item in items)
     )
     blocking = () if all_simulated(reports) else cluster.blocking

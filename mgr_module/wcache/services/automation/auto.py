@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from ...core import codec
+from ...core.automation.arrivals import arrivals
 from ...core.automation.deciding import (
     Apply,
     Measure,
@@ -64,6 +65,7 @@ class AutoService:
         self._look_at_s = 0.0
         self._whole_look_at_s = 0.0
         self._wait_until_s = 0.0
+        self._asked: Dict[str, FrozenSet[str]] = {}
         self.waiting = ""
 
     @property
@@ -98,7 +100,8 @@ class AutoService:
             require_class(engine, device_class)
             limits = self.limits()
             before, seen = self._stored.state, self._seen()
-            state = turned(before, seen, device_class, wanted)
+            # a host whose next report is awaited has no new drives for that
+            state = turned(before, self._seen(older=True), device_class, wanted)
             changed = state.modes != before.modes
             if dry_run:
                 return {
@@ -194,6 +197,7 @@ class AutoService:
         ):
             return
         self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
+        self._ask_for_new_osds()
         decision = decide(self._stored.state, self._seen(), limits, now_s)
         self._stored.keep(decision.state)
         if decision.wish is None:
@@ -210,10 +214,19 @@ class AutoService:
         if self.waiting:
             self._wait_until_s = now_s + REFUSED_WAIT_S
 
-    def _seen(self) -> Seen:
+    def _ask_for_new_osds(self) -> None:
+        """A host where an OSD came is asked for a report, once for each."""
+        hosts = self._engine.hosts
+        found = arrivals(self._engine.view.cluster(), hosts.reports)
+        for hostname, uuids in found.items():
+            if uuids - self._asked.get(hostname, frozenset()):
+                hosts.reported_at_s.pop(hostname, None)
+        self._asked = found
+
+    def _seen(self, older: bool = False) -> Seen:
         state = self._stored.state
         disputed = frozenset(disputed_domains(self._engine))
-        seen = look(self._engine, state.undone, state.pending, disputed)
+        seen = look(self._engine, state.undone, state.pending, disputed, older=older)
         return replace(seen, divide=self._memory.to_divide)
 
     def _begin(self, wish: Wish, limits: Limits) -> str:
