@@ -25,7 +25,7 @@ class Probe:
 
     def __init__(
         self, cluster: ClusterAccess, hostname: str = "h1", *, state: str = "",
-        sim: Optional[Path] = None,
+        sim: Optional[Path] = None, osd_data: str = "osd.*",
     ) -> None:
         self.cluster = cluster
         self.hostname = hostname
@@ -33,6 +33,7 @@ class Probe:
         self.bring_key()
         self.state_dir = cluster.folder / (state or f"probe.{hostname}")
         self.sim = sim
+        self.osd_data = osd_data  # the folders of the OSDs on its host
         self.log = cluster.folder / "log" / f"{self.state_dir.name}.log"
         self.process: Optional[subprocess.Popen[bytes]] = None
 
@@ -58,7 +59,7 @@ class Probe:
         if self.sim is not None:
             words += ["--sim", str(self.sim)]
         else:
-            words += ["--osd-data", str(self.cluster.folder / "osd.*")]
+            words += ["--osd-data", str(self.cluster.folder / self.osd_data)]
         with open(self.log, "ab") as log:
             self.process = self.cluster.popen_inside(
                 # whoever starts the tests by nohup makes children that ignore SIGHUP

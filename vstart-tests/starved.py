@@ -12,8 +12,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import pytest
 from harness import Cluster, ClusterPlan, start_cluster
+from harness.osds import OsdLayout
 from harness.processes import wait_until
-from harness.start import OsdLayout
 from probes import Probe, Wcache
 
 MIB = 2**20

@@ -4,7 +4,8 @@ from .access import ClusterAccess, Result
 from .cluster import Cluster
 from .errors import CommandError, HarnessError, NotPossible
 from .existing import ExistingCluster
-from .start import ClusterPlan, OsdLayout, start_cluster
+from .osds import OsdLayout, add_osd
+from .start import ClusterPlan, start_cluster
 
 __all__ = [
     "Cluster",
@@ -16,5 +17,6 @@ __all__ = [
     "NotPossible",
     "OsdLayout",
     "Result",
+    "add_osd",
     "start_cluster",
 ]

@@ -21,6 +21,10 @@ from .errors import HarnessError
 from .roots import Root, clean_environment
 
 STATE_FILE = "cluster.json"
+# In a daemon's folder: the name of the host that it runs on as far as it can tell.
+HOSTNAME_FILE = "hostname"
+# `hostname NAME`, which not every root has, in a namespace of the daemon's own.
+_ON_HOST = 'echo "$0" > /proc/sys/kernel/hostname; exec "$@"'
 GUARDED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -118,10 +122,14 @@ class Cluster(ClusterAccess):
     def start_daemon(self, daemon: str) -> None:
         """Start a daemon in the foreground of a session of its own.  It outlives us."""
         kind, _, name = daemon.partition(".")
+        argv = [f"ceph-{kind}", "-f", "-i", name, "-c", str(self.conf)]
+        host = self.folder / daemon / HOSTNAME_FILE
+        if host.exists():
+            argv = ["unshare", "--uts", "/bin/sh", "-ec", _ON_HOST, host.read_text(), *argv]
         log = self.folder / "log" / f"{daemon}.out"
         with open(log, "ab") as out:
             process = self.popen_inside(
-                [f"ceph-{kind}", "-f", "-i", name, "-c", str(self.conf)],
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -7,40 +7,22 @@ the mon and the mgr start, and commands go over one connection.
 from __future__ import annotations
 
 import socket
-import subprocess
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from . import config, loops, modules
+from . import config, modules
 from .access import PROJECT
 from .cluster import Cluster
 from .errors import HarnessError
+from .osds import OsdLayout, attach_devices, making_store, start_made
 from .processes import wait_until
 from .releases import cache_lock, ensure_release, find_release
 from .roots import Root
 
-GIB = 1 << 30
-BLOCK_BYTES = 4 * GIB
-# Smaller ones spill over to the block device and the cluster never gets healthy.
-DB_BYTES = GIB
-WAL_BYTES = GIB
-
 MON_TIMEOUT_S = 30.0
 HEALTHY_TIMEOUT_S = 120.0
-
-# The classes that follow from a device's `rotational`; any other is told to the OSD.
-_CLASS_BY_ROTATIONAL = {"hdd": True, "ssd": False}
-
-
-@dataclass(frozen=True)
-class OsdLayout:
-    """One OSD: the roles that have devices of their own, and its device class."""
-
-    roles: Tuple[str, ...] = ("block",)
-    device_class: str = "ssd"
-
 
 # Every kind of layout that BlueStore has: alone, with db and wal, with db.
 THREE_OSDS = (
@@ -121,21 +103,21 @@ class _Starter:
         )
         self._write_keyrings()
         for osd_id, layout in enumerate(self.plan.osds):
-            self._attach_devices(osd_id, layout)
+            attach_devices(self.cluster, osd_id, layout)
         # Held until the mon listens: the next to choose must see our window taken.
         with cache_lock("ports"):
             self._write_conf()
-            stores = [self._make_store(osd_id) for osd_id in range(len(self.plan.osds))]
+            stores = [
+                making_store(self.cluster, osd_id, self.osd_uuids[osd_id])
+                for osd_id in range(len(self.plan.osds))
+            ]
             self._start_mon()
         for name in self.cluster.mgr_names:
             self.cluster.start_daemon(f"mgr.{name}")
         for osd_id, osd_uuid in enumerate(self.osd_uuids):
             self.cluster.command("osd new", uuid=osd_uuid, id=osd_id)
         for osd_id, store in enumerate(stores):
-            if store.wait(timeout=120) != 0:
-                said = self.cluster.log_tail(f"osd.{osd_id}")
-                raise HarnessError(f"ceph-osd --mkfs for osd.{osd_id} failed:\n{said}")
-            self.cluster.start_daemon(f"osd.{osd_id}")
+            start_made(self.cluster, osd_id, store)
         self._wait()
 
     def _write_keyrings(self) -> None:
@@ -148,34 +130,11 @@ class _Starter:
         ).stdout.split()
         config.write_all_keyrings(self.folder, caps, keys)
 
-    def _attach_devices(self, osd_id: int, layout: OsdLayout) -> None:
-        home = self.folder / f"osd.{osd_id}"
-        for role in layout.roles:
-            size = {"block": BLOCK_BYTES, "db": DB_BYTES, "wal": WAL_BYTES}[role]
-            name = role if role == "block" else f"block.{role}"
-            device = loops.attach(home / f"{role}.img", size)
-            # DB and WAL go to flash, as everywhere.
-            spins = role == "block" and _CLASS_BY_ROTATIONAL.get(layout.device_class, False)
-            self.cluster.set_rotational(device, spins)
-            (home / name).symlink_to(device)
-        if layout.device_class not in _CLASS_BY_ROTATIONAL:
-            # OSD::update_crush_device_class reads this before asking the store.
-            (home / "crush_device_class").write_text(f"{layout.device_class}\n")
-
     def _write_conf(self) -> None:
         address = self.plan.address
         self.first_port = config.choose_ports(address)
         text = config.ceph_conf(self.folder, self.fsid, address, self.first_port, self.plan.conf)
         self.cluster.conf.write_text(text, encoding="utf-8")
-
-    def _make_store(self, osd_id: int) -> subprocess.Popen[bytes]:
-        # Without the UUID that `osd new` gets, the OSD would never come up, and not say why.
-        argv = ["ceph-osd", "--mkfs", "--no-mon-config", "-i", str(osd_id)]
-        argv += ["--osd-uuid", self.osd_uuids[osd_id], "-c", str(self.cluster.conf)]
-        with open(self.folder / "log" / f"osd.{osd_id}.out", "ab") as out:
-            return self.cluster.popen_inside(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-            )
 
     def _start_mon(self) -> None:
         monmap = str(self.folder / "monmap")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Set
+from typing import Any, Callable, Dict, Iterator, Sequence, Set
 
 from harness import Cluster, ClusterPlan, CommandError, OsdLayout, start_cluster
 from probes import MODULE, Probe, Wcache, kernel_view
@@ -26,6 +26,7 @@ class Rig:
         self.cluster = cluster
         self.wcache = Wcache(cluster)
         self.probe = Probe(cluster)
+        self.osd_ids: Sequence[int] = range(OSDS)
 
     def device(self, osd_id: int) -> Path:
         """The loop device of an OSD."""
@@ -37,7 +38,7 @@ class Rig:
 
     def changed(self) -> Set[int]:
         """The OSDs in write through."""
-        return {osd_id for osd_id in range(OSDS) if self.mode(osd_id) == "write through"}
+        return {osd_id for osd_id in self.osd_ids if self.mode(osd_id) == "write through"}
 
     @contextmanager
     def clients(self, depth: int) -> Iterator[None]:
