@@ -67,6 +67,19 @@ def test_a_drive_is_contested_when_it_was_undone_twice_and_never_sooner(readings
         assert any(item.contested for item in undone) is (times >= 2)
 
 
+@pytest.mark.parametrize("quiet_s", [10.0, 100.0, 3600.0])
+def test_quiet_time_begins_when_the_pgs_are_clean_however_short_it_is(quiet_s):
+    state, seen, limits = ON, Seen((drive(1),), clean=False), Limits(quiet_s=quiet_s)
+    clean_at_s = 1000.0
+    for now_s in range(1, 1000):
+        state = decide(state, seen, limits, float(now_s)).state
+    wished_at_s = next(
+        now_s for now_s in range(1000, 9000)
+        if decide(state, replace(seen, clean=True), limits, float(now_s)).wish
+    )
+    assert 0.9 * quiet_s - 1 <= wished_at_s - clean_at_s <= quiet_s
+
+
 def test_what_an_admin_decides_anew_is_not_contested_any_more():
     undone = ()
     for number, mode in enumerate((WB, WT, WB)):
