@@ -9,7 +9,7 @@ import os
 import sys
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.lease import LeaseKeeper
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .restoring.restorer import Start
     from .stop_signal import StopSignal
 
+    MakeHost = Callable[[argparse.Namespace, Optional[str]], DriveHost]
+
 
 def main(
     words: Optional[Sequence[str]] = None,
@@ -38,18 +40,20 @@ def main(
     link: Optional[MgrLink] = None,
     after_step: AfterStep = nothing,
     start: Optional[Start] = None,
+    make_host: Optional[MakeHost] = None,
 ) -> int:
     """Run one command; returns the exit code.
 
     `link` takes the place of librados, `after_step` is called after each step of a change,
-    and `start` starts this program again: how tests reach into real processes.
+    `start` starts this program again, and `make_host` makes the drives' host of `run`: how tests
+    reach into real processes.
 
     What a command does not need it does not import: udev may start sixty at once.
     """
     options = parse(list(sys.argv[1:] if words is None else words))
     try:
         if options.command == "run":
-            return _run(options, link, after_step, start)
+            return _run(options, link, after_step, start, make_host or _make_host)
         if options.command == "restore":
             from .commands.restore import restore
             from .restoring.restorer import start_again
@@ -135,7 +139,7 @@ def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
 
 def _run(
     options: argparse.Namespace, link: Optional[MgrLink], after_step: AfterStep,
-    start: Optional[Start],
+    start: Optional[Start], make_host: MakeHost,
 ) -> int:
     from .agent import Agent
     from .ceph_conf import fsid_in
@@ -193,7 +197,7 @@ def _run(
     rados = None if link is not None else _rados_link(options, stop)
     fsid = rados.fsid() if rados else None
     identity = replace(identity, cluster_fsid=fsid or identity.cluster_fsid)
-    host = _make_host(options, fsid)
+    host = make_host(options, fsid)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     runner = TaskRunner(
         host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity,

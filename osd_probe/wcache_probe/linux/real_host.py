@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     import argparse
 
 
-def linux_host(options: argparse.Namespace, fsid: Optional[str] = None) -> LinuxDriveHost:
+def linux_host(
+    options: argparse.Namespace, fsid: Optional[str] = None, switches: Optional[Switches] = None
+) -> LinuxDriveHost:
     """The drives of the host that the options describe."""
     root = options.host_root
     return LinuxDriveHost(
         osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
-        switches=Switches(proofs=EvidenceFolder(options.state_dir).proofs),
+        switches=switches or Switches(proofs=EvidenceFolder(options.state_dir).proofs),
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
         controllers=ControllerReader().read,

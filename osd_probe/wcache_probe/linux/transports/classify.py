@@ -41,11 +41,11 @@ class Switches:
 
     def __init__(
         self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None,
-        proofs: Proofs = no_proofs,
+        proofs: Proofs = no_proofs, loop: LoopSwitch | None = None,
     ) -> None:
         port = scsi or SgIo()
         pins = Pins()
-        self._loop = LoopSwitch()
+        self._loop = loop or LoopSwitch()
         self._nvme = NvmeSwitch(nvme or NvmeIoctl())
         self._scsi = ScsiSwitch(port, pins, Transport.SCSI)
         self._sas = ScsiSwitch(port, pins, Transport.SAS)
