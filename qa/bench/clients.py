@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from typing import Any, Callable, Dict, Optional
 
-from harness import Cluster, CommandError
+from harness import Cluster, CommandError, HarnessError
 from probes import Wcache
 from wcache.core.text import latency, table
 
@@ -16,8 +16,14 @@ from bench.running import Inside
 POOL = "bench"
 DEPTH = 4
 WINDOW_S = 15.0
-BLOCK_S = 1.0
-ROLLOUT_S = 600.0
+# 48 blocks before the change, 16 to 96 after it; the canary is watched no longer than others.
+BLOCK_S = 0.5
+CANARY_S = 0.0
+# A rollout's part takes less than eight minutes: these, BACK_S twice, and two windows.
+BEGIN_S = 60.0
+ROLLOUT_S = 200.0
+BACK_S = 90.0
+LOOK_S = 0.1
 Figures = Dict[str, Any]
 
 
@@ -41,22 +47,26 @@ def around_rollout(cluster: Cluster, wcache: Wcache, osd_id: int) -> Figures:
 
     Without a recommendation to carry out there is nothing to measure, and why is told.
     """
+    wcache.option("gate_block_s", BLOCK_S)  # before the plan, which keeps them
+    wcache.option("canary_wait_s", CANARY_S)
     planned = wcache("plan", osd=osd_id)
     plan_id = str(planned["plan_id"])
     if not plan_id:
         why = "; ".join(planned["left_alone"]) or "nothing is recommended"
         return {"left_out": f"no rollout: {why}"}
-    wcache.option("gate_block_s", BLOCK_S)
-    figures = around(cluster, lambda: _carry_out(wcache, plan_id))
+    spent: Dict[str, float] = {}
+    figures = around(cluster, lambda: _carry_out(wcache, plan_id, spent))
     shown = wcache("rollout show", plan_id=plan_id)
     figures["status"], figures["reason"] = shown["status"], shown["reason"]
     figures["judgement"] = shown["judgement"] and shown["judgement"]["words"]
     wcache("rollback", plan_id=plan_id)
-    _wait_over(wcache, plan_id)
+    spent["rollback"] = _back(wcache, plan_id)
+    figures["seconds"] = {phase: round(seconds, 1) for phase, seconds in spent.items()}
     return figures
 
 
-def _carry_out(wcache: Wcache, plan_id: str) -> None:
+def _carry_out(wcache: Wcache, plan_id: str, spent: Dict[str, float]) -> None:
+    """From `apply` to its end, or to its abort where that does not come; `spent` by phase."""
     def begun() -> bool:
         try:
             return bool(wcache("apply", plan_id=plan_id)["changed"])
@@ -65,17 +75,36 @@ def _carry_out(wcache: Wcache, plan_id: str) -> None:
                 raise
             return False
 
-    wcache.wait("the plan to begin", begun)
-    _wait_over(wcache, plan_id)
+    began_s = time.monotonic()
+    wcache.wait("the plan to begin", begun, BEGIN_S)
+    spent["to begin"] = time.monotonic() - began_s
+    if _wait_over(wcache, plan_id, ROLLOUT_S, spent) >= ROLLOUT_S:
+        wcache("rollout abort", plan_id=plan_id)
+        spent["abort"] = _back(wcache, plan_id)
 
 
-def _wait_over(wcache: Wcache, plan_id: str) -> None:
-    """Until it is over, or paused."""
-    moving = ("running", "rolling back")
-    wcache.wait(
-        f"the end of {plan_id}",
-        lambda: wcache("rollout show", plan_id=plan_id)["status"] not in moving, ROLLOUT_S,
-    )
+def _back(wcache: Wcache, plan_id: str) -> float:
+    """The seconds until all is taken back; raises HarnessError where that does not end."""
+    seconds = _wait_over(wcache, plan_id, BACK_S, {})
+    if seconds >= BACK_S:
+        raise HarnessError(f"{plan_id} is not taken back after {BACK_S:.0f} s")
+    return seconds
+
+
+def _wait_over(
+    wcache: Wcache, plan_id: str, limit_s: float, spent: Dict[str, float]
+) -> float:
+    """Until it is over or paused, or the time is; returns the seconds, and adds them by phase."""
+    began_s = now_s = time.monotonic()
+    while now_s - began_s < limit_s:
+        shown = wcache("rollout show", plan_id=plan_id)
+        if shown["status"] not in ("running", "rolling back"):
+            break
+        time.sleep(LOOK_S)
+        phase, then_s = str(shown["step"]["phase"]), now_s
+        now_s = time.monotonic()
+        spent[phase] = spent.get(phase, 0.0) + now_s - then_s
+    return now_s - began_s
 
 
 def _window(cluster: Cluster, what: Callable[[], Any]) -> Latencies:
@@ -106,4 +135,6 @@ def plain(figures: Figures, around_what: str) -> str:
     if figures.get("status"):
         said = figures["judgement"] or figures["reason"]
         lines.append(f"the rollout: {figures['status']}; {said}")
+        spent = ", ".join(f"{phase} {seconds}" for phase, seconds in figures["seconds"].items())
+        lines.append(f"seconds: {spent}")
     return "\n".join(lines)
