@@ -3,12 +3,12 @@
 import pytest
 from drive_lab.disk import kernel_view
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 VOLUME = "/dev/labvg/osd"
 
 
-@pytest.fixture(params=["scsi", pytest.param("sata", marks=pytest.mark.long)])
+@pytest.fixture(params=["scsi", "sata"])
 def volume(request, bench):
     """An LV as ceph-volume makes them, the whole of one drive; (drive's name, dm name)."""
     disk = bench.all_on(request.param)

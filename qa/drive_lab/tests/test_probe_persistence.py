@@ -52,6 +52,7 @@ def appear_again(bench, name):
     bench.sh(f"udevadm trigger --action=add --name-match={disk}").checked()
 
 
+@pytest.mark.long
 def test_a_rule_yields_to_a_lease_on_its_drive_and_to_no_other(bench, persisted, probe_of):
     (probe,) = persisted("scsi")
     domain = probe.look()["domain_id"]

@@ -17,7 +17,7 @@ CASES = pytest.mark.parametrize(
     [
         pytest.param(name, prior, id=f"{name} was {prior.value}", marks=marks)
         for name, prior, marks in (
-            ("scsi", THROUGH, []), ("sas", BACK, []), ("sata", BACK, []), ("nvme", BACK, []),
+            ("scsi", THROUGH, []), ("sas", BACK, [LONG]), ("sata", BACK, []), ("nvme", BACK, []),
             ("scsi", BACK, [LONG]), ("sas", THROUGH, [LONG]), ("sata", THROUGH, [LONG]),
             ("nvme", THROUGH, [LONG]),
         )

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 def test_the_feature_changes_the_drive_and_never_the_kernel(bench):

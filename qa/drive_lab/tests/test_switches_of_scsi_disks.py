@@ -8,6 +8,8 @@ import pytest
 
 pytestmark = pytest.mark.lab
 
+# what the kernel and tools do on their own is as the guest's kernel is, which seldom changes
+FACT = pytest.mark.long
 # to Linux a SAS disk is a SCSI disk; that it is so to the drive as well takes longer to show
 SAS = pytest.param("sas", marks=pytest.mark.long)
 RACES = 6
@@ -15,6 +17,7 @@ SCSI = pytest.mark.parametrize("name", ["scsi", SAS])
 SCSI_AND_SATA = pytest.mark.parametrize("name", ["scsi", SAS, "sata"])
 
 
+@FACT
 @SCSI_AND_SATA
 def test_cache_type_changes_drive_and_kernel_together(bench, name):
     disk = bench.all_on(name)
@@ -28,6 +31,7 @@ def test_cache_type_changes_drive_and_kernel_together(bench, name):
     assert (on.cached, on.flushed, on.unsafe) == (True, True, False)
 
 
+@FACT
 @SCSI_AND_SATA
 def test_a_tool_on_an_idle_disk_takes_the_kernel_along(bench, name):
     disk = bench.all_on(name)
@@ -39,6 +43,7 @@ def test_a_tool_on_an_idle_disk_takes_the_kernel_along(bench, name):
     assert bench.drive_on(name)
 
 
+@FACT
 @SCSI
 def test_two_changes_back_to_back_leave_the_kernel_behind_and_lose_flushes(bench, name):
     """udev looks at the first close and misses the second one while it does: a race that
@@ -56,6 +61,7 @@ def test_two_changes_back_to_back_leave_the_kernel_behind_and_lose_flushes(bench
     assert bench.true_state(name).unsafe
 
 
+@FACT
 @SCSI
 @pytest.mark.parametrize(
     "change", ["sdparm --quiet --clear=WCE {sg}", "smartctl --quietmode=silent -s wcache,off {sg}"]
@@ -68,6 +74,7 @@ def test_through_the_generic_node_the_kernel_does_not_notice(bench, name, change
     assert not bench.true_state(name).unsafe
 
 
+@FACT
 @SCSI
 def test_switched_on_behind_a_kernel_that_knows_it_off_flushes_are_lost(bench, name):
     """What a reset does to a real drive whose saved mode is write back."""
@@ -78,6 +85,7 @@ def test_switched_on_behind_a_kernel_that_knows_it_off_flushes_are_lost(bench, n
     assert bench.true_state(name).unsafe
 
 
+@FACT
 @SCSI
 def test_a_rescan_brings_the_kernel_along(bench, name):
     disk = bench.all_on(name)
@@ -89,6 +97,7 @@ def test_a_rescan_brings_the_kernel_along(bench, name):
     assert not bench.true_state(name).unsafe
 
 
+@FACT
 @SCSI
 def test_a_disk_that_is_held_keeps_the_old_view_until_a_rescan(bench, name):
     disk = bench.all_on(name)
@@ -106,6 +115,7 @@ def test_a_disk_that_is_held_keeps_the_old_view_until_a_rescan(bench, name):
         bench.sh("dmsetup remove held").checked()
 
 
+@FACT
 @SCSI
 def test_without_udev_nobody_tells_the_kernel(bench, name):
     disk = bench.all_on(name)
@@ -176,6 +186,7 @@ def test_a_pinned_drive_that_is_off_gets_fua_writes_and_an_idle_flush(bench, nam
     assert (seen.fua, seen.flush, seen.flush_dirty) == (1, 1, 0)
 
 
+@FACT
 @SCSI_AND_SATA
 @pytest.mark.parametrize(
     ("word", "view"), [("bogus", "write through"), ("temporary bogus", "write back")]
@@ -195,6 +206,7 @@ def test_an_invalid_word_is_refused_and_clears_the_pin_all_the_same(bench, name,
     assert bench.state(name) == ("off", view)
 
 
+@FACT
 @SCSI_AND_SATA
 def test_the_queue_attribute_cannot_turn_flushes_on_where_the_disk_says_off(bench, name):
     """EIO on older kernels, ignored on newer ones."""
@@ -204,6 +216,7 @@ def test_the_queue_attribute_cannot_turn_flushes_on_where_the_disk_says_off(benc
     assert bench.state(name) == ("off", "write through")
 
 
+@FACT
 @pytest.mark.parametrize("name", ["scsi", "sas", "sata", "nvme"])
 def test_the_queue_attribute_turns_flushes_off_under_a_volatile_cache(bench, name):
     disk = bench.all_on(name)
@@ -212,6 +225,7 @@ def test_the_queue_attribute_turns_flushes_off_under_a_volatile_cache(bench, nam
     assert bench.true_state(name).unsafe
 
 
+@FACT
 @SCSI
 @pytest.mark.parametrize("position", [0, 1])
 def test_hdparm_fails_on_scsi_and_exits_0(bench, name, position):
@@ -222,6 +236,7 @@ def test_hdparm_fails_on_scsi_and_exits_0(bench, name, position):
     assert bench.state(name) == ("on", "write back")
 
 
+@FACT
 @SCSI_AND_SATA
 def test_saving_is_refused_where_the_page_cannot_be_saved(bench, name):
     disk = bench.all_on(name)
@@ -230,6 +245,7 @@ def test_saving_is_refused_where_the_page_cannot_be_saved(bench, name):
     assert bench.state(name) == ("on", "write back")
 
 
+@FACT
 @pytest.mark.parametrize(
     "change",
     [
@@ -249,6 +265,7 @@ def test_libata_takes_the_kernel_along_whatever_the_tool(bench, change):
     assert bench.drive_on("sata")
 
 
+@FACT
 @pytest.mark.parametrize(
     ("name", "words"),
     [("scsi", "Writeback Cache is:"), ("sas", "Writeback Cache is:"), ("sata", "Write cache is:")],
@@ -260,6 +277,7 @@ def test_smartctl_words_the_same_fact_by_bus(bench, name, words):
     assert [line for line in shown.splitlines() if line.startswith(words)]
 
 
+@FACT
 def test_dash_takes_a_pattern_in_a_redirection_for_a_file_name(bench):
     disk = bench.all_on("scsi")
     pattern = f"/sys/block/{disk.name}/device/scsi_disk/*/cache_type"

@@ -93,8 +93,9 @@ def test_nothing_is_left_behind(outcome):
     assert outcome.left == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=LONG)])
-@pytest.mark.parametrize("stage", [pytest.param("mon and mgr up", marks=LONG), "guest up"])
+@LONG
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stage", ["mon and mgr up", "guest up"])
 def test_a_lab_that_is_stopped_leaves_nothing_behind(tmp_path, release, number, stage):
     artefacts.ensure(release)
     ensure_release(release)
