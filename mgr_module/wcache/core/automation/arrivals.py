@@ -7,6 +7,7 @@ from typing import Dict, FrozenSet, Mapping, Set
 
 from ..cluster import ClusterState
 from ..host_report import HostReport
+from ..simulation import real
 
 
 def arrivals(
@@ -15,8 +16,8 @@ def arrivals(
     """By host that has reported: the UUIDs of its OSDs that are up and not in its report."""
     found: Dict[str, Set[str]] = defaultdict(set)
     used = {
-        hostname: {use.osd_id for drive in report.drives for use in drive.uses}
-        for hostname, report in reports.items() if not report.simulated
+        report.hostname: {use.osd_id for drive in report.drives for use in drive.uses}
+        for report in real(reports.values())
     }
     for osd_id, osd in cluster.osds.items():
         if osd.up and osd_id not in used.get(osd.hostname, {osd_id}):
