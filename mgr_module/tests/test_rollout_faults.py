@@ -61,6 +61,19 @@ def test_a_fault_in_any_state_ends_well_and_can_be_taken_back(fault):
         assert set(mgr.modes.values()) == {WB}, (fault, state)
 
 
+@pytest.mark.parametrize("persist", [False, True])
+def test_a_drive_that_was_reset_while_it_was_judged_is_not_kept_as_if_it_had_been(persist):
+    mgr = GatedMgr(1.5, persist)
+    mgr.give(events.Begin())
+    while mgr.machine.rollout.changes[0].status is not ChangeStatus.MADE:
+        assert mgr.step()
+    mgr.fault("host reset")
+    assert mgr.to_the_end()
+    rollout = mgr.machine.rollout
+    assert (rollout.status, rollout.undone) == (RolloutStatus.ROLLED_BACK, True)
+    assert set(mgr.modes.values()) == {WB}
+
+
 @pytest.mark.slow
 @examples(60)
 @given(st.data())

@@ -35,6 +35,8 @@ def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
 class Lasting(GoingBack, ABC):
     """Makes changes last, one by one."""
 
+    _reading: bool = False  # a look was asked for: what lasts is read before it is made to
+
     def make_last(self) -> List[events.Action]:
         """A plan that is done, and now has the consent to last."""
         indices = not_lasting(self.rollout)
@@ -57,7 +59,7 @@ class Lasting(GoingBack, ABC):
         )
 
     def _make_last(self) -> List[events.Action]:
-        """The step is judged well: each change is read, or made to last, one by one."""
+        """The step is judged well: each change is read, then made to last, one by one."""
         step, rollout = self.rollout.step, self.rollout
         if not step.last:
             self.rollout = replace(rollout, step=replace(step, last=True))
@@ -71,7 +73,9 @@ class Lasting(GoingBack, ABC):
         if change is None or change.status is not ChangeStatus.MADE:
             return self._left_as_made("") if rollout.afterwards else self._step_over()
         self._phase = Phase.LASTING
-        ask = steps.apply if self._lasts(change) else steps.look
+        # what lasts is set as well: unread, a drive that is not as judged would be set again
+        self._reading = not rollout.afterwards
+        ask = steps.look if self._reading else steps.apply
         return [events.SaveRun(), self._ask(ask(self.rollout, change))]
 
     def _lasts(self, change: Change) -> bool:
@@ -80,11 +84,14 @@ class Lasting(GoingBack, ABC):
     def _lasted(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        if not self._lasts(change):
+        if self._reading:
+            self._reading = False
             why = steps.is_still(change, outcome)
             if why:
                 self.rollout = replace(self.rollout, undone=True)
                 return self._take_back(f"{change.name}: {why}")
+            if self._lasts(change):
+                return [self._ask(steps.apply(self.rollout, change))]
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()
         change, made, why = steps.made(self.rollout, change, outcome, True)
