@@ -5,7 +5,7 @@ RELEASE ?= 20
 # and each process that a test starts, would compile all of them anew.
 COMPILED = PYTHONDONTWRITEBYTECODE= \
     PYTHONPYCACHEPREFIX="$${XDG_CACHE_HOME:-$$HOME/.cache}/wcache/compiled"
-# How many examples hypothesis tries: a quarter, or "all".
+# Which examples hypothesis tries (qa/examples.py): a quarter, "all", or "random": others each time.
 EXAMPLES ?= quarter
 
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
@@ -162,5 +162,5 @@ test:
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
 test-all:
-	@$(STAGES) EACH=cluster CLUSTER_TESTS=cluster \
+	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster \
 	    check test-slow test-packages test-mutations test-statistics test-releases test-lab-all
