@@ -7,6 +7,8 @@ import threading
 import time
 from typing import Any, Callable, Mapping, Protocol
 
+from .sending import send
+
 COMMAND_TIMEOUT_S = 30.0
 _LOOK_EVERY_S = 0.5
 
@@ -63,7 +65,7 @@ def ask_osd(
     The error code of an OSD is lost on its way to a module, so no output is a failure.
     """
     reply, name = _Reply(), command["prefix"]
-    mgr.send_command(reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}), "")
+    send(mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
     deadline = time.monotonic() + timeout_s
     while not reply.wait(_LOOK_EVERY_S):
         if not is_up(osd_id):
@@ -94,7 +96,7 @@ def _ask(
     mgr: SendsCommands, kind: str, who: str, command: Mapping[str, Any], timeout_s: float
 ) -> str:
     reply, name = _Reply(), command["prefix"]
-    mgr.send_command(reply, kind, "", json.dumps({**command, "format": "json"}), "")
+    send(mgr, reply, kind, "", json.dumps({**command, "format": "json"}))
     if not reply.wait(timeout_s):
         raise NoAnswer(f"{who} gave no answer to `{name}` within {timeout_s:.0f} s")
     if reply.code != 0:
