@@ -1,4 +1,4 @@
-"""The commands of doc/guide.md, to be typed as they stand there."""
+"""The commands of doc/install.md, to be typed as they stand there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import List
 from harness.access import PROJECT
 from harness.errors import HarnessError
 
-GUIDE = PROJECT / "doc" / "guide.md"
+GUIDE = PROJECT / "doc" / "install.md"
 FENCE = "```"
 
 

@@ -40,7 +40,7 @@ def write(
         raise RefusedError(
             f"the kernel drops flushes at {', '.join(dropping)}, so what is lost would not be "
             "the drive's fault",
-            "pin the drive first: see WCACHE_UNSAFE in doc/guide.md",
+            "pin the drive first: see WCACHE_UNSAFE in doc/troubleshooting.md",
         )
     address, key = parse_address(to), parse_token(token)
     with scratch.held():

@@ -18,7 +18,7 @@ from packages_lab import guide
 pytestmark = [pytest.mark.packages, pytest.mark.long]
 
 ROUTE = "From packages"
-FIRST = "1. Install, and take away again"
+FIRST = "Install, and take away again"
 ANSWER_S = 300
 OPTIONS = {
     "throwaway_cluster": "true", "poll_idle_s": "0.3", "settle_s": "0.1", "period_s": "1.0",

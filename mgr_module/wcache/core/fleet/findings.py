@@ -126,8 +126,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.AGENT_VERSION: (
         "probes use another protocol version than the module, which ignores them",
-        "bring wcache-probe on the host and the module on the mgrs to one version: the guide's "
-        "section 1 has an upgrade for each route (packages, cephadm, Rook, by hand)",
+        "bring wcache-probe on the host and the module on the mgrs to one version: doc/install.md "
+        "has an upgrade for each route (packages, cephadm, Rook, by hand)",
     ),
     FindingCode.LEASE_EXPIRED: (
         "a lease ran out before its experiment ended",
