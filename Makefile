@@ -69,7 +69,7 @@ test-lab-all:
 # acknowledged may be lost.  make powercuts ROUNDS=1000 [SEED=s] [ROUND=n: only that one]
 ROUNDS ?= 1000
 powercuts:
-	@PYTHONPATH=qa:osd_probe:mgr_module:qa/drive_lab/tests:osd_probe/tests \
+	@PYTHONPATH=qa:osd_probe:mgr_module:qa/drive_lab/tests/worlds:osd_probe/tests/worlds \
 	    "$$(qa/venv.sh)/bin/python" -m drive_lab.powercuts --rounds $(ROUNDS) \
 	    --release $(RELEASE) $(if $(SEED),--seed $(SEED)) $(if $(ROUND),--round $(ROUND))
 

@@ -14,7 +14,7 @@ from harness import HarnessError
 from wcache_probe.sim.toml_table import DriveFileError
 
 from . import campaign
-from .artefacts import BuildError
+from .images.artefacts import BuildError
 from .osds import Stack
 from .processes import LabError
 

@@ -25,8 +25,9 @@ from wcache.core.model import LoadPoint
 from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.placement import PlacedDrive, osd_roles, place
 
-from . import artefacts, network
+from . import network
 from .clients import Clients
+from .images import artefacts
 from .lab import Lab
 from .machine import MachineSpec
 from .osds import GuestOsds, Stack

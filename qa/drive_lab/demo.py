@@ -21,7 +21,7 @@ from wcache.core.text import ratio as ratio_words
 from wcache_probe.sim.toml_table import DriveFileError
 
 from . import campaign
-from .artefacts import BuildError
+from .images.artefacts import BuildError
 from .processes import LabError
 from .stage import Stage, bold, say
 

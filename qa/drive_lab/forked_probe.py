@@ -23,7 +23,7 @@ from .lab import Lab
 from .processes import LabError
 
 SERVER = "/wcache/qa/drive_lab/guest/probe_forks.py"
-PACKAGES = "/wcache/osd_probe:/wcache/mgr_module:/wcache/osd_probe/tests"
+PACKAGES = "/wcache/osd_probe:/wcache/mgr_module:/wcache/osd_probe/tests/worlds"
 START_TIMEOUT_S = 900.0
 POLL_S = 0.01
 

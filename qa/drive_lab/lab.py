@@ -21,13 +21,13 @@ from typing import Mapping
 from wcache_probe.sim.drive_schema import load_drive_file
 from wcache_probe.sim.placement import place
 
-from . import artefacts, booting_root
 from .agent import GuestAgent
-from .booting_root import Initramfs
 from .disk import APPEAR_TIMEOUT_S, Disk, find_disk
 from .drives.backend import BackendSpec
 from .drives.counters import Counters, read_counters
 from .drives.truth import TrueState, observe
+from .images import artefacts, booting_root
+from .images.booting_root import Initramfs
 from .machine import (
     LabDrive,
     LoadedKernel,

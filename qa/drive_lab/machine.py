@@ -10,7 +10,7 @@ from wcache.core.model import CacheMode, Transport
 from wcache_probe.sim.drive_schema import DriveModelSpec, Toggle
 from wcache_probe.sim.placement import PlacedDrive
 
-from .booting_root import Initramfs
+from .images.booting_root import Initramfs
 from .processes import LabError
 
 AHCI_PORTS = 6

@@ -12,7 +12,7 @@ DOC = (PROJECT / "doc" / "safety.md").read_text()
 
 
 def sources():
-    return [path for folder in FOLDERS for path in (PROJECT / folder).glob("test_*.py")]
+    return [path for folder in FOLDERS for path in (PROJECT / folder).rglob("test_*.py")]
 
 
 def test_every_test_that_the_safety_page_names_is_there():

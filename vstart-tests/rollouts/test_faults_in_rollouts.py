@@ -1,6 +1,6 @@
 """Faults in every state of a rollout on a real cluster: it ends, as its record says, and goes back.
 
-The same in virtual time and in all states: mgr_module/tests/test_rollout_faults.py.
+The same in virtual time and in all states: mgr_module/tests/core/change/test_rollout_faults.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """In the guest: forks one wcache-probe after another, with its modules loaded once.
 
 Python takes seconds to start here.  Each probe is still a process of its own, that can be
-killed, with its own mgr in a folder (`osd_probe/tests/fake_mgr.py`) and a hook that kills it
+killed, with its own mgr in a folder (`osd_probe/tests/worlds/fake_mgr.py`) and a hook that kills it
 with SIGKILL after a step of a change.  A request is a file ``N.request``: a probe to start, or
 a signal to one that was.  What the probe prints goes to ``N.log``, how it ended to ``N.end``.
 """

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from ..artefacts import BuildError
+from ..images.artefacts import BuildError
 from ..processes import LabError
 from .plan import RoundPlan, control_plan, has_control, round_plan
 from .rig import Rig

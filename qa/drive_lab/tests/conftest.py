@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from drive_lab import artefacts, network
+from drive_lab import network
 from drive_lab.forked_probe import ProbeForks
+from drive_lab.images import artefacts
 from drive_lab.lab import Lab
 from harness.releases import ensure_release
 from lab_bench import Bench

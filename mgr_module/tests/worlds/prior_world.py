@@ -10,7 +10,7 @@ from mgr_fakes.store import MemoryStore
 from module_world import WB, WT, said, start
 from wcache.core.host_report import JournalNote, KeptPrior
 
-STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
 
 
 def codes(mgr):

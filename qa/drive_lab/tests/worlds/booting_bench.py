@@ -11,9 +11,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drive_lab.booting_root import Initramfs, image_in
 from drive_lab.disk import kernel_view
 from drive_lab.forked_probe import ProbeForks
+from drive_lab.images.booting_root import Initramfs, image_in
 from drive_lab.lab import Lab
 from drive_lab.machine import MachineSpec
 from lab_bench import Bench

@@ -4,7 +4,7 @@ cache is what it was, and nothing is left, however it ends."""
 import signal
 
 import pytest
-from drive_lab import artefacts
+from drive_lab.images import artefacts
 from drive_lab.lab import PROJECT
 from harness.releases import ensure_release
 from lab_command import LOADS, SAME, LabCommand, Outcome

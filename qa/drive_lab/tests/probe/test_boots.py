@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from booting_bench import BootingHost, OsdDrive
-from drive_lab.booting_root import Initramfs
+from drive_lab.images.booting_root import Initramfs
 from probe_bench import BACK, THROUGH
 
 pytestmark = pytest.mark.lab

@@ -9,7 +9,7 @@ from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MemoryStore
 
 STORED = json.loads(
-    (Path(__file__).parents[2] / "qa" / "stored_v1" / "mclock.json").read_text()
+    (Path(__file__).parents[5] / "qa" / "stored_v1" / "mclock.json").read_text()
 )
 HDD = "osd_mclock_max_capacity_iops_hdd"
 BEFORE = {("osd.0", HDD): "120.500000"}

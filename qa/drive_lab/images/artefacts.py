@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, Sequence
 
-HERE = Path(__file__).resolve().parent
-GUEST = HERE / "guest"
+GUEST = Path(__file__).resolve().parents[1] / "guest"
 
 HOST_PACKAGES = (
     "qemu-system-x86",

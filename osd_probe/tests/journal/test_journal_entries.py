@@ -12,7 +12,7 @@ from wcache.core.drive import journal
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.errors import StorageError
 
-STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
 
 
 @pytest.mark.parametrize("name", ["lease", "applied"])

@@ -28,7 +28,7 @@ from wcache.core.protocol import (
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
 
-STORED = Path(__file__).parents[2] / "qa" / "stored_v1"
+STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
 
 
 @pytest.fixture

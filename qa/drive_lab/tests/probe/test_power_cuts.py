@@ -13,7 +13,9 @@ TIMEOUT_S = 900
 
 
 def test_power_cuts_lose_nothing_acknowledged_and_the_control_does(release):
-    paths = ("qa", "osd_probe", "mgr_module", "qa/drive_lab/tests", "osd_probe/tests")
+    paths = (
+        "qa", "osd_probe", "mgr_module", "qa/drive_lab/tests/worlds", "osd_probe/tests/worlds",
+    )
     done = subprocess.run(
         [
             sys.executable, "-m", "drive_lab.powercuts", "--rounds", str(ROUNDS), "--seed", "6",

@@ -2,7 +2,7 @@
 all four combinations, each is decided, and both caches are what they were."""
 
 import pytest
-from drive_lab import artefacts
+from drive_lab.images import artefacts
 from drive_lab.lab import PROJECT
 from harness.releases import ensure_release
 from lab_command import LabCommand, Outcome

@@ -1,0 +1,1 @@
+"""What guests boot from, built once and kept."""
