@@ -200,7 +200,7 @@ def _witness(parser: argparse.ArgumentParser) -> None:
     listen.add_argument("--at", required=True, metavar="HOST:PORT", help="port 0 takes a free one")
     listen.add_argument(
         "--idle", type=_seconds, default=60.0,
-        help="end when the writer was not heard for so long; default: %(default)s",
+        help="end when the writer has sent nothing for so long; default: %(default)s",
     )
     write = verbs.add_parser("write", help="on the drive's host: write until the power is gone")
     write.add_argument("--to", required=True, metavar="HOST:PORT", help="where it listens")

@@ -272,7 +272,7 @@ def test_a_dead_host_needs_force_and_what_stays_is_listed():
     del mgr.probes["h1"]
     mgr.now_s += 600.0
     error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
-    assert "not heard" in error
+    assert "has not called" in error
     assert "--force" in error
     data = said(mgr, "agent rm", hostname="h1", force=True)
     assert [line for line in data["stays"] if "sda stays write through" in line]

@@ -18,7 +18,7 @@ def test_a_host_that_died_lately_is_not_removed_without_force(silent_s):
     ok(mgr.command("agent add", all=True))
     dies(mgr)
     mgr.now_s += silent_s
-    assert f"not heard for {silent_s:.0f} s" in refused(
+    assert f"has not called for {silent_s:.0f} s" in refused(
         mgr, "agent rm", errno.EAGAIN, hostname="h1"
     )
     assert "client.wcache.h1" in mgr.keys.held

@@ -135,17 +135,17 @@ def test_hosts_that_have_not_reported_yet_are_named_before_anything_is_begun():
     ok(mgr.command("agent add", all=True))
     data = said(mgr, "try")
     assert data["not_heard"] == ["h3"]
-    assert "not heard yet: h3" in ok(mgr.command("try"))
-    assert data["next"].startswith("ceph wcache try, once they are heard")
+    assert "not responding: h3" in ok(mgr.command("try"))
+    assert data["next"].startswith("ceph wcache try, once they respond")
 
 
-def test_with_no_probe_heard_it_says_so_and_begins_nothing():
+def test_with_no_probe_responding_it_says_so_and_begins_nothing():
     mgr = a_mgr()
     mgr.now_s += 600.0
     data = said(mgr, "try")
     assert data["not_heard"] == ["h1", "h2"]
     assert "--accept-cost" not in data["next"]
-    assert "a probe is heard" in refused(mgr, "try", errno.EPERM, accept_cost=True)
+    assert "a probe is responding" in refused(mgr, "try", errno.EPERM, accept_cost=True)
     assert mgr.engine.runs == {}
 
 
@@ -190,7 +190,7 @@ def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
     mgr.settle()
     mgr.report_all()
     data = said(mgr, "try")
-    assert "it is so already" in " ".join(data["lines"])
+    assert "already in write through" in " ".join(data["lines"])
     assert data["next"] == "nothing; leave the drives as they are"
     assert "nothing to change" in ok(mgr.command("plan"))
 

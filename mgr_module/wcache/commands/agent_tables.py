@@ -50,15 +50,15 @@ def agents(data: Mapping[str, Any]) -> str:
         none = "no probe has contacted the mgr yet\nnext: ceph wcache agent add --all"
         return "\n".join(refused) or none
     rows = [
-        (a["hostname"], a["form"] or "by hand", _heard(a), a["drives"], a["lease_id"] or "-",
+        (a["hostname"], a["form"] or "by hand", _last_seen(a), a["drives"], a["lease_id"] or "-",
          a["probe_version"], a["probe_id"] + (" (simulated)" if a["simulated"] else ""))
         for a in data["agents"]
     ]
-    heads = ("HOST", "RUN BY", "HEARD", "DRIVES", "LEASE", "VERSION", "PROBE")
+    heads = ("HOST", "RUN BY", "LAST SEEN", "DRIVES", "LEASE", "VERSION", "PROBE")
     return "\n".join([table(heads, rows), *refused])
 
 
-def _heard(row: Mapping[str, Any]) -> str:
+def _last_seen(row: Mapping[str, Any]) -> str:
     if row["heard_s_ago"] is None:
         return "not since the mgr started" if row["probe_id"] else "never"
     return f"{row['heard_s_ago']:.0f} s ago"

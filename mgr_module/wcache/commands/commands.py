@@ -93,7 +93,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     *(Command(*row) for row in drive_rows.ROWS),
     Command(
-        "wcache agent ls", (), "r", "List the probes and when each was heard",
+        "wcache agent ls", (), "r", "List the probes and when each was last seen",
         lambda s, v, a: v.agents(), agent_tables.agents,
     ),
     Command(

@@ -74,7 +74,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     lines += [f"left out: {line}" for line in cost["skipped"]]
     if data["not_heard"]:
         lines.append(
-            f"not heard yet: {_few(data['not_heard'])}; what is measured without a host may not "
+            f"not responding: {_few(data['not_heard'])}; what is measured without a host may not "
             "decide for its drives"
         )
     if data["under_way"]:
@@ -98,7 +98,7 @@ def _after_forecast(data: Mapping[str, Any], command: str) -> str:
     if data["in_the_way"]:
         return f"{command}, once that holds"
     if data["not_heard"]:
-        return f"{command}, once they are heard; without them: {command} --accept-cost"
+        return f"{command}, once they respond; without them: {command} --accept-cost"
     return f"{command} --accept-cost"
 
 
@@ -160,7 +160,8 @@ def _unanalysed(results: List[Dict[str, Any]]) -> List[str]:
 def _advice(row: Mapping[str, Any]) -> str:
     verdict = row["verdict"]
     if row["mode"] is not None and not row["to_change"]:
-        return f"{_OFF if row['mode'] == CacheMode.WRITE_THROUGH.value else _ON}: it is so already"
+        advice = _OFF if row["mode"] == CacheMode.WRITE_THROUGH.value else _ON
+        return f"{advice}: already in {row['mode']}"
     if verdict == Verdict.NO_DIFFERENCE.value:
         return "leave the write cache as it is: it makes no material difference"
     if verdict == Verdict.INSUFFICIENT.value:

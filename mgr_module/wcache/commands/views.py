@@ -138,7 +138,7 @@ class Views:
         return found
 
     def agents(self) -> Dict[str, Any]:
-        """`agent ls`: which probe speaks for which host, and when it was heard."""
+        """`agent ls`: which probe speaks for which host, and when it was last seen."""
         engine = self._engine
         with engine.lock:
             now_s = engine.clock()

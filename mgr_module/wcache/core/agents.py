@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Set
 from .errors import ConflictError, VersionError
 from .protocol import PROTOCOL_VERSION, Hello
 
-# A probe that was not heard for this long is silent: `status` says so, nothing is begun on its
+# A probe that has not called for this long is silent: `status` says so, nothing is begun on its
 # host, and another probe may speak for the host.  An idle probe calls every 30 s
 # (`poll_idle_s`), so two lost calls in a row are no silence yet.
 SILENT_S = 90.0
@@ -19,7 +19,7 @@ RESTORE_GRACE_S = 30.0
 
 @dataclass(frozen=True)
 class Agent:
-    """The probe that speaks for a host, as last heard."""
+    """The probe that speaks for a host, as last seen."""
 
     hostname: str
     probe_id: str
@@ -32,7 +32,7 @@ class Agent:
     rival_seen_at_s: float = 0.0
 
     def silent(self, now_s: float) -> bool:
-        """Whether it was not heard for SILENT_S."""
+        """Whether it has not called for SILENT_S."""
         return now_s - self.seen_at_s >= SILENT_S
 
 
@@ -67,7 +67,7 @@ class Agents:
         self._only_stored.add(agent.hostname)
 
     def only_stored(self, hostname: str) -> bool:
-        """Whether the host's probe was not heard since this mgr started."""
+        """Whether the host's probe has not called since this mgr started."""
         return hostname in self._only_stored
 
     def hear(self, hostname: str, hello: Hello, now_s: float) -> Agent:
@@ -89,7 +89,7 @@ class Agents:
                 known, rival_probe_id=hello.probe_id, rival_seen_at_s=now_s
             )
             raise ConflictError(
-                f"probe {known.probe_id} speaks for {hostname} and was heard "
+                f"probe {known.probe_id} speaks for {hostname} and was last seen "
                 f"{now_s - known.seen_at_s:.0f} s ago",
                 "stop one of the two probes, or give each its own host name",
             )

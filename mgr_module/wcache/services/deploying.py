@@ -150,7 +150,7 @@ class AgentService:
         return systemd.install(hostnames)
 
     def _take(self, item: Deployment, *, noted: bool) -> None:
-        """Remember a host that was added; its probe is heard again. Under the engine's lock."""
+        """Remember a host that was added; its probe may call again. Under the engine's lock."""
         hosts = self._engine.hosts
         before = hosts.deployments.get(item.hostname)
         hosts.removed.pop(item.hostname, None)
@@ -170,7 +170,7 @@ class AgentService:
         """`agent rm`: end what is measured there, remove the key, say what is left to do.
 
         Refused while something stands on the host that would be forgotten with it, and for a
-        host that is not heard, unless forced.
+        host whose probe is not responding, unless forced.
         """
         engine = self._engine
         with engine.lock:
@@ -184,8 +184,8 @@ class AgentService:
             heard = agent is not None and not unheard
             if unheard and not force:
                 raise NotReadyError(
-                    f"the probe of {hostname} was not heard {unheard}, so nothing on that host can "
-                    "be looked at or restored",
+                    f"the probe of {hostname} has not called {unheard}, so nothing on that host "
+                    "can be looked at or restored",
                     "wait for its next call, or start it; --force forgets a host that is gone",
                 )
             if dry_run:

@@ -138,7 +138,7 @@ class DriveModelService:
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,
-            "note": "hosts hear of it at their next report; drives that were changed stay so",
+            "note": "hosts are told at their next report; drives that were changed stay so",
             "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 

@@ -29,8 +29,8 @@ def require_reports(engine: Engine) -> None:
     if engine.hosts.deployments:
         raise NotReadyError(
             "no probe has reported yet",
-            "wait some seconds and try again; `ceph wcache agent ls` shows which probes were "
-            "never heard",
+            "wait some seconds and try again; `ceph wcache agent ls` shows which probes have "
+            "never called",
         )
     raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
 

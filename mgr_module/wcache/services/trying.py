@@ -93,7 +93,7 @@ class TryService:
     def _in_the_way(self) -> List[str]:
         engine = self._engine
         if not set(engine.hosts.reports) - set(self._not_heard()):
-            return ["a probe is heard"]
+            return ["a probe is responding"]
         if all_simulated(engine.hosts.reports.values()):
             return []
         return [item.value for item in engine.view.cluster().blocking]

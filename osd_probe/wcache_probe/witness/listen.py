@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 def listen(address: str, log: str, idle_s: float, say: Say) -> int:
-    """Witness one run, until its writer is not heard for `idle_s`; 0 where there was one."""
+    """Witness one run, until its writer has sent nothing for `idle_s`; 0 where there was one."""
     host, port = parse_address(address)
     token = secrets.token_bytes(TOKEN_BYTES)
     try:

@@ -312,7 +312,7 @@ def of_agents(
             found.append(
                 Finding(
                     FindingCode.AGENT_SILENT, Severity.WARNING, agent.hostname,
-                    f"last heard {now_s - agent.seen_at_s:.0f} s ago",
+                    f"last seen {now_s - agent.seen_at_s:.0f} s ago",
                 )
             )
         if agent.rival_probe_id and now_s - agent.rival_seen_at_s < RIVAL_S:
