@@ -20,7 +20,7 @@ from . import runs as files
 from .decision import Options, contradicted_by_tail
 from .margin_of_error import (
     REPLICATES_MIN,
-    Estimate,
+    LogRatio,
     MarginOfError,
     clock_margin,
     file_spread,
@@ -163,7 +163,7 @@ def _worth(side: Side, part: float) -> float:
     return longrun.effective_n(kept, centre) + loose / longrun.UNORDERED_TIME
 
 
-def _by_samples(sides: Tuple[Side, Side], part: float) -> Estimate:
+def _by_samples(sides: Tuple[Side, Side], part: float) -> LogRatio:
     worths = [_worth(side, part) for side in sides]
     margins = []
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
@@ -172,7 +172,7 @@ def _by_samples(sides: Tuple[Side, Side], part: float) -> Estimate:
             for side, worth in zip(sides, worths)
         )
         margins.append(MarginOfError((one_below, two_above), (one_above, two_below)))
-    return Estimate(
+    return LogRatio(
         one - two, margins[0], margins[1], _clocks(sides, part), _grain(sides),
         file_spread([_per_file(side.runs, part) for side in sides]),
     )
@@ -183,7 +183,7 @@ def _per_file(runs: Sequence[Run], part: float) -> List[float]:
     return [summary.quantile(longrun.logs(run.latencies_us), part) for run in runs]
 
 
-def _by_runs(sides: Tuple[Side, Side], part: float) -> Estimate:
+def _by_runs(sides: Tuple[Side, Side], part: float) -> LogRatio:
     """Welch's t on one log quantile per run (Biometrika 1947)."""
     seen = [sequential.moments(_per_file(side.runs, part)) for side in sides]
     errors = [max(spread.sd, sequential.SD_FLOOR) ** 2 / spread.n for spread in seen]
@@ -192,7 +192,7 @@ def _by_runs(sides: Tuple[Side, Side], part: float) -> Estimate:
     for alpha in (DECIDE_ALPHA, SAME_ALPHA):
         one, two = (summary.student(degrees, alpha) * math.sqrt(error) for error in errors)
         margins.append(MarginOfError((one, two), (one, two)))
-    return Estimate(
+    return LogRatio(
         seen[0].mean - seen[1].mean, margins[0], margins[1], _clocks(sides, part), _grain(sides)
     )
 
@@ -219,13 +219,13 @@ def _grain(sides: Tuple[Side, Side]) -> float:
     return math.fsum(math.log1p(max(run.grain for run in side.runs)) for side in sides)
 
 
-def _verdict(found: Estimate, widen: float, margin: float) -> Verdict:
+def _verdict(found: LogRatio, widen: float, margin: float) -> Verdict:
     far, near = (found.interval(alpha, widen) for alpha in (DECIDE_ALPHA, SAME_ALPHA))
     return sequential.verdict(far, near, margin)
 
 
 def _why(
-    verdict: Verdict, found: Estimate, widen: float, few: bool, options: Options
+    verdict: Verdict, found: LogRatio, widen: float, few: bool, options: Options
 ) -> str:
     if few:
         return ADVICE["few samples"]
@@ -240,7 +240,7 @@ def _why(
 
 
 def _more(
-    verdict: Verdict, found: Estimate, widen: float,
+    verdict: Verdict, found: LogRatio, widen: float,
     runs: Mapping[CacheMode, Sequence[Run]], worth: Mapping[CacheMode, float],
     replicated: bool, margin: float,
 ) -> Optional[Dict[str, Any]]:

@@ -67,7 +67,7 @@ def file_spread(logs: Sequence[Sequence[float]]) -> Optional[FileSpread]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LogRatio:
     """The log ratio at one quantile, write back over write through.
 
     `by_files` is what the files' own spread says, where there are two in a mode or more but too
@@ -109,7 +109,7 @@ def clock_margin(back_us: float, through_us: float, steps_us: Tuple[float, float
     return MarginOfError((below[0], above[1]), (above[0], below[1]))
 
 
-def times_needed(found: Estimate, margin: float, widen: float) -> Tuple[float, float]:
+def times_needed(found: LogRatio, margin: float, widen: float) -> Tuple[float, float]:
     """How many times the samples of each mode would decide at this spread; 1 is enough.
 
     The mode that adds little to the interval keeps what it has where that is possible.
@@ -133,7 +133,7 @@ def times_needed(found: Estimate, margin: float, widen: float) -> Tuple[float, f
     return back, through
 
 
-def files_needed(found: Estimate, margin: float, widen: float) -> Tuple[bool, Optional[int]]:
+def files_needed(found: LogRatio, margin: float, widen: float) -> Tuple[bool, Optional[int]]:
     """Whether it is the files' own spread that leaves it open, and how many would do.
 
     They are files per mode, None where no number would: the ratio is too close to the border.
@@ -152,7 +152,7 @@ def files_needed(found: Estimate, margin: float, widen: float) -> Tuple[bool, Op
     return True, spread.files_needed(_room(found, margin, downwards) + aside, alpha)
 
 
-def _room(found: Estimate, margin: float, downwards: bool) -> float:
+def _room(found: LogRatio, margin: float, downwards: bool) -> float:
     """How far the interval may reach by chance before it touches the border that counts."""
     step = sum(found.step.down if downwards else found.step.up)
     return abs(abs(found.mean) - margin) - found.grain - step

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from wcache.core.model import FindingCode, LoadPoint, Role, Transport, Verdict
+from wcache.core.verdict.estimate import estimate
 from wcache.core.verdict.pooling import DriveVerdict, Pool, PoolTerm, pooled
 
 D1 = LoadPoint.OSD_BENCH_DEPTH1
@@ -17,7 +18,9 @@ FAST, CARRIED = FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER
 def drives(*items):
     """Drives d0, d1, ... from (verdict, low, high) and, where flagged, a finding's code."""
     return [
-        DriveVerdict(f"r{i}", f"h1 d{i}", item[0], item[1], *item[1:3], 20, tuple(item[3:]))
+        DriveVerdict(
+            f"r{i}", f"h1 d{i}", estimate(item[0], item[1], *item[1:3]), 20, tuple(item[3:])
+        )
         for i, item in enumerate(items)
     ]
 

@@ -86,9 +86,10 @@ def _while_open(traffic: LoadVerdict, benches: Found) -> Found:
     verdict, why = benches
     if not verdict.decided:
         return verdict, why
-    if verdict.mode is not None and _allows(traffic, verdict) and not _may_lose(traffic, verdict):
+    gains = traffic.estimate.allows(verdict)
+    if verdict.mode is not None and gains and not _may_lose(traffic, verdict):
         return verdict, f"{why}; the OSD's own traffic ({_span(traffic)}) does not contradict it"
-    if verdict.mode is not None and not _allows(traffic, verdict):
+    if verdict.mode is not None and not gains:
         open_to = f"rules out a material gain in {verdict.value}"
     else:
         open_to = "may still differ"
@@ -134,14 +135,7 @@ def _of_benches(loads: Sequence[LoadVerdict], profile: Optional[LoadProfile]) ->
 
 
 def _measured(loads: Sequence[LoadVerdict]) -> Dict[LoadPoint, Estimate]:
-    found = {load.load_point: load.estimate for load in loads}
-    return {point: item for point, item in found.items() if item is not None}
-
-
-def _allows(load: LoadVerdict, verdict: Verdict) -> bool:
-    """Whether an undecided load's interval leaves room for a material gain in a mode."""
-    found = load.estimate
-    return found is None or found.allows(verdict)
+    return {load.load_point: load.estimate for load in loads if load.estimate.bounded}
 
 
 def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
@@ -150,7 +144,7 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
     One that is flagged may: its interval rules nothing out.
     """
     found = load.estimate
-    if found is None or found.flagged:
+    if found.flagged:
         return True
     if verdict is Verdict.WRITE_THROUGH:
         return found.ratio_low < 1 / MATERIAL_RATIO
@@ -159,8 +153,7 @@ def _may_lose(load: LoadVerdict, verdict: Verdict) -> bool:
 
 def _loss(load: LoadVerdict) -> float:
     """How many times slower the other mode is proven to be (1 where nothing is proven)."""
-    found = load.estimate
-    return max(found.loss(mode) for mode in MODES) if found is not None else 1.0
+    return max(load.estimate.loss(mode) for mode in MODES)
 
 
 def _worse(load: LoadVerdict) -> str:
@@ -173,8 +166,7 @@ def _worse(load: LoadVerdict) -> str:
 def _span(load: LoadVerdict) -> str:
     if load.doubts:
         return f"flagged: {', '.join(code.value for code in load.doubts)}"
-    found = load.estimate
-    return "no interval yet" if found is None else found.span
+    return load.estimate.span
 
 
 def _cure(loads: Sequence[LoadVerdict]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Optional
 
@@ -13,15 +14,20 @@ from ..model import Verdict
 class Estimate:
     """What was measured at one load point; the ratio is write back over write through.
 
-    A drive and a load give theirs as `estimate`.
-
+    Where there is no interval both of its ends are open: 0 and infinite.
     `finding`: a carryover or a flush too fast was found: what was measured was no cache mode.
     """
 
     verdict: Verdict
-    ratio_low: float
-    ratio_high: float
+    ratio_low: float = 0.0
+    ratio_high: float = math.inf
     finding: bool = False
+    ratio: Optional[float] = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is an interval."""
+        return self.ratio_low > 0.0 and self.ratio_high < math.inf
 
     @property
     def flagged(self) -> bool:
@@ -36,6 +42,8 @@ class Estimate:
     @property
     def span(self) -> str:
         """The interval in words."""
+        if not self.bounded:
+            return "no interval yet"
         return f"ratio {self.ratio_low:.3g} to {self.ratio_high:.3g}"
 
     def allows(self, mode: Verdict) -> bool:
@@ -52,9 +60,10 @@ class Estimate:
 
 
 def estimate(
-    verdict: Verdict, low: Optional[float], high: Optional[float], finding: bool = False
-) -> Optional[Estimate]:
-    """What was measured, or None where it has no interval."""
+    verdict: Verdict, ratio: Optional[float], low: Optional[float], high: Optional[float],
+    finding: bool = False,
+) -> Estimate:
+    """What was measured, of stored fields: an interval counts where both of its ends are there."""
     if low is None or high is None or low <= 0 or high <= 0:
-        return None
-    return Estimate(verdict, low, high, finding)
+        return Estimate(verdict, finding=finding, ratio=ratio)
+    return Estimate(verdict, low, high, finding, ratio)

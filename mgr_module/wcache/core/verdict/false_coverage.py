@@ -16,6 +16,7 @@ from typing import Optional, Sequence, Tuple, Union
 
 from ..material import MATERIAL_RATIO
 from ..model import Verdict
+from .estimate import Estimate
 from .pooling import DriveVerdict, LoadVerdict
 
 FALSE_SHARE_MAX = 0.05
@@ -42,7 +43,7 @@ def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> 
     if alpha >= LEVEL_ALPHA or load.verdict.mode is None:
         return load
     found: Sequence[Union[LoadVerdict, DriveVerdict]] = [load] if load.pooled else drives
-    logs = [_logs(item.ratio, item.ratio_low, item.ratio_high) for item in found]
+    logs = [_logs(item.estimate) for item in found]
     three = load.pooled and load.drives <= 3
     times = (LEVEL_ALPHA / alpha) ** (1 / (_POOL_OF_THREE_EXPONENT if three else _EXPONENT))
     lows = [middle - times * (middle - low) for middle, low, _ in filter(None, logs)]
@@ -58,13 +59,11 @@ def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> 
     )
 
 
-def _logs(
-    ratio: Optional[float], low: Optional[float], high: Optional[float]
-) -> Optional[Tuple[float, float, float]]:
+def _logs(found: Estimate) -> Optional[Tuple[float, float, float]]:
     """Logarithms of an estimate and its interval; None where there is no interval."""
-    if not ratio or not low or not high or min(ratio, low, high) <= 0:
+    if not found.ratio or found.ratio <= 0 or not found.bounded:
         return None
-    return math.log(ratio), math.log(low), math.log(high)
+    return math.log(found.ratio), math.log(found.ratio_low), math.log(found.ratio_high)
 
 
 def why_not(selected: int, among: int) -> str:

@@ -71,25 +71,23 @@ class DriveVerdict:
 
     record_id: str
     name: str  # of the drive, for people
-    verdict: Verdict
-    ratio: Optional[float]
-    ratio_low: Optional[float]
-    ratio_high: Optional[float]
+    estimate: Estimate
     pairs: int
     doubts: Tuple[FindingCode, ...] = ()
     term: Optional[PoolTerm] = None
 
     @property
-    def estimate(self) -> Optional[Estimate]:
-        """Its verdict with its interval; None where it has none."""
-        return estimate(self.verdict, self.ratio_low, self.ratio_high)
+    def verdict(self) -> Verdict:
+        """What its experiment says."""
+        return self.estimate.verdict
 
 
 @dataclass(frozen=True)
 class LoadVerdict:
     """What the sampled drives of a drive model say together at one load point.
 
-    `interval` says what `ratio_low` and `ratio_high` are.
+    Its fields are printed as they stand (`recommend --format json`).  `interval` says
+    what `ratio_low` and `ratio_high` are.
     """
 
     load_point: LoadPoint
@@ -108,9 +106,11 @@ class LoadVerdict:
     doubts: Tuple[FindingCode, ...] = ()
 
     @property
-    def estimate(self) -> Optional[Estimate]:
-        """Its verdict with its interval; None where it has none."""
-        return estimate(self.verdict, self.ratio_low, self.ratio_high, bool(self.doubts))
+    def estimate(self) -> Estimate:
+        """Its verdict with its interval."""
+        return estimate(
+            self.verdict, self.ratio, self.ratio_low, self.ratio_high, bool(self.doubts)
+        )
 
 
 def pooled(
@@ -212,9 +212,10 @@ def _by_agreement(
     verdict, said = _agreed(sure)
     if said:
         notes = (*notes, f"{load_point.value}: {said}")
-    ratios = sorted(drive.ratio for drive in drives if drive.ratio is not None and drive.ratio > 0)
-    lows = [drive.ratio_low for drive in drives if drive.ratio_low is not None]
-    highs = [drive.ratio_high for drive in drives if drive.ratio_high is not None]
+    found = [drive.estimate for drive in drives]
+    ratios = sorted(item.ratio for item in found if item.ratio is not None and item.ratio > 0)
+    lows = [item.ratio_low for item in found if item.bounded]
+    highs = [item.ratio_high for item in found if item.bounded]
     count = len(drives)
     return LoadVerdict(
         load_point, verdict, count, _middle(ratios) if ratios else None,
@@ -244,7 +245,7 @@ def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
     mode, alike, rest = modes[0], of[modes[0]], of[Verdict.INSUFFICIENT]
     against = [drive for verdict in modes[1:] for drive in of[verdict]]
     against += of[Verdict.NO_DIFFERENCE]
-    against += [drive for drive in rest if not _allows(drive, mode)]
+    against += [drive for drive in rest if not drive.estimate.allows(mode)]
     if against:
         return Verdict.CONFLICTING, (
             f"{_named(alike)} better in {mode.value}, but {_named(against)} not; look at those "
@@ -259,22 +260,17 @@ def _agreed(drives: Sequence[DriveVerdict]) -> Tuple[Verdict, str]:
     return (mode if 2 * len(alike) >= len(drives) else Verdict.INSUFFICIENT), ""
 
 
-def _allows(drive: DriveVerdict, mode: Verdict) -> bool:
-    found = drive.estimate
-    return found is None or found.allows(mode)
-
-
 def _overlap(one: DriveVerdict, other: DriveVerdict) -> bool:
     """Whether two drives may have one ratio; what has no interval may have any."""
     a, b = one.estimate, other.estimate
-    return a is None or b is None or (a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high)
+    return a.ratio_low <= b.ratio_high and b.ratio_low <= a.ratio_high
 
 
 def _named(drives: Sequence[DriveVerdict]) -> str:
     """Drives by name with their intervals, the first few of them."""
     found = []
     for drive in drives[:NAMED_MAX]:
-        span = drive.estimate
-        found.append(f"{drive.name} ({span.span})" if span is not None else drive.name)
+        known = drive.estimate.bounded
+        found.append(f"{drive.name} ({drive.estimate.span})" if known else drive.name)
     more = len(drives) - len(found)
     return f"{', '.join(found)}{f' and {more} more' if more else ''}"

@@ -17,6 +17,7 @@ from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
 from ..simulation import DriveKind, real
 from . import false_coverage
 from .across_loads import over_loads
+from .estimate import estimate
 from .flush_proof import power_cuts_by_model, withheld_for
 from .homes import Homes
 from .load_profile import LoadProfile, evened
@@ -144,8 +145,8 @@ def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
 def drive_verdict(result: Result) -> DriveVerdict:
     """A result as pooling takes it."""
     return DriveVerdict(
-        result.record_id, f"{result.hostname} {result.drive_id}", result.verdict, result.ratio,
-        result.ratio_low, result.ratio_high, result.pairs,
+        result.record_id, f"{result.hostname} {result.drive_id}",
+        estimate(result.verdict, result.ratio, result.ratio_low, result.ratio_high), result.pairs,
         tuple(finding.code for finding in result.findings), result.pool_term,
     )
 
