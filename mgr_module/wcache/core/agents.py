@@ -15,6 +15,17 @@ SILENT_S = 90.0
 # A probe under a lease calls every second or faster, and restores by itself when the lease runs
 # out.  So whoever waits for its answer gives up sooner: after the lease and this long.
 RESTORE_GRACE_S = 30.0
+# A trial of more memory ends where a probe has told nothing of its host for so long: memory may
+# grow, and nobody would see it.  Probes are asked every 2 s then, so lost calls do not end it.
+MEMORY_UNTOLD_S = 60.0
+# A host is removed only while its probe responds, so that it can still restore.  By jitter its
+# calls are up to a fifth of a pause late; one is overdue after half a pause more, and this long.
+CALL_LATE_S = 10.0
+
+
+def overdue_s(poll_idle_s: float) -> float:
+    """The age of an idle probe's last call from which on the next one is overdue."""
+    return min(SILENT_S, 1.5 * poll_idle_s + CALL_LATE_S)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..ceph.surroundings import Surroundings
-from ..core.agents import SILENT_S, Agent
+from ..core.agents import Agent, overdue_s
 from ..core.change.change_status import ChangeStatus
 from ..core.deployment import cephadm, rook, systemd
 from ..core.deployment.form import (
@@ -34,8 +34,6 @@ from .guards import disputes_of, require_store
 
 HOSTS_MAX = 2000
 REMOVING = "the host is being removed"
-# A call may be this much later than its turn.
-LATE_S = 10.0
 UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
 LEFT_BEHIND = (
     "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
@@ -258,7 +256,7 @@ class AgentService:
         silent_s = self._engine.clock() - agent.seen_at_s
         if self._engine.hosts.agents.only_stored(agent.hostname):
             return "since the mgr started"
-        due_s = min(SILENT_S, 1.5 * self._engine.options().poll_idle_s + LATE_S)
+        due_s = overdue_s(self._engine.options().poll_idle_s)
         return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
 
     def _end_plans(self, hostname: str) -> None:

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Callable, Dict, List, Optional, Tuple, Union
 
 from ...ceph.memory import OsdMemory
+from ...core.agents import MEMORY_UNTOLD_S
 from ...core.errors import StorageError
 from ...core.fleet.claims import believed
 from ...core.knobs.memory_target import trial as tr
 from ...core.knobs.memory_target.reading import OsdReading
 from ...core.knobs.memory_target.trial_result import TrialResult, TrialResults
-from ...core.knobs.memory_target.trial_room import SILENT_S, crowded
+from ...core.knobs.memory_target.trial_room import crowded
 from ...core.ports import Done
 from ...core.simulation import real
 from ..engine import Engine
@@ -123,8 +124,10 @@ class TrialWork:
             return
         for hostname, osd_ids in self._on.items():
             told_at_s, memory = self._engine.hosts.memory.get(hostname, (self._asked_at_s, None))
-            if now_s - told_at_s > SILENT_S:
-                self.halt(f"the probe of {hostname} told nothing of its memory for {SILENT_S:g} s")
+            if now_s - told_at_s > MEMORY_UNTOLD_S:
+                self.halt(
+                    f"the probe of {hostname} told nothing of its memory for {MEMORY_UNTOLD_S:g} s"
+                )
                 return
             why = crowded(osd_ids, machine.trial.high_bytes, memory) if memory else ""
             if why:

@@ -15,8 +15,6 @@ from ...text import amount
 LIMIT_SHARE = 0.9
 # ... or where so little of the host's RAM is available.
 AVAILABLE_SHARE_MIN = 0.05
-# Where a probe has told nothing for so long, nobody would see memory grow.
-SILENT_S = 60.0
 
 
 def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
