@@ -23,8 +23,8 @@ from wcache.analysis.runs import (
     Run,
     together,
 )
-from wcache.analysis.summary import P99_SAMPLES_MIN
 from wcache.core.errors import MalformedError
+from wcache.core.latency_table import P99_SAMPLES_MIN
 
 from .fio_settings import AVERAGED, SYNCS_ADDED, UNSYNCED, settings_of, unsynced
 

@@ -16,7 +16,7 @@ from wcache.analysis import sequential
 from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
 from wcache.analysis.experiment import analyse
 from wcache.core.experiment.budget import spent
-from wcache.core.experiment.pairs import IN_PROGRESS, Discarded, compose, pairs_of
+from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, Discarded, compose, pairs_of
 from wcache.core.experiment.run_state import RunSpec
 from wcache.core.experiment.settling_time.checks import check_size, due_check, rechecks_of, settled
 from wcache.core.experiment.slots import CheckSlot, Periods, Slot
@@ -311,7 +311,7 @@ class _Looks:
             old.tail + new.tail[-1:], old.stays + new.stays, old.orders + new.orders[-1:],
         )
         measured = sequential.spread(self._seen.whole)
-        if measured.n < sequential.FIRST_LOOK:
+        if measured.n < FIRST_LOOK:
             return False
         self.seem_same = abs(measured.mean) < self._options.margin
         warnings: List[str] = []

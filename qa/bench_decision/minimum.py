@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from wcache.analysis import sequential
+from wcache.core.experiment.pairs import FIRST_LOOK
 
 # The errors it is for: a wrong "differs", and a difference not found.
 FALSE_ALARM, MISS = 0.01, 0.05
@@ -34,4 +34,4 @@ def least_pairs(ratio: float, variance: float, margin: float) -> float:
     gap = abs(abs(math.log(ratio)) - margin)
     if gap == 0.0:
         return math.inf
-    return max(float(sequential.FIRST_LOOK), 2 * information * variance / gap**2)
+    return max(float(FIRST_LOOK), 2 * information * variance / gap**2)

@@ -21,7 +21,7 @@ from wcache.analysis import longrun, sequential, summary
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
 from wcache.analysis.pairs import differences
-from wcache.core.experiment.pairs import pairs_of
+from wcache.core.experiment.pairs import FIRST_LOOK, pairs_of
 from wcache.core.experiment.slots import Slot
 from wcache.core.loads import SAMPLES
 from wcache.core.model import LoadPoint
@@ -123,7 +123,7 @@ def _by_looks(record):
     """The verdict of an experiment that stops where the rule says so."""
     margin = Options().margin
     whole = differences(record.pairs, "").whole
-    for n in range(sequential.FIRST_LOOK, len(whole) + 1):
+    for n in range(FIRST_LOOK, len(whole) + 1):
         seen = sequential.spread(whole[:n])
         decided = sequential.differs(sequential.interval(seen, 0.01), margin)
         if decided or sequential.same(sequential.interval(seen, 0.05), margin):
@@ -150,7 +150,7 @@ def _misses(job):
                 slot = Slot(index, second)
                 periods[slot] = bench.period(slot.mode(seed), load_point, plan)
         whole = differences(pairs_of(setup, periods), counter).whole
-        for n in range(sequential.FIRST_LOOK, len(whole) + 1):
+        for n in range(FIRST_LOOK, len(whole) + 1):
             found = sequential.interval(sequential.spread(whole[:n]), 0.05)
             if not found.low <= true <= found.high:
                 missed += 1

@@ -7,6 +7,7 @@ import pytest
 from bench_decision.boundaries import boundaries
 from wcache.analysis import sequential
 from wcache.analysis.summary import student
+from wcache.core.experiment.pairs import FIRST_LOOK
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05])
@@ -16,7 +17,7 @@ def test_the_table_is_what_the_exact_recursion_gives(alpha):
 
 
 def test_the_first_boundary_is_students_t_at_the_first_share_of_the_error():
-    share = 0.01 * math.sqrt(sequential.FIRST_LOOK / sequential.HORIZON)
+    share = 0.01 * math.sqrt(FIRST_LOOK / sequential.HORIZON)
     assert sequential.C_N[0.01][0] == pytest.approx(student(3, share), abs=1e-5)
 
 
@@ -46,7 +47,7 @@ def test_the_truth_is_missed_at_any_look_no_more_often_than_promised(alpha):
         step = rng.standard_normal(experiments)
         sums += step
         squares += step * step
-        if n >= sequential.FIRST_LOOK:
+        if n >= FIRST_LOOK:
             mean = sums / n
             sd = np.sqrt((squares - n * mean * mean) / (n - 1))
             missed |= np.abs(mean) > sequential.half_width(n, 1.0, alpha) * sd

@@ -18,6 +18,7 @@ from wcache.analysis.pooling import pool
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.osd_histogram import gained, parse
+from wcache.core.experiment.pairs import FIRST_LOOK
 from wcache.core.model import Verdict
 from wcache.core.record import LatencyHistogram, Period
 
@@ -98,7 +99,7 @@ def test_tails_that_do_not_differ_are_told_apart_in_one_experiment_of_a_hundred_
             found.append(tails.log_quantile(back, 0.9) - tails.log_quantile(through, 0.9))
         wrong += any(
             tail_verdict(found[:n]).mode is not None
-            for n in range(sequential.FIRST_LOOK, len(found) + 1)
+            for n in range(FIRST_LOOK, len(found) + 1)
         )
     assert wrong <= experiments // 100
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..core.experiment.design import design_of
-from ..core.experiment.pairs import IN_PROGRESS
+from ..core.experiment.pairs import FIRST_LOOK, IN_PROGRESS
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
 from ..core.hardware.bcache import crossed_target
+from ..core.hardware.flush_times import flush_floor_us
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
 from ..core.record import Pair, Period, Record
@@ -26,10 +27,6 @@ CERTAIN_ALPHA = 0.0005  # then there is no point in going on
 FADING_FACTOR = 2.0
 LARGE_RATIO = 3.0
 CHECKED_PAIRS_MAX = 9  # a coin that has not given the chance by then need not be waited for
-# Write back this fast, without proof of power-loss protection, is too good to be true:
-# a disk has to turn, and flash without capacitors has to program a page.
-FLUSH_FLOOR_ROTATIONAL_US = 1000.0
-FLUSH_FLOOR_FLASH_US = 100.0
 FLUSHES_MIN = 16
 # With the cache off a pinned kernel still flushes, and there is nothing to flush.  One that
 # has to write takes longer; where write back wins and its flushes do not, nothing is written.
@@ -84,11 +81,11 @@ def decide(
     options: Options, warnings: List[str], trusted: bool = False,
 ) -> Decision:
     """The decision on one drive; `trusted`: as if its power-loss protection were proven."""
-    if measured.n < sequential.FIRST_LOOK:
+    if measured.n < FIRST_LOOK:
         return Decision(
             Verdict.INSUFFICIENT,
             f"{measured.n} usable {design_of(record.setup).unit}; nothing is decided on fewer than "
-            f"{sequential.FIRST_LOOK}",
+            f"{FIRST_LOOK}",
         )
     verdict = verdict_of(measured, options.margin)
     if verdict is Verdict.INSUFFICIENT:
@@ -237,7 +234,7 @@ def _sd_within_orders(seen: Differences, whole: Spread) -> Tuple[float, int]:
     for order, value in zip(seen.orders, seen.whole):
         groups.setdefault(order, []).append(value)
     degrees = len(seen.whole) - len(groups)
-    if degrees < sequential.FIRST_LOOK:
+    if degrees < FIRST_LOOK:
         return whole.sd, whole.n - 1
     squares = math.fsum(
         (value - math.fsum(values) / len(values)) ** 2
@@ -289,8 +286,7 @@ def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
     if flush_us is None and setup.load_point in ONE_COMMIT_EACH:
         times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
         flush_us = summary.median(times_us) if times_us else None
-    floor_us = FLUSH_FLOOR_ROTATIONAL_US if setup.rotational else FLUSH_FLOOR_FLASH_US
-    if flush_us is None or flush_us >= floor_us:
+    if flush_us is None or flush_us >= flush_floor_us(setup.rotational):
         return ""
     return (
         f"a flush in write back takes {flush_us:.3g} us, faster than a drive without power-loss "

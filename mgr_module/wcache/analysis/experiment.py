@@ -12,6 +12,7 @@ from ..core import codec
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
 from ..core.experiment.factorial import both_sides
+from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
 from . import factorial, sequential, summary
@@ -59,7 +60,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
 
     def decided_with(warnings: List[str], trusted: bool) -> Decision:
         found = decide(record, used, seen, measured, options, warnings, trusted)
-        if effects is not None and crossed is not None and measured.n >= sequential.FIRST_LOOK:
+        if effects is not None and crossed is not None and measured.n >= FIRST_LOOK:
             found = factorial.decide(found, effects, crossed, options)
         return found
 

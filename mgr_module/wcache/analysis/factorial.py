@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ..core.experiment.factorial import PROVEN, crossed_mode, replicates
+from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from . import sequential, summary
@@ -185,7 +186,7 @@ def _unmoved(
         levels.append([level(period, counter) for period in four])
         periods += [(p.started_at_s, 4 * number + i, p) for i, p in enumerate(four)]
     count = len(levels)
-    if count < sequential.FIRST_LOOK:
+    if count < FIRST_LOOK:
         return (), (0.0, 0)
     grand = math.fsum(value for row in levels for value in row) / (4 * count)
     columns = [math.fsum(row[i] for row in levels) / count for i in range(4)]

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
 from ..core.experiment.factorial import PROVEN
+from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
 from ..core.record import RESULT_FORMAT, RESULT_VERSION
 from ..core.verdict.pooling import DOUBTS, overruled
@@ -177,7 +178,7 @@ def _by_drive(
             or not (math.isfinite(mean) and math.isfinite(sd)) or sd < 0
         ):
             raise MalformedError(f"records[{index}] has no pairs, {mean_of} and {sd_of}")
-        if pairs < sequential.FIRST_LOOK:
+        if pairs < FIRST_LOOK:
             continue
         if "record_id" in item:  # what is given twice was measured once
             key = (

@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
+from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import Verdict
 
-FIRST_LOOK = 4
 HORIZON = 80  # pairs; the error is spent by then, later pairs are not looked at
 DECIDE_ALPHA = 0.01  # "differs" is decided on the 99% interval
 SAME_ALPHA = 0.05  # "no material difference" on the 95% interval

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-# Below this many samples there is no 95% upper bound of the 99th percentile at all:
-# the largest of n samples exceeds it with chance 1 - .99^n (David & Nagaraja, Order
-# Statistics, 7.1), which reaches 95% at n = 299.
-P99_SAMPLES_MIN = 299
+from ..core.latency_table import P99_SAMPLES_MIN
+
 # A sample this many times the median of its mode is a stall.
 STALL_FACTOR = 10.0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ..core.latency_table import P99_SAMPLES_MIN
 from ..core.model import LoadPoint
 from ..core.record import LatencyHistogram, Pair, Period
 from . import summary
@@ -66,7 +67,7 @@ def client_writes(periods: Sequence[Period]) -> Optional[Dict[str, Any]]:
         return None
     result: Dict[str, Any] = {"n": n}
     for name, part in _PARTS:
-        if part == 0.99 and n < summary.P99_SAMPLES_MIN:
+        if part == 0.99 and n < P99_SAMPLES_MIN:
             continue
         low, high = _edges(whole, _place(whole, part)[0])
         result[f"{name}_about_us"] = summary.rounded(math.exp(log_quantile(whole, part)) / 1e3)

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
-from ..core.loads import COMMIT_COUNTERS, SUBMIT_COUNTERS
+from ..core.loads import COMMIT_COUNTERS, SUBMIT_COUNTERS, TRANSACTION_COUNTERS
 
 _base = getattr(mgr_module, "CLICommandBase", None)
 
@@ -32,15 +32,15 @@ def options(plain: List[Dict[str, Any]]) -> List[Any]:
 def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
     """Latency counters of a commit: name to (sum in s, count).
 
-    `txc_commit_lat` (18 and later) was `commit_lat` (16); both are kept under the new name, and
-    so is what counts the transactions that were begun.
+    What counts transactions, begun and committed, is kept under its newest name on every
+    release.
     """
     found: Dict[str, Tuple[float, int]] = {}
     bluestore = _object(perf_dump.get("bluestore"))
     for name in ("kv_sync_lat", *COMMIT_COUNTERS):
         pair = _pair(bluestore.get(name))
         if pair is not None:
-            found["txc_commit_lat" if name == "commit_lat" else name] = pair
+            found[TRANSACTION_COUNTERS[0] if name in TRANSACTION_COUNTERS else name] = pair
     for name in SUBMIT_COUNTERS:
         pair = _pair(bluestore.get(name))
         if pair is not None:

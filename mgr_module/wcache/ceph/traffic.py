@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Protocol, Sequence
 
-# 18 and later, 16; both of a priority that reaches the mgr (BlueStore.cc, PRIO_CRITICAL)
-_COUNTERS = ("bluestore.txc_commit_lat", "bluestore.commit_lat")
+from ..core.loads import TRANSACTION_COUNTERS
+
+# Of a priority that reaches the mgr (BlueStore.cc, PRIO_CRITICAL).
+_COUNTERS = tuple(f"bluestore.{name}" for name in TRANSACTION_COUNTERS)
 # The mgr keeps points 5 s apart; older ones tell of another time of day.
 POINTS = 7
 

@@ -25,6 +25,7 @@ SUBMIT_COUNTERS = ("txc_submit_lat", "submit_lat")
 # OSD.cc (`bench`): small writes are limited to
 # osd_bench_small_size_max_iops (100) x osd_bench_duration (30 s) x 4 KiB = 12,288,000
 # bytes in one call.  A batch takes a tenth of that, enough to fill the queue many times.
+SMALL_BYTES = 4096
 BATCH_WRITES = 300
 LARGE_WRITES = 3
 LARGE_BYTES = 4 * 1024 * 1024
@@ -39,8 +40,8 @@ CAPACITY_CALL_S = {True: 15.0, False: 3.0}
 
 WRITE_BYTES = {
     LoadPoint.OSD_TRAFFIC: 0,
-    LoadPoint.OSD_BENCH_DEPTH1: 4096,
-    LoadPoint.OSD_BENCH_BATCH: BATCH_WRITES * 4096,
+    LoadPoint.OSD_BENCH_DEPTH1: SMALL_BYTES,
+    LoadPoint.OSD_BENCH_BATCH: BATCH_WRITES * SMALL_BYTES,
     LoadPoint.OSD_BENCH_4M: LARGE_WRITES * LARGE_BYTES,
     LoadPoint.FDATASYNC_TIMER: 0,
     LoadPoint.OSD_BENCH_CAPACITY: CAPACITY_CALL_BYTES,

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
 
 from wcache.core.errors import WcacheError
+from wcache.core.hardware.flush_times import flush_floor_us
 from wcache.core.host_report import DISAGREED_MAX
 from wcache.core.model import CacheMode, KernelView
 
 from ..linux.block.host_files import write_attribute
 from ..linux.block.sysfs import BlockDevice
 from ..linux.transports.sata_hba import SataHbaSwitch
-
-# As the analysis doubts: a disk has to turn, flash without capacitors has to program a page.
-FLUSH_FLOOR_ROTATIONAL_US = 1000.0
-FLUSH_FLOOR_FLASH_US = 100.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ class Trial:
         through = self._times.get(CacheMode.WRITE_THROUGH)
         if back is None or through is None:
             return []
-        floor_us = FLUSH_FLOOR_ROTATIONAL_US if self._device.rotational else FLUSH_FLOOR_FLASH_US
+        floor_us = flush_floor_us(self._device.rotational)
         if back.dirty_flush_us >= floor_us or through.write_us < floor_us:
             return []
         return [

@@ -23,14 +23,12 @@ import random
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from wcache.core.loads import spread_at_s
+from wcache.core.loads import LARGE_BYTES, SMALL_BYTES, spread_at_s
 from wcache.core.model import CacheMode, LoadPoint, Role
 
 from .drive_schema import OsdSpec
 from .physics import SimulatedDrive
 
-SMALL_BYTES = 4096
-LARGE_BYTES = 4 * 2**20
 DEFERRED_BYTES_MAX = 64 * 1024  # bluestore_prefer_deferred_size_hdd
 KV_BYTES = 512  # one transaction's metadata in RocksDB's log
 SAMPLES_MAX = 1_000_000  # of one call

@@ -22,9 +22,9 @@ from .design import design_of
 from .settling_time.checks import checks_of, rechecks_of, settled
 from .slots import AnySlot, CheckSlot, Periods, Slot
 
-# The analysis looks after every pair from this one on: its boundaries are made for that
-# (repeated confidence intervals, `analysis/sequential.py`), and a look costs milliseconds
-# where a pair costs seconds.
+# The analysis looks after every pair from this one on: fewer say too little of their spread.  Its
+# boundaries are made for that (repeated confidence intervals, `analysis/sequential.py`), and a
+# look costs milliseconds where a pair costs seconds.
 FIRST_LOOK = 4
 # Without numpy nobody can look: a fixed number is measured, for `wcache analyze` later.
 PAIRS_WITHOUT_ANALYSIS = 8

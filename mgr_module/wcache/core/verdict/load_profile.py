@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from ..loads import TRANSACTION_COUNTERS
+from ..loads import LARGE_BYTES, SMALL_BYTES, TRANSACTION_COUNTERS
 from ..model import LoadPoint
 
 HOURS_MAX = 168  # a week
 HOUR_S = 3600
-SMALL_BYTES = 4096
-LARGE_BYTES = 4 * 2**20
 HOURS_MIN = 6  # with writes in them, before a load counts as known
 # An OSD's perf counters of what clients write (src/osd/osd_perf_counters.cc): as primary, as
 # primary with a read in the same operation, and as replica, whose bytes include the

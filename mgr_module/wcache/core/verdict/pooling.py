@@ -12,14 +12,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
+from ..experiment.pairs import FIRST_LOOK
 from ..model import FindingCode, LoadPoint, Role, Transport, Verdict
 from .estimate import Estimate, estimate
 
 POOL_DRIVES_MIN = 3
 # A campaign samples 6 drives of a drive model; more than these would tell nothing more.
 POOL_DRIVES_MAX = 512
-# The first look of an experiment: fewer pairs have no spread to judge a drive by.
-POOL_PAIRS_MIN = 4
+# Fewer pairs have no spread to judge a drive by.
+POOL_PAIRS_MIN = FIRST_LOOK
 NAMED_MAX = 3  # drives in one note
 DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
 

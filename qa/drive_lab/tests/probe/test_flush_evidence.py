@@ -4,7 +4,7 @@ import time
 
 import pytest
 from probe_bench import BACK, THROUGH
-from wcache.analysis.decision import FLUSH_FLOOR_ROTATIONAL_US
+from wcache.core.hardware.flush_times import FLUSH_FLOOR_ROTATIONAL_US
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
