@@ -5,14 +5,14 @@ RELEASE ?= 20
 # and each process that a test starts, would compile all of them anew.
 COMPILED = PYTHONDONTWRITEBYTECODE= \
     PYTHONPYCACHEPREFIX="$${XDG_CACHE_HOME:-$$HOME/.cache}/wcache/compiled"
-# Which examples hypothesis tries (qa/examples.py): a quarter, "all", or "random": others each time.
+# Which examples hypothesis tries (qa/examples.py): a quarter, "all", or "random" (new each time).
 EXAMPLES ?= quarter
 
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory check debs demo lab powercuts rpms test test-all \
-    test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
+.PHONY: bench bench-decision bench-fleet bench-memory check debs demo lab powercuts rpms test \
+    test-all test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
     test-release-16 test-release-18 test-release-20 test-releases test-simulations test-slow \
     simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
 

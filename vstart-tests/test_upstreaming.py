@@ -40,17 +40,13 @@ class Edit(NamedTuple):
     becomes: List[str]
 
 
-def rows(title: str) -> List[List[str]]:
-    """The rows of the table under a title."""
-    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("| `")]
-    return [line.strip("|").split(" | ") for line in lines]
+def items(title: str) -> List[List[str]]:
+    """What stands between backticks in each item of the list under a title."""
+    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0].partition("\n\n")[0]
+    return [SPAN.findall(item) for item in ("\n" + section).split("\n- ")[1:]]
 
 
-EDITS = [
-    Edit(SPAN.findall(path)[0], SPAN.findall(line)[0], SPAN.findall(becomes))
-    for path, line, becomes in rows("Changed lines")
-]
+EDITS = [Edit(path, line, becomes) for path, line, *becomes in items("Changed lines")]
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +106,9 @@ def test_the_module_is_installed_checked_and_documented(changed: Path) -> None:
 
 
 def test_each_new_file_is_here_and_not_there(source: Path) -> None:
-    for there, here in rows("New files"):
-        assert (PROJECT / SPAN.findall(here)[0]).exists(), here
-        assert not (source / SPAN.findall(there)[0]).exists(), there
+    for there, here, *_ in items("New files"):
+        assert (PROJECT / here).exists(), here
+        assert not (source / there).exists(), there
 
 
 def test_what_else_the_page_names_is_in_the_source(source: Path) -> None:

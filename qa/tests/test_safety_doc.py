@@ -1,4 +1,4 @@
-"""doc/safety.md names the test behind each claim: each of them is there."""
+"""doc/safety-tests.md names the test behind each claim: each of them is there."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,8 @@ FOLDERS = (
     "mgr_module/tests", "osd_probe/tests", "cli/tests", "qa/drive_lab/tests", "qa/statistics",
     "vstart-tests", "qa/packages_lab/tests",
 )
-DOC = (PROJECT / "doc" / "safety.md").read_text()
+PAGES = ("safety.md", "safety-tests.md")
+DOC = "".join((PROJECT / "doc" / name).read_text() for name in PAGES)
 
 
 def sources():
@@ -31,3 +32,9 @@ def test_every_test_that_the_safety_page_names_is_there():
         )
     }
     assert missing == set()
+
+
+def test_every_path_that_the_safety_pages_name_is_there():
+    named = set(re.findall(r"`((?:mgr_module|osd_probe|qa|vstart-tests)/[\w/-]+\.\w+)`", DOC))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (PROJECT / path).exists()] == []
