@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Optional, Tuple
 
 from .hardware.bcache import BcacheState
@@ -229,7 +230,12 @@ class DriveModel:
     firmware: str
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.vendor, self.model, self.firmware) if part)
+        return _words(self.vendor, self.model, self.firmware)
+
+
+@lru_cache(maxsize=1024)  # asked for each drive of a fleet, again and again
+def _words(*parts: str) -> str:
+    return " ".join(filter(None, parts))
 
 
 @dataclass(frozen=True)

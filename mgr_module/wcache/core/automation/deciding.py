@@ -66,8 +66,7 @@ def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode
     """After an admin has set a mode: what is there now is not new, and nothing is held."""
     modes = with_mode(state.modes, device_class, mode)
     mine = [item for item in seen.drives if device_class in (None, "", item.device_class)]
-    was_on = [i for i in mine if mode_of(state.modes, i.device_class) is not Mode.OFF]
-    added = [item.token for item in mine if item not in was_on]
+    added = [i.token for i in mine if mode_of(state.modes, i.device_class) is Mode.OFF]
     kept = tuple(item for item in state.tried if device_class not in (None, "", item.device_class))
     known = _tokens((*state.known, *added), seen)
     fresh = tuple(name for name in state.fresh if name not in set(known))

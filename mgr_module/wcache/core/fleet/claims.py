@@ -11,7 +11,7 @@ from typing import Container, Dict, Iterable, List
 
 from ..cluster import ClusterState
 from ..host_report import HostReport
-from ..model import DriveReport
+from ..model import DriveReport, OsdUse
 
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:
@@ -26,19 +26,27 @@ def _checked(
     if report.simulated:
         return report  # its OSDs are made up, and nothing but itself is measured for it
     name = report.hostname
+    if not any(_foreign(use, name, cluster, known) for d in report.drives for use in d.uses):
+        return report
     drives = tuple(_checked_drive(drive, name, cluster, known) for drive in report.drives)
-    return report if drives == report.drives else replace(report, drives=drives)
+    return replace(report, drives=drives)
+
+
+def _foreign(use: OsdUse, hostname: str, cluster: ClusterState, known: Container[str]) -> bool:
+    """Whether an OSD is of another host, which has a probe to speak for it."""
+    osd = cluster.osds.get(use.osd_id)
+    # a host may have another name in Ceph's maps than its probe was given
+    return osd is not None and osd.hostname != hostname and osd.hostname in known
 
 
 def _checked_drive(
     drive: DriveReport, hostname: str, cluster: ClusterState, known: Container[str]
 ) -> DriveReport:
-    own, said = [], ""
-    for use in drive.uses:
-        osd = cluster.osds.get(use.osd_id)
-        # a host may have another name in Ceph's maps than its probe was given
-        if osd is None or osd.hostname == hostname or osd.hostname not in known:
-            own.append(use)
-        else:
-            said = f"osd.{use.osd_id} runs on {osd.hostname}, whose own probe speaks for it"
-    return replace(drive, uses=tuple(own), toggle_refusal=said) if said else drive
+    others = [use for use in drive.uses if _foreign(use, hostname, cluster, known)]
+    if not others:
+        return drive
+    last = cluster.osds[others[-1].osd_id]
+    return replace(
+        drive, uses=tuple(use for use in drive.uses if use not in others),
+        toggle_refusal=f"osd.{last.osd_id} runs on {last.hostname}, whose own probe speaks for it",
+    )

@@ -7,12 +7,12 @@ decides for no other.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, FrozenSet, Iterable, Mapping, Set
+from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
 
 from ..cluster import ClusterState
 from ..drive.safety import may_toggle
 from ..host_report import HostReport
-from ..model import CacheMode, DriveReport
+from ..model import CacheMode, DriveModel, DriveReport
 from ..simulation import DriveKind
 
 Homes = Mapping[DriveKind, FrozenSet[str]]
@@ -23,11 +23,14 @@ def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bo
     """Where each drive model is at home, by the last reports."""
     found: Dict[DriveKind, Set[str]] = defaultdict(set)
     for report in reports:
+        here: Set[Tuple[str, DriveModel]] = set()
         for drive in report.drives:
             for device_class in _classes(drive, report, cluster):
-                key = DriveKind(device_class, str(drive.drive_model), report.simulated)
                 # one drive that can be switched is enough: what cannot is changed nowhere
-                if report.hostname not in found[key] and _switchable(drive, throwaway):
+                kind = device_class, drive.drive_model
+                if kind not in here and _switchable(drive, throwaway):
+                    here.add(kind)
+                    key = DriveKind(device_class, str(drive.drive_model), report.simulated)
                     found[key].add(report.hostname)
     return {key: frozenset(names) for key, names in found.items()}
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 from ...core.automation.drift import Applied, Key, Undone, applied
-from ...core.automation.seen import DriveSeen, Ended, Seen, refused, token
+from ...core.automation.seen import DriveSeen, Ended, Seen
 from ...core.automation.state import Pending
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.marked import marked
 from ...core.change.rollout_state import RolloutStatus
 from ...core.cluster import ClusterState
-from ...core.drive.safety import may_toggle
 from ...core.experiment.run_state import RunStatus
 from ...core.fleet.claims import believed
 from ...core.host_report import HostReport
-from ...core.model import CacheMode, DriveReport, FindingCode, Severity
+from ...core.model import CacheMode, DriveReport, FindingCode
 from ...core.record import Precondition
 from ...core.simulation import DriveKind, all_simulated, not_up, osd_of
 from ...core.verdict.recommend import Recommendation, Result, latest
 from ..engine import Engine
+from .domains import Domain, Domains
 
 _UNCLEAN = (Precondition.PGS_CLEAN, Precondition.NO_RECOVERY)
 
@@ -31,24 +30,22 @@ def stands(engine: Engine) -> Dict[Key, Applied]:
     return applied((m.rollout for m in machines), (not m.moving for m in machines))
 
 
-def modes_now(engine: Engine) -> Dict[Key, CacheMode]:
+def modes_now(engine: Engine, domains: Domains) -> Dict[Key, CacheMode]:
     """The mode of each cache domain of which this mgr has a report, and nobody holds it."""
-    held = {
-        (m.spec.hostname, domain_id) for m in engine.runs.values() if m.holds_lease
-        for domain_id in m.spec.domain_ids
-    }
     found: Dict[Key, CacheMode] = {}
     for hostname in engine.hosts.reported_at_s:
         report = engine.hosts.reports.get(hostname)
-        for drive in report.drives if report is not None else ():
-            key = (hostname, drive.domain_id)
-            if drive.mode is not None and key not in held:
-                found[key] = drive.mode
+        if report is not None:
+            found.update(domains.modes(report))
+    for machine in engine.runs.values():
+        if machine.holds_lease:
+            for domain_id in machine.spec.domain_ids:
+                found.pop((machine.spec.hostname, domain_id), None)
     return found
 
 
 def look(
-    engine: Engine, undone: Tuple[Undone, ...], pending: Optional[Pending],
+    engine: Engine, domains: Domains, undone: Tuple[Undone, ...], pending: Optional[Pending],
     disputed: FrozenSet[Key], *, older: bool = False,
 ) -> Seen:
     """All of it, as of now; `disputed` are domains on which nothing is begun.
@@ -59,10 +56,11 @@ def look(
     reports = believed(engine.hosts.reports.values(), cluster)
     results = latest(list(engine.analyses.results.values()))
     measured, transient = _measured(results)
+    throwaway = engine.options().throwaway_cluster
     drives = tuple(
-        _drive(engine, report, items, cluster, disputed, measured, transient)
+        _drive(engine, report, domain, cluster, disputed, measured, transient)
         for report in reports if older or report.hostname in engine.hosts.reported_at_s
-        for items in _domains(report).values() if any(item.uses for item in items)
+        for domain in domains.of(report, throwaway=throwaway)
     )
     blocking = () if all_simulated(reports) else cluster.blocking
     advice = engine.recommendations()
@@ -116,39 +114,26 @@ def _measured(results: List[Result]) -> Tuple[Set[Tuple[str, str]], Set[Tuple[st
     return found, shaky
 
 
-def _domains(report: HostReport) -> Mapping[str, List[DriveReport]]:
-    found: Dict[str, List[DriveReport]] = defaultdict(list)
-    for drive in report.drives:
-        found[drive.domain_id].append(drive)
-    return found
-
-
 def _drive(
-    engine: Engine, report: HostReport, drives: List[DriveReport], cluster: ClusterState,
+    engine: Engine, report: HostReport, domain: Domain, cluster: ClusterState,
     disputed: FrozenSet[Key], measured: Set[Tuple[str, str]], transient: Set[Tuple[str, str]],
 ) -> DriveSeen:
-    first = next(item for item in drives if item.uses)
-    osd_ids = sorted({use.osd_id for item in drives for use in item.uses})
-    osds = [cluster.osds[osd_id] for osd_id in osd_ids if osd_id in cluster.osds]
-    known = [osd for osd_id in osd_ids for osd in [osd_of(report, osd_id, cluster)] if osd]
-    names = {(item.drive_id, str(item.drive_model)) for item in drives}
-    throwaway = engine.options().throwaway_cluster
-    mode = first.mode
-    refusal = refused(drives)
-    if not refusal and mode is not None:
-        refusal = may_toggle(drives, mode.other, throwaway=throwaway, consent_turn_on=False) or ""
-    if mode is None:
-        refusal = refusal or "its cache state is unknown"
-    if (report.hostname, first.domain_id) in disputed:
+    osd_ids = domain.osd_ids
+    known = None
+    for osd_id in osd_ids:
+        known = known or osd_of(report, osd_id, cluster)
+    refusal = domain.refusal
+    if domain.key in disputed:
         refusal = refusal or "what was there before a change is owed or in dispute"
-    if any(f.severity is Severity.ERROR for item in drives for f in item.findings):
+    if domain.faulty:
         refusal = refusal or "a finding about it is an error"
-    if not_up(report, osd_ids, cluster):
-        refusal = refusal or "its OSDs are not all up"
+    if not refusal and not_up(report, osd_ids, cluster):
+        refusal = "its OSDs are not all up"
     return DriveSeen(
-        (report.hostname, first.domain_id), token(drives, (osd.uuid for osd in osds)),
-        known[0].device_class if known else _class_of(engine, first),
-        str(first.drive_model), mode, refusal, bool(names & measured), bool(names & transient),
+        domain.key, domain.token(cluster),
+        known.device_class if known is not None else _class_of(engine, domain.first),
+        str(domain.first.drive_model), domain.mode, refusal,
+        not measured.isdisjoint(domain.names), not transient.isdisjoint(domain.names),
     )
 
 

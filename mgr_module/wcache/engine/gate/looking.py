@@ -79,7 +79,9 @@ class Looking:
         if not groups:
             self._post_event(owner, events.ClusterSeen(missed))
             return
-        controls = self._controls(machine, groups)
+        gate = machine.rollout.gate
+        # benches are compared with the same OSD's own, before the change
+        controls = self._controls(machine, groups) if gate is not None and gate.by_load else ()
 
         # a toggle may stall its OSDs; a value in the config database stops none
         asked = groups if isinstance(machine.current, CacheModeChange) else ()

@@ -29,6 +29,7 @@ from ...core.history.entry import ADMIN, AUTO
 from ...core.knobs.memory_target.knob import MEMORY
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
+from ...engine.automation.domains import Domains
 from ...engine.automation.looking import ended, look, modes_now, stands
 from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
@@ -62,6 +63,7 @@ class AutoService:
         self._plans = plans
         self._memory = memory
         self._stored = StoredAutoState(engine)
+        self._domains = Domains()
         self._look_at_s = 0.0
         self._whole_look_at_s = 0.0
         self._wait_until_s = 0.0
@@ -177,7 +179,8 @@ class AutoService:
                 return
             self._look_at_s = now_s + LOOK_EVERY_S
             state = self._stored.state
-            undone = look_for_drift(state.undone, stands(engine), modes_now(engine), now_s)
+            modes = modes_now(engine, self._domains)
+            undone = look_for_drift(state.undone, stands(engine), modes, now_s)
             if undone != state.undone:
                 self._stored.keep(replace(state, undone=undone))
             if any_on(state.modes) or state.pending is not None:
@@ -226,7 +229,7 @@ class AutoService:
     def _seen(self, older: bool = False) -> Seen:
         state = self._stored.state
         disputed = frozenset(disputed_domains(self._engine))
-        seen = look(self._engine, state.undone, state.pending, disputed, older=older)
+        seen = look(self._engine, self._domains, state.undone, state.pending, disputed, older=older)
         return replace(seen, divide=self._memory.to_divide)
 
     def _begin(self, wish: Wish, limits: Limits) -> str:
