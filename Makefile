@@ -90,13 +90,13 @@ bench-memory:
 	    -m bench_memory
 
 # A fleet that grows under `auto apply`, in virtual time on the module's real code, with faults:
-# make simulate-fleet [OSDS=20] [SEEDS=24] [SEED=s: only that one] [JOBS=2]
+# make simulate-fleet [OSDS=n] [SEEDS=n] [SEED=s: only that one] [JOBS=2]
 simulate-fleet:
 	@OSDS=$(OSDS) SEEDS=$(SEEDS) SEED=$(SEED) JOBS=$(JOBS) PYTHONPATH=qa:mgr_module \
 	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation
 
 simulate-fleet-short:
-	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=4
+	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=8
 
 zipapps:
 	@/usr/bin/python3 packaging/zipapps.py out

@@ -24,7 +24,7 @@ WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DRIVES_PER_HOST = 10
 # What a probe takes for a task; the time between two looks where nothing is under way, and
 # where the limits of the day are spent.
-BUSY_STEP_S, IDLE_STEP_S, SPENT_STEP_S = 0.05, 10.0, 14400.0
+BUSY_STEP_S, IDLE_STEP_S, SPENT_STEP_S = 0.05, 10.0, 86400.0
 HEARD_EVERY_S = 60.0  # of virtual time: hosts with nothing to do; less than SILENT_S
 STEPS_PER_OSD_MAX = 2000
 TASKS = 2  # of a change: a look, and the change
@@ -32,8 +32,12 @@ BENCH_S = 0.1  # what FakeLoads says of one
 # Every so many seeds one has no faults: its times are those of the schedule.
 CALM_EVERY = 4
 OFTEN_OSDS = 300  # a larger fleet has no more faults than one of these
-# Larger fleets are judged by benches: blocks are many small events.
-GATED_OSDS_MAX = 60
+# A larger fleet has about so many drives to change; the others are in write through before.
+CHANGES_ABOUT = 400
+EXPANSIONS_MAX = 4
+# Of smaller fleets every other one is judged by the gate, of larger ones fewer: blocks are many
+# small events.
+SMALL_OSDS, GATED_EVERY = 60, 32
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,22 @@ class Outcome:
 
 
 class Fleet:
-    """Hosts with ten drives each; a tenth of them comes later."""
+    """Hosts with ten drives each; a tenth of them comes later.
+
+    Small ones have every drive in write back, where write through is better.
+    """
 
     def __init__(self, osds: int, seed: int) -> None:
         self.rng = random.Random(seed)
         self.seed, self.osds = seed, osds
         hosts = max(2, osds // DRIVES_PER_HOST)
         late = max(1, hosts // 10)
+        self.on = min(1.0, CHANGES_ABOUT / osds)
         rows = [(f"h{h}", self._drives(h)) for h in range(hosts)]
-        self.later = rows[hosts - late:]
-        self.gated = seed % 2 == 1 and osds <= GATED_OSDS_MAX
+        self.before = {d.domain_id: d.mode for _, drives in rows for d in drives}
+        at_once = max(1, late // EXPANSIONS_MAX)
+        self.later = [rows[n:n + at_once] for n in range(hosts - late, hosts, at_once)]
+        self.gated = seed % (2 if osds <= SMALL_OSDS else GATED_EVERY) == 1
         self.calm = seed // 2 % CALM_EVERY == 0
         # a large fleet takes more steps, and each new mgr of it longer
         self.often = min(1.0, OFTEN_OSDS / osds)
@@ -88,7 +98,10 @@ class Fleet:
 
     def _drives(self, h: int) -> Tuple[DriveReport, ...]:
         first = h * DRIVES_PER_HOST
-        return tuple(make.drive(f"sd{first + d}", first + d) for d in range(DRIVES_PER_HOST))
+        return tuple(
+            make.drive(f"sd{n}", n, mode=WB if self.rng.random() < self.on else WT)
+            for n in range(first, first + DRIVES_PER_HOST)
+        )
 
     def run(self) -> Outcome:
         """Grow, be hit by faults, end; then go all the way back."""
@@ -142,8 +155,7 @@ class Fleet:
         """To the next thing that happens; a task in flight takes a probe's time."""
         mgr, engine = self.mgr, self.mgr.engine
         if not engine.active:
-            spent = "auto_changes_per_day" in mgr.service.auto.waiting
-            return SPENT_STEP_S if spent and not self.later else IDLE_STEP_S
+            return SPENT_STEP_S if self._spent and not self.later else IDLE_STEP_S
         if engine.hosts.tasks:
             return BUSY_STEP_S
         ends_s = [*mgr.blocks.due_at_s(mgr.now_s), *map(self._load_end_s, mgr.loads.waiting)]
@@ -151,6 +163,10 @@ class Fleet:
         if left_s == math.inf:  # what comes next takes no time
             return BUSY_STEP_S
         return min(IDLE_STEP_S, max(BUSY_STEP_S, left_s))
+
+    @property
+    def _spent(self) -> bool:
+        return "auto_changes_per_day" in self.mgr.service.auto.waiting
 
     def _load_end_s(self, token: str) -> float:
         request, _ = self.mgr.loads.waiting[token]
@@ -175,8 +191,9 @@ class Fleet:
 
     def _fault(self) -> None:
         chance, often = self.rng.random(), self.often
-        if self.later and chance < 0.01:
-            self._expand(*self.later.pop())
+        if self.later and (chance < 0.01 or self._spent):  # then nothing else happens that day
+            for hostname, drives in self.later.pop():
+                self._expand(hostname, drives)
         elif self.calm:
             return
         elif 0.01 <= chance < 0.01 + 0.006 * often:
@@ -236,7 +253,7 @@ class Fleet:
                     break
                 self._step()
         left: Dict[str, List[str]] = {
-            name: [d for d, mode in probe.modes().items() if mode is not WB]
+            name: [d for d, mode in probe.modes().items() if mode is not self.before[d]]
             for name, probe in self.mgr.probes.items()
         }
         assert not any(left.values()), f"seed {self.seed}: not restored"

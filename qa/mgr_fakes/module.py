@@ -274,11 +274,19 @@ class FakeMgr:
 
     def latency_ns(self, osd_id: int) -> int:
         """What a write to the OSD takes, in the mode its drive is in."""
-        for probe in self.probes.values():
-            for drive in probe.drives.values():
-                if drive.mode and any(use.osd_id == osd_id for use in drive.uses):
-                    return probe.latency_ns[drive.mode]
-        return 1_000_000
+        hostname = self.view.state.osds[osd_id].hostname
+        found = self._latency_ns(self.probes.get(hostname), osd_id)
+        # a test may have moved a drive to a host that the cluster does not name
+        return found or next(
+            filter(None, (self._latency_ns(one, osd_id) for one in self.probes.values())), 1_000_000
+        )
+
+    @staticmethod
+    def _latency_ns(probe: Optional[FakeProbe], osd_id: int) -> int:
+        for drive in probe.drives.values() if probe is not None else ():
+            if drive.mode and any(use.osd_id == osd_id for use in drive.uses):
+                return probe.latency_ns[drive.mode]
+        return 0
 
     def block_us(self, osd_id: int) -> float:
         """The commit latency of its clients; 0 where nothing writes."""
