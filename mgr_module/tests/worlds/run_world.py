@@ -75,8 +75,8 @@ class Mgr:
     def cost(self):
         """What the experiment under way has cost."""
         machine, index = self.machine, self.machine.experiment_index
-        setup, waste = machine.spec.experiments[index], machine.state.waste[index]
-        return cost_of(setup, machine.periods[index], waste)
+        setup, discarded = machine.spec.experiments[index], machine.state.waste[index]
+        return cost_of(setup, machine.periods[index], discarded)
 
     def keep_stale(self):
         if self.task:

@@ -51,7 +51,7 @@ class Debts:
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._asked_at_s: Dict[Key, float] = {}
-        self._doubted: Set[Tuple[str, str]] = set()  # run and domain
+        self._flagged: Set[Tuple[str, str]] = set()  # run and domain
 
     def told(
         self, runs: Mapping[str, RunMachine], hostname: str, notice: Notice
@@ -101,21 +101,21 @@ class Debts:
                 prior = prior_of(machine.state, domain_id)
                 if not prior.known or machine.state.dispute or _has_entry(report, domain_id):
                     continue  # nobody knows, or the probe itself is not done with it
-                differs, doubt = not_back(prior.drives, read), (run_id, domain_id)
+                differs, where = not_back(prior.drives, read), (run_id, domain_id)
                 if not differs:
                     machine.confirm(domain_id)
                     changed.append((run_id, _BACK))
                 elif any(item.drive_id not in read for item in prior.drives):
                     continue  # it is gone, and may come back as it was
                 elif not self._may_restore(machine, domain_id, read):
-                    if doubt in self._doubted:
+                    if where in self._flagged:
                         state = with_changed_since(machine.state, domain_id, differs)
                         machine.state = state
                         changed.append((run_id, state.dispute))
                     else:
                         # a restore may have ended between the look and the end of the report
                         self._hosts.reported_at_s.pop(report.hostname, None)
-                    self._doubted ^= {doubt}
+                    self._flagged ^= {where}
         return changed
 
     def _may_restore(

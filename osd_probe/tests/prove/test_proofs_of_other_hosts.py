@@ -58,7 +58,7 @@ def test_an_admins_word_for_one_host_opens_the_others_for_what_it_had_shown_by_t
         assert proofs_for("h1", reports, [other]) == ()
 
 
-def test_what_was_shown_on_the_host_itself_outranks_what_others_say():
+def test_what_was_shown_on_the_host_itself_takes_precedence_over_what_others_say():
     own, passed = proof(hostname="h1"), proof(disagreed=("no",), hostname="h4")
     names = (own.host_driver, own.drive_model)
     assert why_unproven(*names, (own, passed)) == ""

@@ -1,4 +1,4 @@
-"""What a run may cost holds, whatever ends a period, and its books tell of all it did cost."""
+"""What a run may cost holds, whatever ends a period, and its accounting has all that it cost."""
 
 from dataclasses import replace
 

@@ -135,7 +135,7 @@ class RolloutMachine(Gating):
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         request = steps.measure(self.rollout, change)
-        if request is None:  # what is read back is proof enough
+        if request is None:  # reading it back is all the check there is
             return self._check() if phase is Phase.BEFORE else self._applied("as read back")
         self._phase = phase
         if isinstance(request, events.LoadRequest):
@@ -290,20 +290,20 @@ class RolloutMachine(Gating):
             )
         return self._applied(f"{before_us or 0:.0f} to {latency_us:.0f} us")
 
-    def _applied(self, proof: str) -> List[events.Action]:
+    def _applied(self, latency: str) -> List[events.Action]:
         change = self.current
         assert change is not None  # noqa: S101
         self._doubts = 0
         if self.rollout.trial:
-            return self._take_back(f"tried: {proof}")
+            return self._take_back(f"tried: {latency}")
         if self.rollout.gate is not None and steps.is_read(change):
             index = self.rollout.current_index
             self._change(status=ChangeStatus.MADE)
             step = GateStep(() if index is None else (index,))
             self.rollout = replace(self.rollout, step=step)
-            return [events.Note(f"{change.name}: {change.words}, {proof}"), *self._make_last()]
+            return [events.Note(f"{change.name}: {change.words}, {latency}"), *self._make_last()]
         self._change(status=ChangeStatus.APPLIED)
-        return [events.Note(f"{change.name}: {change.words}, {proof}"), *self._next()]
+        return [events.Note(f"{change.name}: {change.words}, {latency}"), *self._next()]
 
     def _stop(self, reason: str) -> List[events.Action]:
         """Stop going on.  A change under way is taken back; finished ones stay."""

@@ -20,7 +20,7 @@ Ask = Union[Request, ConfigRequest]
 
 
 def measure(rollout: Rollout, change: Change) -> Union[Request, LoadRequest, None]:
-    """What measures an OSD before and after; None where what is read back is proof enough."""
+    """What measures an OSD before and after; None where it is read back and no more."""
     if isinstance(change, CacheModeChange):
         return cache_mode_steps.measure(rollout, change)
     return config_steps.measure(rollout, change)

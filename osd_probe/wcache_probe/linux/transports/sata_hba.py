@@ -129,7 +129,7 @@ def why_unproven(
 def _of(
     host_driver: str, model: DriveModel, proofs: Sequence[ToggleProof]
 ) -> Optional[ToggleProof]:
-    """What counts of a combination: what was shown on this host comes first, and outranks."""
+    """What counts of a combination: what was shown on this host takes precedence."""
     return next(
         (one for one in proofs if (one.host_driver, one.drive_model) == (host_driver, model)), None
     )

@@ -92,12 +92,12 @@ class ObservingRun(RunMachine):
         if self.state.status is RunStatus.RUNNING and not self._all_over:
             # nobody knows how far the last mgr came with it
             at, lost = self.experiment_index, cost_of(self._setup)
-            waste = list(self.state.waste)
-            waste[at] = Discarded(
-                waste[at].periods + 1, waste[at].seconds,
-                waste[at].bytes_written + lost.bytes_written,
+            discarded = list(self.state.waste)
+            discarded[at] = Discarded(
+                discarded[at].periods + 1, discarded[at].seconds,
+                discarded[at].bytes_written + lost.bytes_written,
             )
-            self.state = replace(self.state, waste=tuple(waste))
+            self.state = replace(self.state, waste=tuple(discarded))
         self.state = replace(
             self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
         )
