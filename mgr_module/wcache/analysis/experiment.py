@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 from ..core import codec
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
-from ..core.experiment.factorial import both_sides
+from ..core.experiment.factorial import both_sides, other_drive
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
 from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
@@ -45,30 +45,29 @@ def analyse(record: Record, options: Options) -> Dict[str, Any]:
 
 def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     warnings: List[str] = []
-    used = pairing.usable(record, warnings)
-    effects: Optional[factorial.Effects] = None
-    crossed = record.setup.crossed
-    if crossed is not None:
+    used, design = pairing.usable(record, warnings), design_of(record.setup)
+    if design.crosses:
         used = factorial.complete(used)
     counter = pairing.deciding_counter(used) if pairing.by_counters(record) else ""
-    if crossed is None:
-        seen = pairing.differences(used, counter, record.late_watches)
-    else:
+    effects: Optional[factorial.Effects] = None
+    if design.crosses:
         effects = factorial.effects(used, counter, record.late_watches)
         seen = effects.main
+    else:
+        seen = pairing.differences(used, counter, record.late_watches)
     measured = sequential.spread(seen.whole)
 
     def decided_with(warnings: List[str], trusted: bool) -> Decision:
         found = decide(record, used, seen, measured, options, warnings, trusted)
-        if effects is not None and crossed is not None and measured.n >= FIRST_LOOK:
-            found = factorial.decide(found, effects, crossed, options)
+        if effects is not None and measured.n >= FIRST_LOOK:
+            found = factorial.decide(found, effects, other_drive(record.setup), options)
         return found
 
     decision, trusted = decided_with(warnings, False), None
     if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
         trusted = decided_with([], True)
     # what one difference stands for: a pair, or the pairs of a replicate
-    unit = design_of(record.setup).pairs_per_unit
+    unit = design.pairs_per_unit
     pairs_max = min((record.setup.pairs_max or sequential.HORIZON) // unit, sequential.HORIZON)
     decided = decision.verdict is not Verdict.INSUFFICIENT
     # beyond this experiment's own budget, too: it is what another one would need

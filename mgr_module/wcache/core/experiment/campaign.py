@@ -19,6 +19,7 @@ from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
 from ..simulation import measured_by_probe, not_up
+from .design import design_of
 from .observing import plan as observing
 from .run_state import RunSpec
 from .settling_time.checks import checks_at_most
@@ -283,7 +284,7 @@ def forecast(
     drives = {(run.hostname, name) for run in runs for name in run.domain_ids}
     return Forecast(
         len(drives), sum(len(run.experiments) for run in runs),
-        sum(setup.crossed is not None for run in runs for setup in run.experiments),
+        sum(design_of(setup).crosses for run in runs for setup in run.experiments),
         max(by_host.values(), default=0.0),
         total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
         calls, skipped,

@@ -28,6 +28,7 @@ class Design(Protocol):
     """How the periods of an experiment are arranged, and what their unit is."""
 
     unit: str  # what the statistics count, in words
+    crosses: bool  # whether two drives are toggled
     pairs_per_unit: int
     periods_per_unit: int
 
@@ -60,6 +61,7 @@ class Paired:
     """One drive: two adjacent periods, one in each mode, are the unit."""
 
     unit = "pairs"
+    crosses = False
     pairs_per_unit = 1
     periods_per_unit = len(CacheMode)
 
@@ -119,6 +121,7 @@ class Factorial:
     """Two drives of one OSD: four periods, one in each combination of modes, are the unit."""
 
     unit = "replicates of 4 periods"
+    crosses = True
     pairs_per_unit = factorial.PAIRS_PER_REPLICATE
     periods_per_unit = len(factorial.CELLS)
 

@@ -93,9 +93,14 @@ def replicates(found: Sequence[Pair]) -> List[Tuple[Pair, Pair]]:
 
 def crossed_mode(period: Period) -> CacheMode:
     """The mode the other drive was in; raises MalformedError where the period has none."""
-    if period.crossed is None:
-        raise MalformedError(SILENT)
-    return period.crossed.mode
+    return _other_side(period).mode
+
+
+def other_drive(setup: ExperimentSetup) -> CrossedDrive:
+    """The second drive of a factorial; raises MalformedError where there is one drive only."""
+    if setup.crossed is None:
+        raise MalformedError("the record is of one drive only")
+    return setup.crossed
 
 
 def both_sides(record: Record) -> Tuple[Record, ...]:
@@ -115,9 +120,7 @@ def transposed(record: Record) -> Record:
 
     Raises MalformedError where the record is of no factorial.
     """
-    setup = record.setup
-    if setup.crossed is None:
-        raise MalformedError("the record is of one drive only")
+    setup, other = record.setup, other_drive(record.setup)
     found: List[Pair] = []
     for first, second in replicates(record.pairs):
         index = first.index
@@ -133,17 +136,21 @@ def transposed(record: Record) -> Record:
             found.append(Pair(index, sooner, back, through))
             index += 1
     return replace(
-        record, record_id=record.record_id + OTHER, setup=_swapped_setup(setup, setup.crossed),
+        record, record_id=record.record_id + OTHER, setup=_swapped_setup(setup, other),
         pairs=tuple(found), watches=tuple(_swapped(watch) for watch in record.watches),
         late_watches=tuple(_swapped(watch) for watch in record.late_watches),
         interrupted_periods=0, interrupted_seconds=0.0, interrupted_bytes=0,
     )
 
 
-def _swapped(period: Period) -> Period:
-    crossed = period.crossed
-    if crossed is None:
+def _other_side(period: Period) -> CrossedPeriod:
+    if period.crossed is None:
         raise MalformedError(SILENT)
+    return period.crossed
+
+
+def _swapped(period: Period) -> Period:
+    crossed = _other_side(period)
     return replace(
         period, mode=crossed.mode, state_before=crossed.state_before,
         state_after=crossed.state_after, flush_counters=crossed.flush_counters,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
+from ...experiment.design import design_of
 from ...experiment.run_state import RunSpec
 from ...model import LoadPoint
 from ..recommend import Recommendation
@@ -52,7 +53,7 @@ def shortened(runs: Sequence[RunSpec], known: Priors) -> Tuple[RunSpec, ...]:
         first = run.experiments[0]
         key = (first.device_class, str(first.drive_model))
         loads = known.get(key)
-        if loads is None or first.crossed is not None:
+        if loads is None or design_of(first).crosses:
             kept.append(run)
             continue
         taken[key] = taken.get(key, 0) + 1
