@@ -14,6 +14,7 @@ from ..core.experiment.design import design_of
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS
 from ..core.record import Period, Precondition, Record
+from ..core.simulation import in_cluster
 
 SETTLE_TOLERANCE_S = 1e-6
 SECONDS_MAX = 1e9
@@ -75,7 +76,7 @@ def _check_pairs(record: Record) -> None:
 def _check_conditions(record: Record) -> None:
     """What a campaign does not measure under unless it is forced to; a scrub it does."""
     missed = [item for item in record.missed_preconditions if item is not Precondition.NO_SCRUB]
-    if missed and not (record.forced or record.setup.simulated):
+    if missed and in_cluster(record.setup) and not record.forced:
         raise MalformedError(
             f"the record misses {missed[0].value!r} but is not marked as forced"
         )

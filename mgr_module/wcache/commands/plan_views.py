@@ -16,7 +16,7 @@ from ..core.hardware.wear import since
 from ..core.knobs.cache_mode.consequences import of_write_through
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
-from ..core.simulation import DriveKind, real
+from ..core.simulation import DriveKind, in_cluster, real
 from ..core.verdict.homes import differing
 from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
@@ -83,7 +83,7 @@ class PlanViews:
 
     def _stale_keys(self, item: Recommendation) -> List[str]:
         """mClock's values that the recommended mode makes stale, or has made so."""
-        if item.mode is None or item.simulated:
+        if item.mode is None or not in_cluster(item):
             return []
         drives = [
             drive for report in real(self._engine.hosts.reports.values())

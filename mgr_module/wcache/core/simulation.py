@@ -24,9 +24,14 @@ class MayBeSimulated(Protocol):
 Item = TypeVar("Item", bound=MayBeSimulated)
 
 
+def is_real(item: MayBeSimulated) -> bool:
+    """Whether it is of real drives: only those prove something, and outlast a test."""
+    return not item.simulated
+
+
 def real(items: Iterable[Item]) -> List[Item]:
     """Those of real drives."""
-    return [item for item in items if not item.simulated]
+    return [item for item in items if is_real(item)]
 
 
 def all_simulated(items: Iterable[MayBeSimulated]) -> bool:
@@ -34,14 +39,19 @@ def all_simulated(items: Iterable[MayBeSimulated]) -> bool:
     return all(item.simulated for item in items)
 
 
+def in_cluster(item: MayBeSimulated) -> bool:
+    """Whether its OSDs are those of the cluster, whose state, load and settings concern them."""
+    return not item.simulated
+
+
 def osd_of(item: MayBeSimulated, osd_id: int, cluster: ClusterState) -> Optional[OsdInfo]:
     """An OSD as the cluster knows it; None where it does not, or where it is made up."""
-    return None if item.simulated else cluster.osds.get(osd_id)
+    return cluster.osds.get(osd_id) if in_cluster(item) else None
 
 
 def not_up(item: MayBeSimulated, osd_ids: Iterable[int], cluster: ClusterState) -> str:
     """Which OSD is not up and so cannot be measured; '' where none.  Made-up ones always are."""
-    for osd_id in () if item.simulated else sorted(osd_ids):
+    for osd_id in sorted(osd_ids) if in_cluster(item) else ():
         osd = cluster.osds.get(osd_id)
         if osd is None or not osd.up:
             return f"osd.{osd_id} is not up"

@@ -13,6 +13,7 @@ from ..core.drive.host_words import (
     shown_of,
 )
 from ..core.errors import MalformedError, NotFoundError, RefusedError
+from ..core.simulation import is_real
 from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.evidence.trust import TRUSTED
@@ -86,7 +87,7 @@ class DriveModelService:
         said, engine = _reason(reason), self._engine
         with engine.lock:
             report = engine.hosts.reports.get(hostname)
-            known = report is not None and not report.simulated and drive_model
+            known = report is not None and is_real(report) and drive_model
             shown = shown_of(report, drive_model) if known and report else ()
             if not shown:
                 raise NotFoundError(

@@ -30,6 +30,7 @@ from ..core.protocol import (
     Request,
     StateOutcome,
 )
+from ..core.simulation import is_real
 from ..engine.engine import Engine
 from .admission import Admission, check_drives
 
@@ -150,7 +151,7 @@ class ProbeService:
 
     def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
         engine = self._engine
-        if hello.simulated and not engine.options().throwaway_cluster:
+        if not is_real(hello) and not engine.options().throwaway_cluster:
             raise RefusedError(
                 f"the probe on {hostname} simulates its drives",
                 "set mgr/wcache/throwaway_cluster to true, in a cluster whose data is worthless",

@@ -9,6 +9,7 @@ from ...core.drive.host_words import Evidence, is_accepted, shown_of
 from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
 from ...core.output_format import FORMAT_VERSION
+from ...core.simulation import real
 from ...core.text import table, when
 from ...core.verdict.plp import hints
 from ...engine.engine import Engine
@@ -29,7 +30,7 @@ def drive_models(engine: Engine) -> Dict[str, Any]:
         words = engine.analyses.words.all()
         shown = [
             _shown(report.hostname, one, is_accepted(words, report.hostname, one))
-            for report in engine.hosts.reports.values() if not report.simulated
+            for report in real(engine.hosts.reports.values())
             for one in shown_of(report, "")
         ]
     rows = []

@@ -14,6 +14,7 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..simulation import is_real
 from . import steps
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
@@ -27,7 +28,7 @@ def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
     return tuple(
         index for index, item in enumerate(rollout.changes)
         if item.status is ChangeStatus.APPLIED and steps.can_last(item)
-        and not item.simulated and not steps.lasts_already(item)
+        and is_real(item) and not steps.lasts_already(item)
     )
 
 

@@ -18,7 +18,7 @@ from ..errors import MalformedError, NotFoundError
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
-from ..simulation import measured_by_probe, not_up
+from ..simulation import in_cluster, measured_by_probe, not_up
 from .design import design_of
 from .observing import plan as observing
 from .run_state import RunSpec
@@ -215,7 +215,7 @@ def _why_not(
     if reason:
         return reason
     osd_ids = {use.osd_id for drive in candidate.drives for use in drive.uses}
-    if not osd_ids and not candidate.simulated:
+    if not osd_ids and in_cluster(candidate):
         return "no OSD uses it"
     return not_up(candidate, osd_ids, cluster) or None
 

@@ -13,7 +13,7 @@ from ..cluster import ClusterState
 from ..drive.safety import may_toggle
 from ..host_report import HostReport
 from ..model import CacheMode, DriveModel, DriveReport
-from ..simulation import DriveKind
+from ..simulation import DriveKind, in_cluster, is_real
 
 Homes = Mapping[DriveKind, FrozenSet[str]]
 """By `DriveKind.home`, the hosts that have drives which could be measured and changed."""
@@ -40,16 +40,16 @@ def differing(
     throwaway: bool,
 ) -> int:
     """How many drives of a kind could be changed to `mode`, by the last reports."""
-    device_class, drive_model, simulated = kind.home
+    device_class, drive_model, _ = kind.home
     return sum(
         str(drive.drive_model) == drive_model and drive.mode is mode.other
         and device_class in _classes(drive, report, cluster) and _switchable(drive, throwaway)
-        for report in reports if report.simulated == simulated for drive in report.drives
+        for report in reports if is_real(report) == is_real(kind) for drive in report.drives
     )
 
 
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
-    if report.simulated:
+    if not in_cluster(report):
         return {""}
     ids = {use.osd_id for use in drive.uses}
     return {cluster.osds[osd_id].device_class for osd_id in ids if osd_id in cluster.osds}

@@ -14,7 +14,7 @@ from ..drive.host_words import HOSTS_MIN, AcceptedWord
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
-from ..simulation import DriveKind, real
+from ..simulation import DriveKind, in_cluster, real
 from . import false_coverage
 from .across_loads import over_loads
 from .estimate import estimate
@@ -193,7 +193,7 @@ def recommend(
     found = {kind: at_level(kind, false_coverage.LEVEL_ALPHA) for kind in sorted(by_kind)}
     own = by_osd or {}
     return tuple(
-        _with_own_loads(item, {} if kind.simulated else own.get(kind[:2], {}))
+        _with_own_loads(item, own.get(kind[:2], {}) if in_cluster(kind) else {})
         for kind, item in _corrected(found, at_level).items()
     )
 

@@ -11,7 +11,7 @@ from ...drive.manual import by_hand, turn_off
 from ...drive.safety import Safety, judge, may_toggle
 from ...host_report import HostReport
 from ...model import CacheMode, DriveReport, LoadPoint, Severity, Transport
-from ...simulation import DriveKind, not_up, osd_of
+from ...simulation import DriveKind, in_cluster, not_up, osd_of
 from ...verdict.recommend import Recommendation
 from ..knob import CHANGES_MAX, Asked, Wanted
 
@@ -126,7 +126,7 @@ def recommended_for(
     if not drive.uses:
         return None
     osd = osd_of(report, drive.uses[0].osd_id, cluster)
-    if osd is None and not report.simulated:
+    if osd is None and in_cluster(report):
         return None
     for kind, recommendation in wanted.items():
         own = DriveKind(

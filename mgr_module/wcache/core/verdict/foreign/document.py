@@ -14,6 +14,7 @@ from typing import List, Optional, Sequence, Tuple
 from ... import codec
 from ...errors import MalformedError, VersionError
 from ...model import DriveModel, LoadPoint, Verdict
+from ...simulation import is_real
 from ..recommend import Recommendation, Result
 
 FORMAT = "wcache.evidence"
@@ -89,7 +90,7 @@ def export(
     verdicts: List[ForeignVerdict] = []
     for item in recommendations:
         measured = [by_id[name] for name in item.record_ids if name in by_id]
-        made_up = item.simulated or any(result.throwaway for result in measured)
+        made_up = not is_real(item) or any(result.throwaway for result in measured)
         if made_up or not measured or len(verdicts) >= VERDICTS_MAX:
             continue
         terms = [result.pool_term for result in measured if result.pool_term is not None]
