@@ -10,7 +10,8 @@ from typing import Optional, Protocol, Sequence, Tuple
 from wcache.core import VERSION
 from wcache.core.errors import WcacheError
 
-from . import analyze_command, compare_command, report_command, try_command, watch
+from . import analyze_command, report_command, try_command, watch
+from .compare import command as compare_command
 
 NO_ANALYSIS = "this needs numpy and scipy: install python3-numpy and python3-scipy"
 

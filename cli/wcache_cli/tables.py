@@ -96,7 +96,7 @@ def _more(result: Mapping[str, Any]) -> str:
         return f"more: about {more} pairs at this spread"
     if result.get("more_needed"):
         count = result["more_needed"]["count"]
-        what = result["more_needed"]["what"]
+        what = result["more_needed"]["what"].replace("runs", "measurements")
         if count is None:
             return "more: no number of files like these will decide it; the ratio is too close"
         per_mode = result["more_needed"]["per_mode"]

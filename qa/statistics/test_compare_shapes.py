@@ -7,21 +7,22 @@ from collections import Counter
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from wcache.analysis.compare import compare
 from wcache.analysis.decision import Options
-from wcache.analysis.runs import Run
 from wcache.core.model import CacheMode
+from wcache_cli.compare.comparison import compare
+from wcache_cli.compare.latency_file import LatencyFile
 
 SEEDS = 20
 DIFFERS = {"write back", "write through", "conflicting"}
 
 
 def compared(back, through):
-    runs = {CacheMode.WRITE_BACK: back, CacheMode.WRITE_THROUGH: through}
-    return compare(
-        {mode: [Run(f"{i}", us) for i, us in enumerate(found)] for mode, found in runs.items()},
-        Options(),
-    )
+    measured = {CacheMode.WRITE_BACK: back, CacheMode.WRITE_THROUGH: through}
+    files = {
+        mode: [LatencyFile(f"{i}", us) for i, us in enumerate(found)]
+        for mode, found in measured.items()
+    }
+    return compare(files, Options())
 
 
 def mixture(rng, slow_share, n=1000, slow=10.0):

@@ -22,8 +22,8 @@ from ..linux.host import LinuxDriveHost
 from ..stop_signal import StopSignal
 from ..switcher import Switcher
 from . import fio, sustained
+from .measurement import SETTLE_S, MatrixMeasurement, Plan
 from .result_file import ResultFile
-from .run import SETTLE_S, MatrixRun, Plan
 from .scratch import MIB, Scratch, find
 
 SECONDS_OF_FIO = 0.5  # to start and to end, seen on slow hosts
@@ -81,7 +81,7 @@ def matrix(
         )
         stop = StopSignal()
         stop.install()
-        found = MatrixRun(
+        found = MatrixMeasurement(
             host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
             fio_path=deep,
         ).run()
@@ -104,7 +104,7 @@ def _long(
             f"about {3 * options.long:.0f} s")
         stop = StopSignal()
         stop.install()
-        cells = MatrixRun(
+        cells = MatrixMeasurement(
             host=host, switcher=switcher, scratch=scratch, plan=plan, stop=stop, say=say,
             fio_path=None,
         ).run_long(options.long)

@@ -15,18 +15,18 @@ from array import array
 from dataclasses import dataclass
 from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from wcache.analysis.runs import (
-    COLUMN_SHARES,
-    LATENCY_MAX_US,
-    STALLS,
-    Figures,
-    Run,
-    together,
-)
 from wcache.core.errors import MalformedError
 from wcache.core.latency_table import P99_SAMPLES_MIN
 
 from .fio_settings import AVERAGED, SYNCS_ADDED, UNSYNCED, settings_of, unsynced
+from .latency_file import (
+    COLUMN_SHARES,
+    LATENCY_MAX_US,
+    STALLS,
+    Figures,
+    LatencyFile,
+    together,
+)
 
 # A file's distributions are drawn as this many values, together: fine enough for the
 # quantiles of a few latencies, and no more than what can be held of many.
@@ -70,7 +70,7 @@ class _Distribution:
         return found
 
 
-def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
+def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> LatencyFile:
     """The commits that a file tells of; MalformedError where it does not, or tells nonsense.
 
     A distribution is drawn as about `drawn_max` values at most, or DRAWN_MAX if that is fewer.
@@ -89,7 +89,7 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
         if job.get("error"):
             raise MalformedError(
                 f"{path}: job {place} ended with error {str(job['error'])[:30]!r}",
-                "a failed run cannot be used: repeat it",
+                "a failed measurement cannot be used: repeat it",
             )
         found = _commits(path, job)
         if found is not None:
@@ -109,7 +109,7 @@ def fio_json(path: str, text: str, drawn_max: int = DRAWN_MAX) -> Run:
         **settings_of(top, wrote), SYNCS_ADDED: "yes" if summed else "no", AVERAGED: "not set"
     }
     doubts = (*(("summed",) if summed else ()), *((UNSYNCED,) if unsynced(settings) else ()))
-    return Run(
+    return LatencyFile(
         path,
         array("d", (
             us for found in commits

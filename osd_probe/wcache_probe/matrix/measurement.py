@@ -56,7 +56,7 @@ class Plan:
     consent_turn_on: bool
 
 
-class MatrixRun:
+class MatrixMeasurement:
     """One matrix on one scratch device."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Runs measured by somebody else: what a file told of them, and what it did not.
+"""Latencies measured by somebody else: what a file told of them, and what it did not.
 
 A file that keeps no samples has its distribution drawn as values.  Medians are taken from
 those; what the file says itself (a mean, a maximum) is printed as it stands there, and what
@@ -12,9 +12,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.errors import MalformedError
-from ..core.model import CacheMode
-from . import summary
+from wcache.analysis import summary
+from wcache.core.errors import MalformedError
+from wcache.core.model import CacheMode
 
 LATENCY_MIN_US = 1e-6  # a picosecond
 LATENCY_MAX_US = 86_400e6
@@ -41,12 +41,13 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One file: latencies in us, in order of time unless `ordered` is False.
+class LatencyFile:
+    """One file, or all logs that one run of fio wrote.
 
-    `figures` stand where the latencies were drawn from a distribution of more or fewer.
+    Its latencies are in us, in order of time unless `ordered` is False.  `figures` stand where they
+    were drawn from a distribution of more or fewer.
     `untold` are names out of COLUMN_SHARES and STALLS.  `settings` say how it was measured,
-    as far as the file tells, and `doubts` are codes of compare.ADVICE.  `grain` is the share
+    as far as the file tells, and `doubts` are codes of comparison.ADVICE.  `grain` is the share
     of itself that a latency may lie off, either way, as in a histogram.
     """
 
@@ -77,96 +78,96 @@ def by_time(
     return array("d", values[np.argsort(times, kind="stable")].tobytes())
 
 
-def check(runs: Mapping[CacheMode, Sequence[Run]]) -> None:
-    """Raise MalformedError where runs cannot be compared with one another.
+def check(files: Mapping[CacheMode, Sequence[LatencyFile]]) -> None:
+    """Raise MalformedError where files cannot be compared with one another.
 
-    That is a mode without a run, latencies out of bounds, the same latencies for both modes,
-    and runs that were not measured alike, which names the settings.
+    That is a mode without a file, latencies out of bounds, the same latencies for both modes,
+    and files that were not measured alike, which names the settings.
     """
     for mode in CacheMode:
-        if not runs.get(mode):
+        if not files.get(mode):
             raise MalformedError(f"no file was given for {mode.value}")
-        for run in runs[mode]:
-            _check_latencies(run)
-    every = [run for mode in CacheMode for run in runs[mode]]
+        for file in files[mode]:
+            _check_latencies(file)
+    every = [file for mode in CacheMode for file in files[mode]]
     _check_alike(every)
-    for run in runs[CacheMode.WRITE_BACK]:
-        for other in runs[CacheMode.WRITE_THROUGH]:
-            if _same(run, other):
-                both = run.name if run.name == other.name else f"{run.name} and {other.name}"
+    for file in files[CacheMode.WRITE_BACK]:
+        for other in files[CacheMode.WRITE_THROUGH]:
+            if _same(file, other):
+                both = file.name if file.name == other.name else f"{file.name} and {other.name}"
                 raise MalformedError(
                     f"{both} gave the same latencies for both cache modes",
                     "one of the modes was not measured, or a file was copied",
                 )
 
 
-def _check_latencies(run: Run) -> None:
-    if not run.latencies_us:
-        raise MalformedError(f"{run.name} holds no latencies")
-    lowest = min(run.latencies_us)
+def _check_latencies(file: LatencyFile) -> None:
+    if not file.latencies_us:
+        raise MalformedError(f"{file.name} holds no latencies")
+    lowest = min(file.latencies_us)
     if not lowest > 0:
-        raise MalformedError(f"{run.name} holds a latency that is not above 0")
+        raise MalformedError(f"{file.name} holds a latency that is not above 0")
     if not lowest >= LATENCY_MIN_US:
         raise MalformedError(
-            f"{run.name} holds a latency of less than a picosecond", "check --unit"
+            f"{file.name} holds a latency of less than a picosecond", "check --unit"
         )
-    if not max(run.latencies_us) <= LATENCY_MAX_US:
-        raise MalformedError(f"{run.name} holds a latency of more than a day", "check --unit")
+    if not max(file.latencies_us) <= LATENCY_MAX_US:
+        raise MalformedError(f"{file.name} holds a latency of more than a day", "check --unit")
 
 
-def _check_alike(runs: Sequence[Run]) -> None:
+def _check_alike(files: Sequence[LatencyFile]) -> None:
     """What one file does not tell is no difference; each field has its own first teller."""
-    tellers: Dict[str, Run] = {}
-    for run in runs:
+    tellers: Dict[str, LatencyFile] = {}
+    for file in files:
         unlike = []
-        for name, value in run.settings.items():
-            teller = tellers.setdefault(name, run)
+        for name, value in file.settings.items():
+            teller = tellers.setdefault(name, file)
             if teller.settings[name] != value:
                 unlike.append((teller.name, f"{name} ({teller.settings[name]}, {value})"))
         if unlike:
             fields = ", ".join(text for _, text in unlike)
             raise MalformedError(
-                f"{unlike[0][0]} and {run.name} were not measured in the same way: {fields}",
-                "compare runs that differ in the cache mode only",
+                f"{unlike[0][0]} and {file.name} were not measured in the same way: {fields}",
+                "compare measurements that differ in the cache mode only",
             )
 
 
-def _same(one: Run, other: Run) -> bool:
+def _same(one: LatencyFile, other: LatencyFile) -> bool:
     return one.figures == other.figures and one.latencies_us == other.latencies_us
 
 
-def distinct(runs: Sequence[Run]) -> List[Run]:
-    """The runs of a mode without copies: who counts one twice has not measured twice."""
-    kept: List[Run] = []
-    for run in runs:
-        if not any(_same(run, other) for other in kept):
-            kept.append(run)
+def distinct(files: Sequence[LatencyFile]) -> List[LatencyFile]:
+    """The files of a mode without copies: who counts one twice has not measured twice."""
+    kept: List[LatencyFile] = []
+    for file in files:
+        if not any(_same(file, other) for other in kept):
+            kept.append(file)
     return kept
 
 
 @dataclass(frozen=True)
 class Side:
-    """The runs of a mode with all of their latencies, sorted, and the logs of those.
+    """The files of a mode with all of their latencies, sorted, and the logs of those.
 
-    Each run has the weight of its own n.
+    Each file has the weight of its own n.
     """
 
-    runs: Sequence[Run]
+    files: Sequence[LatencyFile]
     values_us: Sequence[float]
     logs: Sequence[float]
 
 
-def side(runs: Sequence[Run]) -> Side:
-    """The runs of a mode, put together."""
+def side(files: Sequence[LatencyFile]) -> Side:
+    """The files of a mode, put together."""
     import numpy as np
 
     from .longrun import logs, packed
 
-    scale = max(run.n / len(run.latencies_us) for run in runs)
+    scale = max(file.n / len(file.latencies_us) for file in files)
     parts = []
-    for run in runs:
-        count = max(1, round(run.n / scale))
-        values = np.asarray(run.latencies_us, dtype=float)
+    for file in files:
+        count = max(1, round(file.n / scale))
+        values = np.asarray(file.latencies_us, dtype=float)
         if count != len(values):
             places = ((np.arange(count) + 0.5) / count * len(values)).astype(int)
             values = np.sort(values)[places]
@@ -174,34 +175,34 @@ def side(runs: Sequence[Run]) -> Side:
     every = np.concatenate(parts)
     every.sort()
     latencies_us = packed(every)
-    return Side(runs, latencies_us, logs(latencies_us))
+    return Side(files, latencies_us, logs(latencies_us))
 
 
 def table(found_side: Side) -> Dict[str, Any]:
     """A mode's row: summary.latencies, with the files' own figures; None for what none told."""
-    runs, values = found_side.runs, found_side.values_us
+    files, values = found_side.files, found_side.values_us
     found = summary.latencies(values)
-    found["n"] = sum(run.n for run in runs)
-    if any(run.figures for run in runs):
+    found["n"] = sum(file.n for file in files)
+    if any(file.figures for file in files):
         share = found[STALLS] / len(values)
         found[STALLS] = round(share * found["n"])
         found["stall_rate_below"] = summary.rounded(
             summary.rate_below(found[STALLS], found["n"])
         )
-        found.update(_own(together([run.figures or _measured(run) for run in runs])))
-    for name in untold(runs):
+        found.update(_own(together([file.figures or _measured(file) for file in files])))
+    for name in untold(files):
         if name == STALLS:
             found.update(stalls=None, stall_rate=None, stall_rate_below=None)
         else:
             found[f"{name}_us"] = None
-    if "p99" in untold(runs):
+    if "p99" in untold(files):
         found.pop("p99_at_least_us", None)
     return found
 
 
-def untold(runs: Sequence[Run]) -> FrozenSet[str]:
-    """What at least one of the runs does not tell."""
-    return frozenset().union(*(run.untold for run in runs))
+def untold(files: Sequence[LatencyFile]) -> FrozenSet[str]:
+    """What at least one of the files does not tell."""
+    return frozenset().union(*(file.untold for file in files))
 
 
 def together(parts: Sequence[Figures]) -> Figures:
@@ -226,9 +227,9 @@ def together(parts: Sequence[Figures]) -> Figures:
     )
 
 
-def _measured(run: Run) -> Figures:
-    seen = summary.latencies(run.latencies_us)
-    return Figures(run.n, seen["mean_us"], seen["std_us"], seen["min_us"], seen["max_us"])
+def _measured(file: LatencyFile) -> Figures:
+    seen = summary.latencies(file.latencies_us)
+    return Figures(file.n, seen["mean_us"], seen["std_us"], seen["min_us"], seen["max_us"])
 
 
 def _own(figures: Figures) -> Dict[str, Optional[float]]:

@@ -1,11 +1,11 @@
 """Files of latencies, measured by somebody else, compared: no pairs, and no coin.
 
-With one run per mode nothing says how much runs differ by themselves.  The interval of the
-ratio comes from the long-run variance within the runs, and a verdict has to outlast a
-run-to-run spread of 5% on top, which is stated and not measured.  From two runs in a mode on
-it has to outlast what those say of their spread as well.  With four or more runs per mode
-the run is the unit, and Welch's t decides.  Such a comparison is
-never pooled and never applied: the modes were not measured in turn.
+With one file per mode nothing says how much measurements differ by themselves.  The interval of
+the ratio comes from the long-run variance within the files, and a verdict has to outlast a
+spread of 5% between measurements on top, which is stated and not measured.  From two files in a
+mode on it has to outlast what those say of their spread as well.  With four or more files per
+mode the file is the unit, and Welch's t decides.  Such a comparison is never pooled and never
+applied: the modes were not measured in turn.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ import math
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.model import CacheMode, Verdict
-from . import longrun, sequential, summary
-from . import runs as files
-from .decision import Options, contradicted_by_tail
+from wcache.analysis import sequential, summary
+from wcache.analysis.decision import Options, contradicted_by_tail
+from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA
+from wcache.analysis.summary import ratio
+from wcache.analysis.verdict_text import verdict_text
+from wcache.core.model import CacheMode, Verdict
+
+from . import latency_file, longrun
+from .latency_file import STALLS, LatencyFile, Side
 from .margin_of_error import (
     REPLICATES_MIN,
     LogRatio,
@@ -27,14 +32,10 @@ from .margin_of_error import (
     files_needed,
     times_needed,
 )
-from .runs import STALLS, Run, Side
-from .sequential import DECIDE_ALPHA, SAME_ALPHA
-from .summary import ratio
-from .verdict_text import verdict_text
 
 COMPARISON_FORMAT = "wcache.comparison"
 COMPARISON_VERSION = 1
-RUN_TO_RUN = 0.05  # of the ratio, either way
+SPREAD_ASSUMED = 0.05  # between measurements, of the ratio, either way
 EFFECTIVE_MIN = 20.0
 SAMPLES_MORE_MAX = 10_000_000
 # A clock's step is worth a word where it widens an interval by more than this.
@@ -53,10 +54,10 @@ ADVICE = {
         f"`{FIO_LINE}` (it overwrites SCRATCH, a device that holds nothing)"
     ),
     "unreplicated": (
-        "fewer than 4 runs per mode: a run-to-run spread of 5% is assumed, or more where 2 or 3 "
-        "runs show it; alternate between the modes and give 4 or more files of each"
+        "fewer than 4 measurements per mode: a spread of 5% between measurements is assumed, or "
+        "more where 2 or 3 show it; alternate between the modes and give 4 or more files of each"
     ),
-    "repeated": "a file was given twice, or as a copy: it counts as one run",
+    "repeated": "a file was given twice, or as a copy: it counts as one measurement",
     "unordered": (
         "histograms keep no order, so 19 samples count as one independent sample; give fio "
         "--write_lat_log files for a narrower interval"
@@ -82,39 +83,39 @@ ADVICE = {
 }
 
 
-def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[str, Any]:
+def compare(files: Mapping[CacheMode, Sequence[LatencyFile]], options: Options) -> Dict[str, Any]:
     """The comparison of both modes, JSON-ready; ratio is write back over write through.
 
-    `ratio_low` and `ratio_high` are the 95% interval, without the 5% from run to run.
-    Raises MalformedError where the runs cannot be compared (runs.check).
+    `ratio_low` and `ratio_high` are the 95% interval, without the 5% between measurements.
+    Raises MalformedError where the files cannot be compared (latency_file.check).
     """
-    files.check(runs)
+    latency_file.check(files)
     warnings: List[str] = []
-    distinct = {mode: files.distinct(runs[mode]) for mode in CacheMode}
-    fewer = any(len(distinct[mode]) < len(runs[mode]) for mode in CacheMode)
-    doubts = {doubt for mode in CacheMode for run in runs[mode] for doubt in run.doubts}
+    distinct = {mode: latency_file.distinct(files[mode]) for mode in CacheMode}
+    fewer = any(len(distinct[mode]) < len(files[mode]) for mode in CacheMode)
+    doubts = {doubt for mode in CacheMode for file in files[mode] for doubt in file.doubts}
     if fewer or "repeated" in doubts:
         warnings.append("repeated")
-    runs = distinct
-    back, through = runs[CacheMode.WRITE_BACK], runs[CacheMode.WRITE_THROUGH]
+    files = distinct
+    back, through = files[CacheMode.WRITE_BACK], files[CacheMode.WRITE_THROUGH]
     replicated = min(len(back), len(through)) >= REPLICATES_MIN
-    sides = {mode: files.side(runs[mode]) for mode in CacheMode}
+    sides = {mode: latency_file.side(files[mode]) for mode in CacheMode}
     both = sides[CacheMode.WRITE_BACK], sides[CacheMode.WRITE_THROUGH]
     worth = {mode: _worth(sides[mode], 0.5) for mode in CacheMode}
     if replicated:
-        middle, tail = _by_runs(both, 0.5), _by_runs(both, 0.9)
+        middle, tail = _by_files(both, 0.5), _by_files(both, 0.9)
         widen = 0.0
     else:
         middle, tail = _by_samples(both, 0.5), _by_samples(both, 0.9)
-        widen = math.log1p(RUN_TO_RUN)
+        widen = math.log1p(SPREAD_ASSUMED)
         warnings.append("unreplicated")
-    if not all(run.ordered for run in (*back, *through)):
+    if not all(file.ordered for file in (*back, *through)):
         warnings.append("unordered")
     few = min(worth.values()) < EFFECTIVE_MIN
     if few:
         warnings.append("few samples")
-    per_mode = {mode.value: files.table(sides[mode]) for mode in CacheMode}
-    untold = files.untold((*back, *through))
+    per_mode = {mode.value: latency_file.table(sides[mode]) for mode in CacheMode}
+    untold = latency_file.untold((*back, *through))
     if any(_stalled(item) for item in per_mode.values()):
         warnings.append("stalls")
     if "p90" in untold and "averaged" not in doubts:
@@ -129,7 +130,7 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         contradiction = contradicted_by_tail(verdict, _verdict(tail, widen, options.margin))
     if contradiction:
         verdict, why = Verdict.CONFLICTING, contradiction
-    more = _more(verdict, middle, widen, runs, worth, replicated, options.margin)
+    more = _more(verdict, middle, widen, files, worth, replicated, options.margin)
     if UNSYNCED in doubts:  # more of the same would not decide it either
         verdict, why, more = Verdict.INSUFFICIENT, ADVICE[UNSYNCED], None
     near = middle.interval(SAME_ALPHA)
@@ -146,7 +147,7 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
         "n": sum(item["n"] for item in per_mode.values()),
         "n_effective": {mode.value: summary.rounded(worth[mode]) for mode in CacheMode},
         "unit": "run" if replicated else "sample",
-        "run_to_run_spread": None if replicated else RUN_TO_RUN,
+        "run_to_run_spread": None if replicated else SPREAD_ASSUMED,
         "more_needed": more,
         "per_mode": per_mode,
         "material_ratio": options.material_ratio,
@@ -158,8 +159,8 @@ def compare(runs: Mapping[CacheMode, Sequence[Run]], options: Options) -> Dict[s
 def _worth(side: Side, part: float) -> float:
     """Effective samples of a mode for one quantile, ordered files by their own correlation."""
     centre = summary.quantile(side.values_us, part)
-    kept = [run.latencies_us for run in side.runs if run.ordered]
-    loose = sum(min(run.n, len(run.latencies_us)) for run in side.runs if not run.ordered)
+    kept = [file.latencies_us for file in side.files if file.ordered]
+    loose = sum(min(file.n, len(file.latencies_us)) for file in side.files if not file.ordered)
     return longrun.effective_n(kept, centre) + loose / longrun.UNORDERED_TIME
 
 
@@ -174,18 +175,18 @@ def _by_samples(sides: Tuple[Side, Side], part: float) -> LogRatio:
         margins.append(MarginOfError((one_below, two_above), (one_above, two_below)))
     return LogRatio(
         one - two, margins[0], margins[1], _clocks(sides, part), _grain(sides),
-        file_spread([_per_file(side.runs, part) for side in sides]),
+        file_spread([_per_file(side.files, part) for side in sides]),
     )
 
 
-def _per_file(runs: Sequence[Run], part: float) -> List[float]:
-    """One log quantile of each run."""
-    return [summary.quantile(longrun.logs(run.latencies_us), part) for run in runs]
+def _per_file(files: Sequence[LatencyFile], part: float) -> List[float]:
+    """One log quantile of each file."""
+    return [summary.quantile(longrun.logs(file.latencies_us), part) for file in files]
 
 
-def _by_runs(sides: Tuple[Side, Side], part: float) -> LogRatio:
-    """Welch's t on one log quantile per run (Biometrika 1947)."""
-    seen = [sequential.moments(_per_file(side.runs, part)) for side in sides]
+def _by_files(sides: Tuple[Side, Side], part: float) -> LogRatio:
+    """Welch's t on one log quantile per file (Biometrika 1947)."""
+    seen = [sequential.moments(_per_file(side.files, part)) for side in sides]
     errors = [max(spread.sd, sequential.SD_FLOOR) ** 2 / spread.n for spread in seen]
     degrees = sum(errors) ** 2 / sum(e**2 / (spread.n - 1) for e, spread in zip(errors, seen))
     margins = []
@@ -216,7 +217,7 @@ def _clocks(sides: Tuple[Side, Side], part: float) -> MarginOfError:
 
 def _grain(sides: Tuple[Side, Side]) -> float:
     """How far the log ratio may lie off because latencies are known to their bucket only."""
-    return math.fsum(math.log1p(max(run.grain for run in side.runs)) for side in sides)
+    return math.fsum(math.log1p(max(file.grain for file in side.files)) for side in sides)
 
 
 def _verdict(found: LogRatio, widen: float, margin: float) -> Verdict:
@@ -231,20 +232,20 @@ def _why(
         return ADVICE["few samples"]
     far, near = found.interval(DECIDE_ALPHA, widen), found.interval(SAME_ALPHA, widen)
     stated = replace(found, by_files=None)
-    basis = "with a run-to-run spread of 5%"
+    basis = "with a spread of 5% between measurements"
     if not widen:
-        basis = "between runs"
+        basis = "between measurements"
     elif (far, near) != (stated.interval(DECIDE_ALPHA, widen), stated.interval(SAME_ALPHA, widen)):
-        basis = "with the spread of these few runs"
+        basis = "with the spread of these few measurements"
     return verdict_text(verdict, far, near, options.material_ratio, basis)
 
 
 def _more(
     verdict: Verdict, found: LogRatio, widen: float,
-    runs: Mapping[CacheMode, Sequence[Run]], worth: Mapping[CacheMode, float],
+    files: Mapping[CacheMode, Sequence[LatencyFile]], worth: Mapping[CacheMode, float],
     replicated: bool, margin: float,
 ) -> Optional[Dict[str, Any]]:
-    """About how many more samples (or runs) would decide; None if decided.
+    """About how many more samples (or files) would decide; None if decided.
 
     `per_mode` says how many of each mode, `count` is the larger one.  Both are None where no
     number would decide: the ratio is too close to the border.
@@ -255,7 +256,7 @@ def _more(
     by_files, files_per_mode = files_needed(found, margin, widen)
     if by_files and enough:
         missing = None if files_per_mode is None else {
-            mode.value: max(0, files_per_mode - len(runs[mode])) for mode in CacheMode
+            mode.value: max(0, files_per_mode - len(files[mode])) for mode in CacheMode
         }
         count = None if missing is None else max(1, *missing.values())
         return {"what": "runs", "count": count, "per_mode": missing}
@@ -263,9 +264,9 @@ def _more(
     what = "runs" if replicated else "samples"
     per_mode: Dict[str, int] = {}
     for mode, for_spread in zip(CacheMode, times_needed(found, margin, widen)):
-        have, times = len(runs[mode]), for_spread
+        have, times = len(files[mode]), for_spread
         if not replicated:  # enough effective samples, at least
-            have = sum(min(run.n, len(run.latencies_us)) for run in runs[mode])
+            have = sum(min(file.n, len(file.latencies_us)) for file in files[mode])
             times = max(for_spread, EFFECTIVE_MIN / worth[mode])
         if have * times > SAMPLES_MORE_MAX:
             return {"what": what, "count": None, "per_mode": None}

@@ -70,7 +70,7 @@ def refused(capsys, back, through):
 )
 def test_a_setting_that_differs_between_the_modes_is_named(tmp_path, capsys, name, value, said):
     back, through = fio(tmp_path / "on"), fio(tmp_path / "off", 2, **{name: value})
-    wanted = f"were not measured in the same way: {said}: compare runs that"
+    wanted = f"were not measured in the same way: {said}: compare measurements that"
     assert wanted in refused(capsys, back, through)
 
 

@@ -1,6 +1,6 @@
-"""What one run of many correlated samples says of its quantiles.
+"""What one measurement of many correlated samples says of its quantiles.
 
-The samples of one run hang together, so n of them are worth less than n.  How much less
+The samples of one measurement hang together, so n of them are worth less than n.  How much less
 follows from the long-run variance of the indicator "above the quantile": its integrated
 autocorrelation time, summed up to the first lag pair whose sum is not positive any more
 (Geyer's initial monotone sequence, Statistical Science 1992).  The interval of a quantile
@@ -15,14 +15,13 @@ from array import array
 from typing import Sequence, Tuple
 
 import numpy as np
-
-from . import summary
+from wcache.analysis import summary
 
 # Without their order nothing is known of how samples hang together: they are taken for
 # AR(1) with 0.9, as slow drives show, whose n is worth 1/19 of itself.
 UNORDERED_TIME = 19.0
 LAGS_MAX = 20_000
-# Covariances are summed over stretches this long: what they need does not grow with the run.
+# Covariances are summed over stretches this long: what they need does not grow with the file.
 STRETCH = 1 << 17
 GAP_LIMIT = 2.0  # standard deviations
 
@@ -60,9 +59,9 @@ def _covariances(x: np.ndarray, lags: int) -> np.ndarray:
     return total / len(x)
 
 
-def effective_n(runs: Sequence[Sequence[float]], centre: float) -> float:
-    """What the samples of all runs, in order of time, are worth in independent ones."""
-    return math.fsum(len(run) / autocorrelation_time(run, centre) for run in runs if run)
+def effective_n(files: Sequence[Sequence[float]], centre: float) -> float:
+    """What the samples of all files, in order of time, are worth in independent ones."""
+    return math.fsum(len(file) / autocorrelation_time(file, centre) for file in files if file)
 
 
 def log_quantile(

@@ -5,11 +5,11 @@ from array import array
 
 import numpy as np
 import pytest
-from wcache.analysis import longrun
-from wcache.analysis.compare import compare
 from wcache.analysis.decision import Options
-from wcache.analysis.runs import Run
 from wcache.core.model import CacheMode
+from wcache_cli.compare import longrun
+from wcache_cli.compare.comparison import compare
+from wcache_cli.compare.latency_file import LatencyFile
 
 
 def correlated(seed, n, phi):
@@ -38,7 +38,7 @@ def test_a_run_of_several_stretches_has_the_time_that_its_lags_say():
 def lognormal(n):
     rng = np.random.RandomState(n)
     return {
-        mode: [Run(mode.value, array("d", rng.lognormal(5, 0.3, n).tobytes()))]
+        mode: [LatencyFile(mode.value, array("d", rng.lognormal(5, 0.3, n).tobytes()))]
         for mode in CacheMode
     }
 

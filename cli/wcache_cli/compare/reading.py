@@ -9,13 +9,21 @@ from array import array
 from itertools import chain
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from wcache.analysis.runs import Run
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
 
-from .files import numbered_lines, text_blocks
+from ..files import numbered_lines, text_blocks
 from .fio_json import DRAWN_MAX, fio_json
-from .fio_logs import LATENCIES_MAX, Log, bounded, by_run, latency, log_run, parse_log
+from .fio_logs import (
+    LATENCIES_MAX,
+    Log,
+    bounded,
+    by_measurement,
+    latency,
+    measurement_of,
+    parse_log,
+)
+from .latency_file import LatencyFile
 
 UNITS: Dict[str, float] = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 FILE_BYTES_MAX = 512 * 2**20
@@ -24,32 +32,32 @@ JSON_BYTES_MAX = 64 * 2**20
 
 def read_modes(
     paths: Mapping[CacheMode, Sequence[str]], unit: str, latencies_max: int = LATENCIES_MAX
-) -> Dict[CacheMode, List[Run]]:
-    """The runs of each mode: one for each file, or for all logs that one run of fio wrote.
+) -> Dict[CacheMode, List[LatencyFile]]:
+    """What was measured in each mode: a file, or all logs that one run of fio wrote.
 
     MalformedError says what is wrong and where, also where all files together hold more than
     `latencies_max` latencies.
     """
-    groups = {mode: by_run(files) for mode, files in paths.items()}
+    groups = {mode: by_measurement(files) for mode, files in paths.items()}
     room = latencies_max
     # half of the room for what is drawn, so that a JSON never finds it full of others
     drawn_max = latencies_max // (2 * sum(map(len, paths.values())))
-    runs: Dict[CacheMode, List[Run]] = {mode: [] for mode in groups}
-    for mode, found in groups.items():
-        for group in found:
+    found: Dict[CacheMode, List[LatencyFile]] = {mode: [] for mode in groups}
+    for mode, of_mode in groups.items():
+        for group in of_mode:
             if len(group) == 1:
-                run = read_latencies(group[0], unit, room, drawn_max)
+                file = read_latencies(group[0], unit, room, drawn_max)
             else:
-                run = _jobs(group, room)
-            bounded(run.name, len(run.latencies_us), room)
-            room -= len(run.latencies_us)
-            runs[mode].append(run)
-    return runs
+                file = _jobs(group, room)
+            bounded(file.name, len(file.latencies_us), room)
+            room -= len(file.latencies_us)
+            found[mode].append(file)
+    return found
 
 
 def read_latencies(
     path: str, unit: str, room: int = LATENCIES_MAX, drawn_max: int = DRAWN_MAX
-) -> Run:
+) -> LatencyFile:
     """The write latencies in a file; MalformedError says what is wrong and where."""
     blocks = text_blocks(path, FILE_BYTES_MAX)
     head = next(blocks, "")
@@ -61,18 +69,18 @@ def read_latencies(
         if line.strip() and not line.lstrip().startswith("#"):
             every = chain([(line_number, line)], lines)
             if "," in line:
-                return log_run([parse_log(path, every, room)])
+                return measurement_of([parse_log(path, every, room)])
             return _plain(path, every, UNITS[unit], room)
     raise MalformedError(f"{path} holds no latencies")
 
 
-def _jobs(paths: Sequence[str], room: int) -> Run:
+def _jobs(paths: Sequence[str], room: int) -> LatencyFile:
     logs: List[Log] = []
     for path in paths:
         lines = numbered_lines(path, text_blocks(path, FILE_BYTES_MAX))
         logs.append(parse_log(path, lines, room))
         room -= len(logs[-1].latencies_us)
-    return log_run(logs)
+    return measurement_of(logs)
 
 
 def _json_start(text: str) -> int:
@@ -93,7 +101,7 @@ def _whole(path: str, blocks: Iterable[str]) -> str:
     return "".join(parts)
 
 
-def _plain(path: str, lines: Iterable[Tuple[int, str]], factor: float, room: int) -> Run:
+def _plain(path: str, lines: Iterable[Tuple[int, str]], factor: float, room: int) -> LatencyFile:
     values = array("d")
     for line_number, line in lines:
         word = line.strip()
@@ -101,4 +109,4 @@ def _plain(path: str, lines: Iterable[Tuple[int, str]], factor: float, room: int
             continue
         values.append(latency(word, path, line_number, factor))
         bounded(path, len(values), room)
-    return Run(path, values)
+    return LatencyFile(path, values)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.errors import MalformedError
 from wcache.core.model import CacheMode
+from wcache_cli.compare.reading import read_latencies, read_modes
 from wcache_cli.files import numbered_lines
-from wcache_cli.latency_files import read_latencies, read_modes
 
 
 def fio(tmp_path, **job):

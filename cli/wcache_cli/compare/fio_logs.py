@@ -1,8 +1,8 @@
-"""fio's latency logs: --write_lat_log=PREFIX leaves a file for each job of a run.
+"""fio's latency logs: --write_lat_log=PREFIX leaves a file for each job.
 
 A job's file says for each write when, how long, which direction and how much (fio: iolog.c
-`flush_samples`).  The jobs of a run wrote at the same time to the same drive, so they are
-one run, its latencies in the order in which they were logged.
+`flush_samples`).  The jobs of one fio run wrote at the same time to the same drive, so they are
+one measurement, its latencies in the order in which they were logged.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from array import array
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, Iterable, List, Sequence, Set, Tuple
 
-from wcache.analysis.runs import COLUMN_SHARES, LATENCY_MIN_US, STALLS, Figures, Run, by_time
 from wcache.core.errors import MalformedError
 
 from .fio_json import number
 from .fio_settings import AVERAGED, BLOCK_SIZE, JOBS_LOGGED, LATENCIES, SYNCS_ADDED
+from .latency_file import COLUMN_SHARES, LATENCY_MIN_US, STALLS, Figures, LatencyFile, by_time
 
 # Of all files of a comparison together: they are held in memory, and that often twice.
 LATENCIES_MAX = 10_000_000
@@ -40,22 +40,22 @@ class Log:
     sizes: FrozenSet[str]
 
 
-def by_run(paths: Sequence[str]) -> List[List[str]]:
+def by_measurement(paths: Sequence[str]) -> List[List[str]]:
     """The paths of one mode, those together that one run of fio wrote.
 
-    MalformedError where a run is given by two kinds of its logs, or by its submissions.
+    MalformedError where a fio run is given by two kinds of its logs, or by its submissions.
     """
-    runs: Dict[Tuple[str, str], List[str]] = {}
+    groups: Dict[Tuple[str, str], List[str]] = {}
     kinds: Dict[Tuple[str, str], str] = {}
     for place, path in enumerate(paths):
         found = NAME.fullmatch(os.path.basename(path))
         if not found:
-            runs["", str(place)] = [path]
+            groups["", str(place)] = [path]
             continue
         key, kind = (os.path.realpath(os.path.dirname(path)), found[1]), found[2]
         if kinds.setdefault(key, kind) != kind:
             raise MalformedError(
-                f"{runs[key][0]} and {path} hold two kinds of latency of one fio run",
+                f"{groups[key][0]} and {path} hold two kinds of latency of one fio run",
                 f"give only its _{WHOLE} logs",
             )
         if kind == SUBMISSION:
@@ -63,8 +63,8 @@ def by_run(paths: Sequence[str]) -> List[List[str]]:
                 f"{path} holds submission latencies, not those of writes",
                 f"give the _{WHOLE} logs",
             )
-        runs.setdefault(key, []).append(path)
-    return [sorted(group) for group in runs.values()]
+        groups.setdefault(key, []).append(path)
+    return [sorted(group) for group in groups.values()]
 
 
 def parse_log(path: str, lines: Iterable[Tuple[int, str]], room: int) -> Log:
@@ -95,8 +95,8 @@ def parse_log(path: str, lines: Iterable[Tuple[int, str]], room: int) -> Log:
     return Log(path, at_ms, values, ordered, frozenset(sizes))
 
 
-def log_run(logs: Sequence[Log]) -> Run:
-    """The run that these jobs were; a job's log and its copies are taken once."""
+def measurement_of(logs: Sequence[Log]) -> LatencyFile:
+    """The measurement that these jobs were; a job's log and its copies are taken once."""
     kept: List[Log] = []
     for log in logs:
         if log.latencies_us and not any(log.latencies_us == other.latencies_us for other in kept):
@@ -116,13 +116,13 @@ def log_run(logs: Sequence[Log]) -> Run:
     values = by_time([(log.at_ms, log.latencies_us) for log in kept])
     ordered = all(log.ordered for log in kept)
     if averaged:
-        return Run(
+        return LatencyFile(
             name, values, ordered, Figures(len(values)), frozenset({*COLUMN_SHARES, STALLS}),
             settings, ("averaged", *doubts),
         )
     if len(sizes) == 1:
         settings[BLOCK_SIZE] = sizes.pop()
-    return Run(name, values, ordered, settings=settings, doubts=tuple(doubts))
+    return LatencyFile(name, values, ordered, settings=settings, doubts=tuple(doubts))
 
 
 def latency(word: str, path: str, line_number: int, factor: float) -> float:
@@ -146,5 +146,5 @@ def bounded(path: str, count: int, room: int) -> None:
         raise MalformedError(
             f"with {path} the files hold more latencies than can be compared at once",
             f"{LATENCIES_MAX:,} is the limit: give fewer or shorter files, or fio's json+, "
-            "whose size does not grow with the run",
+            "whose size does not grow with the time",
         )

@@ -9,9 +9,9 @@ from wcache.core.errors import MalformedError
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode
 
-from .latency_files import UNITS, read_modes
-from .output import add_format, print_json
-from .tables import mode_table, result_lines
+from ..output import add_format, print_json
+from ..tables import mode_table, result_lines
+from .reading import UNITS, read_modes
 
 NAME = "compare"
 ERROR_CODE = 2
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         option = mode.value.replace(" ", "-")
         parser.add_argument(
             f"--{option}", nargs="+", required=True, metavar="FILE", action="extend",
-            help=f"files measured in {mode.value}, one per run or, of fio's logs, "
-            "one per job of it; 4 or more runs make the run the unit",
+            help=f"files measured in {mode.value}, one per measurement or, of "
+            "fio's logs, one per job of it; 4 or more measurements make the measurement the unit",
         )
     parser.add_argument(
         "--unit", choices=tuple(UNITS), default="us",
@@ -45,8 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of each mode, the ratio, the verdict and the warnings."""
-    from wcache.analysis.compare import compare
     from wcache.analysis.decision import Options
+
+    from .comparison import compare
 
     rules = codec.decode(Options, {"material_ratio": options.material_ratio}, "options")
     paths = {

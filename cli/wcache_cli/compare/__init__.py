@@ -1,0 +1,1 @@
+"""`wcache compare`: latencies that other tools measured, and all that only this needs."""
