@@ -78,7 +78,7 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "Seconds to watch the first changed drive before changing the next.", 0.0, 86400.0),
     "gate_by_load": (
         "Judge each step of a rollout by the commit latency of clients' writes beside unchanged "
-        "OSDs. Without it, benches before and after each change are all there is.", None, None),
+        "OSDs. If it is off, only benches before and after each change judge.", None, None),
     "gate_block_s": (
         "Seconds in one block of clients' writes: 48 are taken before a step, 16 to 96 after it.",
         0.5, 600.0),
@@ -88,9 +88,9 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "Hours that a rollout begun by `ceph wcache auto` may stay paused; then what it has not "
         "judged goes back and it ends.", 0.01, 8760.0),
     "memory_floor": (
-        "Bytes of osd_memory_target that no OSD gets less of.", 896 * 1024**2, 2**45),
+        "Least bytes of osd_memory_target that an OSD gets.", 896 * 1024**2, 2**45),
     "memory_ceiling": (
-        "Bytes of osd_memory_target that no OSD gets more of.", 896 * 1024**2, 2**45),
+        "Most bytes of osd_memory_target that an OSD gets.", 896 * 1024**2, 2**45),
     "memory_budget": (
         "Bytes that the OSDs of a host may have together; 0: all that the host can give.",
         0, 2**50),

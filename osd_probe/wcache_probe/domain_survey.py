@@ -84,4 +84,4 @@ def used_by(
             if use.osd_id == osd_id and role in (None, use.role):
                 return drive
     what = f"the {role.value} device of " if role else ""
-    raise RefusedError(f"nothing of this cache domain is {what}osd.{osd_id}")
+    raise RefusedError(f"no drive of this cache domain is {what}osd.{osd_id}")

@@ -37,7 +37,7 @@ def test_a_rollout_that_helps_changes_all_and_judges_each_step_beside_unchanged_
     assert all("better" in text for text in judged)
     assert any("beside 9 unchanged OSDs" in text for text in judged)
     # nobody of its kind is left at the end, and that is said
-    assert "before and after alone" in judged[-1]
+    assert "compared with itself before the change" in judged[-1]
     assert mgr.plan.changes[0].before_us == pytest.approx(COMMIT_US, rel=0.1)
     fine(mgr)
 
@@ -267,7 +267,7 @@ def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():
         replace(d, drive_id="another") if d.dev_name == "sdb" else d for d in host.drives)
     mgr.engine.hosts.reports["h3"] = replace(host, drives=drives)
     error = refused(mgr, "apply", errno.EBUSY, plan_id="p1")
-    assert "h3 sdb: the drive is not there any more, or another one is" in error
+    assert "h3 sdb: the drive is gone or was replaced" in error
     assert said(mgr, "apply", plan_id="p1", dry_run=True)["moved"]
 
 
@@ -338,7 +338,7 @@ def test_what_was_judged_and_is_not_there_any_more_goes_back_and_is_never_called
     for name, drive in drives.items():  # their host was reset: they are as their firmware has it
         drives[name] = replace(drive, state=make.state(WB))
     assert mgr.end() == "rolled back"
-    assert "h0 sda: is not in write through any more" in mgr.plan.reason
+    assert "h0 sda: is no longer in write through" in mgr.plan.reason
     assert mgr.plan.changes[0].status is ChangeStatus.ROLLED_BACK
     assert mgr.changed == set()
     fine(mgr)

@@ -77,7 +77,7 @@ def test_an_accepted_word_survives_a_restart_is_audited_and_can_be_taken_back():
     assert passed_to_h1(mgr) == ()
     log = ok(mgr.command("history"))
     assert "what h2 has shown is accepted: seen" in log
-    assert "is accepted no more" in log
+    assert "is no longer accepted" in log
 
 
 @pytest.mark.parametrize(("arguments", "code"), [

@@ -79,7 +79,7 @@ def test_trust_is_audited_and_outlasts_a_failover():
     assert advice(mgr)["verdict"] == "insufficient data"
     lines = [h["text"] for h in said(mgr, "history")["history"] if h["who"] == "admin"]
     assert f"power-loss protection trusted: {REASON}" in lines
-    assert "power-loss protection trusted no more" in lines
+    assert "power-loss protection no longer trusted" in lines
 
 
 def test_trust_that_the_mons_refuse_says_so_and_is_stored_later():

@@ -176,7 +176,7 @@ def test_without_numpy_it_says_that_and_not_that_nothing_was_measured():
     text = ok(mgr.command("try"))
     assert "No module named 'numpy'" in text
     assert "install python3-numpy and python3-scipy on the mgr hosts" in text
-    assert "no drive was measured" not in text
+    assert "nothing was decided" not in text
 
 
 def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():

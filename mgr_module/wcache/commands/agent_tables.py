@@ -11,7 +11,7 @@ from .tables import would
 NAMED_MAX = 8
 _ESCAPE = "\\"  # some shells' echo takes it for more than itself
 _KEYS = {
-    "made": "made", "there": "there already", "pending": "being made, which the mons take long for",
+    "made": "made", "there": "there already", "pending": "still being made by the mons",
     "rook": "made by Rook with the CephClient",
 }
 

@@ -127,8 +127,8 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache try",
         ("name=scope,type=CephString,req=false", "name=accept_cost,type=CephBool,req=false"),
         "rw",
-        "Measure a drive or two per drive model in the cheapest way; called again, say how far it "
-        "is, and then what came out",
+        "Measure a drive or two per drive model in the cheapest way; called again, show the "
+        "progress, and then the result",
         lambda s, v, a: try_view.tried(s, v, a), try_view.text,
     ),
     Command(

@@ -115,7 +115,7 @@ def _advice(row: Mapping[str, Any]) -> str:
         more_count = len(row["commands"]) - SHOWN_MAX
         lines.append(f"  and {more_count} more commands: see --format json")
     if row["models"] and not row["commands"] and not row["warnings"]:
-        lines.append("  every value is as it is recommended")
+        lines.append("  every value is as recommended")
     lines += [f"  note: {line}" for line in row["warnings"]]
     return "\n".join(lines)
 

@@ -65,8 +65,8 @@ def _bcache(readings: Sequence[Mapping[str, Any]]) -> List[str]:
     crossed = crossed_target(decode(BcacheState, dict(one), "a reading") for one in readings)
     return [
         *(bcache_words(one) for one in latest.values()),
-        *(f"the dirty data of {name} crossed its target meanwhile: part of this is with less "
-          "than the target, part with more" for name in crossed),
+        *(f"the dirty data of {name} crossed its target meanwhile: part of the table is from "
+          "below the target, part from above" for name in crossed),
     ]
 
 

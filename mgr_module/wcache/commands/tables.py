@@ -229,8 +229,8 @@ def went_back(row: Mapping[str, Any]) -> List[str]:
         lines.append("`auto` does not apply it before that")
     elif row["held_by_auto"]:
         lines.append(
-            f"`auto` does not apply it any more ({row['held_by_auto']}); give "
-            "`ceph wcache auto apply` anew to let it try again"
+            f"`auto` no longer applies it ({row['held_by_auto']}); run `ceph wcache auto apply` "
+            "again to let it retry"
         )
     return lines
 

@@ -141,7 +141,7 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
     ]
     lines += _unanalysed(campaign["results"])
     if not rows and not campaign["results"]:
-        lines.append("nothing was decided: no drive was measured to an end")
+        lines.append("nothing was decided: no measurement of a drive was completed")
     return lines
 
 
@@ -151,10 +151,11 @@ def _unanalysed(results: List[Dict[str, Any]]) -> List[str]:
     if not reasons:
         return []
     if reasons == [BEING_ANALYSED]:
-        return ["what was measured is being analysed: ask again in a moment"]
+        return ["the measurements are being analysed: ask again in a moment"]
     why = next(why for why in reasons if why != BEING_ANALYSED)
-    return [f"what was measured is kept and not analysed: {why}",
-            f"  {ADVICE[FindingCode.NO_ANALYSIS][1]}; then ask again, nothing is measured anew"]
+    return [f"the measurements are kept, but not analysed: {why}",
+            f"  {ADVICE[FindingCode.NO_ANALYSIS][1]}; then ask again; nothing has to be measured "
+            "again"]
 
 
 def _advice(row: Mapping[str, Any]) -> str:
@@ -165,9 +166,9 @@ def _advice(row: Mapping[str, Any]) -> str:
     if verdict == Verdict.NO_DIFFERENCE.value:
         return "leave the write cache as it is: it makes no material difference"
     if verdict == Verdict.INSUFFICIENT.value:
-        return "not decided: the data do not suffice"
+        return "not decided: there is not enough data"
     if verdict == Verdict.CONFLICTING.value:
-        return "not decided: it depends"
+        return "not decided: the results conflict"
     return _OFF if row["mode"] == CacheMode.WRITE_THROUGH.value else _ON
 
 

@@ -46,7 +46,7 @@ class AcceptService:
             why = "; ".join(item.why for item in found)
             if not yes:
                 raise RefusedError(
-                    f"{why}. Accepting gives up what was there before and changes no drive",
+                    f"{why}. Accepting gives up the prior state and changes no drive",
                     "look at the drive first (`ceph wcache drive ls`), then add --yes",
                 )
             if engine.busy(hostname):
@@ -107,7 +107,7 @@ class AcceptService:
 
 
 def _next(stored: bool, entries: bool) -> str:
-    """What has still to happen before `status` is silent of it."""
+    """What has still to happen before `status` stops showing it."""
     left = [] if stored else ["the mons have stored it"]
     left += ["the probe has dropped its entries"] if entries else []
-    return f"`ceph wcache status` is silent of it once {' and '.join(left)}" if left else ""
+    return f"`ceph wcache status` stops showing it once {' and '.join(left)}" if left else ""

@@ -197,7 +197,7 @@ def _observe(arguments: Mapping[str, Any]) -> bool:
     for name in ("pairs", "confirm", "consent_turn_on"):
         if arguments.get(name):
             raise MalformedError(
-                f"--observe toggles nothing, so --{name.replace('_', '-')} has no place beside it",
+                f"--observe toggles nothing, so --{name.replace('_', '-')} cannot be given with it",
                 "leave one of them out",
             )
     return True

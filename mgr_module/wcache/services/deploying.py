@@ -109,7 +109,7 @@ class AgentService:
 
     def _require_possible(self, form: Form, image: Optional[str]) -> None:
         if image is not None and form is Form.SYSTEMD:
-            raise MalformedError("a systemd service has no image", "leave --image away")
+            raise MalformedError("a systemd service has no image", "leave out --image")
         if form is Form.CEPHADM and not self._surroundings.containers_take_arguments():
             raise RefusedError(
                 "cephadm of this release cannot give a container's program its arguments",
@@ -283,7 +283,7 @@ class AgentService:
         if standing:
             raise RefusedError(
                 "; ".join(standing),
-                "bring back what was there before, then run this again (--force leaves it)",
+                "roll it back, then run this again (--force leaves it as it is)",
             )
         owed = [item for item in disputes_of(engine) if item.hostname == hostname]
         if owed:

@@ -70,7 +70,7 @@ class DriveModelService:
                 return {"drive_model": drive_model, **would(lines)}
             if changed:
                 trust.remove(drive_model)
-                self._save(drive_model, "power-loss protection trusted no more")
+                self._save(drive_model, "power-loss protection no longer trusted")
             else:
                 self._require_known(drive_model)
             stored = engine.persistence.is_stored(TRUSTED)
@@ -107,7 +107,7 @@ class DriveModelService:
                 return {**about, **would([text] if changed else [])}
             if changed:
                 if old is None and len(words.all()) >= WORDS_MAX:
-                    raise RefusedError(f"{WORDS_MAX} words are accepted already")
+                    raise RefusedError(f"{WORDS_MAX} proofs are accepted already")
                 words.add(word)
                 self._save_words(drive_model, f"what {hostname} has shown is accepted: {said}")
             stored = engine.persistence.is_stored(WORDS)
@@ -129,17 +129,17 @@ class DriveModelService:
             words = engine.analyses.words
             changed = words.of(hostname, drive_model) is not None
             if dry_run:
-                text = f"accept no more what {hostname} has shown of {drive_model}"
+                text = f"no longer accept what {hostname} has shown of {drive_model}"
                 about = {"drive_model": drive_model, "hostname": hostname}
                 return {**about, **would([text] if changed else [])}
             if changed:
                 words.remove(hostname, drive_model)
-                self._save_words(drive_model, f"what {hostname} has shown is accepted no more")
+                self._save_words(drive_model, f"what {hostname} has shown is no longer accepted")
             stored = engine.persistence.is_stored(WORDS)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,
-            "note": "hosts are told at their next report; drives that were changed stay so",
+            "note": "hosts learn of it at their next report; drives that were changed stay changed",
             "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 

@@ -94,4 +94,4 @@ def _why_nothing(chosen: List[Advice]) -> str:
     if not chosen:
         return "nothing is measured; see `ceph wcache mclock forecast`"
     blocked = [line for advice in chosen for line in advice.warnings]
-    return blocked[0] if blocked else "every value is as it is recommended"
+    return blocked[0] if blocked else "every value is as recommended"

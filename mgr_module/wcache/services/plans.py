@@ -216,7 +216,7 @@ class PlanService:
         plan_id = rollout.plan_id
         if rollout.status is RolloutStatus.RUNNING:
             raise ConflictError(
-                f"plan {plan_id} was begun without the consent to last",
+                f"plan {plan_id} was begun without --persist",
                 f"wait for its end, then `ceph wcache apply {plan_id} --persist`",
             )
         require_store(engine)

@@ -120,7 +120,7 @@ def test_a_lease_that_runs_out_in_silence_restores_and_is_told(probe, silence):
     probe.mgr.error = None
     probe.mgr.lease = None
     agent.run_turn()
-    assert "ran out after 30 s with no word from the mgr" in probe.mgr.notices()
+    assert "ran out after 30 s without an answer from the mgr" in probe.mgr.notices()
     assert probe.mgr.posts[-1].lease_id == ""
 
 

@@ -135,7 +135,7 @@ def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str
             and not state.page.stays_off
             for state in states
         ):
-            found[wwid] = f"the cache of {name} is off now and may come on by a reset"
+            found[wwid] = f"the cache of {name} is off now, and a reset may turn it on"
     return found
 
 

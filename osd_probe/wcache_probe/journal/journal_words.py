@@ -48,7 +48,8 @@ def journal_findings(switcher: Switcher, lease: Optional[Lease]) -> Tuple[Findin
     for entry in sound.values():
         live = lease is not None and lease.lease_id == entry.owner_id
         if entry.kind is EntryKind.LEASE and not live:
-            lines.append((entry.domain_id, f"what lease {entry.owner_id} found is not back yet"))
+            lines.append((entry.domain_id, f"the prior state of lease {entry.owner_id} is not "
+                                           "restored yet"))
     return tuple(
         Finding(FindingCode.RESTORE_FAILED, Severity.ERROR, subject, printable(text))
         for subject, text in lines

@@ -55,7 +55,8 @@ def prove(
     proof = proof_of(found, drive, options.hostname)
     print("\n".join(lines(proof, found)))
     path = EvidenceFolder(options.state_dir).put_proof(proof)
-    print(f"kept in {path}; the probe of this host tells the mgr, which tells the other hosts")
+    print(f"kept in {path}; the probe of this host reports it to the mgr, which passes it on to "
+          "the other hosts")
     return 1 if proof.disagreed else 0
 
 
@@ -77,7 +78,7 @@ def refuse(drive: DriveReport, scratch: Scratch, consent: bool) -> CacheMode:
         )
     if drive.mode is None:
         raise RefusedError(
-            f"{drive.dev_name}: not proven, since its own word cannot be had "
+            f"{drive.dev_name}: not proven, since the drive itself cannot be read "
             f"({drive.toggle_refusal or 'its cache state is unknown'})",
             "this combination stays refused; `hdparm -I` and `sg_sat_identify` show what the "
             "adapter lets through, a newer firmware may let more",

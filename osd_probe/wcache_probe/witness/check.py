@@ -43,7 +43,7 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
         head = _read(scratch, fd, 0, BLOCK_BYTES)
         if head != MARK and any(head):
             raise RefusedError(
-                f"somebody else has written to {scratch.path} since, so this run tells nothing",
+                f"somebody else has written to {scratch.path} since, so this run shows nothing",
                 "find out what did; then make it blank and pull the plug in a new run, with "
                 "`witness check` before anything else uses the drive",
             )
@@ -72,8 +72,8 @@ def say(cut: PowerCut, found: Judgement, out: Callable[[str], None]) -> None:
         out(f"this drive model must not be used with its cache in {mode}: it acknowledges what "
             "it has not kept; next: `ceph wcache drive-model ls` shows which drives are of it")
     elif not cut.host_booted:
-        out("the host was not booted since: this tells something only if the drive itself lost "
-            "its power while the writer ran; if it did not, start again and pull the plug")
+        out("the host was not booted since: this is a result only if the drive itself lost its "
+            "power while the writer ran; if it did not, start again and pull the plug")
 
 
 def _pieces(scratch: Scratch, fd: int, size: int) -> List[bytes]:

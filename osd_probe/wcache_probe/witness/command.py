@@ -39,5 +39,5 @@ def witness(options: argparse.Namespace, say: Say) -> int:
     cut, found = checking.check(scratch, options.log)
     checking.say(cut, found, print)
     path = EvidenceFolder(options.state_dir).put_power_cut(cut)
-    print(f"kept in {path}; the probe of this host tells the mgr")
+    print(f"kept in {path}; the probe of this host reports it to the mgr")
     return 1 if cut.lost else 0

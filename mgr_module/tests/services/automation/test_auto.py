@@ -342,7 +342,7 @@ def test_a_plan_that_goes_back_is_not_tried_again_by_itself():
     plans = len(said(mgr, "plan ls")["plans"])
     go_on(mgr)
     assert len(said(mgr, "plan ls")["plans"]) == plans == 1
-    assert "not applied by itself any more" in " ".join(said(mgr, "auto status")["left_alone"])
+    assert "`auto` no longer applies it" in " ".join(said(mgr, "auto status")["left_alone"])
     (row,) = said(mgr, "recommend")["recommendations"]
     assert (row["went_back"]["plan_id"], row["went_back"]["why"]) == ("p1", row["held_by_auto"])
     assert "`auto` does not apply it before that" in ok(mgr.command("recommend"))

@@ -50,4 +50,4 @@ def test_what_others_change_back_twice_while_it_is_judged_is_left_to_them():
         if tried[-1][1]:
             break
     assert (True, False) in tried
-    assert "is not in write through any more" in first.held
+    assert "is no longer in write through" in first.held

@@ -45,7 +45,7 @@ def test_a_rollout_of_auto_that_stays_paused_takes_back_what_is_not_judged_after
     assert mgr.changed == set()
     assert "pause_max_h" in mgr.plan.reason
     mgr.step(10.0)
-    assert "not applied by itself any more" in ok(mgr.command("auto status"))
+    assert "`auto` no longer applies it" in ok(mgr.command("auto status"))
     fine(mgr)
 
 

@@ -62,7 +62,7 @@ def test_no_plan_ever_sets_the_target_of_a_single_osd():
 def test_where_no_trial_has_told_no_figure_is_given():
     (row,) = named(a_host(IDLE, IDLE, BUSY, IDLE)).values()
     assert (row["osd_id"], row["target_bytes"]) == (2, None)
-    assert "only a trial tells" in row["words"]
+    assert "no trial of hdd at" in row["words"]
     assert "config set" not in row["words"]
 
 

@@ -40,13 +40,13 @@ def test_a_neighbour_that_grows_in_an_osds_control_group_ends_the_trial_within_s
 
 @pytest.mark.parametrize(("memory", "why"), [
     (HostMemory(RAM, 20 * GIB, (CgroupLimit(5 * GIB, (0,), 4 * GIB),)),
-     "the limit of the control group of osd.0 is 5.0 GiB now: too little for it"),
+     "the limit of the control group of osd.0 is 5.0 GiB now: too little for the trial"),
     (HostMemory(RAM, GIB), "the host of osd.0 has 1.0 GiB of 32.0 GiB available"),
     (HostMemory(RAM, 2 * GIB), ""),
     (HostMemory(RAM, 0), ""),  # it does not tell
     (HostMemory(RAM, 20 * GIB, (CgroupLimit(8 * GIB, (0,), 7 * GIB),)), ""),
     (HostMemory(RAM, 20 * GIB, (CgroupLimit(8 * GIB, (0, 2), 7 * GIB),)),
-     "the limit of the control group of osd.0 is 8.0 GiB now: too little for it"),
+     "the limit of the control group of osd.0 is 8.0 GiB now: too little for the trial"),
     (HostMemory(RAM, 20 * GIB, (CgroupLimit(4 * GIB, (2,), 4 * GIB),)), ""),  # of others
 ])
 def test_a_trial_goes_on_only_where_its_host_has_room(memory, why):
@@ -62,7 +62,7 @@ def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
     for _ in range(3):
         mgr.step(10.0)
     assert shown(mgr)["status"] == "stopped"
-    assert shown(mgr)["reason"] == "the probe of h2 told nothing of its memory for 60 s"
+    assert shown(mgr)["reason"] == "the probe of h2 has not reported its memory for 60 s"
 
 
 def test_no_host_is_asked_for_its_memory_any_more_once_the_trial_is_over():

@@ -1,4 +1,4 @@
-"""The commands of what goes on by itself, and of verdicts that travel: rows of the table."""
+"""The commands about automation and about verdicts of other clusters: rows of the table."""
 
 from __future__ import annotations
 

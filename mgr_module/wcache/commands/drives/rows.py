@@ -15,7 +15,7 @@ _DRY_RUN = "name=dry_run,type=CephBool,req=false"
 ROWS: Tuple[Row, ...] = (
     (
         "wcache controller ls", (), "r",
-        "List storage controllers as their vendors' tools tell them, with advice",
+        "List storage controllers as their vendors' tools report them, with advice",
         lambda s, v, a: v.controllers(), controllers.render,
     ),
     (
@@ -33,7 +33,7 @@ ROWS: Tuple[Row, ...] = (
     ),
     (
         "wcache drive-model distrust-plp", ("name=drive_model,type=CephString", _DRY_RUN), "rw",
-        "Take back the word for a drive model's power-loss protection",
+        "No longer vouch for a drive model's power-loss protection",
         lambda s, v, a: s.drive_models.distrust_plp(a["drive_model"], bool(a.get("dry_run"))),
         would,
     ),
@@ -49,7 +49,8 @@ ROWS: Tuple[Row, ...] = (
     (
         "wcache drive-model revoke-proof",
         ("name=drive_model,type=CephString", "name=hostname,type=CephString", _DRY_RUN), "rw",
-        "Take back an accepted proof: it counts on its own host, and elsewhere with a second host",
+        "Take back an accepted proof: it counts on its own host, and on others once two hosts "
+        "have it",
         lambda s, v, a: s.drive_models.revoke_proof(
             a["drive_model"], checked_hostname(a["hostname"]), bool(a.get("dry_run"))
         ), would,

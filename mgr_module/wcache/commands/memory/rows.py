@@ -29,7 +29,7 @@ ROWS: Tuple[Row, ...] = (
         lambda s, v, a: s.memory.trial(**a), memory_tables.trial,
     ),
     (
-        "wcache memory trial show", (), "r", "Show the last trial and what trials have told",
+        "wcache memory trial show", (), "r", "Show the last trial and the results of all trials",
         lambda s, v, a: s.memory.trial_show(), memory_tables.trial_show,
     ),
     (

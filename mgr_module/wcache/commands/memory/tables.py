@@ -26,7 +26,7 @@ def _rate(value: Optional[float]) -> str:
 def status(data: Mapping[str, Any]) -> str:
     """`ceph wcache memory status`."""
     if data["read_s_ago"] is None:
-        return "no OSD has told of its memory yet: try again in a minute"
+        return "no OSD has reported its memory yet: try again in a minute"
     hosts = [
         (h["host"], h["osds"], _bytes(h["ram_bytes"]), _bytes(h["limit_bytes"]),
          _bytes(h["others_bytes"]), _bytes(h["room_bytes"]), _bytes(h["given_bytes"]),

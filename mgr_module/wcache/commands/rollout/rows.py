@@ -43,9 +43,10 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
         "wcache apply",
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
          "name=persist,type=CephBool,req=false", _DRY_RUN), "rw",
-        "Carry out a plan in waves, each step judged by clients' writes; --persist makes what is "
-        "judged well last; --override skips named preconditions, as cluster_healthy or "
-        "client_load (judge by benches); --trial makes the first change only and takes it back",
+        "Carry out a plan in waves, each step judged by clients' writes; --persist makes changes "
+        "that are judged well last over a power cycle; --override skips named preconditions, as "
+        "cluster_healthy or client_load (judge by benches); --trial makes the first change only "
+        "and takes it back",
         lambda s, v, a: s.plans.apply(
             a["plan_id"], a.get("override"), bool(a.get("trial")), bool(a.get("persist")),
             bool(a.get("dry_run")),
@@ -68,13 +69,13 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache rollout pause", (_ID, _DRY_RUN), "rw",
-        "Change nothing further until it is resumed; what is made stays, and is not persisted",
+        "Change nothing further until it is resumed; what was changed stays, and is not persisted",
         lambda s, v, a: s.rollouts.pause(a["plan_id"], bool(a.get("dry_run"))), tables.would,
     ),
     Command(
         "wcache rollout resume", (_ID, _OVERRIDE, _DRY_RUN), "rw",
         "Go on with a paused plan; --override=gate_decided goes on though the gate is undecided, "
-        "--override=client_load goes by benches",
+        "--override=client_load judges by benches",
         lambda s, v, a: s.rollouts.resume(
             a["plan_id"], a.get("override"), bool(a.get("dry_run"))
         ), rollout_tables.forecast,

@@ -64,12 +64,13 @@ def forecast(data: Mapping[str, Any]) -> str:
     for number, wave in enumerate(data.get("waves", ()), 1):
         lines.append(f"wave {number}, {wave['kind']}: {wave['name']}, {wave['size']} change(s)")
     lines += [f"would change {line}" for line in data.get("would_change", ())]
-    lines += [f"would make {line} last" for line in data.get("would_persist", ())]
+    persist = data.get("would_persist", ())
+    lines += [f"would make {line} last over a power cycle" for line in persist]
     lines += [f"would restore {line}" for line in data.get("would_restore", ())]
     if "seconds_most" in data:
         lines.append(f"takes {data['seconds_least']} to {data['seconds_most']} s")
     lines += [f"does not hold now: {line}" for line in data.get("missed", ())]
-    lines += [f"has moved: {line}" for line in data.get("moved", ())]
+    lines += [f"has changed: {line}" for line in data.get("moved", ())]
     return "\n".join(lines)
 
 

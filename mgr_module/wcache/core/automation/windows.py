@@ -51,8 +51,8 @@ def parse_windows(text: str) -> Tuple[Window, ...]:
         if match is None or not good or from_min >= DAY_MIN or not 0 <= to_min <= DAY_MIN:
             raise MalformedError(
                 f"maintenance window {part[:40]!r} is not understood",
-                "set mgr/wcache/auto_windows to the like of '22:00-06:00; sat,sun 00:00-24:00' "
-                "(UTC), or to nothing for any time",
+                "set mgr/wcache/auto_windows to a value such as '22:00-06:00; sat,sun "
+                "00:00-24:00' (UTC), or to nothing for any time",
             )
         names = match[1].split(",") if match[1] else DAYS
         found.append(Window(frozenset(DAYS.index(name) for name in names), from_min, to_min))

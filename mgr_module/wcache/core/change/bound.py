@@ -55,12 +55,12 @@ def _moved(
             if item.mode is change.mode:
                 return ""
             return f"the verdict of its drive model is {item.verdict.value} now"
-    return "its drive model has no verdict any more"
+    return "its drive model no longer has a verdict"
 
 
 def _drives_moved(change: CacheModeChange, drives: Sequence[DriveReport]) -> str:
     if sorted(drive.drive_id for drive in drives) != sorted(change.drive_ids):
-        return "the drive is not there any more, or another one is"
+        return "the drive is gone or was replaced"
     for drive in drives:
         if drive.mode is not change.expected:
             now = drive.mode.value if drive.mode else "an unknown mode"

@@ -83,8 +83,8 @@ def is_still(change: CacheModeChange, outcome: object) -> str:
     if all_in(change.mode.value, mine, change.transport):
         return ""
     return (
-        f"is not in {change.mode.value} any more, so what was judged is not what is there: a reset "
-        "of the host, or somebody else, has changed it"
+        f"is no longer in {change.mode.value}, the mode that was judged: a reset of the host or "
+        "another program has changed it"
     )
 
 

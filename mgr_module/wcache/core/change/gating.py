@@ -148,8 +148,8 @@ class Gating(Lasting):
     def _no_load(self, why: str) -> List[events.Action]:
         self.rollout = replace(self.rollout, step=GateStep())
         return self._pause(
-            f"{why}; resume when clients write, or with --override=client_load, which goes by "
-            "benches before and after each change and cannot see what clients see"
+            f"{why}; resume when clients write, or with --override=client_load, which judges by "
+            "benches before and after each change and not by what clients see"
         )
 
     def _blocks_ended(self, event: events.BlocksEnded) -> List[events.Action]:

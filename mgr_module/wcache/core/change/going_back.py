@@ -141,6 +141,6 @@ class GoingBack(Keeping):
             if begun_s is not None:
                 return []
             self._silent_since_s = self._now_s
-            return [events.Note(f"waiting for a probe to roll back: {detail}", "warning")]
+            return [events.Note(f"the rollback waits for a probe: {detail}", "warning")]
         unanswered, _ = steps.went_back(self.rollout, change, None)
         return self._not_back(unanswered, detail)

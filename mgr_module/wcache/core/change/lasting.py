@@ -99,7 +99,7 @@ class Lasting(GoingBack, ABC):
         if made in (Made.YES, Made.ALREADY):
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()
-        why = why or "it could not be made to last"
+        why = why or "it could not be made to last over a power cycle"
         if self.rollout.afterwards:
             return self._left_as_made(f"{change.name} does not last: {why}")
         return self._take_back(why)

@@ -79,8 +79,9 @@ def look(
     impatient = before and PATIENT not in (before, broken)
     since_s = rollout.held_since_s if impatient else now_s
     rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
-    said = events.Note(reason, "warning") if broken else events.Note("resumed: it holds again")
-    return rollout, [events.SaveRun(), said]
+    if broken:
+        return rollout, [events.SaveRun(), events.Note(reason, "warning")]
+    return rollout, [events.SaveRun(), events.Note("resumed: all preconditions hold again")]
 
 
 def too_long(rollout: Rollout, now_s: float) -> bool:

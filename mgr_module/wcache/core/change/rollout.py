@@ -91,7 +91,7 @@ class RolloutMachine(Gating):
             return self._check()
         if self._phase is Phase.WAITING:
             return self._watch_after() if self._unjudged() else self._measure(Phase.AFTER)
-        late = events.BlocksEnded(self._token, "no block has come in time")
+        late = events.BlocksEnded(self._token, "no measurement of clients' writes came in time")
         return self._blocks_ended(late)
 
     def _begin(self) -> List[events.Action]:

@@ -26,8 +26,8 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
         if names:
             shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
             found.append(
-                f"plan {plan.plan_id} stands on {hostname} ({shown}): "
-                f"`ceph wcache rollback {plan.plan_id}`"
+                f"plan {plan.plan_id} is applied on {hostname} ({shown}): `ceph wcache rollback "
+                f"{plan.plan_id}`"
             )
     return found
 

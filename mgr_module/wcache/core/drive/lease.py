@@ -243,7 +243,7 @@ class LeaseKeeper:
     def _expire(self, now_s: float) -> None:
         if self._lease is not None and now_s >= self._expires_at_s:
             ttl_s = self._lease.ttl_s
-            self._end(f"the lease ran out after {ttl_s:g} s with no word from the mgr")
+            self._end(f"the lease ran out after {ttl_s:g} s without an answer from the mgr")
 
     def _end(self, reason: str) -> None:
         for held in tuple(self._held.values()):

@@ -168,7 +168,7 @@ def require_ours(drives: Sequence[DriveReport]) -> None:
             reason = f"it is shared with {drive.foreign_uses[0]}, which is not an OSD"
         if reason:
             raise RefusedError(
-                f"{drive.dev_name}: {reason}, so no cache of its domain comes on",
+                f"{drive.dev_name}: {reason}, so no cache of its domain is turned on",
                 "cure that, or accept the drive as it is",
             )
 

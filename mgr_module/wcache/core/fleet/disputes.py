@@ -109,9 +109,9 @@ def _of_run(state: RunState) -> List[Dispute]:
         if domain_id in state.accepted or not touched(state, domain_id):
             continue
         known = prior_of(state, domain_id).known
-        why = f"{state.spec.run_id} ended, and nobody has read that the prior state is back"
+        why = f"{state.spec.run_id} ended, and the prior state was not read back yet"
         if state.dispute or not known:
-            why = state.dispute or f"what was there before {state.spec.run_id} is not known"
+            why = state.dispute or f"the state before {state.spec.run_id} is not known"
         found.append(
             Dispute(
                 state.spec.hostname, domain_id, why, bool(state.dispute) or not known,
@@ -142,7 +142,7 @@ def _of_action(
     if change is None or (change.hostname, change.domain_id) != key:
         if note.cluster_fsid and key in standing:
             return ""  # later plans replaced it, and it was forgotten with its plan
-        return f"the mgr knows nothing of the change that journal entry {note.key} is of"
+        return f"journal entry {note.key} is of a change that the mgr does not know"
     if change.status not in TOUCHED:
         return f"journal entry {note.key} is of a change that is {change.status.value}"
     if change.prior.known:

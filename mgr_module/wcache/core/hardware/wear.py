@@ -28,7 +28,7 @@ def since(before: Wear, now: Wear) -> str:
         return ""
     parts = [] if host is None else [f"{amount(host)} from the host"]
     if nand is None:
-        parts.append("the drive does not tell its NAND writes")
+        parts.append("the drive does not report its NAND writes")
     else:
         parts.append(f"{amount(nand)} to its NAND")
     if host and nand is not None:

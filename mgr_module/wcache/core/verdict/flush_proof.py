@@ -100,7 +100,7 @@ def withheld_for(
         if kept:
             return (
                 f"only {kept[0].hostname} says that a power cut lost nothing, and the kernel does "
-                "not count flushes: witness one on a second host, or accept that word with `ceph "
+                "not count flushes: witness one on a second host, or accept that proof with `ceph "
                 "wcache drive-model accept-proof`"
             )
         return (

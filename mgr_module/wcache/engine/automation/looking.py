@@ -124,9 +124,9 @@ def _drive(
         known = known or osd_of(report, osd_id, cluster)
     refusal = domain.refusal
     if domain.key in disputed:
-        refusal = refusal or "what was there before a change is owed or in dispute"
+        refusal = refusal or "its prior state is not restored yet or in dispute"
     if domain.faulty:
-        refusal = refusal or "a finding about it is an error"
+        refusal = refusal or "it has a finding of severity error"
     if not refusal and not_up(report, osd_ids, cluster):
         refusal = "its OSDs are not all up"
     return DriveSeen(

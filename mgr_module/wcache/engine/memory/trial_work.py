@@ -126,7 +126,8 @@ class TrialWork:
             told_at_s, memory = self._engine.hosts.memory.get(hostname, (self._asked_at_s, None))
             if now_s - told_at_s > MEMORY_UNTOLD_S:
                 self.halt(
-                    f"the probe of {hostname} told nothing of its memory for {MEMORY_UNTOLD_S:g} s"
+                    f"the probe of {hostname} has not reported its memory for "
+                    f"{MEMORY_UNTOLD_S:g} s"
                 )
                 return
             why = crowded(osd_ids, machine.trial.high_bytes, memory) if memory else ""

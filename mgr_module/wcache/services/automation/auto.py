@@ -135,10 +135,10 @@ class AutoService:
             ]
             left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
                      for key in sorted(seen.contested)]
-            left += [f"{t.device_class} {t.drive_model}: not applied by itself any more: {t.held}"
+            left += [f"{t.device_class} {t.drive_model}: `auto` no longer applies it: {t.held}"
                      for t in state.tried if t.held]
-            left += [f"{' '.join(key)}: went back in plan {plan_id}: not applied by itself before "
-                     "it is measured while clients write"
+            left += [f"{' '.join(key)}: went back in plan {plan_id}: `auto` does not apply it "
+                     "until it is measured while clients write"
                      for key, plan_id in sorted(seen.went_back.items())]
             return {
                 "format_version": FORMAT_VERSION,

@@ -66,8 +66,8 @@ class EvidenceService:
                 )
         return {
             "changed": new, "cluster": found.cluster, "verdicts": len(found.verdicts),
-            "note": "not authenticated: shown as foreign, and confirmed by measuring here before "
-                    "anything follows from it (`ceph wcache campaign start --confirm`)",
+            "note": "not authenticated: shown as foreign, and decides nothing until measuring "
+                    "here confirms it (`ceph wcache campaign start --confirm`)",
         }
 
     def _would_take(self, found: Evidence) -> List[str]:

@@ -25,7 +25,7 @@ class MemoryPlanner:
         if watch.read_at_s is None:
             raise NotReadyError("the config database was not read yet", watch.error or "try again")
         if self._memory.watch.read_at_s is None:
-            raise NotReadyError("no OSD has told of its memory yet", "try again in a minute")
+            raise NotReadyError("no OSD has reported its memory yet", "try again in a minute")
         facts = self._memory.facts.gather()
         _require_hosts(asked.take_over, [host.name for host in facts.hosts])
         facts = take_over(facts, asked.take_over)

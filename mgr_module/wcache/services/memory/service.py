@@ -267,7 +267,7 @@ class MemoryService:
         period_s: Optional[int],
     ) -> Trial:
         chosen: List[Tuple[HostFacts, OsdFacts]] = []
-        why = f"no OSD of class {device_class[:40]} has told of its memory yet"
+        why = f"no OSD of class {device_class[:40]} has reported its memory yet"
         for number in range(max((len(h.osds) for h in facts.hosts), default=0)):
             for host in facts.hosts:  # one OSD of each host, then a second one
                 mine = [i for i in host.osds if i.osd.device_class == device_class and i.osd.up]
@@ -301,8 +301,8 @@ class MemoryService:
                 )
             if raised and (room is None or host.given_bytes + raised > room.osds_bytes):
                 raise ConflictError(
-                    f"host {host.name} has no room for it: a trial that is forgotten must do no "
-                    "harm", "choose a smaller --target-bytes or fewer --osds",
+                    f"host {host.name} does not have the memory for it",
+                    "choose a smaller --target-bytes or fewer --osds",
                 )
         reach_s = max(
             (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),

@@ -266,7 +266,7 @@ def test_all_questions_to_a_tool_together_have_one_bound():
 def test_what_drives_say_may_be_missing_and_hides_no_controller(answer):
     (one,) = reader([json.dumps(STORCLI), VOLUMES, answer], []).read()
     assert one.model == "MegaRAID 9361-8i"
-    assert "the caches of its drives are not told" in one.trouble
+    assert "the caches of its drives could not be read" in one.trouble
     assert advice(one)[0] == one.trouble
     assert "wrcache=wt" in advice(one)[1]
 

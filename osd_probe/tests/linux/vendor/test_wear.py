@@ -126,6 +126,6 @@ def test_what_a_tool_prints_is_text_whatever_its_exit_code():
 def test_since_tells_what_both_readings_tell():
     before, now = Wear(100 * 2**30, 150 * 2**30), Wear(110 * 2**30, 190 * 2**30)
     assert "4.00 times as much, 1.50 times over its life before" in since(before, now)
-    assert "does not tell its NAND writes" in since(Wear(1), Wear(5))
+    assert "does not report its NAND writes" in since(Wear(1), Wear(5))
     assert since(Wear(9), Wear(5)) == ""  # it went back: another drive, or a reset
     assert since(Wear(), Wear(5, 5)) == ""

@@ -70,7 +70,7 @@ class NvmeSwitch:
         )
         known = nvme.parse_identify(raw)
         if known is None:
-            raise StorageError(f"{controller.name} answers Identify with nonsense")
+            raise StorageError(f"{controller.name} gives an invalid answer to Identify")
         return known
 
     def read(self, device: BlockDevice) -> CacheReading:
@@ -81,7 +81,7 @@ class NvmeSwitch:
             return CacheReading(DeviceCache.NONE)
         current = self._get(device, controller, nvme.SEL_CURRENT)
         if current is None:
-            return CacheReading(DeviceCache.UNKNOWN, refusal="it does not tell its feature 06h")
+            return CacheReading(DeviceCache.UNKNOWN, refusal="it does not report feature 06h")
         page = self._page(device, controller) if known.selects else CachePage()
         stuck = "its write cache cannot be changed" if page.changeable is False else ""
         return CacheReading(DeviceCache(_mode(current).value), page, refusal=stuck)
@@ -136,7 +136,7 @@ class NvmeSwitch:
             return False
         current = self._get(device, controller, nvme.SEL_CURRENT)
         if current is None:
-            raise StorageError(f"{controller.name} does not tell its feature 06h")
+            raise StorageError(f"{controller.name} does not report feature 06h")
         if saved is not mode:
             self._set(device, mode, save=True)
             if _mode(current) is not mode:

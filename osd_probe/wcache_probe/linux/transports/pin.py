@@ -43,7 +43,7 @@ class Pins:
         """
         if self.pinned(device) is not True:
             raise RefusedError(
-                f"{device.name} is not pinned (any more), so its cache stays off",
+                f"{device.name} is not pinned, so its cache stays off",
                 "look again: it may have been pulled and plugged in",
             )
 

@@ -58,7 +58,7 @@ class SataSwitch:
             self._port.command(device, cdb, data_in=ata.SECTOR_BYTES).data
         )
         if known is None:
-            raise StorageError(f"{device.name} answers IDENTIFY DEVICE with nonsense")
+            raise StorageError(f"{device.name} gives an invalid answer to IDENTIFY DEVICE")
         return known
 
     def read(self, device: BlockDevice) -> CacheReading:

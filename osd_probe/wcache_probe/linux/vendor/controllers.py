@@ -80,7 +80,7 @@ def _storcli(tool: str, ask: _Ask) -> List[Controller]:
         drives = [drives_told(tool, ask(*words)) for words in DRIVES]
     except WcacheError as error:
         # what is known of the controllers themselves is not hidden by it
-        trouble = one_line(f"the caches of its drives are not told: {error.message}", 300)
+        trouble = one_line(f"the caches of its drives could not be read: {error.message}", 300)
     return [replace(merged(one, volumes, drives), trouble=trouble) for one in found]
 
 

@@ -169,8 +169,8 @@ def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
 
 @pytest.mark.parametrize(("changes", "said"), [
     ({"compiled_queue": "wpq"}, "do not schedule by mClock"),
-    ({"settings_": {0: "write back"}}, "nothing that was measured still holds"),
-    ({"models_": {0: OTHER}}, "nothing that was measured still holds"),
+    ({"settings_": {0: "write back"}}, "no measurement is still valid"),
+    ({"models_": {0: OTHER}}, "no measurement is still valid"),
 ])
 def test_nothing_is_changed_where_the_number_would_mean_nothing(changes, said):
     (found,) = advise(facts(measured(0), **changes))
@@ -297,7 +297,7 @@ def test_an_osd_that_would_not_take_the_class_keeps_its_own_key():
     assert commands(found) == [
         f"ceph config set osd/class:hdd {HDD} 302", f"ceph config rm osd.0 {HDD}",
     ]
-    assert found.warnings[0].endswith("; until then osd.1, osd.2 keep what is their own")
+    assert found.warnings[0].endswith("; until then osd.1, osd.2 keep their own keys")
 
 
 def test_where_the_crush_location_is_not_known_an_entry_may_override_the_class():

@@ -70,8 +70,8 @@ class Judgement:
             return f"{self.verdict.value}: {self.why}"
         beside = (
             f"beside {self.controls} unchanged OSDs" if self.controls
-            else "before and after alone, no unchanged OSD of its kind is left: a load that "
-            "changed meanwhile counts as the change's"
+            else "compared with itself before the change, since no unchanged OSD of its kind is "
+                 "left: a load that changed meanwhile looks like an effect of the change"
         )
         return (
             f"{self.verdict.value}: commit latency {self.ratio:.2f} times that before "
@@ -86,7 +86,7 @@ def load_of(
     mine, others = present(before, treated), present(before, controls)
     if not mine:
         names = ", ".join(f"osd.{osd_id}" for osd_id in treated[:8])
-        return (), (), f"clients write too little to {names} to be judged by"
+        return (), (), f"clients write too little to {names} to judge by"
     if controls and len(others) < CONTROLS_MIN:
         return mine, others, (
             f"only {len(others)} of {len(controls)} unchanged OSDs carry load, "

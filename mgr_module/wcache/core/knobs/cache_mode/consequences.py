@@ -10,9 +10,9 @@ from ...drive.manual import pin
 from ...model import CacheMode, DriveReport, Transport
 
 NAND = (
-    "endurance: in write through flash may program its cells for each small write by itself, "
+    "endurance: in write through flash may program its cells for each small write separately, "
     "which wears it faster; `ceph wcache plan show` gives the drive's host and NAND writes since "
-    "a change, where it tells them"
+    "a change, where it reports them"
 )
 
 

@@ -230,14 +230,14 @@ def _blocked(
             "nothing there"
         )
     if not found:
-        lines.append("nothing that was measured still holds; measure again")
+        lines.append("no measurement is still valid; measure again")
     for item in found:
         low, high = _plausible(item, current)
         if not low <= item.capacity.iops <= high:
             lines.append(
                 f"{item.stack}: {item.capacity.iops:.0f} IOPS is outside of {low:.0f} to "
-                f"{high:.0f}, where an OSD takes its bench for wrong; check it with fio and set "
-                "it by hand, or change osd_mclock_iops_capacity_threshold_* if it is true"
+                f"{high:.0f}, and an OSD discards such a bench as wrong; check it with fio and "
+                "set it by hand, or change osd_mclock_iops_capacity_threshold_* if it is right"
             )
     return lines
 
@@ -317,7 +317,7 @@ def _overridden(
             osd_id for osd_id in item.surely | item.maybe
             if config.at(f"osd.{osd_id}", entry.name) is not None
         }
-        keeps = f"; until then {_ids(own)} keep what is their own" if own else ""
+        keeps = f"; until then {_ids(own)} keep their own keys" if own else ""
         lines.append(
             f"{entry.who} ({entry.value}) {' and '.join(parts)}, so class {device_class} does "
             f"not reach them: remove it by hand (ceph config rm {entry.who} {entry.name}){keeps}"

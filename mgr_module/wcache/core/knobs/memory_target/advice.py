@@ -121,7 +121,7 @@ def why_not(facts: Facts, host: HostFacts) -> str:
             f"--knob=memory --take-over={host.name}`, or set cephadm's own options"
         )
     if host.room(facts.limits) is None:
-        return "no probe has told how much memory it has; see `ceph wcache agent add`"
+        return "no probe has reported how much memory it has; see `ceph wcache agent add`"
     silent = [i.osd.osd_id for i in host.osds if i.osd.up and i.rates is None]
     if silent:
         settling_s = max(item.settling_s for item in host.osds)
@@ -280,8 +280,8 @@ def _words(share: Share, target: int) -> ClassAdvice:
     if abs(target - share.now_bytes) < STEP_BYTES:
         target = share.now_bytes
         words = (
-            f"{share.device_class}: stays at {amount(share.now_bytes)}; no division is known that "
-            "is better by a tenth. What more would gain, only a trial tells"
+            f"{share.device_class}: stays at {amount(share.now_bytes)}; no known division is "
+            "better by a tenth. Only a trial shows what more memory would gain"
         )
     else:
         words = (

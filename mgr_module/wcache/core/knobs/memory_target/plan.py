@@ -170,8 +170,8 @@ def _refused(facts: Facts, sections: Sequence[Section]) -> str:
         elif (then and then.value) != (before and before.value):
             return (
                 f"{sections[0].who} would override the value of osd.{osd.osd_id}, which an admin "
-                f"has set by itself: `ceph config rm osd.{osd.osd_id} {TARGET}` where it is not "
-                "wanted any more"
+                f"has set for it alone: `ceph config rm osd.{osd.osd_id} {TARGET}` if it is no "
+                "longer wanted"
             )
     return ""
 

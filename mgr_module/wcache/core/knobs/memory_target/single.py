@@ -145,8 +145,8 @@ def _words(
     )
     if target is None:
         return line + (
-            "a target of its own may help it; what more would gain, only a trial tells, and none "
-            f"has told it of {advice.device_class} with {amount(item.target_bytes)}"
+            f"a target of its own may help it, but no trial of {advice.device_class} at "
+            f"{amount(item.target_bytes)} has shown yet what more memory would gain"
         )
     return line + (
         f"with {amount(target)} of its own, not {amount(advice.target_bytes)}, the class would "

@@ -30,7 +30,10 @@ def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
         if limit.used_bytes > LIMIT_SHARE * limit.bytes_max:
             return f"{group} uses {amount(limit.used_bytes)} of {amount(limit.bytes_max)}"
         if high_bytes * len(limit.osd_ids) > LIMIT_SHARE * limit.bytes_max:
-            return f"the limit of {group} is {amount(limit.bytes_max)} now: too little for it"
+            return (
+                f"the limit of {group} is {amount(limit.bytes_max)} now: too little for the "
+                "trial"
+            )
     # nothing available at all is not told
     if 0 < memory.available_bytes < AVAILABLE_SHARE_MIN * memory.total_bytes:
         return (
