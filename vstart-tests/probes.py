@@ -143,7 +143,7 @@ class Wcache:
             try:
                 return str(self("campaign start", **arguments)["campaign_id"])
             except CommandError as refusal:
-                if "this does not hold" not in str(refusal) or time.monotonic() > deadline:
+                if "preconditions not met" not in str(refusal) or time.monotonic() > deadline:
                     raise
             time.sleep(0.5)
 

@@ -155,7 +155,7 @@ def test_an_osd_stopped_during_its_bench_ends_the_run_and_restores(
     assert shown["run_list"][0]["status"] == "aborted"
     # whichever is seen first: the bench without an answer, or the health of the cluster
     reason = shown["run_list"][0]["reason"]
-    assert "osd.0" in reason or "no longer holds" in reason
+    assert "osd.0" in reason or "no longer met" in reason
     assert shown["run_list"][0]["restored"] is True
 
 

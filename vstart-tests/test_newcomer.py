@@ -74,7 +74,7 @@ def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
             try:
                 return wcache("try", accept_cost=True)  # the second
             except CommandError as refusal:
-                if "this does not hold" not in str(refusal):
+                if "preconditions not met" not in str(refusal):
                     raise
                 return None
 

@@ -81,7 +81,7 @@ def wait_until_known(wcache: Wcache) -> None:
     start = ("wcache", "campaign", "start", "osd.0", "depth1")
     wcache.wait(
         "the mgr to know",
-        lambda: "this does not hold" in wcache.cluster.ceph(*start, check=False).stderr,
+        lambda: "preconditions not met" in wcache.cluster.ceph(*start, check=False).stderr,
     )
 
 

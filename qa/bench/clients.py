@@ -71,7 +71,7 @@ def _carry_out(wcache: Wcache, plan_id: str, spent: Dict[str, float]) -> None:
         try:
             return bool(wcache("apply", plan_id=plan_id)["changed"])
         except CommandError as refusal:
-            if "this does not hold" not in str(refusal):
+            if "preconditions not met" not in str(refusal):
                 raise
             return False
 

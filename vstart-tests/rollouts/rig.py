@@ -78,7 +78,7 @@ class Rig:
             try:
                 return bool(self.wcache("apply", plan_id=plan_id)["changed"])
             except CommandError as refusal:
-                if "this does not hold" not in str(refusal):
+                if "preconditions not met" not in str(refusal):
                     raise
                 return False
 

@@ -186,7 +186,7 @@ def test_freeze_a_sick_cluster_and_an_admin_end_it_and_the_next_starts(mgr):
 
     mgr.step(61.0)  # from now on the mgr knows of its PGs
     for number, (trouble, said) in enumerate(
-        [(frozen, "frozen"), (sick, "no longer holds"), (stopped, "stopped by an admin")], 1
+        [(frozen, "frozen"), (sick, "no longer met"), (stopped, "stopped by an admin")], 1
     ):
         mgr.command("freeze", thaw=True)
         mgr.view.state = make.cluster(mgr.view.state.osds.values())

@@ -81,14 +81,14 @@ def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_a
     assert statuses(mgr) == ["applied", "planned", "planned"]
     plan = shown(mgr)
     assert (plan["status"], plan["missed"]) == ("running", ["PGs active+clean"])
-    assert "waiting: this does not hold: PGs active+clean (pgs_clean)" in plan["reason"]
+    assert "waiting: preconditions not met: PGs active+clean (pgs_clean)" in plan["reason"]
     assert mgr.loads.waiting == {}  # nothing is measured meanwhile either
     miss(mgr)
     mgr.settle()
     plan = shown(mgr)
     assert (plan["status"], plan["missed"], plan["reason"]) == ("done", [], "")
     log = [entry["text"] for entry in said(mgr, "history")["history"]]
-    assert sum("waiting: this does not hold" in text for text in log) == 1
+    assert sum("waiting: preconditions not met" in text for text in log) == 1
     fine(mgr)
 
 
@@ -145,7 +145,7 @@ def test_a_plan_does_not_wait_for_ever_not_even_over_restarts_of_the_mgr():
             assert shown(mgr)["status"] == "running"
             mgr.restart()
     assert shown(mgr)["status"] == "paused"
-    assert "waiting 3600 s: this does not hold" in shown(mgr)["reason"]
+    assert "waiting 3600 s: preconditions not met" in shown(mgr)["reason"]
     assert statuses(mgr) == ["applied", "planned", "planned"]
     assert "ceph wcache rollout resume p1" in refused(mgr, "apply", errno.EBUSY, plan_id="p1")
     assert said(mgr, "rollback", plan_id="p1")["changed"] is True
@@ -177,7 +177,7 @@ def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_h
     for _ in range(60):
         mgr.step(1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
-    assert "waiting: this does not hold: the probe's journal is known" in shown(mgr)["reason"]
+    assert "waiting: preconditions not met: the probe's journal is known" in shown(mgr)["reason"]
     for probe in mgr.probes.values():
         probe.fails = lambda task: None
     mgr.settle()

@@ -84,7 +84,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     if data["frozen"]:
         lines.append("not now: the cluster is frozen")
     if data["in_the_way"]:
-        lines.append(f"not now: this does not hold: {', '.join(data['in_the_way'])}")
+        lines.append(f"not now: preconditions not met: {', '.join(data['in_the_way'])}")
     return lines
 
 
@@ -96,7 +96,7 @@ def _after_forecast(data: Mapping[str, Any], command: str) -> str:
     if data["occupied"]:
         return f"{command}, once {data['occupied']} has ended"
     if data["in_the_way"]:
-        return f"{command}, once that holds"
+        return f"{command}, once the preconditions are met"
     if data["not_heard"]:
         return f"{command}, once they respond; without them: {command} --accept-cost"
     return f"{command} --accept-cost"

@@ -60,7 +60,7 @@ class RunQueue:
                 if now_s < self.trusted_from_s:
                     continue
                 words = ", ".join(item.value for item in missed)
-                yield run_id, events.Halt(f"not measured: this does not hold: {words}")
+                yield run_id, events.Halt(f"not measured: preconditions not met: {words}")
                 continue
             busy.add(hostname)
             yield run_id, events.Begin()

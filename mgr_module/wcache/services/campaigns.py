@@ -120,8 +120,8 @@ class CampaignService:
             if real and cluster.blocking and not chosen.forced:
                 words = ", ".join(item.value for item in cluster.blocking)
                 raise RefusedError(
-                    f"this does not hold: {words}",
-                    "wait until it does, or use --force (the records are then never pooled)",
+                    f"preconditions not met: {words}",
+                    "wait until they are met, or use --force (the records are then never pooled)",
                 )
             cost = forecast(runs, cluster, skipped)
             if cost.bytes_written and real and not arguments.get("accept_cost"):

@@ -101,8 +101,9 @@ class MclockService:
             cluster = engine.view.cluster()
             if cluster.blocking and not found.options.forced:
                 raise RefusedError(
-                    f"this does not hold: {', '.join(item.value for item in cluster.blocking)}",
-                    "wait until it does, or use --force (the capacity is then never recommended)",
+                    f"preconditions not met: {', '.join(item.value for item in cluster.blocking)}",
+                    "wait until they are met, or use --force (the capacity is then never "
+                    "recommended)",
                 )
             if not arguments.get("accept_cost"):
                 raise RefusedError(

@@ -197,7 +197,7 @@ class PlanService:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
                 holding.words(broken),
-                f"wait until it does, or `ceph wcache apply {machine.rollout.plan_id} "
+                f"wait until they are met, or `ceph wcache apply {machine.rollout.plan_id} "
                 f"--override={names}`",
             )
 
@@ -258,7 +258,7 @@ class PlanService:
         if set(need_not) <= set(machine.rollout.overridden):
             return False
         plan_id, names = machine.rollout.plan_id, ", ".join(item.value for item in need_not)
-        self._engine.note("admin", plan_id, f"need not hold: {names}")
+        self._engine.note("admin", plan_id, f"overridden: {names}")
         machine.rollout = holding.override(machine.rollout, need_not)
         self._engine.execute(plan_id, [SaveRun()])
         return True

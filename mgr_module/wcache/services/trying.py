@@ -109,7 +109,8 @@ class TryService:
         words = self._in_the_way()
         if words:
             raise RefusedError(
-                f"this does not hold: {', '.join(words)}", "wait until it does, and try again"
+                f"preconditions not met: {', '.join(words)}",
+                "wait until they are met, and try again",
             )
 
     def _running(self) -> Optional[Campaign]:

@@ -69,7 +69,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines += [f"would restore {line}" for line in data.get("would_restore", ())]
     if "seconds_most" in data:
         lines.append(f"takes {data['seconds_least']} to {data['seconds_most']} s")
-    lines += [f"does not hold now: {line}" for line in data.get("missed", ())]
+    lines += [f"not met now: {line}" for line in data.get("missed", ())]
     lines += [f"has changed: {line}" for line in data.get("moved", ())]
     return "\n".join(lines)
 

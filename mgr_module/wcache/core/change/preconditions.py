@@ -99,4 +99,4 @@ def words(items: Iterable[Precondition]) -> str:
     named = ", ".join(
         f"{item.value} ({item.name.lower()})" if item in NEEDED else item.value for item in items
     )
-    return f"this does not hold: {named}"
+    return f"preconditions not met: {named}"

@@ -64,7 +64,7 @@ def look(
     )
     blocking = () if all_simulated(reports) else cluster.blocking
     advice = engine.recommendations()
-    blocked = f"this does not hold: {', '.join(item.value for item in blocking)}"
+    blocked = f"preconditions not met: {', '.join(item.value for item in blocking)}"
     return Seen(
         drives,
         {(item.device_class, str(item.drive_model)): item.verdict for item in advice},

@@ -109,7 +109,7 @@ class TrialWork:
             return
         broken = self._engine.view.cluster().blocking
         if broken:
-            self.halt(f"this no longer holds: {', '.join(b.value for b in broken)}")
+            self.halt(f"preconditions no longer met: {', '.join(b.value for b in broken)}")
             return
         now = self._ups(machine.trial)
         for osd_id, since in self._up_from.items():

@@ -229,8 +229,8 @@ class MemoryService:
             broken = engine.view.cluster().blocking
             if broken:
                 raise RefusedError(
-                    f"this does not hold: {', '.join(item.value for item in broken)}",
-                    "wait until it does",
+                    f"preconditions not met: {', '.join(item.value for item in broken)}",
+                    "wait until they are met",
                 )
             engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
             self.trials.start(trial)
