@@ -11,6 +11,7 @@ from module_world import fine, ok, said
 from toy_knob.knob import DEPTH, TOY
 from toy_knob.plan import make_changes
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
+from wcache.core.knobs.registry import KNOBS
 from wcache.core.record import Precondition
 
 HOSTS = ("h0", "h1", "h2")
@@ -41,7 +42,8 @@ class Mgr(FakeMgr):
 def a_mgr(gain=5.0):
     mgr = Mgr(*((name, (make.drive("sda", i),)) for i, name in enumerate(HOSTS)))
     mgr.gain = gain
-    mgr.more_planners = lambda engine: {TOY.name: Toys(engine)}
+    if TOY not in KNOBS:  # where it is, services/planners.py has its planner
+        mgr.more_planners = lambda engine: {TOY.name: Toys(engine)}
     mgr.config.kept.update(BEFORE)
     mgr.restart()
     mgr.report_all()
@@ -157,7 +159,8 @@ def test_a_plan_is_not_begun_where_a_value_has_moved_since():
 def test_an_unknown_knob_is_refused_and_the_known_ones_are_told():
     code, _, error = a_mgr().command("plan", knob="moon")
     assert code != 0
-    assert "use one of cache_mode, mclock, memory, all, toy" in error
+    assert "use one of cache_mode, mclock, memory, " in error
+    assert "toy" in error
 
 
 def test_a_knob_that_nothing_measures_cannot_be_tried():

@@ -6,7 +6,7 @@ from wcache.core.config_database import ConfigEdit, same
 from wcache.core.knobs.knob import Wanted
 from wcache.core.model import LoadPoint
 
-from toy_knob.knob import DEPTH, TOY
+from .knob import DEPTH, TOY
 
 
 def make_changes(asked, wanted_depth, config, cluster):
