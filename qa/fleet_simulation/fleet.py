@@ -33,7 +33,7 @@ BENCH_S = 0.1  # what FakeLoads says of one
 CALM_EVERY = 4
 OFTEN_OSDS = 300  # a larger fleet has no more faults than one of these
 # A larger fleet has about so many drives to change; the others are in write through before.
-CHANGES_ABOUT = 400
+CHANGES_ABOUT = 250
 EXPANSIONS_MAX = 4
 # Of smaller fleets every other one is judged by the gate, of larger ones fewer: blocks are many
 # small events.
