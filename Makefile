@@ -155,9 +155,8 @@ bench-decision:
 STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py EXAMPLES=all
 
 test:
-	@$(STAGES) "test-lab | check test-slow test-mutations test-simulations simulate-fleet-short" \
-	    test-packages-short \
-	    test-timers test-releases
+	@$(STAGES) "test-lab | check test-slow test-mutations test-simulations simulate-fleet-short \
+	    test-packages-short" test-timers test-releases
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
