@@ -26,6 +26,7 @@ class Scene:
     own_drift: float = 0.0  # sd of each OSD's own drift over the whole time
     neighbour: float = 0.0  # of all, from the change on
     stalls: float = 0.0  # share of blocks of an OSD that take three times as long
+    stalled: float = 0.0  # of one control, from the change on; below 0: until the change
     treated: int = 1
     controls: int = 6
 
@@ -38,6 +39,8 @@ SCENES = (
     Scene("AR(1) 0.6", correlation=0.6),
     Scene("a neighbour's load", neighbour=math.log(1.8)),
     Scene("stalls", stalls=0.02),
+    Scene("a control that stalls", stalled=math.log(20.0), controls=4),
+    Scene("a control that stalled before", stalled=-math.log(20.0), controls=4),
     Scene("three controls", controls=3),
     Scene("two treated", treated=2, correlation=0.3),
 )
@@ -65,6 +68,8 @@ def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
             level + noise[at] + (slope + scene.drift) * at / count
             + (scene.neighbour if at >= BLOCKS_BEFORE else 0.0)
             + (math.log(ratio) if at >= BLOCKS_BEFORE and osd_id in treated else 0.0)
+            + (abs(scene.stalled) if osd_id == controls[0]
+               and (at >= BLOCKS_BEFORE) == (scene.stalled > 0) else 0.0)
             + (math.log(3.0) if drawn.random() < scene.stalls else 0.0)
             for at in range(count)
         ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+import os
+from pathlib import Path
+from typing import Callable, Dict, Iterator
 
 import pytest
 from rollouts.rig import Rig, started
+
+BLKIO = Path("/sys/fs/cgroup/blkio")
 
 
 @pytest.fixture(scope="package")
@@ -21,3 +25,29 @@ def tidy(rig: Rig) -> Iterator[None]:
     yield
     rig.all_back()
     rig.cluster.wait_healthy(180, ignoring=["WCACHE_"])
+
+
+@pytest.fixture
+def throttle(rig: Rig) -> Iterator[Callable[[int, str, int], None]]:
+    """Limits the writes of an OSD to its device, by the kernel's own block I/O controller.
+
+    What the OSD has in flight waits in the kernel, as it does before a drive that is slow.
+    """
+    if not (BLKIO / "blkio.throttle.write_iops_device").exists():
+        pytest.skip("this kernel has no blkio controller of cgroup v1")
+    group = BLKIO / f"wcache-{os.getpid()}"
+    group.mkdir()
+    limited: Dict[str, Path] = {}
+
+    def to(osd_id: int, limit: str, value: int) -> None:
+        device = Path(f"/sys/block/{rig.device(osd_id).name}/dev").read_text().strip()
+        limited[device] = group / f"blkio.throttle.{limit}_device"
+        limited[device].write_text(f"{device} {value}")
+        (group / "cgroup.procs").write_text(str(rig.cluster.osd_pid(osd_id)))
+
+    yield to
+    for device, file in limited.items():
+        file.write_text(f"{device} 0")
+    for pid in (group / "cgroup.procs").read_text().split():
+        (BLKIO / "cgroup.procs").write_text(pid)
+    group.rmdir()

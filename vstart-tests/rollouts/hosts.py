@@ -46,24 +46,6 @@ class Hosts(Rig):
         """The host of an OSD."""
         return next(name for name, osd_ids in HOSTS.items() if osd_id in osd_ids)
 
-    def changes(self, plan_id: str) -> List[Dict[str, Any]]:
-        """The changes of a plan, in order."""
-        changes: List[Dict[str, Any]] = self.wcache("plan show", plan_id=plan_id)["changes"]
-        return changes
-
-    def phase(self, plan_id: str) -> str:
-        """What a rollout waits for."""
-        return str(self.shown(plan_id)["step"]["phase"])
-
-    def wait_phase(self, plan_id: str, phase: str, applied: int = 0) -> None:
-        """Until so many changes are judged, and the next is in this phase."""
-        def there() -> bool:
-            shown = self.shown(plan_id)
-            assert shown["status"] in ("running", "rolling back"), shown
-            return bool(shown["step"]["phase"] == phase and shown["applied"] >= applied)
-
-        self.wcache.wait(f"{plan_id} to be {phase}", there, 180)
-
     def switch(self, osd_id: int, mode: str) -> None:
         """Change a drive's mode by hand, as another admin would."""
         self.by_hand.append((time.monotonic(), osd_id))

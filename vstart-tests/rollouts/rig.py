@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 from harness import Cluster, ClusterPlan, CommandError, OsdLayout, start_cluster
 from probes import MODULE, Probe, Wcache, kernel_view
@@ -89,6 +89,24 @@ class Rig:
         """`rollout show`."""
         shown: Dict[str, Any] = self.wcache("rollout show", plan_id=plan_id)
         return shown
+
+    def changes(self, plan_id: str) -> List[Dict[str, Any]]:
+        """The changes of a plan, in order."""
+        changes: List[Dict[str, Any]] = self.wcache("plan show", plan_id=plan_id)["changes"]
+        return changes
+
+    def phase(self, plan_id: str) -> str:
+        """What a rollout waits for."""
+        return str(self.shown(plan_id)["step"]["phase"])
+
+    def wait_phase(self, plan_id: str, phase: str, applied: int = 0) -> None:
+        """Until so many changes are judged, and the next is in this phase."""
+        def there() -> bool:
+            shown = self.shown(plan_id)
+            assert shown["status"] in ("running", "rolling back"), shown
+            return bool(shown["step"]["phase"] == phase and shown["applied"] >= applied)
+
+        self.wcache.wait(f"{plan_id} to be {phase}", there, 180)
 
     def end(
         self, plan_id: str, timeout_s: float = 420.0, meanwhile: Callable[[], Any] = bool

@@ -17,7 +17,6 @@ from wcache.core.loads import Block, OsdBlock
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
 
 BLOCK_S = 1.0
-BLKIO = Path("/sys/fs/cgroup/blkio")
 # Writes per second of a drive that is far slower than its neighbours, and still gets on.
 SLOW_IOPS = 40
 # Enough in flight that the other OSDs still have work while most of it waits for the slow one.
@@ -42,32 +41,6 @@ def patient(rig: Rig) -> Iterator[None]:
     """The gate's blocks are to find what is slow, and not the latency limit."""
     with rig.options(latency_limit_ms=60_000):
         yield
-
-
-@pytest.fixture
-def throttle(rig: Rig) -> Iterator[Callable[[int, str, int], None]]:
-    """Limits the writes of an OSD to its device, by the kernel's own block I/O controller.
-
-    What the OSD has in flight waits in the kernel, as it does before a drive that is slow.
-    """
-    if not (BLKIO / "blkio.throttle.write_iops_device").exists():
-        pytest.skip("this kernel has no blkio controller of cgroup v1")
-    group = BLKIO / f"wcache-{os.getpid()}"
-    group.mkdir()
-    limited: Dict[str, Path] = {}
-
-    def to(osd_id: int, limit: str, value: int) -> None:
-        device = Path(f"/sys/block/{rig.device(osd_id).name}/dev").read_text().strip()
-        limited[device] = group / f"blkio.throttle.{limit}_device"
-        limited[device].write_text(f"{device} {value}")
-        (group / "cgroup.procs").write_text(str(rig.cluster.osd_pid(osd_id)))
-
-    yield to
-    for device, file in limited.items():
-        file.write_text(f"{device} 0")
-    for pid in (group / "cgroup.procs").read_text().split():
-        (BLKIO / "cgroup.procs").write_text(pid)
-    group.rmdir()
 
 
 @pytest.fixture

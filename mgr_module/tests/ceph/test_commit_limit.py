@@ -76,13 +76,16 @@ def test_writes_in_flight_are_told_by_the_counters_of_every_release(names):
 class HungOsd:
     """A mgr whose OSDs tell their counters; osd.1 has taken writes that it never commits.
 
-    The others commit 10 writes between two looks.
+    The others commit 10 writes between two looks.  `stopped` gives no answer.
     """
 
-    def __init__(self):
+    def __init__(self, stopped=""):
         self.looks = 0
+        self.stopped = stopped
 
     def send_command(self, result, svc_type, svc_id, command, tag):
+        if svc_id == self.stopped:
+            return
         if json.loads(command)["prefix"] != "perf dump":
             result.complete(-22, "", "")
             return
@@ -93,12 +96,12 @@ class HungOsd:
         result.complete(0, json.dumps({"bluestore": told}), "")
 
 
-def watched(treated, controls, limit_ms, blocks):
+def watched(treated, controls, limit_ms, blocks, stopped=""):
     """(blocks, why it ended, whether past the limit) of a watch."""
     heard = queue.Queue()
     seen = []
     CephBlocks(
-        HungOsd(), commit_counters=commit_counters, commits_min=lambda: 1,
+        HungOsd(stopped), commit_counters=commit_counters, commits_min=lambda: 1,
         is_up=lambda osd_id: True,
     ).watch(
         "t", BlocksRequest(treated, controls, 0.01, blocks, limit_ms),
@@ -113,6 +116,13 @@ def test_a_treated_osd_that_hangs_ends_the_watch_as_past_the_limit():
     assert past_limit
     assert why.startswith("osd.1 committed nothing for ")
     assert why.endswith("with 4 writes in flight, past the limit of 50 ms")
+
+
+def test_a_treated_osd_whose_process_is_stopped_ends_the_watch_as_past_the_limit():
+    _, why, past_limit = watched((0,), (2, 3, 4), limit_ms=50.0, blocks=16, stopped="0")
+    assert past_limit
+    assert why.startswith("osd.0 has not answered for ")
+    assert why.endswith(" ms while other OSDs do, past the limit of 50 ms")
 
 
 def test_a_control_that_hangs_ends_no_watch_and_is_in_no_block():

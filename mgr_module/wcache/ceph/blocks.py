@@ -1,24 +1,15 @@
-"""Takes blocks of OSDs' real load: their own commit counters, read at the edges of each block.
-
-The treated OSDs are read every second in between, so that one past the latency limit ends
-the watch within two, also one that commits nothing at all.
-"""
+"""Takes blocks of OSDs' real load, each watch in a thread: what they count, asked of the mgr."""
 
 from __future__ import annotations
 
 import json
 import threading
-import time
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Mapping, Optional, Tuple
 
-from ..core.loads import Block, BlocksRequest, OsdBlock
-from .command import CommandFailed, SendsCommands, ask_osd
-from .commit_limit import CommitLimit, gained
-
-LOOK_EVERY_S = 1.0
-# An OSD that takes longer to tell is not waited for.
-DUMP_TIMEOUT_S = 2.0
-Counters = Dict[str, Tuple[float, int]]
+from ..core.loads import Block, BlocksRequest
+from .block_watch import BlockWatch
+from .command import SendsCommands, put_to_osd
+from .commit_limit import Counters
 
 
 class CephBlocks:
@@ -43,11 +34,7 @@ class CephBlocks:
         cancel = self._cancels[token] = threading.Event()
 
         def run() -> None:
-            try:
-                why, past_limit = self._run(request, cancel, on_block)
-            except Exception as error:
-                # a thread's exception would go nowhere, and the rollout wait for long
-                why, past_limit = f"watching clients' load failed: {error!r}"[:300], False
+            why, past_limit = self._outcome(request, cancel, on_block)
             self._cancels.pop(token, None)
             if why:
                 on_end(why, past_limit)
@@ -60,67 +47,22 @@ class CephBlocks:
         if cancel is not None:
             cancel.set()
 
-    def _run(
-        self, request: BlocksRequest, cancel: threading.Event,
-        on_block: Callable[[Block], None],
+    def _outcome(
+        self, request: BlocksRequest, cancel: threading.Event, on_block: Callable[[Block], None]
     ) -> Tuple[str, bool]:
-        everyone = (*request.treated, *request.controls)
-        limit = CommitLimit(request.latency_limit_ms)
-        first, slow = self._read(everyone, request.treated, limit)
-        for _ in range(request.blocks):
-            begin = time.monotonic()
-            end = begin + request.block_s
-            while True:
-                left_s = end - time.monotonic()
-                if cancel.wait(min(max(left_s, 0.0), LOOK_EVERY_S)):
-                    return "", False
-                if left_s <= LOOK_EVERY_S:
-                    break
-                _, slow = self._read(request.treated, request.treated, limit)
-                if slow:
-                    return slow, True
-            now, slow = self._read(everyone, request.treated, limit)
-            if slow:
-                return slow, True
-            on_block(self._block(time.monotonic() - begin, first, now))
-            first = now
-        return "", False
-
-    def _read(
-        self, osd_ids: Tuple[int, ...], treated: Tuple[int, ...], limit: CommitLimit
-    ) -> Tuple[Dict[int, Counters], str]:
-        """What OSDs have counted, but for those that do not tell; and who is past the limit."""
-        found: Dict[int, Counters] = {}
-        slow = ""
-        for osd_id in osd_ids:
-            asked_s = time.monotonic()
-            counters = self._dump(osd_id)
-            if counters is None:
-                continue
-            found[osd_id] = counters
-            if osd_id in treated:
-                slow = slow or limit.look(osd_id, counters, asked_s)
-        return found, slow
-
-    def _dump(self, osd_id: int) -> Optional[Counters]:
-        if not self._is_up(osd_id):
-            return None
+        watch = BlockWatch(
+            request, ask=lambda osd_id: put_to_osd(self._mgr, osd_id, {"prefix": "perf dump"}),
+            read=self._read, commits_min=self._commits_min, is_up=self._is_up,
+        )
         try:
-            text = ask_osd(
-                self._mgr, osd_id, {"prefix": "perf dump"}, is_up=self._is_up,
-                timeout_s=DUMP_TIMEOUT_S,
-            )
+            return watch.run(cancel.wait, on_block)
+        except Exception as error:
+            # a thread's exception would go nowhere, and the rollout wait for long
+            return f"watching clients' load failed: {error!r}"[:300], False
+
+    def _read(self, text: str) -> Optional[Counters]:
+        try:
             plain = json.loads(text)
-        except (CommandFailed, ValueError):
+        except ValueError:
             return None
         return self._commit_counters(plain) if isinstance(plain, dict) else None
-
-    def _block(
-        self, seconds: float, before: Mapping[int, Counters], after: Mapping[int, Counters]
-    ) -> Block:
-        osds: List[OsdBlock] = []
-        for osd_id, now in after.items():
-            since = gained(before.get(osd_id, {}), now)
-            if since is not None and since[1] >= self._commits_min():
-                osds.append(OsdBlock(osd_id, round(1e6 * since[0] / since[1], 1), since[1]))
-        return Block(seconds, tuple(osds))

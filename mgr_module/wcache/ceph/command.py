@@ -37,7 +37,7 @@ class NoAnswer(CommandFailed):
     """Nobody has answered in time: whether it was done is not known."""
 
 
-class _Reply:
+class Reply:
     """A completion with a time-out, which CommandResult lacks."""
 
     def __init__(self) -> None:
@@ -56,6 +56,13 @@ class _Reply:
         return self._event.wait(timeout_s)
 
 
+def put_to_osd(mgr: SendsCommands, osd_id: int, command: Mapping[str, Any]) -> Reply:
+    """Send a command to an OSD; what is returned has its answer once that has come."""
+    reply = Reply()
+    send(mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
+    return reply
+
+
 def ask_osd(
     mgr: SendsCommands, osd_id: int, command: Mapping[str, Any], *,
     is_up: Callable[[int], bool], timeout_s: float = COMMAND_TIMEOUT_S,
@@ -64,8 +71,7 @@ def ask_osd(
 
     The error code of an OSD is lost on its way to a module, so no output is a failure.
     """
-    reply, name = _Reply(), command["prefix"]
-    send(mgr, reply, "osd", str(osd_id), json.dumps({**command, "format": "json"}))
+    reply, name = put_to_osd(mgr, osd_id, command), command["prefix"]
     deadline = time.monotonic() + timeout_s
     while not reply.wait(_LOOK_EVERY_S):
         if not is_up(osd_id):
@@ -95,7 +101,7 @@ def ask_mgr(
 def _ask(
     mgr: SendsCommands, kind: str, who: str, command: Mapping[str, Any], timeout_s: float
 ) -> str:
-    reply, name = _Reply(), command["prefix"]
+    reply, name = Reply(), command["prefix"]
     send(mgr, reply, kind, "", json.dumps({**command, "format": "json"}))
     if not reply.wait(timeout_s):
         raise NoAnswer(f"{who} gave no answer to `{name}` within {timeout_s:.0f} s")

@@ -70,6 +70,30 @@ def test_one_control_of_many_that_leaves_is_left_out():
     assert (found.verdict, found.controls) == (Verdict.NO_WORSE, 4)
 
 
+@pytest.mark.parametrize("factor", [1.7, 3.0, 100.0])
+@pytest.mark.parametrize(("worse", "verdict"), [
+    (1.0, Verdict.NO_WORSE), (1.3, Verdict.WORSE), (0.5, Verdict.BETTER)])
+def test_a_control_that_stalls_hides_nothing_and_blames_nobody(factor, worse, verdict):
+    osds = tuple(range(5))
+    before = blocks(48, lambda o: 1000.0, osds=osds)
+    slow = blocks(48, lambda o: 1000.0 * (factor if o == 1 else 1.0), osds=osds)
+    after = {0: worse, 1: factor}
+    found = judge(before, blocks(32, lambda o: 1000.0 * after.get(o, 1.0), osds=osds, seed=1),
+                  (0,), osds[1:])
+    assert (found.verdict, found.controls) == (verdict, 3)
+    # one that stalled until the change, and is well since
+    found = judge(slow, blocks(32, lambda o: 1000.0 * (worse if o == 0 else 1.0), osds=osds,
+                               seed=1), (0,), osds[1:])
+    assert (found.verdict, found.controls) == (verdict, 3)
+
+
+def test_where_too_few_controls_behave_alike_it_is_undecided():
+    before = blocks(48, lambda o: 1000.0)
+    found = judge(before, blocks(96, lambda o: 9000.0 if o == 1 else 1000.0), (0,), (1, 2, 3))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "only 2 of 3 unchanged OSDs still behave alike, 3 are needed" in found.words
+
+
 def test_noise_that_hides_the_answer_is_undecided_and_never_goes_on():
     drawn = random.Random(5)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from statistics import median
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ...loads import Block
@@ -13,6 +15,8 @@ CONTROLS_MIN = 3
 BLOCKS_MAX = 512
 # A block counts where the OSDs told of their commits; so many of a stretch must.
 SHARE_MIN = 0.75
+# A control whose latency has moved by a larger ratio than the others' measures something else.
+APART_LN = math.log(1.5)
 
 
 def present(blocks: Sequence[Block], osd_ids: Iterable[int]) -> Tuple[int, ...]:
@@ -38,6 +42,22 @@ def log_ratios(
         if one is not None and (other is not None or not controls):
             found.append(one - (other or 0.0))
     return found
+
+
+def alike(
+    before: Sequence[Block], after: Sequence[Block], controls: Sequence[int]
+) -> Tuple[int, ...]:
+    """Those controls whose latency moved as that of most: the others stall, or did before.
+
+    One stalled control of a few would hide that the treated OSDs became worse.
+    """
+    moved: Dict[int, float] = {}
+    for osd_id in controls:
+        first, later = (log_ratios(each, (osd_id,), ()) for each in (before, after))
+        if first and later:
+            moved[osd_id] = sum(later) / len(later) - sum(first) / len(first)
+    middle = median(moved.values()) if moved else 0.0
+    return tuple(osd_id for osd_id, each in moved.items() if abs(each - middle) <= APART_LN)
 
 
 def _mean(logs: Dict[int, float], osd_ids: Sequence[int]) -> Optional[float]:

@@ -15,7 +15,7 @@ from typing import Sequence, Tuple
 
 from ...loads import Block
 from ...material import MATERIAL_LN
-from .blocks import CONTROLS_MIN, log_ratios, present
+from .blocks import CONTROLS_MIN, alike, log_ratios, present
 from .numbers import difference
 
 BLOCKS_BEFORE = 48
@@ -114,7 +114,12 @@ def judge(
         beside = present(after, others)
         if controls and len(beside) < CONTROLS_MIN:
             why = why or f"only {len(beside)} unchanged OSDs are left, {CONTROLS_MIN} are needed"
-        others = beside
+        others = alike(before, after, beside)
+        if controls and len(others) < CONTROLS_MIN:
+            why = why or (
+                f"only {len(others)} of {len(beside)} unchanged OSDs still behave alike, "
+                f"{CONTROLS_MIN} are needed"
+            )
     if why:
         return Judgement(
             Verdict.UNDECIDED, why=why, settle="writes of clients to these OSDs",

@@ -1,0 +1,139 @@
+"""A canary that stalls under clients' load goes back within the promised time; a control does not.
+
+It stalls in two ways.  Its process is stopped: it answers nothing, also not what it counts.  Or
+its drive takes hardly a write: it answers, and commits nothing for seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any, Callable, Dict, Iterator, Set
+
+import pytest
+from rollouts.rig import Rig
+from wcache.core.loads import TRANSACTION_COUNTERS
+
+# minutes each: 48 blocks before a step, and up to 96 after it
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
+
+BLOCK_S = 1.0
+DEPTH = 8
+# Clients of this machine wait for less, also beside other tests.
+LIMIT_S = 4.0
+PROMISED_S = 2.0
+# `rollout show` is asked again and again, of a mgr on a busy machine.
+TOLD_S = 1.0
+ALONE, CONTROL = 1, 3  # of the test in which nothing else is planned
+Stall = Callable[[int], None]
+
+
+@pytest.fixture(autouse=True)
+def options(rig: Rig) -> Iterator[None]:
+    """Short blocks, and a limit that is on."""
+    with rig.options(gate_block_s=BLOCK_S, latency_limit_ms=LIMIT_S * 1000):
+        yield
+
+
+@pytest.fixture
+def stopped(rig: Rig) -> Iterator[Stall]:
+    """Stops the process of an OSD; afterwards it goes on."""
+    pids: Set[int] = set()
+
+    def stop(osd_id: int) -> None:
+        pid = rig.cluster.osd_pid(osd_id)
+        pids.add(pid)
+        os.kill(pid, signal.SIGSTOP)
+
+    yield stop
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    rig.wcache.wait("all OSDs", lambda: rig.cluster.osds_up() == set(rig.osd_ids))
+
+
+@pytest.fixture
+def starved(rig: Rig, throttle: Callable[[int, str, int], None]) -> Stall:
+    """Leaves the drive of an OSD one write in a second: a commit takes several of them."""
+    # where Ceph has it, it keeps HEALTH_WARN up for a day after that, and no rollout begins
+    rig.cluster.ceph("config", "set", "osd", "bluestore_slow_ops_warn_lifetime", "1", check=False)
+    return lambda osd_id: throttle(osd_id, "write_iops", 1)
+
+
+@pytest.fixture(params=["stopped", "starved"])
+def stall(request: pytest.FixtureRequest) -> Stall:
+    """Each way to stall."""
+    found: Stall = request.getfixturevalue(request.param)
+    return found
+
+
+class LastCommit:
+    """When an OSD has committed last, where it tells: a starved one may go on for a moment."""
+
+    def __init__(self, rig: Rig, osd_id: int, tells: bool) -> None:
+        self._rig = rig
+        self._osd_id = osd_id
+        self._tells = tells
+        self._count = -1
+        self.at_s = time.monotonic()
+
+    def look(self) -> None:
+        """Look at its counter."""
+        if not self._tells:
+            return
+        told = self._rig.cluster.command("perf dump", target=self._osd_id)["bluestore"]
+        count = next(told[name]["avgcount"] for name in TRANSACTION_COUNTERS if name in told)
+        if count != self._count:
+            self._count, self.at_s = count, time.monotonic()
+
+
+def test_a_canary_that_stalls_is_noticed_in_time_goes_back_and_nothing_else_is_touched(
+    rig: Rig, tidy: None, stall: Stall, request: pytest.FixtureRequest
+):
+    touched: Set[int] = set()
+
+    def seen() -> bool:
+        touched.update(rig.changed())
+        last.look()
+        return bool(rig.shown(plan_id)["status"] != "running")
+
+    with rig.clients(DEPTH):
+        plan_id = rig.begin(rig.plan(device_class="hdd"))
+        canary = int(rig.changes(plan_id)[0]["osd_id"])
+        rig.wait_phase(plan_id, "blocks after")
+        assert len(rig.shown(plan_id)["step"]["controls"]) >= 3
+        last = LastCommit(rig, canary, "starved" in request.node.name)
+        stall(canary)
+        rig.wcache.wait("the stall to be seen", seen, 60)
+        noticed_s = time.monotonic() - last.at_s
+        shown = rig.end(plan_id)
+        back_s = time.monotonic() - last.at_s
+        mode = rig.mode(canary)
+    print(f"\nnoticed after {noticed_s:.1f} s, back after {back_s:.1f} s: {shown['reason']}")
+    assert shown["status"] == "rolled back", shown
+    assert shown["reason"].startswith(f"osd.{canary} "), shown
+    assert "past the limit of 4000 ms" in shown["reason"]
+    assert noticed_s <= LIMIT_S + PROMISED_S + TOLD_S
+    # while it still stalls
+    assert mode == "write back"
+    assert touched == {canary}
+    assert rig.changed() == set()
+    assert rig.wcache.advice("hdd")["went_back"]["plan_id"] == plan_id
+
+
+def test_a_control_that_stalls_is_left_out_or_the_rollout_pauses(
+    rig: Rig, tidy: None, stall: Stall
+):
+    with rig.clients(DEPTH):
+        plan_id = rig.begin(rig.plan(osd=ALONE))
+        rig.wait_phase(plan_id, "blocks after")
+        assert CONTROL in rig.shown(plan_id)["step"]["controls"]
+        stall(CONTROL)
+        shown: Dict[str, Any] = rig.end(plan_id)
+    told = shown["judgement"] or {}
+    print(f"\n{shown['status']}: {shown['reason'] or told.get('words')}")
+    assert shown["status"] in ("done", "paused"), shown
+    assert rig.changed() == {ALONE}  # a pause keeps it, and nothing makes it last
+    if shown["status"] == "done":
+        assert told["verdict"] in ("no worse", "better")
+        assert told["controls"] == 3, "beside the one that stalls"
