@@ -20,6 +20,12 @@ LOOKS = (
     ("recommend", {}), ("load ls", {}), ("plan ls", {}), ("mclock show", {}),
     ("mclock recommend", {}), ("history", {}),
 )
+# Looked at thrice: before anything is measured, when all is, and when a plan is applied.
+LOOKS_NOW_AND_THEN = (
+    ("try", {}), ("rollout ls", {}), ("auto status", {}), ("memory status", {}),
+    ("memory recommend", {}), ("memory trial show", {}), ("controller ls", {}),
+    ("drive-model ls", {}), ("evidence ls", {}), ("evidence export", {}),
+)
 _RANDOM = re.compile(r"\b[0-9a-f]{8,64}\b")
 
 
@@ -36,13 +42,14 @@ def told(mgr, prefix, **arguments):
     return "".join(parts)
 
 
-def looked(mgr):
-    return "".join(told(mgr, prefix, **arguments) for prefix, arguments in LOOKS)
+def looked(mgr, looks=LOOKS):
+    return "".join(told(mgr, prefix, **arguments) for prefix, arguments in looks)
 
 
 def chapters():
     """Name and text of each stage of the main job."""
     mgr = a_mgr()
+    now_and_then = [looked(mgr, LOOKS_NOW_AND_THEN)]
     yield "1-nothing-measured", looked(mgr) + told(
         mgr, "campaign forecast", loads="depth1"
     ) + told(mgr, "plan")
@@ -52,12 +59,16 @@ def chapters():
     mgr.settle()
     mgr.report_all()
     yield "3-measured", looked(mgr) + told(mgr, "campaign show", campaign_id=campaign_id)
+    now_and_then.append(looked(mgr, LOOKS_NOW_AND_THEN))
     ok(mgr.command("plan"))
     yield "4-planned", looked(mgr) + told(mgr, "plan show", plan_id="p1")
     ok(mgr.command("apply", plan_id="p1"))
     mgr.settle()
     mgr.report_all()
     yield "5-applied", looked(mgr) + told(mgr, "plan show", plan_id="p1")
+    now_and_then.append(
+        looked(mgr, LOOKS_NOW_AND_THEN) + told(mgr, "rollout show", plan_id="p1")
+    )
     ok(mgr.command("rollback"))
     mgr.settle()
     mgr.report_all()
@@ -69,6 +80,7 @@ def chapters():
     ))
     yield "8-help", "".join(f"{c.prefix}  [{c.perm}]  {c.help}\n" for c in COMMANDS)
     yield "9-mclock", mclock()
+    yield "10-now-and-then", "".join(now_and_then)
 
 
 def mclock():
@@ -105,7 +117,7 @@ def said_now():
 
 NAMES = (
     "1-nothing-measured", "2-measuring", "3-measured", "4-planned", "5-applied",
-    "6-rolled-back", "7-refused", "8-help", "9-mclock",
+    "6-rolled-back", "7-refused", "8-help", "9-mclock", "10-now-and-then",
 )
 
 
