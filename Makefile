@@ -11,15 +11,19 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory check debs demo lab powercuts rpms test \
-    test-all test-cluster test-lab test-lab-all test-mutations test-packages test-packages-short \
-    test-release-16 test-release-18 test-release-20 test-releases test-simulations test-slow \
-    simulate-fleet simulate-fleet-short test-statistics test-timers wheels zipapps
+.PHONY: bench bench-decision bench-fleet bench-memory check debs demo flake8 lab powercuts rpms \
+    test test-all test-cluster test-lab test-lab-all test-mutations test-packages \
+    test-packages-short test-release-16 test-release-18 test-release-20 test-releases \
+    test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
+    test-timers wheels zipapps
+
+flake8:
+	@qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module/wcache qa/tasks
 
 # flake8 and mypy run beside the tests, of which some only wait.
 check:
 	@venv=$$(qa/venv.sh) && "$$venv/bin/ruff" check . && { \
-	{ qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module/wcache qa/tasks && "$$venv/bin/mypy"; } & \
+	{ $(MAKE) --no-print-directory flake8 && "$$venv/bin/mypy"; } & \
 	lints=$$!; WCACHE_EXAMPLES=$(EXAMPLES) $(COMPILED) "$$venv/bin/python" -m pytest -m "not slow" \
 	    -n 2 --dist worksteal; tests=$$?; \
 	wait $$lints || { echo "flake8 or mypy found something: see above" >&2; exit 1; }; exit $$tests; }
