@@ -116,45 +116,66 @@ def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
     assert [user for user in users if not user.startswith(tuple(homes))] == []
 
 
-# No folder of the module imports one that comes after it.  The words of core come first.
-ORDER = (
-    "hardware",
-    "words", "drive", "experiment", "verdict", "change", "knobs", "history", "automation", "fleet",
-    "deployment", "analysis", "ceph", "engine", "services", "commands", "module",
-)
-# What stands elsewhere than the folder says.  Journal entries and prior states are words that
-# probe and mgr exchange.
+# No folder of a package imports one that comes after it; its files count as the last of them.
+ORDERS = {
+    # the words of core come first
+    "wcache": (
+        "words", "drive", "experiment", "verdict", "change", "knobs", "history", "automation",
+        "fleet", "deployment", "analysis", "ceph", "engine", "services", "commands", "module",
+    ),
+    "wcache_probe": (
+        "words", "linux.block", "linux.vendor", "linux.transports", "sim", "journal", "evidence",
+        "restoring", "linux.persistence", "linux", "matrix", "prove", "witness", "commands",
+        "program",
+    ),
+    "wcache_cli": ("words", "compare", "program"),
+}
+# What stands elsewhere than the folder says.  Journal entries, prior states and what hosts tell of
+# their hardware are words that probe and mgr exchange.
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
-    "wcache.core.hardware": "words",
-    "wcache.options": "words", "wcache.module": "module",
+    "wcache.core.hardware": "words", "wcache.options": "words",
+    **{f"wcache_probe.{name}": "words" for name in (
+        "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
+    )},
+    **{f"wcache_cli.{name}": "words" for name in (
+        "answers", "ecdf", "evidence", "files", "matrix_table", "output", "report_page", "tables",
+    )},
 }
+LAST = {"wcache": "module", "wcache_probe": "program", "wcache_cli": "program"}
 
 
 def room(module):
-    """The folder that a module of the mgr module belongs to in ORDER; None for other modules."""
+    """The folder that a module of ours belongs to in ORDERS; None for other modules."""
+    package, *parts = module.split(".")
+    if package not in ORDERS or not parts:
+        return None
     for place, name in PLACES.items():
         if under(module, place):
             return name
-    parts = module.split(".")
-    if parts[0] != "wcache" or len(parts) < 2:
-        return None
-    if parts[1] != "core":
-        return parts[1] if parts[1] in ORDER else None
-    return parts[2] if len(parts) > 2 and parts[2] in ORDER else "words"
+    if package == "wcache" and parts[0] == "core":
+        return parts[1] if len(parts) > 1 and parts[1] in ORDERS[package] else "words"
+    for length in (2, 1):
+        name = ".".join(parts[:length])
+        if name in ORDERS[package]:
+            return name
+    return LAST[package]
 
 
 def later_rooms(found):
-    """Imports of a later folder, of (module name, what it imports)."""
-    return [
-        f"{name} ({room(name)}) imports {module} ({room(module)})"
-        for name, modules_ in found
-        for module in sorted(modules_)
-        if room(name) and room(module) and ORDER.index(room(module)) > ORDER.index(room(name))
-    ]
+    """Imports of a later folder of the same package, of (module name, what it imports)."""
+    breached = []
+    for name, modules_ in found:
+        package = name.partition(".")[0]
+        for module in sorted(modules_):
+            if under(module, package) and room(name) and room(module):
+                order = ORDERS[package].index
+                if order(room(module)) > order(room(name)):
+                    breached.append(f"{name} ({room(name)}) imports {module} ({room(module)})")
+    return breached
 
 
-def test_no_folder_of_the_module_imports_a_later_one():
+def test_no_folder_imports_a_later_one():
     assert later_rooms((name, found) for name, _, found in imports()) == []
 
 
@@ -166,6 +187,10 @@ def test_no_folder_of_the_module_imports_a_later_one():
         ("wcache.core.verdict.recommend", "wcache.core.fleet.findings"),
         ("wcache.ceph.loads", "wcache.engine.engine"),
         ("wcache.services.plans", "wcache.commands.views"),
+        ("wcache_probe.linux.block.stack", "wcache_probe.linux.host"),
+        ("wcache_probe.linux.transports.scsi", "wcache_probe.prove.trial"),
+        ("wcache_probe.switcher", "wcache_probe.agent"),
+        ("wcache_cli.compare.reading", "wcache_cli.main"),
     ],
 )
 def test_an_import_of_a_later_folder_is_found(name, module):
@@ -173,9 +198,17 @@ def test_an_import_of_a_later_folder_is_found(name, module):
     assert later_rooms([(module, {name})]) == []
 
 
-def test_every_folder_of_the_module_has_its_place():
-    root = PACKAGES["wcache"]
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_has_its_place(package):
+    root = PACKAGES[package]
     folders = {path.parent for path in root.rglob("*.py")} - {root, root / "core"}
-    tops = {folder.relative_to(root).parts for folder in folders}
-    names = {parts[1] if parts[0] == "core" else parts[0] for parts in tops}
-    assert names <= set(ORDER)
+    placed = (*ORDERS[package], *PLACES)
+    for folder in folders:
+        name = ".".join((package, *folder.relative_to(root).parts))
+        short = name.split(".", 2)[2] if name.startswith("wcache.core.") else name.partition(".")[2]
+        assert under(short, *placed) or under(name, *placed), name
+
+
+def test_every_place_is_there():
+    names = {name for name, _, _ in imports()}
+    assert [place for place in PLACES if not any(under(name, place) for name in names)] == []
