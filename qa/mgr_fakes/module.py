@@ -15,6 +15,7 @@ from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.fleet.retention import Bounds
 from wcache.core.knobs.knob import Planner
 from wcache.core.loads import WRITE_BYTES
+from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
 from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
@@ -139,7 +140,7 @@ class FakeAnalysis:
         back, through = (self._level(record, mode) for mode in CacheMode)
         ratio = back / through
         verdict = "no material difference"
-        if ratio > 1.1 or ratio < 1 / 1.1:
+        if ratio > MATERIAL_RATIO or ratio < 1 / MATERIAL_RATIO:
             verdict = "write through" if ratio > 1 else "write back"
         mode = {"n": len(record.pairs), "p50_us": 1.0}
         fast = any("WCACHE_FLUSH_TOO_FAST" in str(item) for item in self.findings)

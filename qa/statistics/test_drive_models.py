@@ -8,6 +8,7 @@ from statistics import fmean, median, pvariance, quantiles, stdev
 import pytest
 from bench_decision.truth import PERIODS, truth
 from wcache.core.loads import SAMPLES
+from wcache.core.material import MATERIAL_LN, MATERIAL_RATIO
 from wcache.core.model import CacheMode, LoadPoint, Role, Verdict
 from wcache_probe.sim.drive_schema import Toggle, load_drive_file
 from wcache_probe.sim.osd import SimulatedOsd
@@ -24,8 +25,7 @@ CASES = [
 ]
 SECOND = 10**9
 STEADY_NS = 3600 * SECOND
-MARGIN = math.log(1.1)
-COARSE = 0.02  # of a log ratio: enough to tell 1.05 from 1.1
+COARSE = 0.02  # of a log ratio: enough to tell 1.05 from what is material
 BENCH_CALLS = (LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_4M)
 
 
@@ -48,7 +48,7 @@ def test_the_verdict_stated_is_the_one_computed_and_no_borderline_case(stem, nam
     found = truth(osd, point, role, COARSE)
     assert stated.verdict is found.verdict
     factor = max(found.ratio, 1 / found.ratio)
-    assert factor <= 1.05 or factor >= 1.1
+    assert factor <= 1.05 or factor >= MATERIAL_RATIO
     if stated.ratio is not None:
         assert found.ratio == pytest.approx(stated.ratio, rel=0.1)
 
@@ -81,11 +81,11 @@ def test_sampling_shows_the_verdict_stated(stem, name, point):
     verdict = FILES[stem].drive(name).truth[point].verdict
     ln_ratio, error = sampled(stem, name, point)
     if verdict is Verdict.WRITE_THROUGH:
-        assert ln_ratio > MARGIN
+        assert ln_ratio > MATERIAL_LN
     elif verdict in (Verdict.WRITE_BACK, Verdict.INSUFFICIENT):
-        assert ln_ratio < -MARGIN
+        assert ln_ratio < -MATERIAL_LN
     else:
-        assert abs(ln_ratio) < MARGIN + 3 * error
+        assert abs(ln_ratio) < MATERIAL_LN + 3 * error
         assert error < 0.3  # stalls of a quarter of a second, in means
 
 
