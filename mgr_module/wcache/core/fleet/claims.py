@@ -12,6 +12,7 @@ from typing import Container, Dict, Iterable, List
 from ..cluster import ClusterState
 from ..host_report import HostReport
 from ..model import DriveReport, OsdUse
+from ..simulation import in_cluster
 
 
 def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostReport]:
@@ -23,8 +24,8 @@ def believed(reports: Iterable[HostReport], cluster: ClusterState) -> List[HostR
 def _checked(
     report: HostReport, cluster: ClusterState, known: Container[str]
 ) -> HostReport:
-    if report.simulated:
-        return report  # its OSDs are made up, and nothing but itself is measured for it
+    if not in_cluster(report):
+        return report  # nothing but itself is measured for its OSDs
     name = report.hostname
     if not any(_foreign(use, name, cluster, known) for d in report.drives for use in d.uses):
         return report

@@ -16,7 +16,7 @@ from ...core.fleet.claims import believed
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode
 from ...core.record import Precondition
-from ...core.simulation import DriveKind, all_simulated, not_up, osd_of
+from ...core.simulation import DriveKind, all_simulated, is_real, not_up, osd_of
 from ...core.verdict.recommend import Recommendation, Result, latest
 from ..engine import Engine
 from .domains import Domain, Domains
@@ -140,7 +140,7 @@ def _drive(
 def _class_of(engine: Engine, drive: DriveReport) -> str:
     """Of a simulated drive: the class that it was measured in."""
     for result in engine.analyses.results.values():
-        if result.simulated and result.drive_model == drive.drive_model:
+        if not is_real(result) and result.drive_model == drive.drive_model:
             return result.device_class
     return "hdd" if drive.rotational else "ssd"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Callable, Dict, List, Protocol, Set, Tuple
 
 from ...core import events
-from ...core.agents import SILENT_S
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
@@ -115,8 +114,7 @@ class Looking:
         """Whether the probe that makes the change is heard, and most of the others."""
         change, now_s = machine.current, self._clock()
         heard = {
-            agent.hostname for agent in self._hosts.agents.all()
-            if now_s - agent.seen_at_s <= SILENT_S
+            agent.hostname for agent in self._hosts.agents.all() if not agent.silent(now_s)
         }
         known = len(self._hosts.agents.all())
         needed = change.hostname if change is not None else ""
