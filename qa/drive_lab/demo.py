@@ -31,7 +31,7 @@ OUT = Path(__file__).resolve().parents[2] / "out"
 TRAFFIC_CLASSES = ("hdd", "nvme")
 # looked at fast: the defaults are for clusters with more to lose
 OPTIONS = {
-    "poll_idle_s": "0.5", "settle_s": "0.2", "period_s": "1.5", "canary_wait_s": "3",
+    "poll_idle_s": "0.5", "settle_s": "0.2", "period_s": "1.2", "canary_wait_s": "3",
     # some of its drives have no unchanged one beside them, and it is to take minutes
     "gate_by_load": "false",
     # a drive that a busy machine keeps undecided is given up after a minute; to show that
