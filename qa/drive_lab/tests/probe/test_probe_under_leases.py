@@ -241,6 +241,7 @@ def test_a_guest_that_resets_under_leases_gets_its_drives_back(bench, probe_of, 
         probe.check_safe("restored")
 
 
+@LONG  # `make powercuts` cuts in the middle of leases, a few times in the short form too
 def test_a_power_cycle_under_leases_leaves_nothing_to_do_but_the_journal(bench, probe_of, forks):
     probes = [probe_of(name) for name in ("scsi", "sas", "sata", "nvme")]
     for probe in probes:
