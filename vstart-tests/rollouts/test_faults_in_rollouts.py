@@ -286,6 +286,8 @@ def store_refuses(rig: Hosts, plan_id: str) -> None:
     rig.wcache.wait(
         "a health error", lambda: "WCACHE_STORE_FAILED" in rig.cluster.health_checks()
     )
+    # what was refused first may be a line of the log: the rollout has to meet it too
+    rig.wcache.wait("the rollout to give up", lambda: rig.shown(plan_id)["status"] != "running")
     assert rig.changed() <= before
     rig.cluster.ceph("config", "rm", "mon", ENTRY_BYTES_MAX)
 
