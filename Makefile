@@ -100,7 +100,7 @@ simulate-fleet:
 	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation
 
 simulate-fleet-short:
-	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=8
+	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=16
 
 zipapps:
 	@/usr/bin/python3 packaging/zipapps.py out
@@ -128,8 +128,10 @@ wheels:
 TIMED = qa/statistics/test_timer.py qa/statistics/test_matrix_on_loop.py
 test-statistics: test-simulations test-timers
 
+SIMULATIONS ?= not long
 test-simulations:
-	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest -n 2 --dist worksteal qa/statistics \
+	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest -m "$(SIMULATIONS)" -n 2 \
+	    --dist worksteal qa/statistics \
 	    $(addprefix --ignore=,$(TIMED))
 
 # What `make check` leaves out: tests that compute for half a second or more, which play whole
@@ -165,5 +167,5 @@ test:
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
 test-all:
-	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster \
+	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster SIMULATIONS= \
 	    check test-slow test-packages test-mutations test-statistics test-releases test-lab-all

@@ -64,7 +64,11 @@ def run(drives, trials, start, loads=(DEPTH1,)):
 
 
 @pytest.mark.parametrize(
-    ("loads", "trials"), [((DEPTH1,), 250), (OTHER_LOADS, 32)], ids=["depth 1", "other loads"]
+    ("loads", "trials"),
+    [
+        pytest.param((DEPTH1,), 250, id="depth 1"),
+        pytest.param(OTHER_LOADS, 32, id="other loads", marks=pytest.mark.long),
+    ],
 )
 def test_at_most_12_of_2000_experiments_see_a_difference_where_there_is_none(loads, trials):
     cells = run(NO_DIFFERENCE, trials, 10_000, loads)
