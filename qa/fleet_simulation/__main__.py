@@ -4,7 +4,7 @@
 
 By default 300 fleets of 1,000 OSDs and 5 of 10,000, which takes under half an hour on two cores.
 Of eight seeds two have no faults.  Every other one judges its rollouts by the gate; of more than
-60 OSDs one of 32, the rest by benches.
+60 OSDs one of 31, the rest by benches.
 A seed repeats a failure.  Exit code 1 where something that must hold did not.
 """
 

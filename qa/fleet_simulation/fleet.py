@@ -37,7 +37,7 @@ CHANGES_ABOUT = 250
 EXPANSIONS_MAX = 4
 # Of smaller fleets every other one is judged by the gate, of larger ones fewer: blocks are many
 # small events.
-SMALL_OSDS, GATED_EVERY = 60, 32
+SMALL_OSDS, GATED_EVERY = 60, 31
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Fleet:
         self.before = {d.domain_id: d.mode for _, drives in rows for d in drives}
         at_once = max(1, late // EXPANSIONS_MAX)
         self.later = [rows[n:n + at_once] for n in range(hosts - late, hosts, at_once)]
-        self.gated = seed % (2 if osds <= SMALL_OSDS else GATED_EVERY) == 1
+        self.gated = seed % 2 == 1 if osds <= SMALL_OSDS else seed % GATED_EVERY == 3
         self.calm = seed // 2 % CALM_EVERY == 0
         # a large fleet takes more steps, and each new mgr of it longer
         self.often = min(1.0, OFTEN_OSDS / osds)
