@@ -6,7 +6,7 @@ from typing import Callable, Dict, List, Tuple
 
 from wcache.core.loads import Block, BlocksRequest, OsdBlock
 
-_Watch = Tuple[BlocksRequest, Callable[[Block], None], Callable[[str, bool], None]]
+_Watch = Tuple[BlocksRequest, Callable[[Block], None], Callable[[str, bool, bool], None]]
 
 
 class FakeBlocks:
@@ -21,7 +21,7 @@ class FakeBlocks:
 
     def watch(
         self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
-        on_end: Callable[[str, bool], None],
+        on_end: Callable[[str, bool, bool], None],
     ) -> None:
         """See BlockRunner."""
         assert token not in self.waiting
@@ -51,13 +51,13 @@ class FakeBlocks:
 
     def _take(
         self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
-        on_end: Callable[[str, bool], None],
+        on_end: Callable[[str, bool, bool], None],
     ) -> None:
         found = {o: self.latency_us(o) for o in (*request.treated, *request.controls)}
         slow = [o for o in request.treated if found[o] > 1000.0 * request.latency_limit_ms]
         if slow:
             self.cancel(token)
-            on_end(f"osd.{slow[0]} is past the limit", True)
+            on_end(f"osd.{slow[0]} is past the limit", True, False)
             return
         osds = tuple(OsdBlock(o, value, 100) for o, value in found.items() if value > 0)
         self._taken[token] += 1

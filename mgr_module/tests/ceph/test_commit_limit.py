@@ -105,10 +105,12 @@ def watched(treated, controls, limit_ms, blocks, stopped=""):
         is_up=lambda osd_id: True,
     ).watch(
         "t", BlocksRequest(treated, controls, 0.01, blocks, limit_ms),
-        lambda block: (seen.append(block), len(seen) == blocks and heard.put(("", False))),
+        lambda block: (seen.append(block), len(seen) == blocks and heard.put(("", False, False))),
         lambda *end: heard.put(end),
     )
-    return (seen, *heard.get(timeout=60))
+    why, past_limit, silent = heard.get(timeout=60)
+    assert silent is (past_limit and "not answered" in why)
+    return seen, why, past_limit
 
 
 def test_a_treated_osd_that_hangs_ends_the_watch_as_past_the_limit():

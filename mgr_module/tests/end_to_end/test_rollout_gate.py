@@ -196,6 +196,19 @@ def test_an_osd_past_the_latency_limit_ends_its_step_at_the_next_look():
     mgr.go(lambda: mgr.plan.status.value == "rolled back", steps=12)
     assert "past the limit" in mgr.plan.reason
     assert mgr.changed == set()
+    assert mgr.plan.worse.indices == (0,)
+
+
+def test_an_osd_that_goes_silent_takes_its_step_back_and_says_nothing_of_its_drive_model():
+    mgr = begun()
+    mgr.go(lambda: mgr.plan.changes[0].status is ChangeStatus.MADE and mgr.blocks.waiting)
+    ((token, (_, _, on_end)),) = mgr.blocks.waiting.items()
+    mgr.blocks.cancel(token)
+    on_end("osd.0 has not answered for 4000 ms", True, True)
+    mgr.go(lambda: mgr.plan.status.value == "rolled back", steps=12)
+    assert mgr.changed == set()
+    assert mgr.plan.undone
+    assert mgr.plan.worse.indices == ()
 
 
 @pytest.mark.slow

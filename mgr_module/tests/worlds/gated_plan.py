@@ -137,10 +137,11 @@ class GatedMgr(Mgr):
             if self.watch:
                 watch, self.watch = self.watch, None
                 self.give(events.BlocksEnded(watch.token, "osd.1 does not answer"))
-        elif name == "past the limit":
+        elif name in ("past the limit", "OSD silent"):
             if self.watch:
                 watch, self.watch = self.watch, None
-                self.give(events.BlocksEnded(watch.token, "osd.1 took 9000 ms", past_limit=True))
+                silent = name == "OSD silent"
+                self.give(events.BlocksEnded(watch.token, "osd.1: 9000 ms", True, silent))
         elif name == "pause":
             self.run(self.machine.pause("by an admin"))
             if self.machine.paused:

@@ -54,7 +54,9 @@ class BlockWatch:
         self._clock = clock
         self._limit = CommitLimit(request.latency_limit_ms, clock)
         self._asked: Dict[int, Asked] = {}
+        self._witnesses: Dict[int, Answer] = {}
         self._looked_s = 0.0
+        self.silent = False  # it ended since an OSD did not answer
 
     def run(
         self, pause: Callable[[float], bool], on_block: Callable[[Block], None]
@@ -122,12 +124,13 @@ class BlockWatch:
         if 1e3 * (self._clock() - asked.at_s) <= limit_ms or not self._is_up(osd_id):
             return ""
         everyone = (*self._request.treated, *self._request.controls)
-        others = [self._ask(o) for o in everyone if o != osd_id and self._is_up(o)]
+        others = [self._witness(o) for o in everyone if o != osd_id and self._is_up(o)]
         until_s = self._clock() + (ANSWER_S if others else LAST_CHANCE_S)
         while not asked.answer.wait(LAST_CHANCE_S):
             answers = any(other.wait(0.0) for other in others)
             if answers or not others:
                 silent_ms = 1e3 * (self._clock() - asked.at_s)
+                self.silent = True
                 beside = " while other OSDs do" if others else ""
                 return (
                     f"osd.{osd_id} has not answered for {silent_ms:.0f} ms{beside}, past the "
@@ -136,6 +139,13 @@ class BlockWatch:
             if self._clock() >= until_s:
                 return ""  # nobody answers: that is not its change
         return ""
+
+    def _witness(self, osd_id: int) -> Answer:
+        """A question to another OSD; one that it has not answered yet is not put again."""
+        asked = self._witnesses.get(osd_id)
+        if asked is None or asked.wait(0.0):
+            asked = self._witnesses[osd_id] = self._ask(osd_id)
+        return asked
 
     def _block(
         self, seconds: float, before: Mapping[int, Counters], after: Mapping[int, Counters]

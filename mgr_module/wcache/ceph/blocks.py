@@ -28,16 +28,16 @@ class CephBlocks:
 
     def watch(
         self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
-        on_end: Callable[[str, bool], None],
+        on_end: Callable[[str, bool, bool], None],
     ) -> None:
         """See BlockRunner; in a thread."""
         cancel = self._cancels[token] = threading.Event()
 
         def run() -> None:
-            why, past_limit = self._outcome(request, cancel, on_block)
+            why, past_limit, silent = self._outcome(request, cancel, on_block)
             self._cancels.pop(token, None)
             if why:
-                on_end(why, past_limit)
+                on_end(why, past_limit, silent)
 
         threading.Thread(target=run, daemon=True, name="wcache-blocks").start()
 
@@ -49,16 +49,16 @@ class CephBlocks:
 
     def _outcome(
         self, request: BlocksRequest, cancel: threading.Event, on_block: Callable[[Block], None]
-    ) -> Tuple[str, bool]:
+    ) -> Tuple[str, bool, bool]:
         watch = BlockWatch(
             request, ask=lambda osd_id: put_to_osd(self._mgr, osd_id, {"prefix": "perf dump"}),
             read=self._read, commits_min=self._commits_min, is_up=self._is_up,
         )
         try:
-            return watch.run(cancel.wait, on_block)
+            return (*watch.run(cancel.wait, on_block), watch.silent)
         except Exception as error:
             # a thread's exception would go nowhere, and the rollout wait for long
-            return f"watching clients' load failed: {error!r}"[:300], False
+            return f"watching clients' load failed: {error!r}"[:300], False, False
 
     def _read(self, text: str) -> Optional[Counters]:
         try:

@@ -125,9 +125,10 @@ class AgentSilent:
 
 @dataclass(frozen=True)
 class Halt:
-    """Stop now and restore: an admin's stop or freeze, or a precondition that broke."""
+    """Stop now and restore: an admin's stop or freeze, or a precondition that broke (`unfit`)."""
 
     reason: str
+    unfit: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,15 @@ class BlockSeen:
 
 @dataclass(frozen=True)
 class BlocksEnded:
-    """A watch ended before its last block; `past_limit`: for an OSD past the latency limit."""
+    """A watch ended before its last block; `past_limit`: for an OSD past the latency limit.
+
+    `silent`: since the OSD does not answer, and not by what it has told.
+    """
 
     token: str
     why: str
     past_limit: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True)

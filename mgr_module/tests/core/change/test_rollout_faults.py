@@ -15,7 +15,8 @@ from wcache.core.change.rollout_state import RolloutStatus
 
 FAULTS = (
     "failover", "answer lost", "lost between actions", "probe silent", "refused", "unhealthy",
-    "watch ends", "past the limit", "pause", "abort", "freeze", "rollback", "host reset",
+    "watch ends", "past the limit", "OSD silent", "pause", "abort", "freeze", "rollback",
+    "host reset",
 )
 GOES_ON = ("failover", "answer lost", "lost between actions", "probe silent", "unhealthy",
            "watch ends", "pause")

@@ -157,6 +157,10 @@ class Gating(Lasting):
         if self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
         after = self._phase is Phase.BLOCKS_AFTER
+        if event.past_limit and after and event.silent:
+            # its host may have lost power: goes back, and says nothing of its drive model
+            self.rollout = replace(self.rollout, undone=True)
+            return self._take_back(event.why)
         if event.past_limit and after:
             return self._worse(self.rollout.step.indices, event.why)
         if event.past_limit:

@@ -73,7 +73,7 @@ class Rollout:
     `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
     because clients, or a bench, were worse off with it.  `undone`: it went back because a drive
-    was changed by others while it was judged.
+    was changed by others, or an OSD went silent, while it was judged.
     """
 
     plan_id: str

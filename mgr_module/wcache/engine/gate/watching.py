@@ -13,11 +13,11 @@ class BlockRunner(Protocol):
 
     def watch(
         self, token: str, request: BlocksRequest, on_block: Callable[[Block], None],
-        on_end: Callable[[str, bool], None],
+        on_end: Callable[[str, bool, bool], None],
     ) -> None:
         """Take blocks, `on_block` for each, from another thread.
 
-        `on_end(why, past_limit)` once, where it ends before the last block.
+        `on_end(why, past_limit, silent)` once, where it ends before the last block.
         """
 
     def cancel(self, token: str) -> None:
@@ -41,8 +41,8 @@ class Watching:
         self._blocks.watch(
             action.token, action.request,
             lambda block: self._post_event(owner, events.BlockSeen(action.token, block)),
-            lambda why, past_limit: self._post_event(
-                owner, events.BlocksEnded(action.token, why, past_limit)
+            lambda why, past_limit, silent: self._post_event(
+                owner, events.BlocksEnded(action.token, why, past_limit, silent)
             ),
         )
 
