@@ -60,7 +60,8 @@ class RunQueue:
                 if now_s < self.trusted_from_s:
                     continue
                 words = ", ".join(item.value for item in missed)
-                yield run_id, events.Halt(f"not measured: preconditions not met: {words}")
+                said = f"not measured: preconditions not met: {words}"
+                yield run_id, events.Halt(said, unfit=True)
                 continue
             busy.add(hostname)
             yield run_id, events.Begin()

@@ -108,5 +108,5 @@ class Watchdog:
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         broken = self._view.cluster().blocking
         words = ", ".join(item.value for item in broken)
-        halt = events.Halt(f"stopped: preconditions no longer met: {words}")
+        halt = events.Halt(f"stopped: preconditions no longer met: {words}", unfit=True)
         return [(run_id, halt) for run_id in measuring] if broken else []

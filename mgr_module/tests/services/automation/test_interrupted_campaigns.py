@@ -4,34 +4,59 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WT, all_modes, ok, said
 from wcache.core.record import Precondition
 
 
-def test_a_campaign_of_which_recovery_kept_some_drives_is_begun_again_within_hours():
+def _mgr():
     mgr = FakeMgr(
         ("h1", (make.drive("sda", 0),)), ("h2", (make.drive("sdb", 1),)),
         auto_quiet_s=0.0, canary_wait_s=0.0,
     )
     mgr.report_all()
+    for _ in range(70):  # a new mgr trusts what it knows of the PGs after a minute
+        mgr.step(1.0)
     ok(mgr.command("auto", mode="apply"))
-    while "releasing" not in _statuses(mgr):
-        mgr.step()
+    return mgr
+
+
+def _until_a_second_campaign(mgr, within_s):
+    began_s = mgr.now_s
+    while len(said(mgr, "campaign ls")["campaigns"]) == 1 and mgr.now_s < began_s + within_s:
+        mgr.step(10.0)
+    return len(said(mgr, "campaign ls")["campaigns"]) == 2
+
+
+@pytest.mark.parametrize("struck", [["releasing", "waiting"], ["done", "running"]])
+def test_a_campaign_of_which_recovery_kept_some_drives_is_begun_again_within_hours(struck):
+    mgr = _mgr()
+    while _statuses(mgr) != struck:
+        mgr.step(0.1)
     mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
+    mgr.engine._watchdog.cluster_at_s = 0.0  # it looks now, and not in five seconds
     mgr.settle()
     assert _statuses(mgr) == ["done", "aborted"]
     assert said(mgr, "recommend")["recommendations"][0]["mode"] is None
     mgr.view.state = replace(mgr.view.state, missed=())
-    began_s = mgr.now_s
-    while len(said(mgr, "campaign ls")["campaigns"]) == 1:
-        assert mgr.now_s < began_s + 2 * 3600.0
-        mgr.step(10.0)
+    assert _until_a_second_campaign(mgr, 2 * 3600.0)
     mgr.settle()
     mgr.step(10.0)
     mgr.settle()
     assert all_modes(mgr) == {WT}
+
+
+def test_a_campaign_that_lacks_a_silent_host_is_not_begun_again_each_hour():
+    mgr = _mgr()
+    mgr.probes["h2"].muted = True
+    while not _statuses(mgr):
+        mgr.step()
+    mgr.step(120.0)
+    mgr.settle()
+    assert "aborted" in _statuses(mgr)
+    assert not _until_a_second_campaign(mgr, 86400.0)
 
 
 def _statuses(mgr):

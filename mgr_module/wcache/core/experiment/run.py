@@ -63,7 +63,9 @@ class RunMachine(HeldRun):
             return self._lease_lost(event, now_s)
         if isinstance(event, events.AgentSilent):
             return self._silent(event.detail, now_s)
-        return self._halt(event.reason, now_s) if isinstance(event, events.Halt) else []
+        if isinstance(event, events.Halt):
+            return self._halt(event.reason, now_s, event.unfit)
+        return []
 
     def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RELEASING:
@@ -319,10 +321,11 @@ class RunMachine(HeldRun):
         record = self._experiment.record(reason, now_s)
         return [self._close_accounting(record)] if record.pairs else []
 
-    def _halt(self, reason: str, now_s: float) -> List[events.Action]:
+    def _halt(self, reason: str, now_s: float, unfit: bool = False) -> List[events.Action]:
         reason = one_line(reason)
         if self.state.status is RunStatus.RELEASING:
             return []
+        self.state = replace(self.state, unfit=unfit)
         if self.state.status is RunStatus.WAITING:
             return self._end(RunStatus.ABORTED, reason, restored=True)
         saved = self._stop_measuring(reason, now_s)

@@ -89,6 +89,7 @@ class RunState:
     # whose journal has the entries of this run; unknown where an older version began it
     probe_id: str = ""
     told_back: Tuple[str, ...] = ()  # domains that its probe said it had restored
+    unfit: bool = False  # it was not begun, or stopped, since preconditions were not met
     # of a run that toggles nothing, one for each load that is over
     observed: Tuple[Observed, ...] = ()
 

@@ -177,10 +177,10 @@ def ended(engine: Engine, owner: str) -> Optional[Ended]:
     ]
     if waiting and not engine.analyses.error:
         return None
-    # a run that was never begun, for recovery perhaps, leaves its drive as unknown as before
-    begun = all(machine.state.began_at_s for machine in runs)
+    # what recovery kept from being measured is as unknown as before
+    fit = not any(machine.state.unfit for machine in runs)
     return Ended(
-        begun and any(machine.state.status is RunStatus.DONE for machine in runs),
+        fit and any(machine.state.status is RunStatus.DONE for machine in runs),
         next((machine.state.reason for machine in runs if machine.state.reason), ""),
         sum(machine.state.finished_seconds for machine in runs),
         sum(machine.state.finished_bytes for machine in runs),
