@@ -100,7 +100,7 @@ simulate-fleet:
 	    "$$(qa/venv.sh)/bin/python" -m fleet_simulation
 
 simulate-fleet-short:
-	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=16
+	@$(MAKE) --no-print-directory simulate-fleet OSDS=20 SEEDS=8
 
 zipapps:
 	@/usr/bin/python3 packaging/zipapps.py out

@@ -112,6 +112,7 @@ def test_a_quarter_is_found_on_simulated_drives_in_95_of_100_where_the_pair_sd_i
         assert cell.share(Score.RIGHT).share >= 0.95
 
 
+@pytest.mark.long  # what it costs, and not whether it is right
 def test_no_more_than_3_times_the_least_samples_and_4_times_the_least_seconds_are_used():
     files = {path.stem: load_drive_file(str(path)) for path in sorted(MODELS.glob("*.toml"))}
     drives = [(stem, spec.name) for stem, file in files.items() for spec in file.drives]

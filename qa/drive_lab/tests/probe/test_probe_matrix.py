@@ -56,6 +56,7 @@ def test_each_period_is_in_its_mode_and_the_drive_is_as_it_was(bench, matrix_on,
     assert bench.true_state(name).flushed
 
 
+@pytest.mark.long  # a kill -9 of the probe is shown on real drives, one of the matrix on models
 @NAMES
 def test_a_matrix_killed_in_write_through_is_restored_by_hand(matrix_on, name):
     probe, run = matrix_on(name, "--pairs", "40")
