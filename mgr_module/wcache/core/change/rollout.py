@@ -86,6 +86,8 @@ class RolloutMachine(Gating):
 
     def _time_has_come(self) -> List[events.Action]:
         if self._phase in (Phase.BACK, Phase.PAUSED_BACK):
+            # a probe that was silent is heard again: asked once, and its answer is waited for
+            self._silent_since_s = None
             return self._next_back()
         if self._phase is Phase.HELD:
             return self._check()
