@@ -155,17 +155,21 @@ bench-decision:
 	    $(if $(DRIVES),--drives "$(DRIVES)") $(if $(TRIALS),--trials "$(TRIALS)") \
 	    $(if $(SEED),--seed "$(SEED)") $(if $(FORMAT),--format "$(FORMAT)")
 
-# Stages, and what they are beside each other: see qa/stages.py.  The lab's guest keeps little
-# more than one processor busy, so what only computes takes the rest of them meanwhile, at a low
-# priority.  What times real devices or clusters is by itself.
-STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py EXAMPLES=all
+# Stages, and what they are beside each other: see qa/stages.py.  A guest without KVM keeps little
+# more than one processor busy, a cluster less than one, so each takes what the other leaves; what
+# only computes (~) takes the rest of both at a low priority.  Release 20 has most that measures:
+# no guest is beside it.  What times real devices is by itself.
+STAGES = MAKE="$(MAKE)" "$$(qa/venv.sh)/bin/python" qa/stages.py
+COMPUTE = ~check ~test-slow ~test-mutations ~test-simulations ~simulate-fleet-short \
+    ~test-packages-short
 
 test:
-	@$(STAGES) "test-lab | check test-slow test-mutations test-simulations simulate-fleet-short \
-	    test-packages-short" test-timers test-releases
+	@$(STAGES) EXAMPLES=all \
+	    "test-lab test-release-20 | test-release-18 test-release-16 $(COMPUTE)" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.
 test-all:
 	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster SIMULATIONS= \
-	    check test-slow test-packages test-mutations test-statistics test-releases test-lab-all
+	    check test-slow test-packages test-mutations test-statistics simulate-fleet \
+	    test-releases test-lab-all

@@ -2,11 +2,11 @@
 
 python3 qa/stages.py [NAME=VALUE ...] GROUP ...
 
-Groups run one after another.  A group is targets in a row ("check test-mutations"), or two
-rows beside each other ("test-lab | check test-mutations").  The second row has a low priority:
-it takes the time that the first one leaves, so the first one runs nearly as it would alone.
-Output of a group of two rows is shown when a stage has ended, so that no two are mixed.  The
-first stage that fails ends the others and the run.
+Groups run one after another.  A group is targets in a row ("check test-mutations"), or rows
+beside each other ("test-lab | test-release-18 ~check").  A target after a ~ has a low priority:
+it takes the time that the other row leaves, which runs nearly as it would alone.  Output of a
+group of rows is shown when a stage has ended, so that no two are mixed.  The first stage that
+fails ends the others and the run.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ class Stages:
         for group in groups:
             rows = [row.split() for row in group.split("|")]
             with ThreadPoolExecutor(len(rows)) as pool:
-                done = [
-                    pool.submit(self._row, row, bool(number), len(rows) > 1)
-                    for number, row in enumerate(rows)
-                ]
+                done = [pool.submit(self._row, row, len(rows) > 1) for row in rows]
                 try:
                     good = [one.result() for one in done]
                 except BaseException:
@@ -56,10 +53,11 @@ class Stages:
         self._say(f"== all done in {self._seconds()} s")
         return True
 
-    def _row(self, stages: Sequence[str], low: bool, apart: bool) -> bool:
-        for stage in stages:
+    def _row(self, targets: Sequence[str], apart: bool) -> bool:
+        for target in targets:
             if self._stop.is_set():
                 return False
+            low, stage = target.startswith("~"), target.lstrip("~")
             self._say(f"== {stage}: begins after {self._seconds()} s")
             from_s = time.monotonic()
             with tempfile.TemporaryFile() as output:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from typing import Iterator, List
+from typing import Dict, Iterator, List
 
 import pytest
 from harness import (
@@ -22,6 +22,9 @@ from harness import (
 from probes import MODULE, Probe, Wcache
 
 DEFAULT_RELEASE = 20
+# OSDs tell of their PGs each 5 s (mgr_stats_period): until then a PG that an OSD's restart
+# degraded stands as it was before.
+PG_STATS_S = 6.0
 # A cluster for tests: worthless, polled fast, quick to settle.
 OPTIONS = {
     "throwaway_cluster": True,
@@ -73,11 +76,19 @@ def cluster(release: int) -> Iterator[ClusterAccess]:
 @pytest.fixture
 def steady(cluster: ClusterAccess) -> Iterator[ClusterAccess]:
     """The shared cluster, with a check after the test that it is as healthy as before."""
-    up, checks = cluster.osds_up(), cluster.health_checks()
+
+    def starts() -> Dict[int, int]:
+        """By OSD the epoch since when it is up."""
+        dump = cluster.command("osd dump")["osds"]
+        return {each["osd"]: each["up_from"] for each in dump}
+
+    up, checks, before = cluster.osds_up(), cluster.health_checks(), starts()
     yield cluster
     try:
         for osd_id in up:
             cluster.wait_osd_up(osd_id, timeout_s=120)
+        if starts() != before:
+            time.sleep(PG_STATS_S)
         cluster.wait_healthy(120, ignoring=sorted(checks))
     except HarnessError as error:
         pytest.fail(f"the test left the cluster worse than it was: {error}")

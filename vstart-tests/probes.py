@@ -16,6 +16,8 @@ MODULE = ClusterAccess.project / "mgr_module" / "wcache"
 POLL_S = 0.05
 # A campaign that noise left undecided is repeated this often.
 CAMPAIGNS_MAX = 4
+# what a machine does that stalls, and a cluster that recovers
+REPEATED = ("past the limit", "preconditions no longer met", "preconditions not met")
 # Of the end of each of a mgr's logs, where it does not answer any more.
 MGR_LINES = 30
 
@@ -161,12 +163,18 @@ class Wcache:
         return self.campaign(campaign_id)
 
     def done(self, **arguments: Any) -> Dict[str, Any]:
-        """A campaign that came to its end; one that a stall of this machine aborted is repeated."""
+        """A campaign that came to its end.
+
+        It is repeated where a stall of this machine aborted it, or a recovery: the mgr hears of
+        the PGs of an OSD that came back seconds after it is up.
+        """
         for _ in range(CAMPAIGNS_MAX):
             shown = self.wait_over(self.start_campaign(**arguments))
             reasons = [run["reason"] for run in shown["run_list"] if run["status"] == "aborted"]
-            if not any("past the limit" in reason for reason in reasons):
+            if not any(each in reason for reason in reasons for each in REPEATED):
                 break
+            others = [c for c in self.cluster.health_checks() if not c.startswith(("PG_", "OSD_"))]
+            self.cluster.wait_healthy(ignoring=others)
         assert shown["status"] == "done", (shown["status"], reasons)
         return shown
 

@@ -212,7 +212,7 @@ def test_a_lease_that_runs_out_restores_and_is_told(wcache, probe, steady, views
     try:
         campaign_id = wcache.start_campaign(**LONG)
         device = device_of(steady)
-        # the watches before the first pair go back by themselves
+        # the settling checks before the first pair go back by themselves
         wcache.wait("a first pair", lambda: periods_of(wcache, campaign_id) >= 2)
         wcache.wait_period_in("write through", device)
         steady_pid = steady.mgr_pid()

@@ -120,7 +120,7 @@ def test_a_probes_key_can_do_its_two_commands_for_its_host_and_nothing_else(
 
 def test_a_bench_needs_consent_to_its_cost_and_forecasts_it(wcache: Wcache, probe: Probe):
     cost = wcache("campaign forecast", scope="osd.0", loads="depth1", pairs=4)["forecast"]
-    # at most: the pairs, and a short and a long watch in either direction before them
+    # at most: the pairs, and a short and a long check in either direction before them
     calls = 2 * 4 * DEPTH1 + 2 * (1 + LONG_SAMPLES) * WATCH
     assert cost["bytes_written"] == calls * 4096
     assert cost["bench_calls"] == calls
@@ -149,7 +149,7 @@ def test_look_measure_decide_plan_apply_prove_roll_back(
     watched = sum(len(watch["samples_ns"]) for watch in watches)
     assert depth1["bytes_written"] == (2 * depth1["pairs"] * DEPTH1 + watched) * 4096
     assert record["setup"]["fsid"]
-    # how often it watches late depends on how long the machine's noise keeps it undecided
+    # how often it checks late depends on how long the machine's noise keeps it undecided
     early = sum(len(watch["samples_ns"]) for watch in record["watches"])
     assert early in (2 * WATCH, 2 * (1 + LONG_SAMPLES) * WATCH)
     assert {p["settle_s"] for pair in record["pairs"] for p in (pair["write_back"],
@@ -215,7 +215,7 @@ def work_of(cluster: ClusterAccess):
 def test_the_osds_own_traffic_is_compared_without_writing_anything(
     wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic
 ):
-    wcache.option("settle_s", 0.4)  # a watch of a second, in twelve parts
+    wcache.option("settle_s", 0.4)  # a check of a second, in twelve parts
     # the mgr hears of the new pool's PGs later than the mons' status shows them
     campaign_id = wcache.wait(
         "clean PGs", lambda: wcache.start_campaign(scope="osd.0", loads="traffic", pairs=8)

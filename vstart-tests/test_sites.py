@@ -79,7 +79,7 @@ def test_what_a_loop_device_does_not_tell_is_shown_as_unknown(
     flash = {row["rotational"] for row in rows if 0 in row["osds"]} == {False}
     through = advice["mode"] == "write through"
     # a loop device is not pinned, so nothing is claimed of a pin's price; flash wears, disks do not
-    assert "the price of the pin" not in plain
+    assert "with the pin the kernel still flushes" not in plain
     assert ("endurance" in plain) == (through and flash)
     plan_id = wcache("plan", device_class=own_class)["plan_id"]
     assert all(row["written_since"] == [] for row in wcache(

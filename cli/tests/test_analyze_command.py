@@ -93,7 +93,7 @@ def test_a_matrix_that_is_none_is_refused_in_one_line(tmp_path, capsys):
 def test_plain_output_names_the_drive_the_reason_and_the_cost(tmp_path, capsys):
     main(["analyze", stored(tmp_path / "r", made(), made("d1", ratio=1.3, seed=2))])
     shown = capsys.readouterr().out
-    assert "r.d0: ACME HD1 1 d0 (osd.0 block), osd_bench_depth1 [simulated]" in shown
+    assert "r.d0: ACME HD1 1 d0 (osd.0 block), depth1 [simulated]" in shown
     assert "verdict: write through" in shown
     assert "bytes written" in shown
 

@@ -10,7 +10,9 @@ from wcache.core.errors import MalformedError
 from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
 from wcache.core.material import MATERIAL_RATIO
+from wcache.core.model import load_name
 from wcache.core.record import RECORD_BYTES_MAX, Record
+from wcache.core.unmet import faults
 
 from .files import read_text
 from .matrix_table import matrix_lines
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         print()
     for pool in pools:
         print(f"{pool['drives']} drives of {pool['alike']['drive_model']}, "
-              f"{pool['alike']['load_point']}, pooled")
+              f"{load_name(pool['alike']['load_point'])}, pooled")
         print("\n".join(result_lines(pool)))
         print()
     return 0
@@ -127,10 +129,10 @@ def _heading(result: Dict[str, Any]) -> List[str]:
     alike, subject = result["alike"], result["subject"]
     marks = [word for word in ("simulated", "throwaway") if alike[word]]
     if result["forced"]:
-        marks.append("forced: " + ", ".join(result["missed_preconditions"]))
+        marks.append("forced: " + "; ".join(faults(result["missed_preconditions"])))
     return [
         f"{result['record_id']}: {alike['drive_model']} {subject['drive_id']} "
-        f"(osd.{subject['osd_id']} {alike['role']}), {alike['load_point']}"
+        f"(osd.{subject['osd_id']} {alike['role']}), {load_name(alike['load_point'])}"
         + (f" [{'; '.join(marks)}]" if marks else ""),
         f"{result['pairs']} pairs in {result['seconds']:.1f} s of drive time, "
         f"{result['bytes_written']} bytes written",

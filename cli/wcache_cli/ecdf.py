@@ -69,7 +69,7 @@ def plot(record: Record) -> Plot:
     values = [value for mode in by_mode.values() for value in mode]
     sampled = any(p.samples_ns for pair in record.pairs for p in (pair.write_back,))
     setup = record.setup
-    title = f"osd.{setup.osd_id} {setup.load_point.value} ({setup.role.value})"
+    title = f"osd.{setup.osd_id} {setup.load_point.short} ({setup.role.value})"
     unit = "samples" if sampled else "periods' mean commit latencies"
     if not values:
         return Plot(record.record_id, title, unit, (), (), ())

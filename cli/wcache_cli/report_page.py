@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Optional
 
 from wcache.core.errors import MalformedError, NotReadyError
+from wcache.core.model import load_name
 from wcache.core.text import amount, duration, latency, ratio, when
 
 from . import ecdf
@@ -34,7 +35,8 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )
     environment.filters.update(
-        amount=amount, duration=duration, latency=latency, ratio=ratio, when=when
+        amount=amount, duration=duration, latency=latency, load_name=load_name, ratio=ratio,
+        when=when,
     )
     plots = {record.record_id: ecdf.plot(record) for record in evidence.records}
     try:

@@ -9,6 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
 
 from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.model import load_name
 from wcache.core.text import amount, duration, latency, ratio
 
 from .answers import Answers, add_cluster_arguments, ceph_tool
@@ -113,7 +114,7 @@ def ending(shown: Dict[str, Any]) -> List[str]:
     for result in shown["results"]:
         back, through = (result[mode]["p50_us"] for mode in ("write_back", "write_through"))
         lines.append(
-            f"osd.{result['osd_id']} {_drive(result)} {result['load_point']}: "
+            f"osd.{result['osd_id']} {_drive(result)} {load_name(result['load_point'])}: "
             f"{result['verdict']}, write back {latency(back)}, write through {latency(through)}, "
             f"ratio {ratio(result)}"
         )

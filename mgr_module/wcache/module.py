@@ -35,7 +35,7 @@ from .engine.starting import Starter
 from .engine.storing.archive import Archive
 from .options import Options, module_options, read_options
 from .services.deploying import AgentService
-from .services.mclock import MclockService
+from .services.mclock.service import MclockService
 from .services.memory.service import MemoryService
 from .services.planners import planners
 from .services.service import Service
@@ -114,8 +114,7 @@ class Module(MgrModule):
         )
         self._views = Views(
             self._engine, self._mclock, self._load_watch.by_osd,
-            lambda: [*self._service.auto.findings(), *self._memory.facts.findings()],
-            self._service.auto.held,
+            self._service.findings, self._service.auto.held,
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Mapping, Tuple
 
+from .core.knobs.registry import KnobOptions
+
 
 @dataclass(frozen=True)
-class Options:
+class Options(KnobOptions):
     """Values of the module options; `DESCRIPTIONS` says what each is for."""
 
     throwaway_cluster: bool = False
@@ -30,11 +32,6 @@ class Options:
     gate_block_s: float = 5.0
     rollout_parallel_max: int = 2
     pause_max_h: float = 24.0
-    memory_floor: int = 2 * 1024**3
-    memory_ceiling: int = 16 * 1024**3
-    memory_budget: int = 0
-    memory_headroom: float = 0.2
-    memory_step_s: float = 60.0
     python_path: str = "/usr/bin/python3"
     analysis_seconds_max: float = 20.0
     auto_windows: str = ""
@@ -47,6 +44,7 @@ class Options:
 
 # name: (description, lowest, highest); numbers outside are refused when they are set
 DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
+    **{item.name: item.metadata["option"] for item in fields(KnobOptions)},
     "throwaway_cluster": (
         "The data in this cluster is worthless: allow simulated hosts, and loop devices that drop "
         "flushes. Never set this where data matters.", None, None),
@@ -87,16 +85,6 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "pause_max_h": (
         "Hours that a rollout begun by `ceph wcache auto` may stay paused; then what it has not "
         "judged goes back and it ends.", 0.01, 8760.0),
-    "memory_floor": (
-        "Least bytes of osd_memory_target that an OSD gets.", 896 * 1024**2, 2**45),
-    "memory_ceiling": (
-        "Most bytes of osd_memory_target that an OSD gets.", 896 * 1024**2, 2**45),
-    "memory_budget": (
-        "Bytes that the OSDs of a host may have together; 0: all that the host can give.",
-        0, 2**50),
-    "memory_headroom": ("Share of a host's memory that is given to nobody.", 0.05, 0.9),
-    "memory_step_s": (
-        "Seconds between two steps of 5% by which osd_memory_target goes down.", 1.0, 3600.0),
     "python_path": (
         "Interpreter of the analysis child; it needs numpy and scipy. Refused unless it and its "
         "folders belong to root (or the mgr's user) and nobody else can write there.",

@@ -14,6 +14,7 @@ from wcache.core.model import CacheMode
 STATE_DIR = "/var/lib/wcache"
 RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
+BLANK = "a blank drive, partition or LV that nothing uses; it is OVERWRITTEN"
 COMMANDS = (
     "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
     "accept", "removable", "witness", "prove", "time",
@@ -140,10 +141,7 @@ def _accept(parser: argparse.ArgumentParser) -> None:
 
 
 def _matrix(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--scratch", required=True, metavar="DEVICE",
-        help="a blank drive, partition or LV that nothing uses; it is OVERWRITTEN",
-    )
+    parser.add_argument("--scratch", required=True, metavar="DEVICE", help=BLANK)
     parser.add_argument(
         "--pairs", type=_pairs, default=8, metavar="N",
         help="pairs of periods, one in each mode; default: %(default)s",
@@ -156,7 +154,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--long", type=_long_seconds, default=0.0, metavar="SECONDS",
-        help="in place of the matrix: one long run in each mode, with its rate over time",
+        help="in place of the matrix: write for so long in each mode, and show the rate over time",
     )
     parser.add_argument("--out", default="", metavar="FILE", help="default: in this folder")
     parser.add_argument(
@@ -208,10 +206,9 @@ def _witness(parser: argparse.ArgumentParser) -> None:
     check = verbs.add_parser("check", help="after the power cut: say which writes are lost")
     for verb in (listen, check):
         verb.add_argument("--log", required=True, metavar="FILE", help="the listener's file")
+    write.add_argument("device", help=BLANK)
+    check.add_argument("device", help="what was given to `witness write`; it is only read")
     for verb in (write, check):
-        verb.add_argument(
-            "device", help="a blank drive, partition or LV that nothing uses; it is OVERWRITTEN"
-        )
         _drives(verb)
         _folders(verb)
         _host_root(verb)

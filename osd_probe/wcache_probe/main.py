@@ -123,7 +123,7 @@ def _say(text: str) -> None:
 def _make_host(options: argparse.Namespace, fsid: Optional[str]) -> DriveHost:
     if options.sim:
         from .sim.drive_schema import load_drive_file
-        from .sim_host import SimulatedHost
+        from .sim.host import SimulatedHost
 
         return SimulatedHost(
             load_drive_file(options.sim), options.hostname,

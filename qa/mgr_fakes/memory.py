@@ -126,7 +126,7 @@ class FakeMemory:
             0.0, 0.0, osd.misses * osd.miss_s, osd.misses,
         )
         return OsdReading(
-            osd_id, counters, target, source, self._target(osd_id), osd.tunable, target,
+            osd_id, counters, target, source, osd.tunable, target,
             int(0.9 * target) + osd.extra_bytes, int(cache_bytes(target)), ONODE_BYTES,
             (osd.bins(target),), (("osd_pglog", osd.extra_bytes),) if osd.extra_bytes else (),
         )

@@ -26,7 +26,7 @@ from wcache.engine.memory.trial_work import TrialWork
 from wcache.engine.storing.archive import Archive
 from wcache.options import Options
 from wcache.services.deploying import AgentService
-from wcache.services.mclock import MclockService
+from wcache.services.mclock.service import MclockService
 from wcache.services.memory.service import MemoryService
 from wcache.services.planners import planners
 from wcache.services.service import Service
@@ -258,8 +258,7 @@ class FakeMgr:
         )
         self.views = Views(
             self.engine, self.mclock,
-            more_findings=lambda: [*self.service.auto.findings(), *self.memory.facts.findings()],
-            held=self.service.auto.held,
+            more_findings=self.service.findings, held=self.service.auto.held,
         )
         self.engine.load()
         self.mclock.load()

@@ -1,27 +1,25 @@
 """What the gate of a rollout promises, by simulation with fixed seeds: thousands of waves."""
 
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 
 import pytest
-from mgr_fakes.gate_simulation import SCENES, Scene, rates
+from mgr_fakes.gate_simulation import SCENES, rates
 from wcache.core.change.gate.judge import Verdict
 
-SAME, WORSE = 1000, 400
 NEIGHBOUR = next(scene for scene in SCENES if scene.neighbour)
 
 
-def _same(scene: Scene):
-    return rates(scene, 1.0, SAME)
-
-
-def _worse(scene: Scene):
-    return rates(scene, 1.3, WORSE)
-
-
-@pytest.fixture(scope="module")
-def simulated():
+@pytest.fixture(
+    scope="module",
+    params=[(300, 120), pytest.param((1000, 400), marks=pytest.mark.long)], ids=["few", "many"],
+)
+def simulated(request):
+    """By scene the rates of waves that change nothing, and of waves that are 1.3 times worse."""
+    waves_same, waves_worse = request.param
     with ProcessPoolExecutor(2) as pool:
-        same, worse = pool.map(_same, SCENES), pool.map(_worse, SCENES)
+        same = pool.map(rates, SCENES, repeat(1.0), repeat(waves_same))
+        worse = pool.map(rates, SCENES, repeat(1.3), repeat(waves_worse))
         return dict(zip((scene.name for scene in SCENES), zip(same, worse)))
 
 

@@ -134,7 +134,7 @@ ORDERS = {
 # their hardware are words that probe and mgr exchange.
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
-    "wcache.core.hardware": "words", "wcache.options": "words",
+    "wcache.core.hardware": "words", "wcache.options": "knobs",
     **{f"wcache_probe.{name}": "words" for name in (
         "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
     )},

@@ -63,10 +63,11 @@ def test_rows_run_beside_each_other_and_their_output_is_not_mixed(stages):
     assert "say-c: begins" in before
 
 
-def test_only_the_second_row_has_a_low_priority(stages):
+@pytest.mark.parametrize("group", ["{} | say-a", "say-a | {}", "{}"])
+def test_only_what_comes_after_a_tilde_has_a_low_priority(stages, group):
     own = os.nice(0)
-    assert f"priority {own}" in lines(stages("nice | say-a"))
-    assert f"priority {min(19, own + 10)}" in lines(stages("say-a | nice"))
+    assert f"priority {own}" in lines(stages(group.format("nice")))
+    assert f"priority {min(19, own + 10)}" in lines(stages(group.format("~nice")))
 
 
 @pytest.mark.parametrize("group", ["long | fail", "fail | long"])

@@ -19,9 +19,11 @@ from wcache.analysis.decision import Options, contradicted_by_tail
 from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA
 from wcache.analysis.summary import ratio
 from wcache.analysis.verdict_text import verdict_text
+from wcache.core.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
 
 from . import latency_file, longrun
+from .fio_settings import UNSYNCED
 from .latency_file import STALLS, LatencyFile, Side
 from .margin_of_error import (
     REPLICATES_MIN,
@@ -41,7 +43,6 @@ SAMPLES_MORE_MAX = 10_000_000
 # A clock's step is worth a word where it widens an interval by more than this.
 STEP_NOTED = 0.01
 
-UNSYNCED = "unsynced"
 FIO_LINE = (
     "fio --name=commit --filename=SCRATCH --direct=1 --ioengine=psync --rw=randwrite --bs=4k "
     "--iodepth=1 --fdatasync=1 --time_based --runtime=60 --output-format=json+ --output=FILE"
@@ -158,7 +159,7 @@ def compare(files: Mapping[CacheMode, Sequence[LatencyFile]], options: Options) 
 
 def _worth(side: Side, part: float) -> float:
     """Effective samples of a mode for one quantile, ordered files by their own correlation."""
-    centre = summary.quantile(side.values_us, part)
+    centre = quantile(side.values_us, part)
     kept = [file.latencies_us for file in side.files if file.ordered]
     loose = sum(min(file.n, len(file.latencies_us)) for file in side.files if not file.ordered)
     return longrun.effective_n(kept, centre) + loose / longrun.UNORDERED_TIME
@@ -181,7 +182,7 @@ def _by_samples(sides: Tuple[Side, Side], part: float) -> LogRatio:
 
 def _per_file(files: Sequence[LatencyFile], part: float) -> List[float]:
     """One log quantile of each file."""
-    return [summary.quantile(longrun.logs(file.latencies_us), part) for file in files]
+    return [quantile(longrun.logs(file.latencies_us), part) for file in files]
 
 
 def _by_files(sides: Tuple[Side, Side], part: float) -> LogRatio:
@@ -207,7 +208,7 @@ def _stalled(row: Mapping[str, Any]) -> bool:
 
 
 def _clocks(sides: Tuple[Side, Side], part: float) -> MarginOfError:
-    back_us, through_us = (math.exp(summary.quantile(side.logs, part)) for side in sides)
+    back_us, through_us = (math.exp(quantile(side.logs, part)) for side in sides)
     steps = [longrun.step_us(side.logs, part) for side in sides]
     # a quantile between two values may lie below the step that separates them
     return clock_margin(

@@ -20,7 +20,7 @@ DEFAULTS: Mapping[str, str] = {
     "fsync": "0", "fdatasync": "0", "sync": "0", "direct": "0", "ioengine": "psync",
     "rwmixwrite": "50", "rate": "", "rate_iops": "", "thinktime": "0", "size": "",
 }
-UNSYNCED = "unsynced"  # a code of compare.ADVICE
+UNSYNCED = "unsynced"  # a code of comparison.ADVICE
 WAITING = ("1", "dsync")  # `sync`: O_SYNC and O_DSYNC, as `_plain` has them
 SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 TEXT_MAX = 40

@@ -16,6 +16,7 @@ from typing import Sequence, Tuple
 
 import numpy as np
 from wcache.analysis import summary
+from wcache.core.latency_table import quantile
 
 # Without their order nothing is known of how samples hang together: they are taken for
 # AR(1) with 0.9, as slow drives show, whose n is worth 1/19 of itself.
@@ -73,14 +74,14 @@ def log_quantile(
     Where samples have a gap at the quantile, one margin is far longer than the other.  Two
     that differ no more than the spacings of that many samples do by chance are the same.
     """
-    value = summary.quantile(ordered_logs, part)
+    value = quantile(ordered_logs, part)
     if n_effective < 2:
         return value, math.inf, math.inf
     margin = summary.student(max(1.0, n_effective - 1), alpha) * math.sqrt(
         part * (1 - part) / n_effective
     )
-    low = summary.quantile(ordered_logs, part - margin) if part > margin else -math.inf
-    high = summary.quantile(ordered_logs, part + margin) if part + margin < 1 else math.inf
+    low = quantile(ordered_logs, part - margin) if part > margin else -math.inf
+    high = quantile(ordered_logs, part + margin) if part + margin < 1 else math.inf
     below, above = value - low, high - value
     if min(below, above) > 0 and math.isfinite(below + above):
         # the log of a sum of k spacings has the standard deviation 1 / sqrt(k), about

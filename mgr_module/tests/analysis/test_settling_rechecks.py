@@ -161,7 +161,7 @@ def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, st
         plain = analyse(replace(record, late_watches=()), Options())
         assert plain["verdict"] != "insufficient data"
         found = [item["code"] for item in result["findings"]]
-        if stands and "watched again" in result["why"]:
+        if stands and "checked again" in result["why"]:
             waiting += 1  # chance raises a suspicion in one of ten
         elif stands:
             assert result["verdict"] == plain["verdict"]
@@ -173,7 +173,7 @@ def test_a_verdict_falls_with_what_fades_and_might_be_all_of_it(ratio, fades, st
 
 
 def suspected_only():
-    """A record whose watches raise a suspicion, and no more."""
+    """A record whose rechecks raise a suspicion, and no more."""
     for seed in range(200):
         record = made(seed, 20, 1.5, {WB: (1.9, 1.0)}, sd=0.45)
         gains = (settling.RECHECK_SUSPECTED, settling.RECHECK_BELIEVED)
@@ -184,7 +184,7 @@ def suspected_only():
     raise AssertionError("no seed raises a suspicion alone")
 
 
-def test_a_suspicion_makes_a_verdict_wait_while_more_watches_are_to_come():
+def test_a_suspicion_makes_a_verdict_wait_while_more_rechecks_are_to_come():
     record = suspected_only()
     waiting = analyse(replace(record, ended=IN_PROGRESS), Options())
     assert waiting["verdict"] == "insufficient data"
@@ -196,7 +196,7 @@ def test_a_suspicion_makes_a_verdict_wait_while_more_watches_are_to_come():
         assert analyse(none_to_come, Options())["verdict"] == "write through"
 
 
-def test_a_suspicion_does_not_put_off_a_carryover_that_is_certain():
+def test_a_suspicion_does_not_put_off_a_transient_that_is_certain():
     record = suspected_only()
 
     def slow_at_first(pair):

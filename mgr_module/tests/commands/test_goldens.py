@@ -9,11 +9,13 @@ import re
 from pathlib import Path
 
 import pytest
+from golden_stories import STORIES, records
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, ok, start
 from wcache.commands.commands import COMMANDS
 
+FORMS = ("plain", "json-pretty")
 FOLDER = Path(__file__).parent / "goldens"
 LOOKS = (
     ("status", {}), ("drive ls", {}), ("agent ls", {}), ("campaign ls", {}),
@@ -33,12 +35,22 @@ def masked(text):
     return _RANDOM.sub("<random>", text)
 
 
+def answered(form, mgr, prefix, inbuf="", **arguments):
+    """A command and its answer in one form; errors as they come."""
+    code, out, error = mgr.command(prefix, inbuf, format=form, **arguments)
+    return f"$ ceph wcache {prefix} --format {form}  -> {code}\n{out}{error}\n"
+
+
 def told(mgr, prefix, **arguments):
-    """A command in both forms, as an admin and as a program see it; errors as they come."""
+    """A command in both forms, as an admin and as a program see it."""
+    return "".join(answered(form, mgr, prefix, **arguments) for form in FORMS)
+
+
+def story(tell, forms):
+    """What a story tells, from its beginning in each form."""
     parts = []
-    for form in ("plain", "json-pretty"):
-        code, out, error = mgr.command(prefix, format=form, **arguments)
-        parts.append(f"$ ceph wcache {prefix} --format {form}  -> {code}\n{out}{error}\n")
+    for form in forms:
+        tell(lambda *said, form=form, **more: parts.append(answered(form, *said, **more)))
     return "".join(parts)
 
 
@@ -81,6 +93,9 @@ def chapters():
     yield "8-help", "".join(f"{c.prefix}  [{c.perm}]  {c.help}\n" for c in COMMANDS)
     yield "9-mclock", mclock()
     yield "10-now-and-then", "".join(now_and_then)
+    for name, tell in STORIES.items():
+        yield name, story(tell, FORMS)
+    yield "16-records", story(records, ("plain",))
 
 
 def mclock():
@@ -117,7 +132,7 @@ def said_now():
 
 NAMES = (
     "1-nothing-measured", "2-measuring", "3-measured", "4-planned", "5-applied",
-    "6-rolled-back", "7-refused", "8-help", "9-mclock", "10-now-and-then",
+    "6-rolled-back", "7-refused", "8-help", "9-mclock", "10-now-and-then", *STORIES, "16-records",
 )
 
 
@@ -132,3 +147,9 @@ def test_every_command_prints_what_it_printed(said_now, name):
 
 def test_each_file_is_of_a_stage():
     assert {path.stem for path in FOLDER.glob("*.txt")} == set(NAMES)
+
+
+def test_every_command_is_in_some_file():
+    text = "".join(path.read_text() for path in FOLDER.glob("*.txt"))
+    missing = [c.prefix for c in COMMANDS if f"$ ceph {c.prefix} --format" not in text]
+    assert missing == []

@@ -184,7 +184,7 @@ def test_a_sick_cluster_is_not_measured_unless_forced_and_then_stays_out_of_advi
     code, _, error = mgr.command("campaign start", loads="depth1", accept_cost=True, force=force)
     if not force:
         assert code == -errno.EPERM
-        assert "cluster healthy" in error
+        assert "the cluster is not healthy" in error
         return
     mgr.settle()
     assert said(mgr, "campaign show", campaign_id="c1")["status"] == "done"
@@ -204,7 +204,7 @@ def test_a_cluster_that_gets_sick_while_it_is_measured_is_left_alone():
     mgr.settle()
     runs = said(mgr, "campaign show", campaign_id=campaign_id)["run_list"]
     assert {run["status"] for run in runs} == {"aborted"}
-    assert all("PGs active+clean" in run["reason"] for run in runs)
+    assert all("not all PGs are active+clean" in run["reason"] for run in runs)
     assert all_modes(mgr) == {WB}
 
 

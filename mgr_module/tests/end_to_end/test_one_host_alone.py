@@ -26,9 +26,9 @@ from wcache.core.protocol import (
     ReportOutcome,
     StateOutcome,
 )
-from wcache.core.token_bucket import BUCKETS_MAX, TokenBuckets
 from wcache.engine.storing.audit_log import PROBE_LINES_MAX
 from wcache.services.admission import CALLS_BURST, DRIVE_BYTES_MAX, LINES_BURST, check_drives
+from wcache.services.token_bucket import BUCKETS_MAX, TokenBuckets
 
 # ---- how often, how much
 

@@ -68,8 +68,8 @@ def record(samples=2000):
 def child():
     made = []
 
-    def make_child(python, seconds=0.7):
-        found = AnalysisChild(python=lambda: python[0], seconds_max=lambda: seconds)
+    def make_child(python, seconds=(20.0,)):
+        found = AnalysisChild(python=lambda: python[0], seconds_max=lambda: seconds[0])
         made.append(found)
         return found
 
@@ -90,7 +90,8 @@ def ask(child, samples=10):
 def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, how):
     body, expected = BAD[how]
     python = [script(tmp_path / "bad", body)]
-    it = child(python)
+    seconds = [0.7 if how in ("hangs", "reads nothing") else 20.0]
+    it = child(python, seconds)
     waited, (result, error) = ask(it, samples=9000 if how == "reads nothing" else 10)
     assert result is None
     assert expected in error
@@ -98,7 +99,7 @@ def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, 
     assert error.isprintable()
     if how in ("hangs", "reads nothing"):
         assert not waited, "the caller was held"
-    python[0] = script(tmp_path / "good", ANSWER)
+    python[0], seconds[0] = script(tmp_path / "good", ANSWER), 20.0
     if it.pid is not None:
         os.kill(it.pid, 9)
     assert ask(it)[1] == ({"stop": True}, "")
@@ -132,7 +133,7 @@ def test_a_child_is_kept_for_the_next_record(child, tmp_path):
 def test_close_ends_a_hanging_child_and_starts_no_other(child, tmp_path):
     log = tmp_path / "starts"
     body = f"import time\nopen({str(log)!r}, 'a').write('x')\ntime.sleep(60)\n"
-    it = child([script(tmp_path / "bad", body)], seconds=30.0)
+    it = child([script(tmp_path / "bad", body)], seconds=(30.0,))
     it.start(record(10), lambda result, error: None)
     while not (log.exists() and log.read_text()):
         time.sleep(0.01)

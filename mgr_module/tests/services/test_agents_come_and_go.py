@@ -264,7 +264,7 @@ def test_an_applied_change_keeps_its_host_until_it_is_rolled_back():
 
 def test_forced_it_is_left_and_listed():
     data = said(applied(), "agent rm", hostname="h1", force=True)
-    assert [line for line in data["stays"] if "sda stays write through" in line]
+    assert [line for line in data["stays"] if "sda remains in write through" in line]
 
 
 def test_a_dead_host_needs_force_and_what_stays_is_listed():
@@ -275,7 +275,7 @@ def test_a_dead_host_needs_force_and_what_stays_is_listed():
     assert "has not called" in error
     assert "--force" in error
     data = said(mgr, "agent rm", hostname="h1", force=True)
-    assert [line for line in data["stays"] if "sda stays write through" in line]
+    assert [line for line in data["stays"] if "sda remains in write through" in line]
     assert "wcache-probe prepare" in data["stays"][-1]
     assert "wcache-probe unprepare" in data["script"]
 

@@ -6,6 +6,7 @@ import pytest
 from module_world import WB, a_mgr, all_modes, applied, measured, ok, said, start
 from test_commands_do_what_they_say import refused
 from test_dead_drives import errors
+from wcache.core.agents import SILENT_S
 
 
 def dies(mgr, hostname="h1"):
@@ -29,6 +30,18 @@ def test_a_probe_between_two_of_its_calls_counts_as_heard():
     mgr = a_mgr()
     mgr.now_s += 40.0
     ok(mgr.command("agent rm", hostname="h1"))
+
+
+@pytest.mark.parametrize(("silent_s", "count"), [(SILENT_S - 1, 2), (SILENT_S, 1)])
+def test_status_counts_a_probe_until_it_is_a_finding_that_it_does_not_respond(silent_s, count):
+    mgr = a_mgr()
+    dies(mgr)
+    mgr.now_s = mgr.engine.hosts.agents.get("h1").seen_at_s + silent_s
+    mgr.probes["h2"].turn()
+    shown = said(mgr, "status")
+    assert shown["agents"] == {"known": 2, "heard": count}
+    assert [item["subject"] for item in shown["findings"] if "SILENT" in item["code"]] == (
+        ["h1"] * (2 - count))
 
 
 def test_a_new_mgr_has_heard_no_probe_before_it_calls():
@@ -59,7 +72,7 @@ def test_forced_off_in_the_middle_of_a_measurement_the_drive_left_switched_is_li
     if noticed:
         mgr.step()
     stays = said(mgr, "agent rm", hostname="h1", force=True)["stays"]
-    (line,) = [item for item in stays if item.startswith("sda may stay")]
+    (line,) = [item for item in stays if item.startswith("sda may remain in")]
     assert "`ceph wcache drive accept h1 domain-sda --yes`" in line
     mgr.now_s += 600.0
     mgr.step()
@@ -137,7 +150,7 @@ def test_an_apply_in_flight_ends_with_its_host(restarted):
     if restarted:
         mgr.restart()
     stays = said(mgr, "agent rm", hostname="h1", force=True)["stays"]
-    assert [line for line in stays if "may stay write through" in line]
+    assert [line for line in stays if "may remain in write through" in line]
     for _ in range(5):
         mgr.step(1.0)
     plan = said(mgr, "plan show", plan_id="p1")

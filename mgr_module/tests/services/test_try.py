@@ -145,7 +145,8 @@ def test_with_no_probe_responding_it_says_so_and_begins_nothing():
     data = said(mgr, "try")
     assert data["not_heard"] == ["h1", "h2"]
     assert "--accept-cost" not in data["next"]
-    assert "a probe is responding" in refused(mgr, "try", errno.EPERM, accept_cost=True)
+    error = refused(mgr, "try", errno.EPERM, accept_cost=True)
+    assert "preconditions not met: no probe is responding" in error
     assert mgr.engine.runs == {}
 
 

@@ -20,7 +20,7 @@ from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
 from .verdict_text import verdict_text
 
-LOOK_ALPHA = 0.05  # of each test for carryover, when a verdict is about to be given
+LOOK_ALPHA = 0.05  # of each test for a transient, when a verdict is about to be given
 CERTAIN_ALPHA = 0.0005  # then there is no point in going on
 # What fades by f from one period to the next may amount to more than f in the one after
 # the toggle; twice that where it halves in a period or faster.
@@ -114,7 +114,7 @@ def decide(
         if waiting:
             return Decision(Verdict.INSUFFICIENT, waiting)
     if not seen.later and not seen.stays:
-        warnings.append("carryover was not checked: the periods hold too few samples")
+        warnings.append("transients were not checked: the periods hold too few samples")
     if verdict is Verdict.WRITE_BACK:
         doubt = "" if trusted else _too_fast(record, pairs)
         if doubt:
@@ -148,9 +148,9 @@ def _carried(
 def _fading(
     record: Record, measured: int, verdict: Verdict, mean: float, margin: float
 ) -> Optional[Decision]:
-    """What becomes of a verdict where late watches show that something fades after a toggle.
+    """What becomes of a verdict where rechecks show that something fades after a toggle.
 
-    Unlike the periods they see it from its beginning, and for seconds.  While more watches
+    Unlike the periods they see it from its beginning, and for seconds.  While more rechecks
     are to come, a suspicion makes the verdict wait for them.
     """
     if record.settling is None:
@@ -168,7 +168,7 @@ def _fading(
             continue
         if gain_min == believed:
             why = (
-                f"carryover: {settle_s:g} s after a toggle, commit latency may still be "
+                f"transient: {settle_s:g} s after a toggle, commit latency may still be "
                 f"{math.expm1(max(map(abs, left.values()))):.0%} off steady state; increase "
                 "settle_s"
             )
@@ -200,7 +200,7 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
         low, high = summary.fixed_interval(moved, alpha)
         if (low > 0 or high < 0) and not holds(verdict, later.mean, margin):
             return (
-                "carryover: without the first half of every period the ratio is "
+                "transient: without the first half of every period the ratio is "
                 f"{math.exp(later.mean):.3g}, so {verdict.value!r} does not hold; increase "
                 "settle_s"
             )
@@ -217,7 +217,7 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
         if sure and abs(whole.mean) - FADING_FACTOR * abs(fading) < margin:
             names = " and ".join(mode.value for mode in modes)
             return (
-                f"carryover: latency in {names} still changes by {math.expm1(fading):+.0%} from "
+                f"transient: latency in {names} still changes by {math.expm1(fading):+.0%} from "
                 "one period to the next with no toggle in between; increase settle_s"
             )
     return ""
@@ -226,7 +226,7 @@ def _carryover(seen: Differences, verdict: Verdict, margin: float, alpha: float)
 def _sd_within_orders(seen: Differences, whole: Spread) -> Tuple[float, int]:
     """Sd of the differences within pairs of one order, with its degrees of freedom.
 
-    A carryover shifts pairs by their order: the plain sd would hide it in itself.
+    A transient shifts pairs by their order: the plain sd would hide it in itself.
     """
     if seen.stay_sd is not None:
         return seen.stay_sd
@@ -261,7 +261,7 @@ def _unchecked(seen: Differences, mean: float) -> str:
     if abs(mean) > math.log(LARGE_RATIO) or len(stayed) == len(CacheMode):
         return ""
     missing = " and ".join(mode.value for mode in CacheMode if mode not in stayed)
-    return f"carryover is not checked yet: no two consecutive periods in {missing}"
+    return f"transients are not checked yet: no two consecutive periods in {missing}"
 
 
 def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:

@@ -20,8 +20,9 @@ from ..core.model import CacheMode, Verdict
 from ..core.record import CrossedDrive, Pair, Period
 from . import sequential, summary
 from .decision import Decision, Options, holds, verdict_of
-from .pairs import DIGITS, Differences, differences, level, toggled_between
+from .pairs import Differences, differences, level, toggled_between
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
+from .summary import DIGITS
 from .verdict_text import span
 
 

@@ -13,17 +13,18 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
+from ..core.latency_table import quantile
 from ..core.loads import COMMIT_COUNTERS
 from ..core.model import CacheMode, Transport
 from ..core.record import CounterDelta, Pair, Period, Record
 from . import sequential, summary, tails
+from .summary import DIGITS
 
 # Which counter decides, best first: a transaction's whole way to its commit, then the
 # kv commit alone.  The others are reported beside it.
 DECIDING_COUNTERS = (*COMMIT_COUNTERS, "op_w_process_latency", "kv_sync_lat")
 TAIL_SAMPLES_MIN = 10  # per period, for a p90 that is more than the maximum
 HALVES_SAMPLES_MIN = 4
-DIGITS = 9  # of a log latency; beyond them libraries differ, and the verdict must not
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def level(period: Period, counter: str) -> float:
     """The one log latency that stands for a period: of ns, of a counter's mean in us."""
     if counter:
         return math.log(_means(period)[counter])
-    return summary.quantile(sorted(_logs(period)), 0.5)
+    return quantile(sorted(_logs(period)), 0.5)
 
 
 def _stayed(before: Optional[Pair], pair: Pair, late_watches: Sequence[Period]) -> bool:
@@ -237,9 +238,9 @@ def _of(pair: Pair, mode: CacheMode) -> Period:
 
 
 def toggled_between(late_watches: Sequence[Period], earlier: Period, later: Period) -> bool:
-    """Whether a watch was made between two periods, and so toggles."""
+    """Whether a recheck was made between two periods, and so toggles."""
     return any(
-        earlier.started_at_s < watch.started_at_s < later.started_at_s for watch in late_watches
+        earlier.started_at_s < check.started_at_s < later.started_at_s for check in late_watches
     )
 
 
@@ -265,5 +266,5 @@ def _later(logs: List[float]) -> List[float]:
 
 def _gap(back: Sequence[float], through: Sequence[float], part: float) -> float:
     return round(
-        summary.quantile(sorted(back), part) - summary.quantile(sorted(through), part), DIGITS
+        quantile(sorted(back), part) - quantile(sorted(through), part), DIGITS
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from ..core.latency_table import P99_SAMPLES_MIN
+from ..core.latency_table import P99_SAMPLES_MIN, quantile
 
 # A sample this many times the median of its mode is a stall.
 STALL_FACTOR = 10.0
+DIGITS = 9  # of a log latency; beyond them libraries differ, and the verdict must not
 
 
 def rounded(value: float) -> Optional[float]:
@@ -19,14 +20,6 @@ def rounded(value: float) -> Optional[float]:
 def ratio(log_value: float) -> Optional[float]:
     """exp() of a log ratio, rounded; None where it is infinite."""
     return rounded(math.exp(log_value)) if abs(log_value) < 700 else None
-
-
-def quantile(ordered: Sequence[float], part: float) -> float:
-    """Quantile of sorted values, linear between neighbours (Hyndman & Fan type 7)."""
-    place = part * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def median(values: Sequence[float]) -> float:

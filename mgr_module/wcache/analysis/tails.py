@@ -20,7 +20,6 @@ from . import summary
 WRITES_MIN = 100  # per period: ten of them lie beyond its 90th percentile
 # Half a bucket, as a log ratio.
 SLACK = math.log(2.0) / 2
-DIGITS = 9  # as pairs.DIGITS
 # The first bucket begins at 0, which has no log.
 _FIRST_WIDTH = 2.0
 _PARTS = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
@@ -44,7 +43,7 @@ def differences(pairs: Sequence[Pair]) -> Tuple[float, ...]:
             return ()
         if min(sum(back.counts), sum(through.counts)) < WRITES_MIN:
             return ()
-        found.append(round(log_quantile(back, 0.9) - log_quantile(through, 0.9), DIGITS))
+        found.append(round(log_quantile(back, 0.9) - log_quantile(through, 0.9), summary.DIGITS))
     return tuple(found)
 
 

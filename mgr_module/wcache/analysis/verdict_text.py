@@ -25,8 +25,8 @@ def verdict_text(
             f"{span(far)}, lies beyond {beyond} {basis}"
         )
     return (
-        f"the 99% interval of the ratio, {span(far)}, lies neither beyond nor within {beyond} "
-        f"{basis}"
+        f"undecided: the 99% interval of the ratio, {span(far)}, straddles {beyond} in one "
+        f"direction or both {basis}"
     )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any, List, Mapping
 
-from ..core.text import table
+from ..core.text import named, table
 from .tables import would
 
-NAMED_MAX = 8
 _ESCAPE = "\\"  # some shells' echo takes it for more than itself
 _KEYS = {
     "made": "made", "there": "there already", "pending": "still being made by the mons",
@@ -65,9 +64,7 @@ def _last_seen(row: Mapping[str, Any]) -> str:
 
 
 def _named(rows: List[Mapping[str, Any]]) -> str:
-    names = [row["hostname"] for row in rows]
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
+    return named([row["hostname"] for row in rows])
 
 
 def _script(notes: List[str], script: str, following: str) -> str:

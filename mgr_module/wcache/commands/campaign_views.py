@@ -36,7 +36,13 @@ class CampaignViews:
         open_runs = [m for m in machines if not m.over]
         aborted = [m for m in machines if m.state.status is RunStatus.ABORTED]
         progress = [periods_of(engine, machine) for machine in machines]
-        status = "running" if open_runs else "aborted" if aborted else "done"
+        # the end of the last run is not the end: its record is stored first, then analysed; what
+        # was aborted does not wait for mons that do not answer
+        unsaved = not aborted and any(
+            r.campaign_id == campaign_id for r in engine.persistence.records.unsaved
+        )
+        going_on = open_runs or unsaved or engine.analyses.awaited(campaign_id)
+        status = "running" if going_on else "aborted" if aborted else "done"
         results = [
             r for r in engine.analyses.results.values() if r.campaign_id == campaign_id
         ]

@@ -10,6 +10,8 @@ from . import tables
 from .views import Views
 
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
+DRY_RUN = "name=dry_run,type=CephBool,req=false"
+DEVICE_CLASS = "name=device_class,type=CephString,req=false"
 
 Answer = Tuple[int, str, str]
 Renderer = Callable[[Mapping[str, Any]], str]

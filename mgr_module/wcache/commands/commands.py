@@ -12,22 +12,17 @@ import json
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 from ..core import codec
+from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
-from ..core.hostnames import checked_hostname
 from ..services.service import Service
-from . import (
-    agent_tables,
-    load_views,
-    mclock_tables,
-    tables,
-    try_view,
-)
+from . import agent_tables, load_views, tables, try_view
 from .automation import history
 from .automation import rows as automation_rows
-from .command import Answer, Command
+from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
 from .drives import rows as drive_rows
+from .mclock import rows as mclock_rows
 from .memory import rows as memory_rows
-from .rollout.rows import ROLLOUT_COMMANDS
+from .rollout import rows as rollout_rows
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
@@ -43,14 +38,6 @@ _MEASURE = (
     "name=force,type=CephBool,req=false",
     "name=confirm,type=CephBool,req=false",
     "name=observe,type=CephBool,req=false",
-)
-_DRY_RUN = "name=dry_run,type=CephBool,req=false"
-_CLASS = "name=device_class,type=CephString,req=false"
-_CAPACITY = (
-    "name=scope,type=CephString,req=false",
-    "name=calls,type=CephInt,req=false",
-    "name=drives_per_model,type=CephInt,req=false",
-    "name=force,type=CephBool,req=false",
 )
 
 
@@ -91,7 +78,7 @@ COMMANDS: Tuple[Command, ...] = (
         "Accept a drive's current cache mode where its prior mode is lost or disputed",
         lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
     ),
-    *(Command(*row) for row in drive_rows.ROWS),
+    *drive_rows.ROWS,
     Command(
         "wcache agent ls", (), "r", "List the probes and when each was last seen",
         lambda s, v, a: v.agents(), agent_tables.agents,
@@ -116,7 +103,7 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache agent rm",
-        ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", _DRY_RUN), "rw",
+        ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", DRY_RUN), "rw",
         "Restore what is measured on a host, remove its key, and print what is left to remove",
         lambda s, v, a: s.agents.remove(
             _hostname(a), force=bool(a.get("force")), dry_run=bool(a.get("dry_run"))
@@ -158,63 +145,27 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.campaigns.record(a["record_id"]), lambda data: json.dumps(data),
     ),
     Command(
-        "wcache campaign stop", ("name=campaign_id,type=CephString", _DRY_RUN), "rw",
+        "wcache campaign stop", ("name=campaign_id,type=CephString", DRY_RUN), "rw",
         "Stop a campaign and restore the prior cache modes",
         lambda s, v, a: s.campaigns.stop(a["campaign_id"], dry_run=bool(a.get("dry_run"))),
         tables.would,
     ),
     Command(
-        "wcache recommend", (_CLASS,), "r",
+        "wcache recommend", (DEVICE_CLASS,), "r",
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
     ),
-    *(Command(*row) for row in (*automation_rows.ROWS, *memory_rows.ROWS)),
+    *automation_rows.ROWS,
+    *memory_rows.ROWS,
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
         lambda s, v, a: v.loads(), load_views.render,
     ),
-    *ROLLOUT_COMMANDS,
+    *rollout_rows.ROWS,
+    *mclock_rows.ROWS,
     Command(
-        "wcache mclock forecast", _CAPACITY, "r",
-        "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs",
-        lambda s, v, a: s.mclock.forecast(**a), mclock_tables.forecast,
-    ),
-    Command(
-        "wcache mclock measure", (*_CAPACITY, "name=accept_cost,type=CephBool,req=false"), "rw",
-        "Measure capacities (IOPS at 4 KiB) by the OSDs' own recipe, on sampled OSDs of scope "
-        "cluster, class:NAME, host:NAME or osd.N, in the cache mode they are in",
-        lambda s, v, a: s.mclock.measure(**a), mclock_tables.forecast,
-    ),
-    Command(
-        "wcache mclock stop", (_DRY_RUN,), "rw",
-        "End a measurement after the bench call under way",
-        lambda s, v, a: s.mclock.stop(bool(a.get("dry_run"))), tables.would,
-    ),
-    Command(
-        "wcache mclock show", (), "r",
-        "Show measured capacities with their intervals, and what was set",
-        lambda s, v, a: s.mclock.show(), mclock_tables.show,
-    ),
-    Command(
-        "wcache mclock recommend", (_CLASS,), "r",
-        "Recommend osd_mclock_max_capacity_iops_* per device class, with the commands",
-        lambda s, v, a: s.mclock.recommend(a.get("device_class")), mclock_tables.recommend,
-    ),
-    Command(
-        "wcache mclock apply", (_CLASS, _DRY_RUN), "rw",
-        "Make the changes that `mclock recommend` shows in the config database",
-        lambda s, v, a: s.mclock_plans.apply(a.get("device_class"), bool(a.get("dry_run"))),
-        mclock_tables.applied,
-    ),
-    Command(
-        "wcache mclock rollback", ("name=change_id,type=CephString,req=false", _DRY_RUN), "rw",
-        "Bring back the capacities from before an apply (default: the last one)",
-        lambda s, v, a: s.mclock_plans.rollback(a.get("change_id"), bool(a.get("dry_run"))),
-        tables.would,
-    ),
-    Command(
-        "wcache freeze", ("name=thaw,type=CephBool,req=false", _DRY_RUN), "rw",
+        "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",
         lambda s, v, a: s.freeze(bool(a.get("thaw")), bool(a.get("dry_run"))), tables.would,
     ),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Callable, List, Set, Tuple
 
 from ..core.change.change_status import ChangeStatus
+from ..core.fleet.disputes import unconfirmed
 from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.automation.looking import stands
 from ..engine.engine import Engine
 from ..services.guards import disputes_of
-from ..services.mclock_facts import MclockFacts
 from .drives.foreign_rules import ForeignRules
 from .drives.hosts import HostView, HostViews
 
@@ -20,12 +20,9 @@ Leased = Set[Tuple[str, str]]
 class FindingViews:
     """Findings over the engine, and the views of hosts that they come from."""
 
-    def __init__(
-        self, engine: Engine, mclock: MclockFacts, more: Callable[[], List[Finding]] = list
-    ) -> None:
+    def __init__(self, engine: Engine, more: Callable[[], List[Finding]] = list) -> None:
         self._engine = engine
         self._more = more
-        self._mclock = mclock
         self._host_views = HostViews()
         self._foreign = ForeignRules(engine)
 
@@ -62,7 +59,6 @@ class FindingViews:
                         FindingCode.FROZEN, Severity.WARNING, "cluster", "frozen by an admin"
                     )
                 )
-            found += self._mclock.findings()
             found += self._more()
             found += self._of_the_module()
             if engine.analyses.error:
@@ -152,7 +148,7 @@ class FindingViews:
         return [
             Finding(
                 FindingCode.CONFIG_UNPROVEN, Severity.ERROR, change.name,
-                f"{plan_id}: {change.detail or 'not proven'}",
+                unconfirmed(plan_id, change),
             )
             for plan_id, machine in self._engine.rollouts.items() if machine.over
             for change in machine.rollout.config_changes

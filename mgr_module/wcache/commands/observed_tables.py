@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Optional, Sequence
 
 from ..core.codec import decode
-from ..core.experiment.campaign import SHORT_NAMES
 from ..core.experiment.observing.observed import IDLE_WRITES_PER_S
 from ..core.hardware.bcache import BcacheState, crossed_target
 from ..core.latency_table import HEADINGS, LatencyTable, row
-from ..core.model import LoadPoint
+from ..core.model import LoadPoint, load_name
 from ..core.text import table
 from .drives.bcache import bcache_words
 
-_SHORT = {
-    **{point.value: name for name, point in SHORT_NAMES.items()},
-    LoadPoint.OSD_BENCH_CAPACITY.value: "mclock capacity",
-}
 _TRAFFIC, _TIMER = LoadPoint.OSD_TRAFFIC.value, LoadPoint.FDATASYNC_TIMER.value
 LEGEND = (
     "timer: one fdatasync() on the OSD's device; traffic: the mean commit latency of each part "
@@ -50,9 +45,9 @@ def lines(observed: List[Mapping[str, Any]]) -> List[str]:
 
 def load_words(one: Mapping[str, Any]) -> str:
     """The load of a row, and what the drive had to do beside it."""
-    load = _SHORT.get(one["load_point"], str(one["load_point"]))
+    load = load_name(one["load_point"])
     if one["beside"] is not None:
-        return f"{load}, beside {_SHORT.get(one['beside'], one['beside'])}"
+        return f"{load}, beside {load_name(one['beside'])}"
     writes: Optional[float] = one["writes_per_s"]
     if one["load_point"] not in (_TRAFFIC, _TIMER) or writes is None:
         return load

@@ -21,7 +21,7 @@ from ..core.verdict.homes import differing
 from ..core.verdict.recommend import Recommendation
 from ..engine.engine import Engine
 from ..services.guards import require_class
-from ..services.mclock_facts import MclockFacts
+from ..services.mclock.facts import MclockFacts
 from ..services.plans import plain_changes
 from .automation.evidence import foreign
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, List, Mapping
+from typing import Any, Iterable, List, Mapping
 
-from ..core.model import Verdict
-from ..core.text import amount, cell, duration, latency, ratio, table, when
+from ..core.change.preconditions import NEEDED
+from ..core.model import Verdict, load_name
+from ..core.text import amount, cell, duration, latency, named, ratio, table, when
+from ..core.unmet import faults
 from . import observed_tables
 from .automation import evidence
 from .drives.bcache import bcache_words
@@ -27,7 +29,8 @@ def status(data: Mapping[str, Any]) -> str:
         f"rollout:   {data['rollout'] or 'none under way'}",
     ]
     if data["measuring"]:
-        lines.append(f"measuring: {data['measuring']}; see `ceph wcache mclock show`")
+        of = "memory trial" if data["measuring"].startswith("memory trial") else "mclock"
+        lines.append(f"measuring: {data['measuring']}; see `ceph wcache {of} show`")
     if data["frozen"]:
         lines.append("frozen:    yes; thaw with `ceph wcache freeze --thaw`")
     if data["throwaway_cluster"]:
@@ -151,16 +154,16 @@ def campaign(data: Mapping[str, Any]) -> str:
         for r in data["results"]:
             back, through = r["write_back"], r["write_through"]
             rows.append(
-                (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), r["load_point"], r["pairs"],
-                 latency(back["p50_us"]), latency(through["p50_us"]), ratio(r), r["verdict"],
-                 duration(r["seconds"]), amount(r["bytes_written"]))
+                (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), load_name(r["load_point"]),
+                 r["pairs"], latency(back["p50_us"]), latency(through["p50_us"]), ratio(r),
+                 r["verdict"], duration(r["seconds"]), amount(r["bytes_written"]))
             )
         heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)",
                  "VERDICT", "TIME", "WRITTEN")
         lines += ["", table(heads, rows), "",
                   "latencies are medians; ratio is write back over write through"]
         lines += [
-            f"osd.{r['osd_id']} {','.join(r['dev_names'])} {r['load_point']}: "
+            f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
             + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
             for r in data["results"] if not Verdict(r["verdict"]).decided
         ]
@@ -192,7 +195,7 @@ def recommendations(data: Mapping[str, Any]) -> str:
         ]
         for load in r["loads"]:
             lines.append(
-                f"  {load['load_point']}: {load['verdict']}, {load['drives']} drive(s), "
+                f"  {load_name(load['load_point'])}: {load['verdict']}, {load['drives']} drive(s), "
                 f"ratio {ratio(load)}, {load['interval']}"
             )
             if load["next_low"] is not None and load["next_high"] is not None:
@@ -299,8 +302,16 @@ def plan(data: Mapping[str, Any]) -> str:
     else:
         reason = f" ({data['reason']})" if data.get("reason") else ""
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
-        lines += [f"waiting for: {item}" for item in data.get("waiting_for", [])]
+        lines += waiting(data.get("waiting_for", []))
     return "\n".join(lines)
+
+
+def waiting(items: Iterable[str]) -> List[str]:
+    """What keeps a plan from going on: missed preconditions, or a probe that is asked again."""
+    return [
+        f"waiting for: {item}" if line == item else f"waiting: {line}"
+        for item in items for line in faults([item], NEEDED)
+    ]
 
 
 def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
@@ -326,10 +337,9 @@ def stale_keys(data: Mapping[str, Any]) -> List[str]:
     keys = data.get("stale_keys", [])
     if not keys:
         return []
-    more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
     return [
         "a change of cache mode makes mClock's stored capacities stale "
-        f"({', '.join(keys[:8])}{more}); after it, run `ceph wcache mclock measure` and `ceph "
+        f"({named(keys)}); after it, run `ceph wcache mclock measure` and `ceph "
         "wcache mclock recommend`"
     ]
 

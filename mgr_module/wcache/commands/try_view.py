@@ -6,8 +6,9 @@ import shlex
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..core.fleet.findings import ADVICE
-from ..core.model import CacheMode, FindingCode, Verdict
-from ..core.text import amount, duration, latency
+from ..core.model import CacheMode, FindingCode, Verdict, load_name
+from ..core.text import NAMED_MAX, amount, duration, latency, named
+from ..core.unmet import unmet
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
 from ..services.trying import ANSWER, FORECAST
@@ -15,12 +16,11 @@ from .tables import after_recommend
 from .views import Views
 
 _OFF, _ON = "turn the write cache off", "keep the write cache on"
-NAMED_MAX = 8
 
 
 def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[str, Any]:
     """What `try` answers, with its lines as text and the next command."""
-    data = service.trials.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
+    data = service.tries.look(arguments.get("scope"), bool(arguments.get("accept_cost")))
     command = "ceph wcache try" + _scope(data["scope"])
     if data["state"] == FORECAST:
         lines, following = _forecast(data), _after_forecast(data, command)
@@ -68,14 +68,14 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     ]
     emptied = cost["osds_emptied"]
     if emptied:
-        named = _few([f"osd.{osd_id}" for osd_id in emptied])
-        lines.append(f"  each call empties the OSD's caches, so reads are slower after it: {named}")
+        osds = named([f"osd.{osd_id}" for osd_id in emptied])
+        lines.append(f"  each call empties the OSD's caches, so reads are slower after it: {osds}")
     lines.append("  every drive is brought back to the cache mode that it is in now")
     lines += [f"left out: {line}" for line in cost["skipped"]]
     if data["not_heard"]:
         lines.append(
-            f"not responding: {_few(data['not_heard'])}; what is measured without a host may not "
-            "decide for its drives"
+            f"not responding: {named(data['not_heard'])}; without them the result may not cover "
+            "their drives"
         )
     if data["under_way"]:
         lines.append(f"not now: campaign {data['under_way']} is under way")
@@ -84,7 +84,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     if data["frozen"]:
         lines.append("not now: the cluster is frozen")
     if data["in_the_way"]:
-        lines.append(f"not now: preconditions not met: {', '.join(data['in_the_way'])}")
+        lines.append(f"not now: {unmet(data['in_the_way'])}")
     return lines
 
 
@@ -100,11 +100,6 @@ def _after_forecast(data: Mapping[str, Any], command: str) -> str:
     if data["not_heard"]:
         return f"{command}, once they respond; without them: {command} --accept-cost"
     return f"{command} --accept-cost"
-
-
-def _few(names: List[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
 
 
 def _measured(
@@ -174,16 +169,17 @@ def _advice(row: Mapping[str, Any]) -> str:
 
 def _figures(load: Mapping[str, Any]) -> str:
     """A ratio said so that it is above 1, with its interval."""
+    name = load_name(load["load_point"])
     if load["ratio"] is None:
-        return f"{load['load_point']}: {load['verdict']}, {load['drives']} drive(s)"
+        return f"{name}: {load['verdict']}, {load['drives']} drive(s)"
     ratio, low, high = load["ratio"], load["ratio_low"], load["ratio_high"]
     faster = "off"
     if ratio < 1.0:
         faster, ratio, low, high = "on", 1.0 / ratio, _inverse(high), _inverse(low)
     between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
     return (
-        f"{load['load_point']}: writes are {ratio:.2f} times as fast{between} with the cache "
-        f"{faster}, on {load['drives']} drive(s)"
+        f"{name}: writes are {ratio:.2f} times as fast{between} with the cache {faster}, on "
+        f"{load['drives']} drive(s)"
     )
 
 

@@ -17,7 +17,7 @@ from ..core.model import DriveReport, Finding
 from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
-from ..services.mclock import MclockService
+from ..services.mclock.service import MclockService
 from .automation.history import HistoryViews
 from .campaign_views import CampaignViews
 from .drives.controllers import controllers
@@ -39,7 +39,7 @@ class Views:
         self._engine = engine
         self._mclock = mclock
         self._profiles = profiles
-        self._findings = FindingViews(engine, mclock.facts, more_findings)
+        self._findings = FindingViews(engine, more_findings)
         self.campaigns = CampaignViews(engine)
         self.plans = PlanViews(engine, mclock.facts, held)
         self.history = HistoryViews(engine)
@@ -72,7 +72,7 @@ class Views:
                 "agents": {
                     "known": len(agents),
                     "heard": sum(
-                        1 for a in agents if now_s - a.seen_at_s < 120.0
+                        1 for a in agents if not a.silent(now_s)
                         and not engine.hosts.agents.only_stored(a.hostname)
                     ),
                 },

@@ -39,14 +39,14 @@ def of_samples(samples_ns: Sequence[int]) -> LatencyTable:
     us = sorted(ns / 1e3 for ns in samples_ns)
     mean = math.fsum(us) / n
     std = math.sqrt(math.fsum((one - mean) ** 2 for one in us) / (n - 1)) if n > 1 else None
-    p25, p50, p75, p90, p99 = (_quantile(us, part) for part in (0.25, 0.5, 0.75, 0.9, 0.99))
+    p25, p50, p75, p90, p99 = (quantile(us, part) for part in (0.25, 0.5, 0.75, 0.9, 0.99))
     return LatencyTable(
         n, mean, std, us[0], p25, p50, p75, p90, p99 if n >= P99_SAMPLES_MIN else None, us[-1]
     )
 
 
-def _quantile(ordered: Sequence[float], part: float) -> float:
-    """Linear between neighbours (Hyndman and Fan, type 7)."""
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Quantile of sorted values, linear between neighbours (Hyndman and Fan, type 7)."""
     place = part * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)

@@ -64,7 +64,7 @@ ASSUMED_SAMPLE_S = {
     LoadPoint.OSD_BENCH_4M: 0.3,
     LoadPoint.FDATASYNC_TIMER: 0.01,
 }
-# Samples in each short watch before the first pair; a long one takes twice as many.
+# Samples in each short settling check before the first pair; a long one takes twice as many.
 CHECK_SAMPLES = {
     LoadPoint.OSD_TRAFFIC: 12,
     LoadPoint.OSD_BENCH_DEPTH1: 16,

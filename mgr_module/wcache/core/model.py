@@ -93,6 +93,26 @@ class LoadPoint(str, Enum):
     # the bench by which an OSD finds its own capacity: only where nothing is toggled
     OSD_BENCH_CAPACITY = "osd_bench_capacity"
 
+    @property
+    def short(self) -> str:
+        """The name that text shows and `--loads` takes; `value` is what is stored."""
+        return load_name(self.value)
+
+
+_LOAD_NAMES = {
+    LoadPoint.OSD_TRAFFIC.value: "traffic",
+    LoadPoint.OSD_BENCH_DEPTH1.value: "depth1",
+    LoadPoint.OSD_BENCH_BATCH.value: "batch",
+    LoadPoint.OSD_BENCH_4M.value: "4m",
+    LoadPoint.FDATASYNC_TIMER.value: "timer",
+    LoadPoint.OSD_BENCH_CAPACITY.value: "mclock capacity",
+}
+
+
+def load_name(value: str) -> str:
+    """The short name of a stored load point; one that is not known stays as it is."""
+    return _LOAD_NAMES.get(value, value)
+
 
 class Verdict(str, Enum):
     """What an experiment or a pool of experiments says."""

@@ -29,11 +29,8 @@ class Precondition(str, Enum):
 
     CLUSTER_HEALTHY = "cluster healthy"
     PGS_CLEAN = "PGs active+clean"
-    OSD_UP = "OSD up"
     NO_RECOVERY = "no recovery or backfill"
     NO_SCRUB = "no scrub on the OSD"
-    STATE_SAFE = "drive in a safe state"
-    ENOUGH_TRAFFIC = "enough client traffic"
     JOURNAL_SETTLED = "the probe's journal is known and holds no lease of the drive"
     # what a wave of a rollout needs besides
     NO_SCRUB_STORM = "no scrub on many OSDs at once"
@@ -106,7 +103,7 @@ class Period:
     state_after: Tuple[DriveState, ...] = ()
     flush_counters: Tuple[FlushCounters, ...] = ()  # at the start, then at the end
     crossed: Optional[CrossedPeriod] = None  # of a factorial
-    # of a watch: when each sample began, since the toggle was answered
+    # of a settling check: when each sample began, since the toggle was answered
     at_ns: Tuple[int, ...] = field(default=(), metadata={"max_items": 10_000})
     # of traffic: what `counters` gained in about the second half; none where it was not read
     later_counters: Tuple[CounterDelta, ...] = ()
@@ -162,7 +159,7 @@ class ExperimentSetup:
     simulated: bool = False
     throwaway: bool = False
     crossed: Optional[CrossedDrive] = None
-    # 0: nothing is watched before the first pair, and `settle_s` is what is used
+    # 0: no settling check is made before the first pair, and `settle_s` is what is used
     watch_samples: int = field(default=0, metadata={"max": 256})
     # the roles that lie on other drives than the OSD's block: what a commit waits for
     apart: Tuple[Role, ...] = ()
@@ -201,7 +198,7 @@ class Record:
     interrupted_bytes: int = 0
     missed_preconditions: Tuple[Precondition, ...] = ()
     forced: bool = False
-    # what the settling was chosen from; none where nothing was watched
+    # what the settling was chosen from; none where none was made
     watches: Tuple[Period, ...] = field(default=(), metadata={"max_items": 8})
     settling: Optional[Settling] = None
     # made between pairs, to see whether a toggle leaves something behind after all
@@ -209,7 +206,7 @@ class Record:
 
     @property
     def periods(self) -> Tuple[Period, ...]:
-        """All finished periods: the watches, then those of the pairs."""
+        """All finished periods: the settling checks, then those of the pairs."""
         return self.watches + self.late_watches + tuple(
             period for pair in self.pairs for period in (pair.write_back, pair.write_through)
         )

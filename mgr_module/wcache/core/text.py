@@ -5,6 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, Mapping, Optional, Sequence
 
+NAMED_MAX = 8
+
+
+def named(names: Sequence[str], most: int = NAMED_MAX) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
 
 def amount(count: float) -> str:
     """Bytes in binary units."""
@@ -22,6 +30,13 @@ def duration(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def roughly(seconds: float) -> str:
+    """Seconds as an estimate: no digit more than it is worth."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def latency(value_us: Optional[float]) -> str:

@@ -21,7 +21,7 @@ from ..core.cluster import ClusterView
 from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
-from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState, RunStatus
+from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunState
 from ..core.experiment.slots import Periods
 from ..core.fleet.claims import believed
 from ..core.fleet.retention import Bounds
@@ -142,7 +142,7 @@ class Engine:
             for run_id, state in self.archive.runs().items():
                 if state.spec.campaign_id not in self.campaigns:
                     continue  # its campaign was never wholly stored, or cannot be read
-                over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
+                over = state.status in OVER
                 count = len(state.spec.experiments)
                 periods = (
                     [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
@@ -307,7 +307,7 @@ class Engine:
             return self.hosts.give(hostname, self.epoch, MemoryRequest())
         if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
             return None
-        return self.hosts.look_around(hostname, self.epoch, self.analyses.words.all())
+        return self.hosts.look_around(hostname, self.epoch, self.analyses.accepted.all())
 
     def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
         """What only the mgr knows how to restore, where the host has nothing else to do."""
@@ -378,7 +378,7 @@ class Engine:
             at_home = homes(reports, cluster, throwaway=throwaway)
             return recommend(
                 self.analyses.believed(), profiles, self.analyses.pools(), at_home, by_osd, reports,
-                self.analyses.words.all(),
+                self.analyses.accepted.all(),
             )
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:

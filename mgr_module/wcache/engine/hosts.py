@@ -7,7 +7,7 @@ from typing import Dict, FrozenSet, Iterable, Sequence, Set, Tuple
 
 from ..core.agents import Agents
 from ..core.deployment.form import Deployment
-from ..core.drive.host_words import AcceptedWord
+from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.drive.journal import EntryKind
 from ..core.drive.proofs import proofs_for
 from ..core.hardware.host_memory import HostMemory
@@ -81,10 +81,10 @@ class Hosts:
         return all(note.key != key for note in report.journal)
 
     def look_around(
-        self, hostname: str, epoch: str, words: Sequence[AcceptedWord] = ()
+        self, hostname: str, epoch: str, accepted: Sequence[AcceptedProof] = ()
     ) -> Task:
         """A new task for the host: to report its drives; with what others' proofs count there."""
-        proofs = proofs_for(hostname, self.reports.values(), words)
+        proofs = proofs_for(hostname, self.reports.values(), accepted)
         return self.give(hostname, epoch, ReportRequest(proofs))
 
     def give(self, hostname: str, epoch: str, request: Request) -> Task:

@@ -10,6 +10,7 @@ from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.simulation import has_clients
+from ..core.unmet import unmet
 from ..options import Options
 
 
@@ -59,8 +60,7 @@ class RunQueue:
             if missed and not machine.spec.forced:
                 if now_s < self.trusted_from_s:
                     continue
-                words = ", ".join(item.value for item in missed)
-                said = f"not measured: preconditions not met: {words}"
+                said = f"not measured: {unmet(missed)}"
                 yield run_id, events.Halt(said, unfit=True)
                 continue
             busy.add(hostname)

@@ -11,6 +11,7 @@ from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
 from ..core.simulation import has_clients
+from ..core.unmet import no_longer_met
 from ..options import Options
 from .hosts import Hosts
 from .storing.persistence import Machine
@@ -107,6 +108,5 @@ class Watchdog:
             return []
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         broken = self._view.cluster().blocking
-        words = ", ".join(item.value for item in broken)
-        halt = events.Halt(f"stopped: preconditions no longer met: {words}", unfit=True)
+        halt = events.Halt(f"stopped: {no_longer_met(broken)}", unfit=True)
         return [(run_id, halt) for run_id in measuring] if broken else []

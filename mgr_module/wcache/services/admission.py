@@ -10,8 +10,8 @@ import json
 from typing import Any, Callable, Dict
 
 from ..core.errors import MalformedError, NotReadyError
-from ..core.token_bucket import TokenBuckets
 from ..options import Options
+from .token_bucket import TokenBuckets
 
 # A turn of a probe is a poll and a post for each task that it is given, which takes a switch
 # of a drive or a measurement: this many calls in each `poll_busy_s`, and some more.

@@ -22,15 +22,18 @@ from ..core.experiment.observing import plan as observing
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
-from ..core.experiment.trial import Trial, cheapest
+from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.claims import believed
 from ..core.history.entry import ADMIN
 from ..core.simulation import all_simulated
+from ..core.text import named
+from ..core.unmet import unmet
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
 from .dry_run import would
 from .guards import (
+    bounded,
     disputed_domains,
     require_reports,
     require_store,
@@ -45,15 +48,15 @@ class CampaignService:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def forecast(self, trial: Optional[Trial] = None, **arguments: Any) -> Dict[str, Any]:
+    def forecast(self, sample: Optional[TrySample] = None, **arguments: Any) -> Dict[str, Any]:
         """`campaign forecast`: what a campaign with these arguments would cost at most."""
         with self._engine.lock:
-            runs, skipped, _ = self._prepare("c0", 0, arguments, trial)
+            runs, skipped, _ = self._prepare("c0", 0, arguments, sample)
             cost = forecast(runs, self._engine.view.cluster(), skipped)
         return {"forecast": codec.to_plain(cost)}
 
     def _prepare(
-        self, campaign_id: str, seed: int, arguments: Dict[str, Any], trial: Optional[Trial]
+        self, campaign_id: str, seed: int, arguments: Dict[str, Any], sample: Optional[TrySample]
     ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
         engine, options = self._engine, self._engine.options()
         observe = _observe(arguments)
@@ -62,8 +65,8 @@ class CampaignService:
             loads=parse_loads(
                 arguments.get("loads") or (observing.LOADS if observe else "traffic,depth1,batch")
             ),
-            pairs_max=_bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
-            drives_per_model=_bounded(
+            pairs_max=bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
+            drives_per_model=bounded(
                 arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
                 "drives_per_model",
             ),
@@ -92,8 +95,8 @@ class CampaignService:
             campaign_id, selection, cluster, chosen, seed=seed,
             throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
         )
-        if trial is not None:
-            runs, chosen = cheapest(runs, chosen, trial)
+        if sample is not None:
+            runs, chosen = cheapest(runs, chosen, sample)
         if arguments.get("confirm"):
             runs = shortened(runs, self._priors())
         if observe:
@@ -108,19 +111,18 @@ class CampaignService:
         foreign = [verdict for _, verdict in self._engine.analyses.foreign.verdicts()]
         return priors(self._engine.recommendations(), foreign)
 
-    def start(self, trial: Optional[Trial] = None, **arguments: Any) -> Dict[str, Any]:
+    def start(self, sample: Optional[TrySample] = None, **arguments: Any) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         engine = self._engine
         with engine.lock:
             campaign_id = self.new_id()
             seed = _seed(arguments.get("seed"))
-            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, trial)
+            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, sample)
             cluster = engine.view.cluster()
             real = not all_simulated(runs)
             if real and cluster.blocking and not chosen.forced:
-                words = ", ".join(item.value for item in cluster.blocking)
                 raise RefusedError(
-                    f"preconditions not met: {words}",
+                    unmet(cluster.blocking),
                     "wait until they are met, or use --force (the records are then never pooled)",
                 )
             cost = forecast(runs, cluster, skipped)
@@ -132,7 +134,7 @@ class CampaignService:
                 )
             campaign = Campaign(
                 campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
-                skipped, trial is not None, arguments.get("by", ADMIN),
+                skipped, sample is not None, arguments.get("by", ADMIN),
             )
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             text += ", toggles nothing" if chosen.observe else ""
@@ -203,26 +205,17 @@ def _observe(arguments: Mapping[str, Any]) -> bool:
     return True
 
 
-def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
-    return int(value)
-
-
 def _seed(value: Any) -> int:
     if value is None:
         return random.SystemRandom().randrange(2**31)
-    return _bounded(value, 0, 0, 2**31 - 1, "seed")
+    return bounded(value, 0, 0, 2**31 - 1, "seed")
 
 
 def _emptied(osd_ids: Tuple[int, ...]) -> str:
     if not osd_ids:
         return ""
-    shown = ", ".join(f"osd.{osd_id}" for osd_id in osd_ids[:8])
-    more = f" and {len(osd_ids) - 8} more" if len(osd_ids) > 8 else ""
-    return f", and each call empties the caches of {shown}{more}"
+    osds = named([f"osd.{osd_id}" for osd_id in osd_ids])
+    return f", and each call empties the caches of {osds}"
 
 
 def periods_of(engine: Engine, machine: RunMachine) -> Tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..ceph.surroundings import Surroundings
 from ..core.agents import Agent, overdue_s
-from ..core.change.change_status import ChangeStatus
+from ..core.change.change_status import UNFINISHED
 from ..core.deployment import cephadm, rook, systemd
 from ..core.deployment.form import (
     Deployment,
@@ -22,10 +22,10 @@ from ..core.deployment.form import (
     entity_of,
     require_name,
 )
+from ..core.deployment.hostnames import checked_hostname
 from ..core.deployment.leaving import reasons_to_stay, what_stays
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.events import Halt
-from ..core.hostnames import checked_hostname
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
@@ -34,10 +34,9 @@ from .guards import disputes_of, require_store
 
 HOSTS_MAX = 2000
 REMOVING = "the host is being removed"
-UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
 LEFT_BEHIND = (
     "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
-    "none of it does harm; on a host that comes back run what is printed here"
+    "these are harmless; if the host returns, run the script that is printed here"
 )
 
 
@@ -294,7 +293,8 @@ class AgentService:
         if stays:
             raise RefusedError(
                 f"the journal of {hostname} is not empty: {stays[0]}",
-                "run `wcache-probe status` on the host and bring it back (--force leaves it)",
+                "run `wcache-probe restore --all` on the host, and what it prints for changes that "
+                "were applied (--force leaves them)",
             )
 
     def _as_found(self, hostname: str) -> Deployment:
@@ -309,7 +309,7 @@ def _chosen(
 ) -> Tuple[List[str], List[str]]:
     """The hosts that are meant, and why others are left out."""
     if every == (hostname is not None):
-        raise MalformedError("name one host, or say --all", "see `ceph wcache agent add -h`")
+        raise MalformedError("name one host, or add --all", "see `ceph wcache agent add -h`")
     if hostname is not None:
         checked_hostname(hostname)
         if hostname not in places:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, Set
 
-from ..core.drive.host_words import (
+from ..core.drive.accepted_proofs import (
+    ACCEPTED_MAX,
     SHOWN_MAX,
-    WORDS_MAX,
-    AcceptedWord,
+    AcceptedProof,
     digest,
     shown_of,
 )
@@ -16,8 +16,8 @@ from ..core.errors import MalformedError, NotFoundError, RefusedError
 from ..core.simulation import is_real
 from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
+from ..engine.evidence.accepted_proofs import ACCEPTED_PROOFS
 from ..engine.evidence.trust import TRUSTED
-from ..engine.evidence.words import WORDS
 from .dry_run import would
 
 NAMED_MAX = 5
@@ -94,25 +94,25 @@ class DriveModelService:
                     f"{hostname} has shown nothing of {drive_model[:80]!r}",
                     "see `ceph wcache drive-model ls`; run `wcache-probe prove` or `witness` there",
                 )
-            words = engine.analyses.words
-            word = AcceptedWord(
+            accepted = engine.analyses.accepted
+            proof = AcceptedProof(
                 hostname, drive_model, said, tuple(digest(one) for one in shown)[:SHOWN_MAX],
                 self._wall_clock(),
             )
-            old = words.of(hostname, drive_model)
-            changed = old is None or (old.reason, old.shown) != (said, word.shown)
+            old = accepted.of(hostname, drive_model)
+            changed = old is None or (old.reason, old.shown) != (said, proof.shown)
             if dry_run:
                 text = f"accept on all hosts what {hostname} has shown of {drive_model}"
                 about = {"drive_model": drive_model, "hostname": hostname}
                 return {**about, **would([text] if changed else [])}
             if changed:
-                if old is None and len(words.all()) >= WORDS_MAX:
-                    raise RefusedError(f"{WORDS_MAX} proofs are accepted already")
-                words.add(word)
-                self._save_words(drive_model, f"what {hostname} has shown is accepted: {said}")
-            stored = engine.persistence.is_stored(WORDS)
+                if old is None and len(accepted.all()) >= ACCEPTED_MAX:
+                    raise RefusedError(f"{ACCEPTED_MAX} proofs are accepted already")
+                accepted.add(proof)
+                self._save_accepted(drive_model, f"what {hostname} has shown is accepted: {said}")
+            stored = engine.persistence.is_stored(ACCEPTED_PROOFS)
         return {
-            "drive_model": drive_model, "hostname": hostname, "accepted": len(word.shown),
+            "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
             "changed": changed, "stored": stored,
             "note": f"what {hostname} has shown until now counts on all hosts; what it shows "
             "later does not",
@@ -126,16 +126,16 @@ class DriveModelService:
         """`drive-model revoke-proof`: a host's word counts by the rule of two hosts again."""
         engine = self._engine
         with engine.lock:
-            words = engine.analyses.words
-            changed = words.of(hostname, drive_model) is not None
+            accepted = engine.analyses.accepted
+            changed = accepted.of(hostname, drive_model) is not None
             if dry_run:
                 text = f"no longer accept what {hostname} has shown of {drive_model}"
                 about = {"drive_model": drive_model, "hostname": hostname}
                 return {**about, **would([text] if changed else [])}
             if changed:
-                words.remove(hostname, drive_model)
-                self._save_words(drive_model, f"what {hostname} has shown is no longer accepted")
-            stored = engine.persistence.is_stored(WORDS)
+                accepted.remove(hostname, drive_model)
+                self._save_accepted(drive_model, f"what {hostname} has shown is no longer accepted")
+            stored = engine.persistence.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,
@@ -143,10 +143,10 @@ class DriveModelService:
             "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 
-    def _save_words(self, drive_model: str, text: str) -> None:
+    def _save_accepted(self, drive_model: str, text: str) -> None:
         engine = self._engine
         engine.note("admin", drive_model, text)
-        engine.persistence.save_value(WORDS, engine.analyses.words.put)
+        engine.persistence.save_value(ACCEPTED_PROOFS, engine.analyses.accepted.put)
         engine.hear_store()
         # hosts are told with the request for their next report
         engine.hosts.reported_at_s.clear()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple
 
-from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
+from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute, Key
 from ..engine.engine import Engine
+
+
+def bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
+    """A whole number that was asked for, or the default; it must lie in its bounds."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
+    return int(value)
 
 
 def require_thawed(engine: Engine) -> None:

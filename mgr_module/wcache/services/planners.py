@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Sequence
 
 from ..core.change.rollout_state import Change
 from ..core.errors import NotReadyError
@@ -16,9 +16,10 @@ from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.plan import make_changes as mclock_changes
 from ..core.knobs.memory_target.knob import MEMORY
 from ..core.knobs.registry import ALL, TOGETHER
+from ..core.model import Finding
 from ..engine.engine import Engine
 from .guards import disputed_domains
-from .mclock_facts import MclockFacts
+from .mclock.facts import MclockFacts
 from .memory.planner import MemoryPlanner
 from .memory.service import MemoryService
 
@@ -34,7 +35,7 @@ def planners(
     return {**found, ALL: _Together({knob.name: found[knob.name] for knob in TOGETHER})}
 
 
-class _Together:
+class _Together(Planner):
     """Several knobs in one plan: all changes of one before the first of the next.
 
     So no step changes two things, and what a step did is known before the next knob is touched.
@@ -66,7 +67,7 @@ class _Together:
         return Wanted(tuple(changes), tuple(left))
 
 
-class _CacheMode:
+class _CacheMode(Planner):
     """From standing recommendations; called under the engine's lock."""
 
     def __init__(self, engine: Engine) -> None:
@@ -89,7 +90,7 @@ class _CacheMode:
         )
 
 
-class _Mclock:
+class _Mclock(Planner):
     """From measured capacities and what the config database says."""
 
     def __init__(self, engine: Engine, facts: MclockFacts) -> None:
@@ -110,3 +111,7 @@ class _Mclock:
                 "measure with `ceph wcache mclock measure`",
             )
         return mclock_changes(asked, advices, self._engine.view.cluster())
+
+    def findings(self) -> Sequence[Finding]:
+        """Stored values that do not fit the mode of the drives."""
+        return self._facts.findings()

@@ -38,7 +38,7 @@ from .guards import (
     require_store,
     require_thawed,
 )
-from .mclock_facts import MclockFacts
+from .mclock.facts import MclockFacts
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
@@ -160,7 +160,7 @@ class PlanService:
                 self._try_only(machine)
             if persist:
                 machine.rollout = replace(machine.rollout, consent_persist=True)
-            engine.note(by, plan_id, "apply, as a trial" if trial else "apply")
+            engine.note(by, plan_id, f"apply{' --trial' if trial else ''} requested")
             self.override(machine, need_not)
             engine.begin(plan_id)
         engine.wake()
@@ -223,7 +223,7 @@ class PlanService:
         require_idle(engine)
         actions = machine.make_last()
         if actions:
-            engine.note(by, plan_id, "apply, to last")
+            engine.note(by, plan_id, "apply --persist requested")
             engine.execute(plan_id, actions)
             engine.wake()
         return {
@@ -257,7 +257,7 @@ class PlanService:
     def override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
         if set(need_not) <= set(machine.rollout.overridden):
             return False
-        plan_id, names = machine.rollout.plan_id, ", ".join(item.value for item in need_not)
+        plan_id, names = machine.rollout.plan_id, ", ".join(item.name.lower() for item in need_not)
         self._engine.note("admin", plan_id, f"overridden: {names}")
         machine.rollout = holding.override(machine.rollout, need_not)
         self._engine.execute(plan_id, [SaveRun()])
@@ -353,7 +353,7 @@ class PlanService:
             if machine.over:
                 require_idle(engine)  # while it is under way, nothing else toggles
             self._require_latest(machine.rollout)
-            engine.note("admin", plan_id, "rollback")
+            engine.note("admin", plan_id, "rollback requested")
             engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}

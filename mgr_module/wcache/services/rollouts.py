@@ -41,7 +41,7 @@ class RolloutService:
                 lines = [f"change nothing further{after}"] if changed else []
                 return {**self._answer(machine, False), **would(lines)}
             if changed:
-                engine.note("admin", plan_id, "pause")
+                engine.note("admin", plan_id, "pause requested")
                 engine.execute(plan_id, machine.pause("paused by an admin"))
         engine.wake()
         return self._answer(machine, changed)
@@ -71,7 +71,7 @@ class RolloutService:
                     **self._answer(machine, False), "dry_run": True,
                     "missed": [item.value for item in broken],
                 }
-            engine.note("admin", plan_id, "resume")
+            engine.note("admin", plan_id, "resume requested")
             self._plans.override(machine, need_not)
             engine.execute(plan_id, machine.resume(engine.clock()))
         engine.wake()
@@ -93,7 +93,7 @@ class RolloutService:
                     "would_restore": [change.name for change in back],
                 }
             if changed:
-                engine.note("admin", plan_id, "abort")
+                engine.note("admin", plan_id, "abort requested")
                 engine.feed(plan_id, Halt("aborted by an admin"))
         engine.wake()
         return self._answer(machine, changed)

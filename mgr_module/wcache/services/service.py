@@ -12,6 +12,7 @@ from ..ceph.traffic import Traffic
 from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
 from ..core.knobs.knob import Planner
+from ..core.model import Finding
 from ..engine.engine import Engine
 from ..engine.storing.persistence import FROZEN
 from .accept import AcceptService
@@ -21,8 +22,8 @@ from .campaigns import CampaignService
 from .deploying import AgentService
 from .drive_models import DriveModelService
 from .dry_run import would
-from .mclock import MclockService
-from .mclock_plans import MclockPlans
+from .mclock.plans import MclockPlans
+from .mclock.service import MclockService
 from .memory.service import MemoryService
 from .plans import PlanService
 from .probes import ProbeService
@@ -38,12 +39,13 @@ class Service:
         agents: AgentService, traffic: Traffic, memory: MemoryService,
     ) -> None:
         self._engine = engine
+        self._planners = planners
         self.probes = ProbeService(engine)
         self.agents = agents
         self.accepts = AcceptService(engine)
         self.drive_models = DriveModelService(engine)
         self.campaigns = CampaignService(engine)
-        self.trials = TryService(engine, self.campaigns, traffic)
+        self.tries = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, mclock.facts, planners)
         self.evidence = EvidenceService(engine)
         self.auto = AutoService(engine, self.campaigns, self.plans, memory.facts)
@@ -51,6 +53,11 @@ class Service:
         self.mclock = mclock
         self.memory = memory
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
+
+    def findings(self) -> List[Finding]:
+        """What is wrong with what the knobs set, and with what `auto` did."""
+        found = [item for planner in self._planners.values() for item in planner.findings()]
+        return [*found, *self.auto.findings()]
 
     def freeze(self, thaw: bool = False, dry_run: bool = False) -> Dict[str, Any]:
         """`freeze`: nothing is toggled any more, what is under way is restored."""

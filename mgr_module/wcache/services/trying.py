@@ -11,10 +11,11 @@ from typing import Any, Dict, FrozenSet, List, Optional
 from ..ceph.traffic import Traffic
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
-from ..core.experiment.trial import DRIVES_PER_MODEL, LOADS, Trial, enough_traffic
+from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic
 from ..core.fleet.claims import believed
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import all_simulated, real
+from ..core.unmet import PROBE_RESPONDS, unmet
 from ..engine.engine import Engine
 from .campaigns import CampaignService, periods_of
 from .guards import require_reports
@@ -59,15 +60,15 @@ class TryService:
             arguments = {
                 "scope": chosen, "loads": LOADS, "drives_per_model": DRIVES_PER_MODEL,
             }
-            trial = Trial(self._busy(chosen))
+            sample = TrySample(self._busy(chosen))
             if accept_cost:
                 self._require_well()
-                begun = self._campaigns.start(trial, accept_cost=True, **arguments)
+                begun = self._campaigns.start(sample, accept_cost=True, **arguments)
                 return self._measuring(engine.campaigns[begun["campaign_id"]])
-            cost = self._campaigns.forecast(trial, **arguments)["forecast"]
+            cost = self._campaigns.forecast(sample, **arguments)["forecast"]
             return {
                 **_head(FORECAST, chosen), "forecast": cost, "in_the_way": self._in_the_way(),
-                "busy_osds": sorted(trial.busy_osds), "not_heard": self._not_heard(),
+                "busy_osds": sorted(sample.busy_osds), "not_heard": self._not_heard(),
                 "frozen": engine.frozen,
                 "under_way": running.campaign_id if running is not None else "",
                 "occupied": occupied,
@@ -93,7 +94,7 @@ class TryService:
     def _in_the_way(self) -> List[str]:
         engine = self._engine
         if not set(engine.hosts.reports) - set(self._not_heard()):
-            return ["a probe is responding"]
+            return [PROBE_RESPONDS]
         if all_simulated(engine.hosts.reports.values()):
             return []
         return [item.value for item in engine.view.cluster().blocking]
@@ -109,8 +110,7 @@ class TryService:
         words = self._in_the_way()
         if words:
             raise RefusedError(
-                f"preconditions not met: {', '.join(words)}",
-                "wait until they are met, and try again",
+                unmet(words), "wait until they are met, and try again",
             )
 
     def _running(self) -> Optional[Campaign]:

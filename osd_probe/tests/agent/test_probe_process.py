@@ -174,7 +174,7 @@ def test_a_drive_that_hangs_is_left_behind_and_the_others_are_restored(probe, mg
     mgr.wait_for(lambda: mode_of(probe, NVME) is BACK)
     assert mode_of(probe, OBEYS) is THROUGH
     # the loop goes on once it has waited for a while, and says what hangs
-    mgr.wait_for(lambda: "is still at it" in json.dumps(mgr.posts()), 60.0)
+    mgr.wait_for(lambda: "still running after" in json.dumps(mgr.posts()), 60.0)
     mgr.say(CountersRequest(NVME), "c")
     assert mgr.answer_to("c")["kind"] == "state"
     assert len(marks(probe)) == 1

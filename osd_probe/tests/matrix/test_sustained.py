@@ -47,7 +47,7 @@ def test_a_media_cache_that_is_full_after_a_minute_is_seen_and_the_answer_turns(
     words = sustained.lines((back, through))[-1]
     assert words == (
         "faster at first: write through; faster after a cache of the drive is full: write back; "
-        "the answer TURNS"
+        "the faster mode changes"
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from translations import Translation, host_with, proof
-from wcache.core.drive.host_words import AcceptedWord, digest
+from wcache.core.drive.accepted_proofs import AcceptedProof, digest
 from wcache.core.drive.proofs import proofs_for
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveModel
@@ -49,7 +49,7 @@ def test_a_forged_failure_of_one_host_closes_no_other_and_that_of_two_does(fake_
 def test_an_admins_word_for_one_host_opens_the_others_for_what_it_had_shown_by_then(fake_host):
     (drive,) = host_with(fake_host, Translation()).look()
     model = str(proof().drive_model)
-    word = AcceptedWord("h2", model, "seen it", (digest(proof()),))
+    word = AcceptedProof("h2", model, "seen it", (digest(proof()),))
     reports = [told("h1", drives=(drive,)), told("h2", proof())]
     assert proofs_for("h1", reports, [word]) == (proof(),)
     later = replace(proof(), proven_at_s=2.0)

@@ -6,11 +6,21 @@ from dataclasses import dataclass, field
 from typing import List, Optional, Sequence
 
 import pytest
-from sim_drives import BACK, OBEYS, THROUGH, MemoryJournal, Probe, StopNever, hold, lease
+from sim_drives import (
+    BACK,
+    OBEYS,
+    THROUGH,
+    MemoryJournal,
+    Probe,
+    RestoreHere,
+    StopNever,
+    hold,
+    lease,
+)
 from wcache.core.drive.steps import WriteJournal
 from wcache.core.errors import NotFoundError, NotReadyError
 from wcache.core.protocol import SetModeRequest
-from wcache_probe.restoring.restorer import RestoreHere, Results
+from wcache_probe.restoring.restorer import Results
 from wcache_probe.switcher import Switcher
 
 

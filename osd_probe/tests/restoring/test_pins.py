@@ -18,7 +18,7 @@ from wcache_probe.restoring.pins import AT_ONCE, PAUSE_MAX_S, Pins
 from wcache_probe.switcher import Switcher
 
 FAILED = StorageError("the kernel view of sda did not become write back", "see its log")
-HANGS = NotReadyError("process 7 is still at it after 6 s")
+HANGS = NotReadyError("restore process 7 still running after 6 s")
 
 
 class Pinner:

@@ -17,6 +17,7 @@ from matrix_bench import Bench
 from wcache.core import codec
 from wcache.core.errors import MalformedError, WcacheError
 from wcache.core.model import CacheMode, DriveModel
+from wcache_probe.arguments import parse
 from wcache_probe.evidence.folder import EvidenceFolder
 from wcache_probe.matrix.scratch import MIB
 from wcache_probe.witness import wire
@@ -44,6 +45,15 @@ def medium_after(kept):
         place = place_of(number, BLOCKS)
         medium[place] = encode(Written(RUN, number, place))
     return lambda place: medium.get(place, bytes(BLOCK_BYTES))
+
+
+@pytest.mark.parametrize(("verb", "overwritten"), [("write", True), ("check", False)])
+def test_only_the_drive_of_a_write_is_said_to_be_overwritten(verb, overwritten, capsys):
+    with pytest.raises(SystemExit):
+        parse(["witness", verb, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("OVERWRITTEN" in said) is overwritten
+    assert ("it is only read" in said) is not overwritten
 
 
 @given(st.integers(1, 4 * BLOCKS), st.integers(0, BATCH_MAX))
@@ -288,7 +298,7 @@ def test_a_device_that_somebody_else_took_since_tells_nothing(bench, tmp_path):
     code, _, error = checked(bench, log)
     assert code == 2
     assert "somebody else has written" in error
-    assert "pull the plug in a new run" in error
+    assert "pull the plug in a new test" in error
 
 
 def test_evidence_that_is_damaged_is_left_out_and_said(tmp_path):

@@ -13,7 +13,7 @@ from wcache.core.protocol import (
     SetModeRequest,
 )
 from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim_host import SimulatedHost
+from wcache_probe.sim.host import SimulatedHost
 
 LEASE = Lease("L1", OBEYS, 30.0)
 

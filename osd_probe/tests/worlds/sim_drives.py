@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Union
+from typing import Dict, List, Optional, Sequence, Union
 
 from fake_mgr import FSID, ScriptedMgr
 from wcache.core.drive.lease import LeaseKeeper
@@ -14,9 +14,9 @@ from wcache_probe.agent import Agent
 from wcache_probe.journal.journal_words import said_by
 from wcache_probe.restoring.holds import Holds
 from wcache_probe.restoring.owed import Restoring
-from wcache_probe.restoring.restorer import RestoreHere, Restorer
+from wcache_probe.restoring.restorer import Restorer, Results
 from wcache_probe.sim.drive_schema import parse_drive_file
-from wcache_probe.sim_host import SimulatedHost
+from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.switcher import AfterStep, Switcher, nothing
 from wcache_probe.tasks import Identity, TaskRunner
 
@@ -74,6 +74,24 @@ fua_write = { median_us = 300 }
 dirty_flush = { median_us = 2000 }
 """
 OBEYS, IGNORES, REFUSES, NVME, OFF = (f"0x500000000000000{n}" for n in range(1, 6))
+
+
+class RestoreHere:
+    """In this process: simulated drives never hang."""
+
+    def __init__(self, switcher: Switcher) -> None:
+        self._switcher = switcher
+
+    def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
+        """See `Restorer`."""
+        results: Results = {}
+        for key in keys:
+            try:
+                self._switcher.restore_key(key)
+                results[key] = None
+            except WcacheError as error:
+                results[key] = error
+        return results
 
 
 @dataclass

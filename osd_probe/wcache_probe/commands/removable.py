@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, List
 
 from wcache.core.drive.journal import EntryKind
 from wcache.core.errors import ConflictError
+from wcache.core.text import named
 
 from ..journal.journal_file import StateFolder
 from ..linux.persistence.rule_folder import RuleFolder
@@ -42,5 +43,4 @@ def removable(options: argparse.Namespace, rules: RuleFolder) -> int:
 def _named(names: List[str], what: str) -> List[str]:
     if not names:
         return []
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return [f"{what} ({', '.join(sorted(names)[:NAMED_MAX])}{more})"]
+    return [f"{what} ({named(sorted(names), NAMED_MAX)})"]

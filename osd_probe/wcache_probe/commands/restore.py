@@ -112,13 +112,13 @@ def _ask_running_probe(
     if state.holder() != pid:
         return _ask_running_probe(state, answer_s)  # it has ended, and may have been replaced
     if is_stopped(pid):
-        print("it is stopped: restoring without it; when it goes on, it restores what it "
-              "changes", file=sys.stderr)
+        print(f"the probe (pid {pid}) is suspended; restoring without it. Once resumed, it undoes "
+              "any change it makes", file=sys.stderr)
         return None
     chosen, _ = _chosen(state, "")
     late = NotReadyError(
-        f"the probe with pid {pid} is busy; it restores as soon as it can, and changes nothing "
-        "before", "call again to see it done, or add --stop",
+        f"the probe with pid {pid} is busy; it will restore as soon as it can, and changes nothing "
+        "until then", "call again to see it done, or add --stop",
     )
     owed = [line_of(entry, late) for entry in chosen.values()]
     return tuple(owed) or (Line(False, printable(late.line())),)

@@ -8,6 +8,7 @@ import os
 
 from wcache.core.codec import to_plain
 from wcache.core.errors import NotFoundError, RefusedError
+from wcache.core.experiment.observing.observed import IDLE_WRITES_PER_S
 from wcache.core.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.model import KernelView, LayerKind, Transport
 from wcache.core.text import table
@@ -19,8 +20,6 @@ from ..linux.host import refuse_false_flush
 from ..linux.timing import time_fdatasync
 
 LATENCY_LIMIT_MS = 10_000.0
-# as many 4 KiB writes of others a second as an idle OSD makes
-IDLE_WRITES_PER_S = 5.0
 
 
 def time_device(options: argparse.Namespace, files: HostFiles) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import AbstractSet, Sequence, Tuple
 
 from wcache.core.model import DriveReport, Finding, FindingCode, Severity
+from wcache.core.text import named
 
 NAMES_MAX = 8
 
@@ -25,10 +26,9 @@ def told_once(
     first = (urgent or lacking)[0]
     why = next(finding.detail for finding in first.findings if _is_one(finding))
     names = [drive.dev_name for drive in (urgent or lacking)]
-    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     finding = Finding(
         FindingCode.NOT_PREPARED, Severity.WARNING if urgent else Severity.INFO,
-        "boot rule", f"{', '.join(names[:NAMES_MAX])}{more}: {why}",
+        "boot rule", f"{named(names, NAMES_MAX)}: {why}",
     )
     quiet = tuple(
         replace(drive, findings=tuple(f for f in drive.findings if not _is_one(f)))

@@ -130,7 +130,7 @@ def lines(cells: Tuple[LongCell, ...]) -> List[str]:
     ))
     if all(cell.falls_at is None for cell in cells):
         return [*said, f"no cache of the drive ended in this time; faster: {early}"]
-    turned = "; the answer TURNS" if early != late else ""
+    turned = "; the faster mode changes" if early != late else ""
     return [*said, f"faster at first: {early}; faster after a cache of the drive is full: {late}"
             + turned]
 

@@ -89,8 +89,8 @@ class Restoring:
                 self._note(item, error.line(), restored=False)
             return error
         self._keeper.not_restored(domain_id, self._clock())
-        # "still at it" names the seconds, which are no news
-        news = "at it" if isinstance(error, NotReadyError) else error.line()
+        # "still running" names the seconds, which are no news
+        news = "running" if isinstance(error, NotReadyError) else error.line()
         if item is not None and self._told.get(domain_id) != news:
             self._told[domain_id] = news
             self._note(item, f"the prior state is not back: {error.line()}", restored=False)

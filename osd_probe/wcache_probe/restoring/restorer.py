@@ -20,7 +20,6 @@ from typing import IO, Callable, Dict, List, Optional, Protocol, Sequence, cast
 from wcache.core.errors import NotReadyError, StorageError, WcacheError
 
 from ..mgr_link import printable
-from ..switcher import Switcher
 
 PATIENCE_S = 6.0
 # Longer than the commands of a drive that still answers: a flush may take 120 s by itself.
@@ -37,29 +36,11 @@ class Restorer(Protocol):
     """Brings entries back by their keys."""
 
     def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
-        """What came of them: None is back, NotReadyError is still at it.
+        """What came of them: None is back, NotReadyError is still being done.
 
         Entries of earlier calls whose end was not told yet are told too.  `patience_s` is
         how long each is waited for, where it is not the usual time.
         """
-
-
-class RestoreHere:
-    """In this process: simulated drives, which never hang, and tests."""
-
-    def __init__(self, switcher: Switcher) -> None:
-        self._switcher = switcher
-
-    def restore(self, keys: Sequence[str], patience_s: Optional[float] = None) -> Results:
-        """See `Restorer`."""
-        results: Results = {}
-        for key in keys:
-            try:
-                self._switcher.restore_key(key)
-                results[key] = None
-            except WcacheError as error:
-                results[key] = error
-        return results
 
 
 class Started(Protocol):
@@ -161,7 +142,7 @@ class RestoreApart:
         pid = child.process.pid
         age_s = self._clock() - child.began_s
         if age_s < self._hangs_s:
-            return NotReadyError(f"process {pid} is still at it after {age_s:.0f} s")
+            return NotReadyError(f"restore process {pid} still running after {age_s:.0f} s")
         return StorageError(
             f"process {pid} hangs in its drive",
             f"see /proc/{pid}/stack and the kernel's log; it is tried again when that has ended",

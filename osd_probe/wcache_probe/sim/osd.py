@@ -113,7 +113,7 @@ class SimulatedOsd:
         """
         if spread:
             if count <= 0 or seconds <= 0:
-                raise ValueError("a watch needs a count and a length")
+                raise ValueError("a settling check needs a count and a length")
             if load_point is LoadPoint.OSD_TRAFFIC:
                 return _in_parts(self.measure(load_point, now_ns, 0, seconds, mode), count, seconds)
         if count <= 0 and seconds <= 0:

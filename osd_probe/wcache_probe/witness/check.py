@@ -31,7 +31,7 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
         )
     if not acknowledged:
         raise RefusedError(
-            "no write was acknowledged in that run",
+            "no write was acknowledged in that test",
             "start both sides again, and pull the plug once the writer counts writes",
         )
     if scratch.start + run.blocks * BLOCK_BYTES > scratch.start + scratch.span:
@@ -43,8 +43,8 @@ def check(scratch: Scratch, log: str) -> Tuple[PowerCut, Judgement]:
         head = _read(scratch, fd, 0, BLOCK_BYTES)
         if head != MARK and any(head):
             raise RefusedError(
-                f"somebody else has written to {scratch.path} since, so this run shows nothing",
-                "find out what did; then make it blank and pull the plug in a new run, with "
+                f"somebody else has written to {scratch.path} since, so this test shows nothing",
+                "find out what did; then make it blank and pull the plug in a new test, with "
                 "`witness check` before anything else uses the drive",
             )
         region = b"".join(_pieces(scratch, fd, run.blocks * BLOCK_BYTES))

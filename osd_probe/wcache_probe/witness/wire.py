@@ -56,7 +56,7 @@ def check_run(run: WitnessRun) -> bytes:
         run_id = b""
     if len(run_id) != RUN_ID_BYTES or run.blocks & (run.blocks - 1):
         raise MalformedError(
-            "the run's id or its number of blocks makes no sense",
+            "the test's id or its number of blocks makes no sense",
             "use the same version of wcache-probe on both machines",
         )
     return run_id

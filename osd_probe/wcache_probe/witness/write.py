@@ -92,8 +92,8 @@ def _write_all(
             # the next batch waits for it: no more than one is ever beyond what is witnessed
             channel.send_number(b"acknowledged", number)
             channel.receive_number(b"kept")
-    say(f"stopped after {number} acknowledged writes; the plug was not pulled, so this run shows "
-        "nothing; next: start both sides again, and pull it while this runs")
+    say(f"stopped after {number} acknowledged writes; the plug was not pulled, so this test "
+        "shows nothing; next: start both sides again, and pull it while this writes")
     return 0 if number else 1
 
 

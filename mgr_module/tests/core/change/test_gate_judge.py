@@ -5,16 +5,8 @@ import random
 import pytest
 from mgr_fakes.gate_simulation import SCENES, rates
 from wcache.core.change.gate.judge import LOOKS, Judgement, Verdict, judge, look_at
-from wcache.core.change.gate.numbers import difference, t_quantile
+from wcache.core.change.gate.numbers import difference
 from wcache.core.loads import Block, OsdBlock
-
-
-@pytest.mark.parametrize(("freedom", "quantile"), [
-    (2, 9.9248), (3, 5.8409), (5, 4.0321), (10, 3.1693), (30, 2.7500), (120, 2.6174),
-])
-def test_quantiles_of_students_t_are_those_of_the_tables(freedom, quantile):
-    assert t_quantile(0.995, freedom) == pytest.approx(quantile, rel=1e-3)
-    assert t_quantile(0.005, freedom) == -t_quantile(0.995, freedom)
 
 
 def test_correlated_blocks_have_a_wider_error_than_independent_ones():

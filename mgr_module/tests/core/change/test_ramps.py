@@ -6,13 +6,13 @@ from module_world import ok, said
 from test_toy_knob import statuses
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.config_database import ConfigEdit, OsdValue
-from wcache.core.knobs.knob import Wanted
+from wcache.core.knobs.knob import Planner, Wanted
 
 NAME = "osd_memory_target"
 VALUES = ("4000000000", "3800000000", "3610000000", "3429500000")
 
 
-class Ramp:
+class Ramp(Planner):
     """Three steps down of one value, a minute apart."""
 
     def plan(self, asked):

@@ -212,3 +212,12 @@ def test_a_disk_that_is_off_and_known_to_be_off_is_no_finding():
     assert all(
         f.code is not FindingCode.UNSAFE for f in of_drive(loop, throwaway=True, leased=False)
     )
+
+
+@pytest.mark.parametrize(("age_s", "silent"), [(89.0, False), (90.0, True), (119.0, True)])
+def test_status_counts_a_probe_as_responding_until_its_finding_says_otherwise(age_s, silent):
+    mgr = a_mgr()
+    mgr.now_s += age_s
+    mgr.engine.tick()
+    assert said(mgr, "status")["agents"] == {"known": 1, "heard": 0 if silent else 1}
+    assert (("WCACHE_AGENT_SILENT", "warning") in found(mgr)) is silent

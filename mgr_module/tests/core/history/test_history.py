@@ -2,16 +2,21 @@
 
 import errno
 import json
+from dataclasses import replace
 
 import pytest
 from module_world import a_mgr, measured, ok, said
 from rollout_world import change
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.config_change import ConfigChange
 from wcache.core.change.rollout_state import Rollout, RolloutStatus
-from wcache.core.history.changes import standing
+from wcache.core.config_database import ConfigEdit
+from wcache.core.history.changes import line, standing
 from wcache.core.history.entry import About, HistoryEntry
 from wcache.core.history.filters import Filter, parse_since
 from wcache.engine.storing.audit_log import CHANGES_MAX
+
+LATENCY = "; latency was 20000 us before the change, 4000 us with it"
 
 
 def applied():
@@ -36,11 +41,11 @@ def test_each_change_has_a_line_with_its_drive_both_modes_its_evidence_and_its_o
     assert (first["who"], first["what"]) == ("admin", plan_id)
     assert (first["before"], first["after"]) == ("write back", "write through")
     assert (first["osd_ids"], first["dev_names"]) == ([0], ["sda"])
-    assert "osd_bench_depth1" in first["evidence"]
-    assert first["outcome"].startswith("applied, latency 20000 to 4000 us")
+    assert "depth1" in first["evidence"]
+    assert first["outcome"] == f"applied{LATENCY}"
     text = ok(mgr.command("history"))
     assert "h1 sda: write back to write through, applied" in text
-    assert "why: osd_bench_depth1" in text
+    assert "why: depth1" in text
 
 
 def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
@@ -50,7 +55,20 @@ def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
     assert len(changes(mgr)) == 6
     last = changes(mgr)[-1]
     assert (last["before"], last["after"]) == ("write through", "write back")
-    assert last["outcome"].startswith("rolled back")
+    assert last["outcome"] == f"rolled back{LATENCY}"
+
+
+@pytest.mark.parametrize(("status", "words"), [
+    (ChangeStatus.APPLIED, "osd/class:hdd a: unset -> 301; osd.0 b: 5 -> unset, applied"),
+    (ChangeStatus.ROLLED_BACK, "osd/class:hdd a: 301 -> unset; osd.0 b: unset -> 5, rolled back"),
+])
+def test_a_line_of_settings_names_each_setting_once_with_both_values(status, words):
+    edits = (ConfigEdit("osd/class:hdd", "a", "301", None), ConfigEdit("osd.0", "b", None, "5"))
+    one = ConfigChange("a1", "mclock", edits, "hdd", "", "class hdd", status=status)
+    plan = Rollout("p1", 5.0, (one,), RolloutStatus.DONE)
+    assert line(plan, one, 5.0).text == f"mclock of class hdd: {words}"
+    many = replace(one, edits=tuple(ConfigEdit(f"osd.{n}", "a", "1", None) for n in range(6)))
+    assert " and 2 more, " in line(plan, many, 5.0).text
 
 
 def test_a_mgr_that_restarts_tells_no_change_twice():

@@ -11,6 +11,7 @@ from module_world import fine, ok, said
 from toy_knob.knob import DEPTH, TOY
 from toy_knob.plan import make_changes
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
+from wcache.core.knobs.knob import Planner
 from wcache.core.knobs.registry import KNOBS
 from wcache.core.record import Precondition
 
@@ -19,7 +20,7 @@ BEFORE = {("osd/host:h1", DEPTH): "3.000000"}
 AFTER = {(f"osd/host:{name}", DEPTH): "8.000000" for name in HOSTS}
 
 
-class Toys:
+class Toys(Planner):
     """The toy's planner: wants a depth of 8 everywhere."""
 
     def __init__(self, engine):
@@ -269,3 +270,14 @@ def test_no_loss_of_the_mgr_or_the_mons_ever_loses_a_prior_value(events, trial, 
     mgr.settle()
     assert mgr.config.kept == BEFORE
     assert mgr.exceptions == []
+
+
+@pytest.mark.skipif(TOY not in KNOBS, reason="doc/add-a-knob.md makes it a knob of the registry")
+def test_what_the_toy_finds_is_in_status_until_its_plan_is_applied():
+    mgr = a_mgr()
+    (found,) = said(mgr, "status")["findings"]
+    assert (found["code"], found["subject"]) == ("WCACHE_TOY_SHALLOW", "osd/host:h1")
+    assert found["advice"] == "ceph wcache plan --knob=toy"
+    ok(mgr.command("apply", plan_id=planned(mgr)))
+    mgr.settle()
+    assert said(mgr, "status")["findings"] == []

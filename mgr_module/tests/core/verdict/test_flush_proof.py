@@ -7,7 +7,7 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
-from wcache.core.drive.host_words import AcceptedWord, digest
+from wcache.core.drive.accepted_proofs import AcceptedProof, digest
 from wcache.core.fleet.findings import of_power_cuts
 from wcache.core.host_report import HostReport, PowerCut
 from wcache.core.model import CacheMode, FlushCounters, LoadPoint, Verdict
@@ -134,10 +134,10 @@ def test_a_forged_power_cut_of_one_host_lifts_no_doubt_for_others():
     assert advice.mode is None
     assert "only h9 says that a power cut lost nothing" in advice.why
     model = str(cut().drive_model)
-    word = AcceptedWord("h9", model, "I pulled the plug", (digest(cut()),))
-    assert recommend([result], reports=told(cut(), by=["h9"]), words=[word])[0].mode is not None
+    proof = AcceptedProof("h9", model, "I pulled the plug", (digest(cut()),))
+    assert recommend([result], reports=told(cut(), by=["h9"]), accepted=[proof])[0].mode is not None
     again = replace(cut(), checked_at_s=2.0)
-    assert recommend([result], reports=told(again, by=["h9"]), words=[word])[0].mode is None
+    assert recommend([result], reports=told(again, by=["h9"]), accepted=[proof])[0].mode is None
 
 
 def test_a_drive_model_that_only_the_witnesss_host_has_needs_no_other_word():

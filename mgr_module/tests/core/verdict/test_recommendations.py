@@ -87,7 +87,7 @@ def test_the_verdict_over_loads(items, verdict):
 def test_what_the_osds_own_traffic_decided_keeps_a_benchs_loss_as_words():
     found, why = over_loads(loads((TRAFFIC, SAME, 0.95, 1.05), (BATCH, BACK, 0.1, 0.2)))
     assert found is SAME
-    assert "osd_bench_batch is at least 5.0x slower in write through" in why
+    assert "batch is at least 5.0x slower in write through" in why
 
 
 def test_a_doubt_that_keeps_a_load_from_deciding_is_named():
@@ -96,18 +96,18 @@ def test_a_doubt_that_keeps_a_load_from_deciding_is_named():
     for others in ([], loads((BATCH, BACK, 0.3, 0.4))):
         found, why = over_loads([flagged, *others])
         assert found is FEW
-        assert "osd_bench_depth1 (flagged: WCACHE_FLUSH_TOO_FAST)" in why
+        assert "depth1 (flagged: WCACHE_FLUSH_TOO_FAST)" in why
         assert "longer" not in why
 
 
 def test_a_bench_that_contradicts_itself_is_said_beside_the_traffic_that_decided():
     _, why = over_loads(loads((TRAFFIC, THROUGH, 3.0, 4.0), (BATCH, CONFLICTS, 0.95, 1.05)))
-    assert "osd_bench_batch gave contradictory results, see the notes" in why
+    assert "batch gave contradictory results, see the notes" in why
 
 
 def test_an_undecided_load_that_would_settle_it_is_named():
     _, why = over_loads(loads((D1, THROUGH, 4.0, 5.0), (BATCH, FEW, 0.2, 1.5)))
-    assert "osd_bench_batch (ratio 0.2 to 1.5) is undecided" in why
+    assert "batch (ratio 0.2 to 1.5) is undecided" in why
     _, why = over_loads(loads((TRAFFIC, FEW, 0.5, 1.02), (D1, THROUGH, 4.0, 5.0)))
     assert "measure traffic for longer" in why
 
@@ -141,7 +141,7 @@ def test_a_drive_model_that_flushes_too_fast_at_any_load_never_gets_write_back(l
     for class_of_fast in ("hdd", "other"):
         advice = recommend([better, replace(fast, device_class=class_of_fast)])[0]
         assert (advice.verdict, advice.mode) == (FEW, None)
-        assert f"h1 w0 raised WCACHE_FLUSH_TOO_FAST at {load.value}" in advice.why
+        assert f"h1 w0 raised WCACHE_FLUSH_TOO_FAST at {load.short}" in advice.why
     through = replace(better, verdict=THROUGH, ratio=2.0, ratio_low=1.8, ratio_high=2.2)
     assert recommend([through, fast])[0].mode is WT
 

@@ -35,7 +35,8 @@ def test_a_model_on_two_hosts_is_decided_by_two_of_them(verdict):
 def test_the_host_to_measure_next_is_named():
     found = advice(on("h1"))
     assert found.mode is None
-    assert "only h1 has decided that, while h1, h2 have this drive model" in found.why
+    said = "only h1 reached this verdict, and a second host must confirm it (h1, h2 have"
+    assert said in found.why
     assert "`ceph wcache campaign start --scope=host:h2`" in found.why
 
 

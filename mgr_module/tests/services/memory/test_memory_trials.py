@@ -75,6 +75,13 @@ def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopp
     assert leases(mgr) == {}
 
 
+def test_status_names_the_trial_and_the_command_that_shows_it():
+    mgr = raised()
+    assert "measuring: memory trial t1; see `ceph wcache memory trial show`" in ok(
+        mgr.command("status"))
+    assert shown(mgr)["trial_id"] == "t1"
+
+
 def test_an_osd_that_lost_its_lease_by_a_restart_ends_the_trial_instead_of_being_counted():
     mgr = raised()
     mgr.osd_memory.osds[0].leased = None
@@ -148,7 +155,7 @@ def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
     code, _, error = mgr.command(
         "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
     assert code != 0
-    assert "by its cgroup" in error
+    assert "is 7.0 GiB, of which 20% stays free (memory_headroom)" in error
 
 
 def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_planned():

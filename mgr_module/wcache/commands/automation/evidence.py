@@ -6,6 +6,7 @@ import json
 from typing import Any, Dict, List, Mapping, Optional
 
 from ...core import codec
+from ...core.model import load_name
 from ...core.text import ratio, table, when
 from ...engine.engine import Engine
 
@@ -38,7 +39,7 @@ def lines(rows: List[Dict[str, Any]]) -> List[str]:
         if not row["drives_here"]:
             continue
         loads = ", ".join(
-            f"{load['load_point']} {ratio(load)}" for load in row["loads"]
+            f"{load_name(load['load_point'])} {ratio(load)}" for load in row["loads"]
             if load["verdict"] == row["verdict"]
         )
         todo = "" if row["measured_here"] else "; confirm it: ceph wcache campaign start --confirm"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Dict, List, Mapping, Set
 
-from ...core.drive.host_words import Evidence, is_accepted, shown_of
+from ...core.drive.accepted_proofs import Evidence, is_accepted, shown_of
 from ...core.host_report import ToggleProof
 from ...core.model import DriveReport
 from ...core.output_format import FORMAT_VERSION
@@ -27,9 +27,9 @@ def drive_models(engine: Engine) -> Dict[str, Any]:
                     found[name].append(drive)
                     hosts[name].add(report.hostname)
         trusted = {item.drive_model: item for item in engine.analyses.trust.all()}
-        words = engine.analyses.words.all()
+        accepted = engine.analyses.accepted.all()
         shown = [
-            _shown(report.hostname, one, is_accepted(words, report.hostname, one))
+            _shown(report.hostname, one, is_accepted(accepted, report.hostname, one))
             for report in real(engine.hosts.reports.values())
             for one in shown_of(report, "")
         ]

@@ -4,51 +4,49 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ...core.hostnames import checked_hostname
-from ..automation.rows import Row
+from ...core.deployment.hostnames import checked_hostname
+from ..command import DRY_RUN, Command
 from ..tables import would
 from . import controllers
 from .models import render
 
-_DRY_RUN = "name=dry_run,type=CephBool,req=false"
-
-ROWS: Tuple[Row, ...] = (
-    (
+ROWS: Tuple[Command, ...] = (
+    Command(
         "wcache controller ls", (), "r",
         "List storage controllers as their vendors' tools report them, with advice",
         lambda s, v, a: v.controllers(), controllers.render,
     ),
-    (
+    Command(
         "wcache drive-model ls", (), "r",
         "List drive models, with what is known of their power-loss protection and from where",
         lambda s, v, a: v.drive_models(), render,
     ),
-    (
+    Command(
         "wcache drive-model trust-plp",
-        ("name=drive_model,type=CephString", "name=reason,type=CephString", _DRY_RUN), "rw",
+        ("name=drive_model,type=CephString", "name=reason,type=CephString", DRY_RUN), "rw",
         "Vouch for a drive model's power-loss protection: lifts WCACHE_FLUSH_TOO_FAST for it",
         lambda s, v, a: s.drive_models.trust_plp(
             a["drive_model"], a["reason"], bool(a.get("dry_run"))
         ), would,
     ),
-    (
-        "wcache drive-model distrust-plp", ("name=drive_model,type=CephString", _DRY_RUN), "rw",
+    Command(
+        "wcache drive-model distrust-plp", ("name=drive_model,type=CephString", DRY_RUN), "rw",
         "No longer vouch for a drive model's power-loss protection",
         lambda s, v, a: s.drive_models.distrust_plp(a["drive_model"], bool(a.get("dry_run"))),
         would,
     ),
-    (
+    Command(
         "wcache drive-model accept-proof",
         ("name=drive_model,type=CephString", "name=hostname,type=CephString",
-         "name=reason,type=CephString", _DRY_RUN), "rw",
+         "name=reason,type=CephString", DRY_RUN), "rw",
         "Accept on all hosts what one host has shown of a drive model, by proofs and power cuts",
         lambda s, v, a: s.drive_models.accept_proof(
             a["drive_model"], checked_hostname(a["hostname"]), a["reason"], bool(a.get("dry_run"))
         ), would,
     ),
-    (
+    Command(
         "wcache drive-model revoke-proof",
-        ("name=drive_model,type=CephString", "name=hostname,type=CephString", _DRY_RUN), "rw",
+        ("name=drive_model,type=CephString", "name=hostname,type=CephString", DRY_RUN), "rw",
         "Take back an accepted proof: it counts on its own host, and on others once two hosts "
         "have it",
         lambda s, v, a: s.drive_models.revoke_proof(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ..automation.rows import Row
+from ..command import DEVICE_CLASS, Command
 from ..tables import lines_of
 from . import tables as memory_tables
 
-ROWS: Tuple[Row, ...] = (
-    (
+ROWS: Tuple[Command, ...] = (
+    Command(
         "wcache memory status", (), "r",
         "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins",
         lambda s, v, a: s.memory.status(), memory_tables.status,
     ),
-    (
-        "wcache memory recommend", ("name=device_class,type=CephString,req=false",), "r",
+    Command(
+        "wcache memory recommend", (DEVICE_CLASS,), "r",
         "Recommend osd_memory_target per host and device class, and say what it would gain",
         lambda s, v, a: s.memory.recommend(a.get("device_class")), memory_tables.recommend,
     ),
-    (
+    Command(
         "wcache memory trial start",
         ("name=device_class,type=CephString", "name=target_bytes,type=CephInt,req=false",
          "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
@@ -28,11 +28,11 @@ ROWS: Tuple[Row, ...] = (
         "what it would take",
         lambda s, v, a: s.memory.trial(**a), memory_tables.trial,
     ),
-    (
+    Command(
         "wcache memory trial show", (), "r", "Show the last trial and the results of all trials",
         lambda s, v, a: s.memory.trial_show(), memory_tables.trial_show,
     ),
-    (
+    Command(
         "wcache memory trial stop", (), "rw", "End a trial and take its leases back",
         lambda s, v, a: s.memory.trial_stop(), lines_of,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional
 
-from ...core.text import amount, duration, table
+from ...core.text import amount, duration, named, table
 
 SHOWN_MAX = 60
 OUTSIDE_MAX = 3
@@ -94,9 +94,7 @@ def recommend(data: Mapping[str, Any]) -> str:
     blocks = []
     changed = False
     for group in data["groups"][:SHOWN_MAX]:
-        names = ", ".join(group["hosts"][:8])
-        more = f" and {len(group['hosts']) - 8} more" if len(group["hosts"]) > 8 else ""
-        lines = [f"{names}{more}: {_bytes(group['room_bytes'])} for OSDs"]
+        lines = [f"{named(group['hosts'])}: {_bytes(group['room_bytes'])} for OSDs"]
         lines += [f"  {item['words']}" for item in group["classes"]]
         singles = group["single_osds"]
         lines += [f"  advice only: {item['words']}" for item in singles[:SINGLES_MAX]]

@@ -6,15 +6,14 @@ from typing import Tuple
 
 from ...core.knobs.registry import ALL, KNOBS
 from .. import tables
-from ..command import Command
+from ..command import DEVICE_CLASS, DRY_RUN, Command
 from . import tables as rollout_tables
 
-_DRY_RUN = "name=dry_run,type=CephBool,req=false"
 _ID = "name=plan_id,type=CephString"
 _OVERRIDE = "name=override,type=CephString,req=false"
 _KNOBS = "|".join((*(knob.name for knob in KNOBS), ALL))
 _PLAN = (
-    "name=device_class,type=CephString,req=false",
+    DEVICE_CLASS,
     "name=consent_turn_on,type=CephBool,req=false",
     "name=persist,type=CephBool,req=false",
     "name=take_over,type=CephString,req=false",
@@ -22,10 +21,10 @@ _PLAN = (
     "name=hostname,type=CephString,req=false",
     "name=osd,type=CephInt,req=false",
     "name=drive_model,type=CephString,req=false",
-    _DRY_RUN,
+    DRY_RUN,
 )
 
-ROLLOUT_COMMANDS: Tuple[Command, ...] = (
+ROWS: Tuple[Command, ...] = (
     Command(
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
@@ -42,7 +41,7 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache apply",
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
-         "name=persist,type=CephBool,req=false", _DRY_RUN), "rw",
+         "name=persist,type=CephBool,req=false", DRY_RUN), "rw",
         "Carry out a plan in waves, each step judged by clients' writes; --persist makes changes "
         "that are judged well last over a power cycle; --override skips named preconditions, as "
         "cluster_healthy or client_load (judge by benches); --trial makes the first change only "
@@ -53,7 +52,7 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
         ), rollout_tables.forecast,
     ),
     Command(
-        "wcache rollback", ("name=plan_id,type=CephString,req=false", _DRY_RUN), "rw",
+        "wcache rollback", ("name=plan_id,type=CephString,req=false", DRY_RUN), "rw",
         "Restore what was there before a plan (default: the last one applied)",
         lambda s, v, a: s.plans.rollback(a.get("plan_id"), bool(a.get("dry_run"))),
         rollout_tables.forecast,
@@ -68,12 +67,12 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.rollouts.show(a["plan_id"]), rollout_tables.rollout,
     ),
     Command(
-        "wcache rollout pause", (_ID, _DRY_RUN), "rw",
+        "wcache rollout pause", (_ID, DRY_RUN), "rw",
         "Change nothing further until it is resumed; what was changed stays, and is not persisted",
         lambda s, v, a: s.rollouts.pause(a["plan_id"], bool(a.get("dry_run"))), tables.would,
     ),
     Command(
-        "wcache rollout resume", (_ID, _OVERRIDE, _DRY_RUN), "rw",
+        "wcache rollout resume", (_ID, _OVERRIDE, DRY_RUN), "rw",
         "Go on with a paused plan; --override=gate_decided goes on though the gate is undecided, "
         "--override=client_load judges by benches",
         lambda s, v, a: s.rollouts.resume(
@@ -81,7 +80,7 @@ ROLLOUT_COMMANDS: Tuple[Command, ...] = (
         ), rollout_tables.forecast,
     ),
     Command(
-        "wcache rollout abort", (_ID, _DRY_RUN), "rw",
+        "wcache rollout abort", (_ID, DRY_RUN), "rw",
         "End a plan: the wave that is not judged goes back, what earlier ones changed stays",
         lambda s, v, a: s.rollouts.abort(a["plan_id"], bool(a.get("dry_run"))),
         rollout_tables.forecast,

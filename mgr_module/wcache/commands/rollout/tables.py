@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ...core.text import table
-from ..tables import lines_of
+from ...core.change.preconditions import NEEDED
+from ...core.text import roughly, table
+from ...core.unmet import faults
+from ..tables import lines_of, waiting
 
 
 def rollouts(data: Mapping[str, Any]) -> str:
@@ -45,7 +47,7 @@ def rollout(data: Mapping[str, Any]) -> str:
         lines.append(f"judgement: {data['judgement']['words']}")
         if data["judgement"]["settle"]:
             lines.append(f"it would be settled by {data['judgement']['settle']}")
-    lines += [f"waiting for: {item}" for item in data["waiting_for"]]
+    lines += waiting(data["waiting_for"])
     if data["seconds_left_most"] is not None:
         lines.append(f"time left: {_left(data)}, without what it may wait for")
     if data["status"] == "paused":
@@ -69,7 +71,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines += [f"would restore {line}" for line in data.get("would_restore", ())]
     if "seconds_most" in data:
         lines.append(f"takes {data['seconds_least']} to {data['seconds_most']} s")
-    lines += [f"not met now: {line}" for line in data.get("missed", ())]
+    lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]
     lines += [f"has changed: {line}" for line in data.get("moved", ())]
     return "\n".join(lines)
 
@@ -78,10 +80,4 @@ def _left(row: Mapping[str, Any]) -> str:
     least, most = row["seconds_left_least"], row["seconds_left_most"]
     if most is None:
         return "-"
-    return f"{_time(least)} to {_time(most)}" if most - least > 5 else _time(most)
-
-
-def _time(seconds: int) -> str:
-    if seconds < 90:
-        return f"{seconds} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f"{roughly(least)} to {roughly(most)}" if most - least > 5 else roughly(most)

@@ -83,7 +83,7 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
         state = _settled(state, state.pending, seen.ended, seen, now_s)
     if not any_on(state.modes):
         return Decision(state)
-    wish = _next(state, seen, limits, now_s)
+    wish = _next(state, seen, now_s)
     if wish is None:
         return Decision(state)
     why = _not_now(state, seen, limits, now_s)
@@ -240,7 +240,7 @@ def _tokens(names: Iterable[str], seen: Seen) -> Tuple[str, ...]:
     return tuple(name for name in found if name in there)[-TOKENS_MAX:]
 
 
-def _next(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Optional[Wish]:
+def _next(state: AutoState, seen: Seen, now_s: float) -> Optional[Wish]:
     usable = [
         item for item in seen.drives
         if not item.refusal and mode_of(state.modes, item.device_class) is not Mode.OFF

@@ -21,6 +21,8 @@ class ChangeStatus(str, Enum):
     ROLLBACK_FAILED = "rollback failed"  # it is not known to be as it was before
 
 
+# Not over yet, and on its way there.
+UNFINISHED = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
 # It may be otherwise than before the plan: what a rollback is for.
 TOUCHED = (
     ChangeStatus.APPLYING, ChangeStatus.MADE, ChangeStatus.APPLIED, ChangeStatus.ROLLING_BACK,

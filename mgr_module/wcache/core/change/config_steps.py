@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from ..config_database import (
     EDITS_MAX,
@@ -15,11 +15,10 @@ from ..config_database import (
 )
 from ..events import LoadRequest
 from ..model import Role
+from ..text import named
 from .change_status import LEFT_ALONE, ChangeStatus, Made
 from .config_change import ConfigChange
 from .rollout_state import Rollout
-
-NAMED_MAX = 8
 
 
 def measure(rollout: Rollout, change: ConfigChange) -> Optional[LoadRequest]:
@@ -60,7 +59,7 @@ def looked(
     now = list(zip(request.edits, outcome.values))
     moved = [edit.who for edit, value in now if is_of_others(edit, value)]
     if moved:
-        return change, f"{_named(moved)} was changed since; make a new plan"
+        return change, f"{named(moved)} was changed since; make a new plan"
     # what is there already is not ours to take back
     edits = tuple(
         replace(edit, prior=edit.value) if same(value, edit.value) else edit
@@ -81,13 +80,13 @@ def made(change: ConfigChange, outcome: object) -> Tuple[Made, str]:
     now = list(zip(change.edits, outcome.values))
     missing = [edit.who for edit, value in now if not same(value, edit.value)]
     if not missing and outcome.unlike:
-        return Made.WRONG, f"{_named(list(outcome.unlike))} after it was set"
+        return Made.WRONG, f"{named(list(outcome.unlike))} after it was set"
     if not missing:
         return (Made.YES if outcome.written else Made.ALREADY), ""
     others = [edit.who for edit, value in now if is_of_others(edit, value)]
     why = outcome.error or (
-        f"{_named(others)} was changed since" if others
-        else f"{_named(missing)} did not take its change"
+        f"{named(others)} was changed since" if others
+        else f"{named(missing)} did not take its change"
     )
     ours = any(
         same(value, edit.value) and not same(edit.prior, edit.value) for edit, value in now
@@ -115,14 +114,9 @@ def went_back(change: ConfigChange, outcome: object) -> Tuple[ConfigChange, str]
         if edit.who not in others and not same(value, edit.value)
     ]
     if ours:
-        return change, outcome.error or f"{_named(ours)} did not take its prior value"
+        return change, outcome.error or f"{named(ours)} did not take its prior value"
     if not others and outcome.unlike:
-        return change, f"{_named(list(outcome.unlike))} after it was taken back"
+        return change, f"{named(list(outcome.unlike))} after it was taken back"
     if not others:
         return change, ""
-    return replace(change, detail=f"{LEFT_ALONE}: {_named(others)}"), ""
-
-
-def _named(names: List[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
+    return replace(change, detail=f"{LEFT_ALONE}: {named(others)}"), ""

@@ -14,6 +14,7 @@ from .. import events
 from ..errors import MalformedError
 from ..record import Precondition
 from ..simulation import has_clients
+from ..unmet import unmet
 from .rollout_state import Change, Rollout
 
 # The first three forbid measuring too (`ClusterState.blocking`); one scrub forbids nothing.
@@ -95,8 +96,5 @@ def given_up(rollout: Rollout) -> str:
 
 
 def words(items: Iterable[Precondition]) -> str:
-    """What does not hold, for people, with the names that `--override` takes."""
-    named = ", ".join(
-        f"{item.value} ({item.name.lower()})" if item in NEEDED else item.value for item in items
-    )
-    return f"preconditions not met: {named}"
+    """What is wrong, with the names that `--override` takes."""
+    return unmet(items, named=NEEDED)

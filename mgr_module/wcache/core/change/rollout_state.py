@@ -31,6 +31,10 @@ class RolloutStatus(str, Enum):
     ROLLED_BACK = "rolled back"
 
 
+# A machine carries it out, or waits for an admin in the middle of it.
+UNDER_WAY = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
+
+
 class WaveKind(str, Enum):
     """What a wave is for."""
 

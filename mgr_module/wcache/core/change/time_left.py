@@ -11,13 +11,13 @@ from statistics import fmean
 from typing import Tuple
 
 from ..simulation import has_clients
-from .change_status import ChangeStatus
+from ..text import roughly
+from .change_status import UNFINISHED, ChangeStatus
 from .gate.gate_state import GateSettings
 from .rollout_state import Change, Rollout, RolloutStatus
 
 # What a change takes besides its judgement: its look, its toggle, its read back.
 CHANGE_S = 5.0
-OPEN = (ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.MADE)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TimeLeft:
     @property
     def words(self) -> str:
         """For people."""
-        low, high = _minutes(self.least_s), _minutes(self.most_s)
+        low, high = roughly(max(1.0, self.least_s)), roughly(max(1.0, self.most_s))
         return f"about {low} left" if low == high else f"{low} to {high} left"
 
 
@@ -49,7 +49,7 @@ def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
         least, most = least + low, most + high
     spent = now_s - rollout.step_at_s if rollout.step.indices and rollout.step_at_s else 0.0
     least, most = max(1.0, least - spent), max(1.0, most - spent)
-    if not any(item.status in OPEN for item in rollout.changes):
+    if not any(item.status in UNFINISHED for item in rollout.changes):
         least = most = 0.0
     gone = max(0.0, now_s - rollout.began_at_s) if rollout.began_at_s else 0.0
     whole = gone + (least + most) / 2.0
@@ -67,7 +67,7 @@ def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
             and rollout.wave_of(at + size) == rollout.wave_of(at)
         ):
             size += 1
-        if any(item.status in OPEN for item in changes[at:at + size]):
+        if any(item.status in UNFINISHED for item in changes[at:at + size]):
             found.append((at, size))
         at += size
     return tuple(found)
@@ -85,9 +85,3 @@ def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[fl
         low, high = min(max(low, 0.8 * usual), high), min(high, max(low, 1.2 * usual))
     more = size * CHANGE_S + rollout.settle_s
     return low + more, high + more
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90.0:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"

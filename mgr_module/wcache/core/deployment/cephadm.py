@@ -13,6 +13,7 @@ from typing import Any, Dict, Sequence
 from .form import (
     AT_END,
     AT_START,
+    END,
     PROGRAM,
     STOP_TIMEOUT_S,
     Script,
@@ -22,7 +23,6 @@ from .form import (
 )
 from .yaml_text import yaml_lines
 
-END = "END_OF_WCACHE"
 # Where the container has the host's /etc, /boot and /usr/lib, to read rules and images.
 HOST_ROOT = "/host"
 _TMPFILES = "/etc/tmpfiles.d/wcache.conf"
@@ -94,7 +94,7 @@ def install(hostnames: Sequence[str], images: Dict[str, str], *, program_inside:
             "Run this where `ceph` works as an admin and root has ssh to the hosts.  Each host",
             f"needs {PROGRAM}: the package wcache-probe or its zipapp, its unit disabled.",
             "Memory: cephadm's autotuner counts 1 GiB for each daemon of this type, and takes it",
-            "off the OSDs of the host.  To keep their targets, say before:",
+            "off the OSDs of the host.  To keep their targets, run this first:",
             "  ceph orch host label add HOST _no_autotune_memory",
             "and set osd_memory_target yourself, or per OSD osd_memory_target_autotune false.",
         ),

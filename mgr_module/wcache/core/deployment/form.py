@@ -11,6 +11,8 @@ from ..errors import MalformedError
 
 # The probe as the packages and the zipapp install it.
 PROGRAM = "/usr/bin/wcache-probe"
+# Ends what a script hands on to a command.
+END = "END_OF_WCACHE"
 # SIGTERM makes the probe restore; the service manager waits this long before it kills it.
 STOP_TIMEOUT_S = 90
 IMAGE_CHARS_MAX = 512

@@ -10,6 +10,7 @@ from ..drive.journal import EntryKind
 from ..experiment.run_priors import touched
 from ..experiment.run_state import RunState, RunStatus
 from ..host_report import HostReport
+from ..text import named
 
 LINES_MAX = 50
 
@@ -24,10 +25,9 @@ def reasons_to_stay(hostname: str, plans: Iterable[Rollout]) -> List[str]:
             if change.hostname == hostname and change.status in TOUCHED
         ]
         if names:
-            shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
             found.append(
-                f"plan {plan.plan_id} is applied on {hostname} ({shown}): `ceph wcache rollback "
-                f"{plan.plan_id}`"
+                f"plan {plan.plan_id} is applied on {hostname} ({named(names, 4)}): "
+                f"`ceph wcache rollback {plan.plan_id}`"
             )
     return found
 
@@ -38,7 +38,7 @@ def what_stays(
 ) -> List[str]:
     """What is on the host now that only its probe could take back, a line each.
 
-    What `status` will go on to name is told with the command that ends that.
+    What `status` will go on to report is told with the command that ends that.
     """
     found: List[str] = []
     named = set()
@@ -50,16 +50,16 @@ def what_stays(
             drives = ",".join(change.dev_names) or change.domain_id
             named.add(f"{EntryKind.ACTION.value}/{change.action_id}")
             if change.status is ChangeStatus.APPLIED:
-                found.append(f"{drives} stays {change.mode.value}{kept} (plan {plan.plan_id})")
+                found.append(f"{drives} remains in {change.mode.value}{kept} (plan {plan.plan_id})")
             else:
                 found.append(
-                    f"{drives} may stay {change.mode.value}{kept} (plan {plan.plan_id}); "
+                    f"{drives} may remain in {change.mode.value}{kept} (plan {plan.plan_id}); "
                     + _until_accepted(hostname, change.domain_id)
                 )
     for domain_id, run_id in _owed(hostname, runs).items():
         named.add(f"{EntryKind.LEASE.value}/{domain_id}")
         found.append(
-            f"{_drives(domain_id, report)} may stay in the mode that {run_id} measured last; "
+            f"{_drives(domain_id, report)} may remain in the mode that {run_id} measured last; "
             + _until_accepted(hostname, domain_id)
         )
     for note in report.journal if report is not None else ():
@@ -90,6 +90,6 @@ def _drives(domain_id: str, report: Optional[HostReport]) -> str:
 
 def _until_accepted(hostname: str, domain_id: str) -> str:
     return (
-        "`ceph wcache status` names it until `ceph wcache drive accept "
+        "`ceph wcache status` reports it until you run `ceph wcache drive accept "
         f"{hostname} {domain_id} --yes`"
     )

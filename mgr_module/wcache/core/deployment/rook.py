@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
-from .form import AT_END, AT_START, PROGRAM, STOP_TIMEOUT_S, Script, caps_of
+from .form import AT_END, AT_START, END, PROGRAM, STOP_TIMEOUT_S, Script, caps_of
 from .yaml_text import yaml_lines
 
-END = "END_OF_WCACHE"
 HOST_ROOT = "/host"
 KEY_FOLDER = "/etc/wcache-key"
 _LABEL_CHARS_MAX = 63

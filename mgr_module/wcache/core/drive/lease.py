@@ -230,8 +230,8 @@ class LeaseKeeper:
         held = self._held.get(request.domain_id)
         if held is not None and held.lease_id != self._lease.lease_id:
             return FailureOutcome(
-                f"lease {held.lease_id} left {request.domain_id} in another state, and it could "
-                "not be restored yet", "see the probe's log", refused=True, restored=False,
+                f"{request.domain_id} is not restored yet after lease {held.lease_id}; the probe "
+                "keeps trying", "see the probe's log", refused=True, restored=False,
             )
         return None
 

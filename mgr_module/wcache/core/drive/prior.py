@@ -132,8 +132,8 @@ def require_first_touch(prior: Optional[Prior], drives: Sequence[DriveReport]) -
             differs = f"the kernel view of {item.dev_name} is {now.value} and was {was.value}"
     if differs:
         raise PriorError(
-            PriorDoubt.OTHER_STATE, f"not as the mgr knows it: {differs}",
-            "somebody else changed it: look again",
+            PriorDoubt.OTHER_STATE, f"not in the state that the mgr recorded: {differs}",
+            "something else changed it; check the drive",
         )
 
 

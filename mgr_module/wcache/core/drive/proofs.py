@@ -2,7 +2,7 @@
 
 A proof opens a toggle.  Where the adapter swallows flushes, a proof that is not true may cost
 data: the cache of a drive could be turned on that nothing empties in time.  So a host goes by
-its own proof at once, and by that of others as `host_words` has it.
+its own proof at once, and by that of others as `accepted_proofs` has it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import DefaultDict, Dict, Iterable, List, Sequence, Tuple
 from ..host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from ..model import DriveModel, Transport
 from ..simulation import real
-from .host_words import HOSTS_MIN, AcceptedWord, counts_elsewhere, is_accepted
+from .accepted_proofs import HOSTS_MIN, AcceptedProof, counts_elsewhere, is_accepted
 
 Combination = Tuple[str, DriveModel]
 
 
 def proofs_for(
-    hostname: str, reports: Iterable[HostReport], words: Sequence[AcceptedWord] = ()
+    hostname: str, reports: Iterable[HostReport], accepted: Sequence[AcceptedProof] = ()
 ) -> Tuple[ToggleProof, ...]:
     """What counts on a host of what others have shown; one for each combination that it has.
 
@@ -49,8 +49,8 @@ def proofs_for(
             continue
         # a host that saw both is no word for it
         sure = {name: one for name, one in held[key].items() if name not in failed[key]}
-        if counts_elsewhere(dict(sure), words):
-            found.append(min(sure.items(), key=lambda item: not is_accepted(words, *item))[1])
+        if counts_elsewhere(dict(sure), accepted):
+            found.append(min(sure.items(), key=lambda item: not is_accepted(accepted, *item))[1])
     return tuple(found)[:EVIDENCE_MAX]
 
 

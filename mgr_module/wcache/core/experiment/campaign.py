@@ -25,11 +25,7 @@ from .run_state import RunSpec
 from .settling_time.checks import checks_at_most
 
 SHORT_NAMES = {
-    "traffic": LoadPoint.OSD_TRAFFIC,
-    "depth1": LoadPoint.OSD_BENCH_DEPTH1,
-    "batch": LoadPoint.OSD_BENCH_BATCH,
-    "4m": LoadPoint.OSD_BENCH_4M,
-    "timer": LoadPoint.FDATASYNC_TIMER,
+    point.short: point for point in LoadPoint if point is not LoadPoint.OSD_BENCH_CAPACITY
 }
 # Stored with the campaign, so bounded: on a large cluster most lines say the same.
 SKIPPED_MAX = 200

@@ -18,7 +18,7 @@ from . import accounting, run_priors
 from .experiment import ExperimentUnderWay
 from .pairs import Discarded
 from .period import PeriodUnderWay, Phase
-from .run_state import RunSpec, RunState, RunStatus
+from .run_state import OVER, RunSpec, RunState, RunStatus
 from .settling_time.checks import pairs_limit
 from .slots import Periods, Slot
 
@@ -49,7 +49,7 @@ class HeldRun:
     @property
     def over(self) -> bool:
         """Whether the run has come to its end."""
-        return self.state.status in (RunStatus.DONE, RunStatus.ABORTED)
+        return self.state.status in OVER
 
     @property
     def holds_lease(self) -> bool:

@@ -114,8 +114,8 @@ def with_told_back(state: RunState, domain_id: str) -> RunState:
 def with_changed_since(state: RunState, domain_id: str, how: str) -> RunState:
     """The state with a dispute: no journal entry is left, and a domain is not as it was."""
     return replace(state, dispute=one_line(
-        f"its probe has restored {domain_id} after {state.spec.run_id} or given it up, "
-        f"and it is not as it was before: {how}"
+        f"the probe's journal has no entry of {state.spec.run_id} for {domain_id} any more, but "
+        f"{domain_id} is not in its prior state: {how}"
     ))
 
 

@@ -23,6 +23,7 @@ class RunStatus(str, Enum):
     ABORTED = "aborted"
 
 
+OVER = (RunStatus.DONE, RunStatus.ABORTED)
 # Why a run ended that somebody wanted ended: nothing is wrong then.
 STOPPED_BY_ADMIN = "stopped by an admin"
 FROZEN_BY_ADMIN = "frozen by an admin"

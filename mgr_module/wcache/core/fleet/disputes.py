@@ -12,18 +12,16 @@ from typing import Collection, Dict, Iterable, List, Mapping, Optional, Set, Tup
 
 from ..change.cache_mode_change import CacheModeChange
 from ..change.change_status import TOUCHED, ChangeStatus
-from ..change.rollout_state import Rollout, RolloutStatus
+from ..change.rollout_state import UNDER_WAY, Change, Rollout
 from ..drive.journal import EntryKind
 from ..drive.prior import Prior, PriorDoubt
 from ..experiment.run_priors import prior_of, touched
-from ..experiment.run_state import RunState, RunStatus
+from ..experiment.run_state import OVER, RunState, RunStatus
 from ..host_report import HostReport, JournalNote
 
 Key = Tuple[str, str]
 """Hostname and cache domain."""
-_OPEN = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
 _ACTION = f"{EntryKind.ACTION.value}/"
-_OVER = (RunStatus.DONE, RunStatus.ABORTED)
 _HOLDING = (RunStatus.RUNNING, RunStatus.RELEASING)
 
 
@@ -67,11 +65,11 @@ def disputes(
     for plan in plans:
         for change in plan.drive_changes:
             known[change.action_id] = change
-            if plan.status in _OPEN:
+            if plan.status in UNDER_WAY:
                 moving.add(change.hostname)
             if change.status in TOUCHED:
                 standing.add((change.hostname, change.domain_id))
-    held, past = _domains(states, _HOLDING), _domains(states, _OVER)
+    held, past = _domains(states, _HOLDING), _domains(states, OVER)
     for hostname, report in reports.items():
         for note in report.journal if hostname not in moving else ():
             key, now = (hostname, note.domain_id), hostname in fresh
@@ -102,7 +100,7 @@ def _domains(states: Iterable[RunState], statuses: Collection[RunStatus]) -> Set
 
 
 def _of_run(state: RunState) -> List[Dispute]:
-    if state.status not in _OVER or state.restored:
+    if state.status not in OVER or state.restored:
         return []
     found = []
     for domain_id in state.owed or state.spec.domain_ids:
@@ -126,13 +124,19 @@ def _of_plan(plan: Rollout) -> List[Dispute]:
     return [
         Dispute(
             change.hostname, change.domain_id,
-            f"{plan.plan_id}: {change.detail or 'not proven'}",
+            unconfirmed(plan.plan_id, change),
             change.doubt in (PriorDoubt.DISPUTED, PriorDoubt.LOST), action_id=change.action_id,
         )
         for change in plan.drive_changes
-        if plan.status not in _OPEN
+        if plan.status not in UNDER_WAY
         and change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
     ]
+
+
+def unconfirmed(plan_id: str, change: Change) -> str:
+    """Why nobody knows whether a change is in place."""
+    why = change.detail or "could not confirm whether the change is in place or undone"
+    return f"plan {plan_id}: {why}"
 
 
 def _of_action(
@@ -148,7 +152,7 @@ def _of_action(
     if change.prior.known:
         return _contradicts(note, change.prior)
     if any(item.mode is not change.expected for item in note.drives):
-        return f"journal entry {note.key} says another mode than the plan was made from"
+        return f"journal entry {note.key} records a different prior mode than its plan"
     return ""
 
 
@@ -157,4 +161,4 @@ def _contradicts(note: JournalNote, prior: Prior) -> str:
     kept = {item.drive_id: (item.mode, item.state.page.saved) for item in prior.drives}
     if told == kept:
         return ""
-    return f"journal entry {note.key} says another prior state than the mgr has kept"
+    return f"journal entry {note.key} records a different prior state than the mgr"

@@ -1,7 +1,7 @@
 """Every finding and what to do about it; the fleet-wide ones are found here.
 
 One place for the words: health checks, `status` and the report all take them from
-`ADVICE`.
+`ADVICE`.  What is found of a knob is in its folder, with its advice.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from ..agents import Agent, OtherVersion
 from ..drive.manual import pin, turn_off
 from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_flushing
 from ..experiment.campaign import Campaign
-from ..experiment.run_state import FROZEN_BY_ADMIN, STOPPED_BY_ADMIN, RunState, RunStatus
+from ..experiment.run_state import FROZEN_BY_ADMIN, OVER, STOPPED_BY_ADMIN, RunState, RunStatus
 from ..host_report import HostReport
+from ..knobs.registry import KNOBS
 from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.recommend import Result
@@ -37,7 +38,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see `ceph wcache history`; apply again with `ceph wcache plan` and `apply`",
     ),
     FindingCode.CONTESTED: (
-        "another program or admin keeps changing the cache mode of drives back",
+        "something else keeps reverting the applied cache mode",
         "remove the other rule, or run `ceph wcache rollback` and leave these drives to it; wcache "
         "does not change them by itself until you apply a plan to them",
     ),
@@ -114,7 +115,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.CARRYOVER: (
         "drives have a transient after a change of cache mode",
-        "measure with longer periods: `ceph config set mgr mgr/wcache/period_s 10`",
+        "measure again with a longer settling time: `ceph config set mgr mgr/wcache/settle_s 2`; "
+        "`auto` does so once by itself",
     ),
     FindingCode.AGENT_CONFLICT: (
         "two probes claim one host",
@@ -166,33 +168,6 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "the step was not carried out, and the probes restore; report the traceback from the "
         "mgr's log; `ceph mgr fail` restarts the module",
     ),
-    FindingCode.MCLOCK_STALE: (
-        "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
-        "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
-    ),
-    FindingCode.MEMORY_OVERCOMMIT: (
-        "hosts give their OSDs more memory than they have",
-        "see `ceph wcache memory status`; `ceph wcache memory recommend` says who can do with "
-        "less, and `ceph wcache plan --knob=memory` sets it",
-    ),
-    FindingCode.MEMORY_OVER_TARGET: (
-        "OSDs use more memory than their target",
-        "a lower target shrinks only caches: `ceph tell osd.N dump_mempools` shows the rest "
-        "(osd_pglog: see osd_max_pg_log_entries and the PGs of the OSD; osdmap: clean PGs let old "
-        "maps go); memory that tcmalloc holds: `ceph tell osd.N heap release`",
-    ),
-    FindingCode.MEMORY_NOT_TUNABLE: (
-        "OSDs whose osd_memory_target cannot be set while they run",
-        "no tcmalloc: use packages that are linked to it, or set the target and restart the OSD; "
-        "environment: set resources in the CephCluster; ceph.conf: remove it there and restart "
-        "the OSD; autotuner: set its options, or take a host over with "
-        "`ceph wcache plan --knob=memory --take-over=HOST`",
-    ),
-    FindingCode.MEMORY_STALE: (
-        "memory targets no longer fit the hosts, or did not bring the expected gain",
-        "divide anew: `ceph wcache memory recommend` and `ceph wcache plan --knob=memory`; or go "
-        "back with `ceph wcache rollback` and the plan that is named",
-    ),
     FindingCode.FROZEN: (
         "an admin froze wcache",
         "nothing is measured, applied or rolled back until you run `ceph wcache freeze --thaw`",
@@ -202,6 +177,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see the reasons in `ceph wcache campaign show`, fix them, and measure again; a campaign "
         "that succeeds clears this",
     ),
+    **{code: (summary, todo) for knob in KNOBS for code, summary, todo in knob.advice},
 }
 
 # So many campaigns in a row that aborted, none older than this, are a finding.
@@ -344,7 +320,7 @@ def of_campaigns(
     for campaign in sorted(campaigns, key=lambda c: c.created_at_s, reverse=True):
         mine = states[campaign.campaign_id]
         old = now_s - campaign.created_at_s > ABORTS_WITHIN_S
-        under_way = any(s.status not in (RunStatus.DONE, RunStatus.ABORTED) for s in mine)
+        under_way = any(s.status not in OVER for s in mine)
         if old or not mine or under_way:
             continue
         reasons = [state.reason for state in mine if state.status is RunStatus.ABORTED]

@@ -10,9 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Set, Tuple
 
-from ..change.rollout_state import Rollout, RolloutStatus
+from ..change.rollout_state import UNDER_WAY, Rollout
 from ..experiment.campaign import Campaign
-from ..experiment.run_state import RunState, RunStatus
+from ..experiment.run_state import OVER, RunState
 from ..model import LoadPoint
 from ..simulation import DriveKind
 from ..verdict.recommend import Result, latest
@@ -35,9 +35,6 @@ class Bounds:
     plans: int = 20
     records: int = 400
     records_bytes: int = 900_000
-
-
-_OPEN_PLANS = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def _campaigns(
     held: Set[str] = set()
     for state in runs.values():
         counts[state.spec.campaign_id] += 1
-        over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
+        over = state.status in OVER
         if not over or not state.settled:
             held.add(state.spec.campaign_id)
     newest_first = sorted(campaigns.values(), key=lambda c: c.created_at_s, reverse=True)
@@ -120,7 +117,7 @@ def _plans(plans: Mapping[str, Rollout], plans_max: int) -> List[str]:
     idle = carried_out = 0
     for plan in newest_first:
         mine = {key for change in plan.touched for key in change.touches}
-        if plan.status in _OPEN_PLANS:
+        if plan.status in UNDER_WAY:
             pass
         elif not mine:
             idle += 1

@@ -21,6 +21,7 @@ ENDS = (
 )
 _BACK = (ChangeStatus.ROLLED_BACK,)
 TEXT_MAX = 300
+EDITS_TOLD = 4
 
 OsdsOf = Mapping[Tuple[str, str], Tuple[int, ...]]
 """The OSDs on a cache domain, by host and domain."""
@@ -69,7 +70,7 @@ def line(
 ) -> HistoryEntry:
     """The line of a change that has ended."""
     told = about(change, osd_ids)
-    text = f"{change.name}: {told.before} to {told.after}, {told.outcome}"
+    text = f"{change.name}: {_moved(change, told)}, {told.outcome}"
     return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), told)
 
 
@@ -96,13 +97,29 @@ def standing(
 def _sides(change: Change) -> Tuple[str, str]:
     if isinstance(change, CacheModeChange):
         return change.expected.value, change.mode.value
-    before = "; ".join(f"{e.who} {e.name} {e.prior or 'not set'}" for e in change.edits[:4])
-    after = "; ".join(f"{e.who} {e.name} {e.value or 'not set'}" for e in change.edits[:4])
+    edits = change.edits[:EDITS_TOLD]
+    before = "; ".join(f"{e.who} {e.name} {e.prior or 'not set'}" for e in edits)
+    after = "; ".join(f"{e.who} {e.name} {e.value or 'not set'}" for e in edits)
     return one_line(before, TEXT_MAX), one_line(after, TEXT_MAX)
+
+
+def _moved(change: Change, told: About) -> str:
+    """From what to what, with each setting named once."""
+    if isinstance(change, CacheModeChange):
+        return f"{told.before} to {told.after}"
+    values = [(e.who, e.name, e.prior, e.value) for e in change.edits[:EDITS_TOLD]]
+    if change.status in _BACK:
+        values = [(who, name, value, prior) for who, name, prior, value in values]
+    said = [f"{who} {name}: {old or 'unset'} -> {new or 'unset'}" for who, name, old, new in values]
+    more = len(change.edits) - EDITS_TOLD
+    return "; ".join(said) + (f" and {more} more" if more > 0 else "")
 
 
 def _outcome(change: Change) -> str:
     said = change.status.value
     if change.before_us is not None and change.after_us is not None:
-        said += f", latency {change.before_us:.0f} to {change.after_us:.0f} us"
+        said += (
+            f"; latency was {change.before_us:.0f} us before the change, "
+            f"{change.after_us:.0f} us with it"
+        )
     return f"{said}: {change.detail}" if change.detail else said

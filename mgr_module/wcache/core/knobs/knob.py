@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Sequence, Tuple
 
 from ..change.rollout_state import Change, Rollout
 from ..change.scope import Scope
+from ..model import Finding, FindingCode
 
 # A plan is stored whole after each step, so it is kept small.
 CHANGES_MAX = 500
@@ -17,11 +18,13 @@ class Knob:
     """Something that wcache observes, tries, recommends and changes.
 
     `options` are those of the config database that it reads or sets; the cache mode has none.
+    `advice` says of each finding code of its own what is wrong, for `ceph health`, and what to do.
     """
 
     name: str
     title: str
     options: Tuple[str, ...] = ()
+    advice: Tuple[Tuple[FindingCode, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,20 @@ class Wanted:
 
 
 class Planner(Protocol):
-    """Plans the changes of one knob from what is known now; changes nothing."""
+    """Plans the changes of one knob from what is known now, and finds what is wrong with them.
+
+    Changes nothing; called under the engine's lock.
+    """
 
     def plan(self, asked: Asked) -> Wanted:
         """The changes that make the recommendations true.
 
         Raises NotReadyError where nothing is known to plan by.
         """
+
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong now with what the knob is about; quick, since each `status` asks."""
+        return ()
 
 
 def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:

@@ -176,4 +176,4 @@ def _cure(loads: Sequence[LoadVerdict]) -> str:
 
 
 def _names(loads: Sequence[LoadVerdict]) -> str:
-    return ", ".join(load.load_point.value for load in loads)
+    return ", ".join(load.load_point.short for load in loads)

@@ -15,7 +15,7 @@ class Estimate:
     """What was measured at one load point; the ratio is write back over write through.
 
     Where there is no interval both of its ends are open: 0 and infinite.
-    `finding`: a carryover or a flush too fast was found: what was measured was no cache mode.
+    `finding`: a transient or a flush too fast was found: what was measured was no cache mode.
     """
 
     verdict: Verdict
@@ -34,7 +34,7 @@ class Estimate:
         """Whether its interval proves nothing.
 
         Also where no finding says why: what lies beyond the margin and is undecided all the
-        same waits for something, such as a check for carryover.
+        same waits for something, such as a check for transients.
         """
         beyond = self.ratio_low > MATERIAL_RATIO or self.ratio_high < 1 / MATERIAL_RATIO
         return self.finding or (self.verdict is Verdict.INSUFFICIENT and beyond)

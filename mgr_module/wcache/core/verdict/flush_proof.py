@@ -3,14 +3,14 @@
 With the cache on, an acknowledged write is kept by the flush alone.  So what was seen of a
 drive model's flushes counts over all drives, loads and device classes.  A power cut that lost
 writes withholds `write back` whoever saw it: that costs a recommendation.  One that lost none
-lifts a doubt, and so needs the word of two hosts, or an admin's (`host_words`).
+lifts a doubt, and so needs the word of two hosts, or an admin's (`accepted_proofs`).
 """
 
 from __future__ import annotations
 
 from typing import AbstractSet, Dict, Iterable, NamedTuple, Protocol, Sequence, Tuple
 
-from ..drive.host_words import HOSTS_MIN, AcceptedWord, is_accepted
+from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof, is_accepted
 from ..host_report import HostReport, PowerCut
 from ..model import CacheMode, Finding, FindingCode, LoadPoint, Verdict
 from ..simulation import DriveKind
@@ -45,14 +45,14 @@ class ToldCut(NamedTuple):
 
 
 def power_cuts_by_model(
-    reports: Iterable[HostReport], words: Sequence[AcceptedWord] = ()
+    reports: Iterable[HostReport], accepted: Sequence[AcceptedProof] = ()
 ) -> Dict[DriveKind, Tuple[ToldCut, ...]]:
     """The witnessed power cuts by drive model: `DriveKind.in_any_class`."""
     found: Dict[DriveKind, Tuple[ToldCut, ...]] = {}
     for report in reports:
         for cut in report.power_cuts:
             key = DriveKind("", str(cut.drive_model), report.simulated)
-            told = ToldCut(report.hostname, cut, is_accepted(words, report.hostname, cut))
+            told = ToldCut(report.hostname, cut, is_accepted(accepted, report.hostname, cut))
             found[key] = (*found.get(key, ()), told)
     return found
 
@@ -86,7 +86,7 @@ def withheld_for(
         more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
         return (
             f"{_named(fast[0])} raised {FindingCode.FLUSH_TOO_FAST.value} at "
-            f"{fast[0].load_point.value}{more}: the drive may be ignoring flushes, so write back "
+            f"{fast[0].load_point.short}{more}: the drive may be ignoring flushes, so write back "
             "is not recommended; if you know that it has power-loss protection, say so with `ceph "
             "wcache drive-model trust-plp`"
         )

@@ -3,7 +3,7 @@
 From three drives on the child's pool speaks, with the drive as the unit.  Below that, or
 where there is no pool, agreement decides: what half of the drives decided, as long as the
 others are undecided and may be like them; contradiction is said.  Neither overrules a
-finding about a single drive: what a flush too fast or a carryover showed was no cache mode.
+finding about a single drive: what a flush too fast or a transient showed was no cache mode.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def pooled(
         reason = reason or ("too few pairs on some" if few else "its result is not computed yet")
     notes: Tuple[str, ...] = ()
     if reason:
-        notes = (f"{load_point.value}: judged by consensus of the drives, not pooled: {reason}",)
+        notes = (f"{load_point.short}: judged by consensus of the drives, not pooled: {reason}",)
     return _unless_flagged(_by_agreement(load_point, drives, notes), drives)
 
 
@@ -161,7 +161,7 @@ def _by_pool(load_point: LoadPoint, drives: Sequence[DriveVerdict], pool: Pool) 
     notes: Tuple[str, ...] = ()
     if pool.odd_drives:
         odd = ", ".join(pool.odd_drives)
-        notes = (f"{load_point.value}: outlier drives, kept in the pool: {odd}",)
+        notes = (f"{load_point.short}: outlier drives, kept in the pool: {odd}",)
     return LoadVerdict(
         load_point, pool.verdict, len(drives), pool.ratio, pool.low, pool.high,
         f"99% of the mean of {pool.drives} drives", True, pool.next_low, pool.next_high,
@@ -178,7 +178,7 @@ def _unless_flagged(load: LoadVerdict, drives: Sequence[DriveVerdict]) -> LoadVe
     notes = load.notes
     if why:
         where = "" if verdict is Verdict.CONFLICTING else "; see `ceph wcache status`"
-        notes = (*notes, f"{load.load_point.value}: {why}{where}")
+        notes = (*notes, f"{load.load_point.short}: {why}{where}")
     return replace(
         load, verdict=verdict, notes=notes, doubts=tuple(code for code in DOUBTS if code in doubts)
     )
@@ -212,7 +212,7 @@ def _by_agreement(
     sure = [drive for drive in drives if not any(code in DOUBTS for code in drive.doubts)]
     verdict, said = _agreed(sure)
     if said:
-        notes = (*notes, f"{load_point.value}: {said}")
+        notes = (*notes, f"{load_point.short}: {said}")
     found = [drive.estimate for drive in drives]
     ratios = sorted(item.ratio for item in found if item.ratio is not None and item.ratio > 0)
     lows = [item.ratio_low for item in found if item.bounded]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ..drive.host_words import HOSTS_MIN, AcceptedWord
+from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
 from ..simulation import DriveKind, in_cluster, real
+from ..text import named
 from . import false_coverage
 from .across_loads import over_loads
 from .estimate import estimate
@@ -158,15 +159,15 @@ def recommend(
     at_home: Optional[Homes] = None,
     by_osd: Optional[OsdProfiles] = None,
     reports: Iterable[HostReport] = (),
-    words: Sequence[AcceptedWord] = (),
+    accepted: Sequence[AcceptedProof] = (),
 ) -> Tuple[Recommendation, ...]:
     """One recommendation per (device class, drive model), in a stable order.
 
     Where the load profile is known, bench loads are weighted by it, and `by_osd` names the OSDs
-    whose own load would give another verdict.  Drives are pooled where
-    `pools` has them.  `reports` tell of power cuts that somebody has witnessed, and `words` whose
-    evidence an admin accepts.  Where few of many drive models would change, they are held to a
-    stricter level (`false_coverage`).  What two hosts or more have needs the word of two.
+    whose own load would give another verdict.  Drives are pooled where `pools` has them.
+    `reports` tell of power cuts that somebody has witnessed, and `accepted` whose evidence
+    an admin accepts.  Where few of many drive models would change, they are held to a stricter
+    level (`false_coverage`).  What two hosts or more have needs the word of two.
     """
     by_kind: Dict[DriveKind, List[Result]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
@@ -175,7 +176,7 @@ def recommend(
         by_kind[kind] += group
         flushing[kind.in_any_class] += group
     known = profiles or {}
-    cuts = power_cuts_by_model(reports, words)
+    cuts = power_cuts_by_model(reports, accepted)
     homes: Homes = at_home or {}
 
     def at_level(kind: DriveKind, alpha: float) -> Recommendation:
@@ -240,7 +241,7 @@ def _recommend(
             loads.append(false_coverage.widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [
-        f"osd.{result.osd_id} {result.load_point.value}: {text}"
+        f"osd.{result.osd_id} {result.load_point.short}: {text}"
         for result in results
         for text in (*result.warnings, *_contradictions(result))
     ]
@@ -302,11 +303,15 @@ def _unless_one_host(
     open_ = sorted(measured - says)
     host = (new or open_)[0]
     more = "" if new else ", which is undecided, with more pairs"
-    word = f"only {', '.join(sorted(says))} has" if says else "no single host has"
+    with_it = named(sorted(hosts), NAMED_MAX)
+    said = (
+        f"only {', '.join(sorted(says))} reached this verdict, and a second host must confirm it"
+        if says else "no host alone reached this verdict, and two hosts must confirm it"
+    )
     return replace(
         found, verdict=Verdict.INSUFFICIENT, mode=None,
-        why=f"{found.why}, but {word} decided that, while {_named(hosts)} have this drive model; "
-            f"measure on {host}{more}: `ceph wcache campaign start --scope=host:{host}`",
+        why=f"{found.why}; {said} ({with_it} have this drive model): measure on {host}"
+            f"{more}: `ceph wcache campaign start --scope=host:{host}`",
         measure_on=host,
     )
 
@@ -333,8 +338,3 @@ def _side(ratio: float) -> Verdict:
     if ratio > MATERIAL_RATIO:
         return Verdict.WRITE_THROUGH
     return Verdict.WRITE_BACK if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
-
-
-def _named(hosts: FrozenSet[str]) -> str:
-    shown = ", ".join(sorted(hosts)[:NAMED_MAX])
-    return shown + (f" and {len(hosts) - NAMED_MAX} more" if len(hosts) > NAMED_MAX else "")

@@ -39,7 +39,7 @@ def weighted(measured: Mapping[LoadPoint, Estimate], profile: LoadProfile) -> Tu
     flagged = [p for p, found in measured.items() if found.flagged]
     heavy = [p for p in flagged if _heaviest(p, loads) >= VETO_SHARE]
     if heavy:
-        names = ", ".join(point.value for point in heavy)
+        names = ", ".join(point.short for point in heavy)
         return Verdict.INSUFFICIENT, (
             f"the measurement of {names} is flagged, see the findings; measure it again"
         )
@@ -84,7 +84,7 @@ def _missing(measured: Mapping[LoadPoint, Estimate], loads: Mapping[str, Shares]
     share, name, point = max(found, key=lambda item: (item[1] == "overall", item[0]))
     where = "" if name == "overall" else f" in the variant {name!r}"
     return (
-        f"{share:.0%} of the writes{where} resemble {point.value}, which was not measured; "
+        f"{share:.0%} of the writes{where} resemble {point.short}, which was not measured; "
         "measure it"
     )
 
@@ -117,7 +117,7 @@ def _losers(
         share, loss = _heaviest(point, loads), item.loss(mode)
         if share >= VETO_SHARE and loss >= VETO_RATIO:
             found[point] = (
-                f"{point.value}, up to {share:.0%} of the writes, would be at least {loss:.1f}x "
+                f"{point.short}, up to {share:.0%} of the writes, would be at least {loss:.1f}x "
                 f"slower in {mode.value}"
             )
     return found
@@ -163,5 +163,5 @@ def _otherwise(
 
 
 def _described(shares: Shares) -> str:
-    parts = [f"{share:.0%} {point.value}" for point, share in shares.items() if share >= 0.005]
+    parts = [f"{share:.0%} {point.short}" for point, share in shares.items() if share >= 0.005]
     return ", ".join(parts)

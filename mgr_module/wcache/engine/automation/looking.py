@@ -17,6 +17,8 @@ from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode
 from ...core.record import Precondition
 from ...core.simulation import DriveKind, all_simulated, is_real, not_up, osd_of
+from ...core.text import named
+from ...core.unmet import unmet
 from ...core.verdict.recommend import Recommendation, Result, latest
 from ..engine import Engine
 from .domains import Domain, Domains
@@ -64,13 +66,13 @@ def look(
     )
     blocking = () if all_simulated(reports) else cluster.blocking
     advice = engine.recommendations()
-    blocked = f"preconditions not met: {', '.join(item.value for item in blocking)}"
+
     return Seen(
         drives,
         {(item.device_class, str(item.drive_model)): item.verdict for item in advice},
         frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
-        blocked if blocking else _unreported(engine),
+        unmet(blocking) if blocking else _unreported(engine),
         not any(item in blocking for item in _UNCLEAN),
         None if pending is None else ended(engine, pending.owner),
         _under_way(engine),
@@ -100,8 +102,7 @@ def _unreported(engine: Engine) -> str:
     missing = sorted((heard & set(engine.hosts.reports)) - set(engine.hosts.reported_at_s))
     if not missing:
         return ""
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    return f"the next report of {', '.join(missing[:3])}{more} is awaited"
+    return f"the next report of {named(missing, 3)} is awaited"
 
 
 def _measured(results: List[Result]) -> Tuple[Set[Tuple[str, str]], Set[Tuple[str, str]]]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Mapping,
+    Optional,
+    Protocol,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ...core import events
 from ...core.record import Record
 from ...core.verdict.pooling import Pool
 from ...core.verdict.recommend import PoolKey, Result
 from ..storing.archive import Archive
+from .accepted_proofs import Accepted
 from .foreign import Foreign
 from .pools import Pools
 from .results import BEING_ANALYSED, not_analysed, of_record
 from .trust import Trust
-from .words import Words
 
 # How often a record that could not be analysed is tried again.
 RETRY_S = 10.0
@@ -49,12 +60,13 @@ class Analyses:
         self._wake = wake
         self._pools = Pools(analysis)
         self.trust = Trust(archive)
-        self.words = Words(archive)
+        self.accepted = Accepted(archive)
         self._pools_at_s = 0.0
         self._retry_at_s = 0.0
         self._retries = 0
         # the last look at an experiment under way: how many pairs it saw, and its answer
         self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
+        self._asked: Set[str] = set()  # ids of records that are with the child
         self.results: Dict[str, Result] = {}
         self.foreign = Foreign(archive)
         self.error = ""
@@ -64,7 +76,7 @@ class Analyses:
         self.results = self._archive.results()
         self.foreign.load()
         self.trust.load()
-        self.words.load()
+        self.accepted.load()
 
     def believed(self) -> Tuple[Result, ...]:
         """All results, with what an admin vouches for."""
@@ -95,6 +107,11 @@ class Analyses:
         """The pooled estimates there are."""
         return self._pools.known()
 
+    def awaited(self, campaign_id: str) -> bool:
+        """Whether a record of a campaign is with the child now; call it under the lock."""
+        asked = (self.results[r] for r in self._asked if r in self.results)
+        return any(result.campaign_id == campaign_id for result in asked)
+
     def ended_at_s(self) -> Dict[str, float]:
         """When each record ended, by its id."""
         return {record_id: result.ended_at_s for record_id, result in self.results.items()}
@@ -119,10 +136,14 @@ class Analyses:
             self._keep(of_record(record, result))
             return
         self._keep(not_analysed(record, BEING_ANALYSED))
+        with self._lock:
+            self._asked.add(record.record_id)
 
         def done(answer: Optional[Dict[str, object]], error: str) -> None:
             self.error = error
             self._keep(not_analysed(record, error) if answer is None else of_record(record, answer))
+            with self._lock:
+                self._asked.discard(record.record_id)
 
         self._analysis.start(record, done)
 

@@ -6,7 +6,6 @@ failover is computed anew from the stored results, in milliseconds a pool.
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
@@ -15,6 +14,7 @@ from ...core.model import Verdict
 from ...core.record import RESULT_FORMAT, RESULT_VERSION
 from ...core.verdict.pooling import POOL_DRIVES_MIN, Pool, poolable
 from ...core.verdict.recommend import PoolKey, Result, drive_verdict, groups
+from .results import number
 
 TRIES_MAX = 3
 
@@ -123,14 +123,8 @@ def of(record_ids: Tuple[str, ...], answer: Mapping[str, object]) -> Pool:
     return Pool(
         record_ids, verdict, one_line(str(answer.get("why", "")), 500),
         drives if isinstance(drives, int) else len(record_ids),
-        _number(answer.get("ratio")), _number(answer.get("ratio_low")),
-        _number(answer.get("ratio_high")), _number(answer.get("next_low")),
-        _number(answer.get("next_high")),
+        number(answer.get("ratio")), number(answer.get("ratio_low")),
+        number(answer.get("ratio_high")), number(answer.get("next_low")),
+        number(answer.get("next_high")),
         tuple(one_line(str(name), 200) for name in odd[:64]) if isinstance(odd, list) else (),
     )
-
-
-def _number(value: object) -> Optional[float]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if math.isfinite(value) else None

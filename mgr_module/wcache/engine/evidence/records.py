@@ -11,7 +11,7 @@ from typing import Dict, Mapping, Tuple
 
 from ...core.experiment.factorial import OTHER, both_sides, measured_in
 from ...core.experiment.pairs import Discarded, compose
-from ...core.experiment.run_state import RunState, RunStatus
+from ...core.experiment.run_state import OVER, RunState
 from ...core.fleet.retention import Bounds
 from ...core.record import Record
 from ..storing.archive import Archive
@@ -69,7 +69,7 @@ class RecordPersistence:
         stored = set(self._archive.record_ids())
         for run_id in sorted(left & set(runs)):
             state = runs[run_id]
-            over = state.status in (RunStatus.DONE, RunStatus.ABORTED)
+            over = state.status in OVER
             for index in range(len(state.spec.experiments)):
                 record_id = f"{run_id}.{index}"
                 if record_id in state.finished:

@@ -32,14 +32,14 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         record.record_id, record.campaign_id, setup.hostname, setup.osd_id, setup.device_class,
         setup.domain_id, setup.drive_id, setup.drive_model, setup.load_point,
         _verdict(answer.get("verdict")), len(record.pairs), record.seconds, record.bytes_written,
-        record.ended, _number(answer.get("ratio")), _number(answer.get("ratio_low")),
-        _number(answer.get("ratio_high")), one_line(_why(answer)),
+        record.ended, number(answer.get("ratio")), number(answer.get("ratio_low")),
+        number(answer.get("ratio_high")), one_line(_why(answer)),
         _summary(per_mode.get(CacheMode.WRITE_BACK.value)),
         _summary(per_mode.get(CacheMode.WRITE_THROUGH.value)),
         _lines(answer.get("warnings")), setup.simulated, setup.throwaway, record.forced,
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
         pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
-        pin_price_us=_number(answer.get("pin_price_us")),
+        pin_price_us=number(answer.get("pin_price_us")),
         if_trusted=_if_trusted(answer.get("if_plp_trusted")),
     )
 
@@ -60,7 +60,7 @@ def _why(answer: Mapping[str, Any]) -> str:
 
 def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
     """What pooling takes of it; None where the figures are not there."""
-    mean, sd = _number(answer.get("log_ratio")), _number(answer.get("pair_sd"))
+    mean, sd = number(answer.get("log_ratio")), number(answer.get("pair_sd"))
     if mean is None or sd is None or sd < 0:
         return None
     crossed = answer.get("interaction")
@@ -68,7 +68,7 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
         return None  # it stands for one mode of the other drive only
     setup = record.setup
     release = setup.ceph_version.split(".")[0]
-    tail_mean, tail_sd = _number(answer.get("tail_log_ratio")), _number(answer.get("tail_pair_sd"))
+    tail_mean, tail_sd = number(answer.get("tail_log_ratio")), number(answer.get("tail_pair_sd"))
     tells = tail_mean is not None and tail_sd is not None and tail_sd >= 0
     return PoolTerm(
         mean, sd, setup.transport, setup.role, release, setup.rotational,
@@ -117,7 +117,8 @@ def _verdict(value: Any) -> Verdict:
         return Verdict.INSUFFICIENT
 
 
-def _number(value: Any) -> Optional[float]:
+def number(value: Any) -> Optional[float]:
+    """A finite number of an answer, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if math.isfinite(value) else None
@@ -133,7 +134,7 @@ def _summary(plain: Any) -> ModeSummary:
         return ModeSummary(0)
     count = plain.get("n")
     numbers = {
-        item.name: _number(plain.get(item.name))
+        item.name: number(plain.get(item.name))
         for item in fields(ModeSummary)
         if item.name != "n"
     }

@@ -22,6 +22,7 @@ from ...core.knobs.memory_target.trial_result import TrialResult, TrialResults
 from ...core.knobs.memory_target.trial_room import crowded
 from ...core.ports import Done
 from ...core.simulation import real
+from ...core.unmet import no_longer_met
 from ..engine import Engine
 
 CLUSTER_EVERY_S = 5.0
@@ -109,7 +110,7 @@ class TrialWork:
             return
         broken = self._engine.view.cluster().blocking
         if broken:
-            self.halt(f"preconditions no longer met: {', '.join(b.value for b in broken)}")
+            self.halt(no_longer_met(broken))
             return
         now = self._ups(machine.trial)
         for osd_id, since in self._up_from.items():

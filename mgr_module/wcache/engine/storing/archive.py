@@ -19,7 +19,7 @@ from ...core.automation.state import AutoState
 from ...core.change.rollout_state import Rollout
 from ...core.deployment.form import Deployment
 from ...core.drive.acceptance import Acceptance, Acceptances
-from ...core.drive.host_words import AcceptedWords
+from ...core.drive.accepted_proofs import AcceptedProofs
 from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
@@ -141,13 +141,13 @@ class Archive:
         """Store all of them."""
         self._put("plp-trust", models, done)
 
-    def accepted_words(self) -> AcceptedWords:
+    def accepted_proofs(self) -> AcceptedProofs:
         """Hosts whose evidence of a drive model an admin has accepted."""
-        return self._load_one(AcceptedWords, "accepted-words") or AcceptedWords()
+        return self._load_one(AcceptedProofs, "accepted-words") or AcceptedProofs()
 
-    def put_accepted_words(self, words: AcceptedWords, done: Done) -> None:
+    def put_accepted_proofs(self, proofs: AcceptedProofs, done: Done) -> None:
         """Store all of them."""
-        self._put("accepted-words", words, done)
+        self._put("accepted-words", proofs, done)
 
     def campaigns(self) -> Dict[str, Campaign]:
         """All campaigns by id."""

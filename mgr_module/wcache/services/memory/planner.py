@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Sequence
 
 from ...core.errors import NotFoundError, NotReadyError
-from ...core.knobs.knob import Asked, Wanted
+from ...core.knobs.knob import Asked, Planner, Wanted
 from ...core.knobs.memory_target.advice import advise, take_over
 from ...core.knobs.memory_target.plan import make_changes
+from ...core.model import Finding
 from ...engine.engine import Engine
 from .service import MemoryService
 
 
-class MemoryPlanner:
+class MemoryPlanner(Planner):
     """From the division of each host's memory; called under the engine's lock."""
 
     def __init__(self, engine: Engine, memory: MemoryService) -> None:
@@ -33,6 +34,10 @@ class MemoryPlanner:
         wanted = make_changes(asked, groups, facts, asked.take_over)
         self._memory.promise(asked, groups, facts)
         return wanted
+
+    def findings(self) -> Sequence[Finding]:
+        """See Planner."""
+        return self._memory.facts.findings()
 
 
 def _require_hosts(asked: Sequence[str], known: Sequence[str]) -> None:

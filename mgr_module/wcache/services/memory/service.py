@@ -32,15 +32,17 @@ from ...core.knobs.memory_target.single import single_osds
 from ...core.knobs.memory_target.trial import BLOCKS_MAX, OSDS_MAX, Trial
 from ...core.knobs.memory_target.trial_room import LIMIT_SHARE
 from ...core.output_format import FORMAT_VERSION
+from ...core.text import amount
+from ...core.unmet import unmet
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
-from ..guards import require_class, require_idle, require_store, require_thawed
+from ..guards import bounded, require_class, require_idle, require_store, require_thawed
 from .facts import MemoryFacts
 
 OSDS_DEFAULT = 3
 # A trial ends where an OSD has so much more than the larger target.
-OVER_SHARE = 1.2
+TRIAL_OVER_SHARE = 1.2
 RAISE = 1.5
 
 
@@ -211,8 +213,8 @@ class MemoryService:
         engine = self._engine
         require_class(engine, device_class)
         facts = self.facts.gather()
-        most = _bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
-        many = _bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
+        most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
+        many = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
         trial = self._prepared(facts, device_class, target_bytes, most, many, period_s)
         cost = {
             "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
@@ -228,10 +230,7 @@ class MemoryService:
             self._require_none_owed()
             broken = engine.view.cluster().blocking
             if broken:
-                raise RefusedError(
-                    f"preconditions not met: {', '.join(item.value for item in broken)}",
-                    "wait until they are met",
-                )
+                raise RefusedError(unmet(broken), "wait until they are met")
             engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
             self.trials.start(trial)
         engine.wake()
@@ -295,8 +294,8 @@ class MemoryService:
             tight = min((limit for limit in limits if limit is not None), default=None)
             if tight is not None and high > int(tight * (1.0 - facts.limits.headroom)):
                 raise ConflictError(
-                    f"an OSD on host {host.name} may use {tight} bytes by its cgroup, and "
-                    f"{facts.limits.headroom:.0%} of it are left free (memory_headroom)",
+                    f"the cgroup limit of an OSD on host {host.name} is {amount(tight)}, of which "
+                    f"{facts.limits.headroom:.0%} stays free (memory_headroom)",
                     "choose a smaller --target-bytes",
                 )
             if raised and (room is None or host.given_bytes + raised > room.osds_bytes):
@@ -312,7 +311,7 @@ class MemoryService:
             self._next_id(), self._engine.clock(), device_class,
             tuple(item.osd.osd_id for _, item in chosen),
             tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
-            float(_bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+            float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
             self._engine.options().memory_step_s, blocks,
         )
 
@@ -326,7 +325,7 @@ class MemoryService:
 def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
     """What the process may use before a trial is ended, below what the kernel would kill at."""
     limit = host.limit_of(item.osd.osd_id)
-    most = int(OVER_SHARE * high)
+    most = int(TRIAL_OVER_SHARE * high)
     return most if limit is None else min(most, int(LIMIT_SHARE * limit))
 
 
@@ -388,11 +387,3 @@ def _class(name: str, items: List[OsdFacts]) -> Dict[str, Any]:
         "miss_us": 1e6 * sum(costs) / len(costs) if costs else None,
         "age_bytes": ages,
     }
-
-
-def _bounded(value: Optional[int], default: int, low: int, high: int, name: str) -> int:
-    if value is None:
-        return default
-    if not low <= value <= high:
-        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
-    return value

@@ -9,12 +9,12 @@ from typing import Optional, Tuple
 from wcache.core.errors import RefusedError, StorageError
 from wcache.core.model import CacheMode
 
+from ...arguments import RUN_DIR
 from ..block.host_files import read_text
 from .own_file import move_aside, remove, write_whole
 from .udev_rule import UdevRule, acts, file_name, is_changed, mode_in
 
 RULES_FOLDER = "/etc/udev/rules.d"
-RUN_DIR = "/run/wcache"
 # udev reads what ends in .rules alone
 ASIDE = ".changed-by-hand"
 

@@ -22,6 +22,9 @@ from wcache.core.model import (
 
 from ..block.sysfs import BlockDevice
 
+# How long a drive may take for a command, and for a flush of its cache.
+TIMEOUT_MS = 20_000
+FLUSH_TIMEOUT_MS = 120_000
 _ID_CHARS_MAX = 120
 
 

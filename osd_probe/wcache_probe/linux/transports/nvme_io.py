@@ -18,11 +18,10 @@ from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from ..block.held import Held
 from ..block.host_files import HostFiles, read_device_number
 from ..block.sysfs import BlockDevice
+from .base import FLUSH_TIMEOUT_MS, TIMEOUT_MS
 
 # include/uapi/linux/nvme_ioctl.h
 IOCTL_ID, IOCTL_ADMIN, IOCTL_IO = 0x4E40, 0xC0484E41, 0xC0484E43
-TIMEOUT_MS = 20_000
-FLUSH_TIMEOUT_MS = 120_000
 
 
 class NvmeError(StorageError):

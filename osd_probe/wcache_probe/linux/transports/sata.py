@@ -23,10 +23,10 @@ from wcache.core.model import (
 
 from ..block.sysfs import BlockDevice
 from . import ata_data as ata
-from .base import CacheReading, Identity, safe_id, smr, why_nameless
+from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, safe_id, smr, why_nameless
 from .pin import Pins
 from .scsi import host_driver
-from .sg_io import FLUSH_TIMEOUT_MS, ScsiPort
+from .sg_io import ScsiPort
 
 
 class SataSwitch:

@@ -23,9 +23,9 @@ from ..block import sysfs
 from ..block.host_files import entries, printable, read_text
 from ..block.sysfs import BlockDevice
 from . import scsi_data as data
-from .base import CacheReading, Identity, safe_id, smr, why_nameless
+from .base import FLUSH_TIMEOUT_MS, CacheReading, Identity, safe_id, smr, why_nameless
 from .pin import Pins
-from .sg_io import FLUSH_TIMEOUT_MS, KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
+from .sg_io import KEY_ILLEGAL_REQUEST, ScsiError, ScsiPort
 
 CURRENT, CHANGEABLE, DEFAULT, SAVED = 0, 1, 2, 3
 

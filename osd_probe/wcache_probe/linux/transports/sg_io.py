@@ -15,6 +15,7 @@ from typing import Callable, Optional, Protocol, Tuple
 from wcache.core.errors import StorageError
 
 from ..block.sysfs import BlockDevice
+from .base import TIMEOUT_MS
 
 # include/scsi/sg.h
 SG_IO = 0x2285
@@ -23,8 +24,6 @@ SENSE_BYTES = 64
 # SPC-6 4.4: sense keys; SAM-6 5.3: status codes
 KEY_NONE, KEY_RECOVERED, KEY_ILLEGAL_REQUEST, KEY_UNIT_ATTENTION = 0x0, 0x1, 0x5, 0x6
 GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL = 0x00, 0x02, 0x08, 0x28
-TIMEOUT_MS = 20_000
-FLUSH_TIMEOUT_MS = 120_000
 # Each reset, mode change and LUN change queues a Unit Attention of its own.
 ATTEMPTS = 8
 

@@ -83,7 +83,7 @@ def test_a_media_cache_that_fills_up_under_a_lasting_load_is_seen_and_the_answer
     assert 0.7 < cells[THROUGH].until_bytes / (8 << 20) < 1.3
     assert (
         "faster at first: write through; faster after a cache of the drive is full: write back; "
-        "the answer TURNS"
+        "the faster mode changes"
     ) in run.output()
     assert (probe.mode(), probe.journal()) == (BACK, [])
 

@@ -25,7 +25,7 @@ def lines(one, prices=(300.0,)):
 
 
 def test_the_price_is_the_measured_one_or_said_to_be_unknown():
-    assert "costs 0.3 ms a commit (measured)" in lines(drive(), (100.0, 300.0, 900.0))
+    assert "cost 0.3 ms per commit (measured)" in lines(drive(), (100.0, 300.0, 900.0))
     assert "not counted" in lines(drive(), ())
     assert "not counted" in lines(drive(), (float("nan"), -1.0))
 
@@ -78,7 +78,7 @@ def test_recommend_prints_what_write_through_costs_and_nothing_for_write_back():
         (row,) = said(mgr, "recommend")["recommendations"]
         assert bool(row["consequences"]) is wanted
         text = ok(mgr.command("recommend"))
-        assert ("the price of the pin" in text) is wanted
+        assert ("with the pin the kernel still flushes" in text) is wanted
         assert ("endurance" in text) is wanted
 
 

@@ -16,7 +16,6 @@ from wcache.core.knobs.mclock.capacity import (
     of_one,
     settings,
     stacks,
-    t95,
 )
 from wcache.core.knobs.mclock.config import Known
 from wcache.core.knobs.mclock.plan import GROUPS_MAX, make_changes
@@ -56,12 +55,6 @@ def commands(found):
 def test_too_few_calls_give_no_capacity():
     assert of_one([300.0] * (CALLS_MIN - 1)) is None
     assert of_model([measured(1, 300.0)]) is None
-
-
-def test_students_t_is_that_of_the_tables_and_goes_on_beyond():
-    assert (t95(1), t95(4), t95(30)) == (12.706, 2.776, 2.042)
-    assert t95(31) == pytest.approx(2.0395, abs=5e-3)
-    assert t95(10**6) == pytest.approx(1.96, abs=1e-3)
 
 
 @pytest.mark.parametrize(("calls", "drives"), [(3, 1), (6, 1), (4, 3), (4, 6)])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Sequence
+
+from ...student_t import t_quantile
 
 # Above this the stretches are too short to tell noise from drift; the error is wide then.
 CORRELATION_MAX = 0.95
@@ -70,35 +72,3 @@ def _inflation(count: int, phi: float) -> float:
         return 1.0
     tail = 2.0 * phi * (1.0 - phi**count) / (count * (1.0 - phi) ** 2)
     return max(1.0, (1.0 + phi) / (1.0 - phi) - tail)
-
-
-def t_quantile(probability: float, freedom: float) -> float:
-    """Quantile of Student's t: Hill's expansion (1970, CACM algorithm 396), from 1 on.
-
-    Within 1% of the exact one from two degrees of freedom on, for probabilities to 0.9995.
-    """
-    if probability < 0.5:
-        return -t_quantile(1.0 - probability, freedom)
-    p = 2.0 * (1.0 - probability)  # of both tails together
-    if freedom <= 1.0:
-        return 1.0 / math.tan(p * math.pi / 2.0)
-    a = 1.0 / (freedom - 0.5)
-    b = 48.0 / a**2
-    c = ((20700.0 * a / b - 98.0) * a - 16.0) * a + 96.36
-    d = ((94.5 / (b + c) - 3.0) / b + 1.0) * math.sqrt(a * math.pi / 2.0) * freedom
-    y = (d * p) ** (2.0 / freedom)
-    if y > 0.05 + a:
-        x = NormalDist().inv_cdf(p / 2.0)
-        y = x * x
-        if freedom < 5.0:
-            c += 0.3 * (freedom - 4.5) * (x + 0.6)
-        c += (((0.05 * d * x - 5.0) * x - 7.0) * x - 2.0) * x + b
-        y = (((((0.4 * y + 6.3) * y + 36.0) * y + 94.5) / c - y - 3.0) / b + 1.0) * x
-        y = a * y * y
-        y = y + y * y / 2.0 if y <= 0.002 else math.expm1(y)
-    else:
-        y = (
-            (1.0 / (((freedom + 6.0) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2.0) * 3.0)
-             + 0.5 / (freedom + 4.0)) * y - 1.0
-        ) * (freedom + 1.0) / (freedom + 2.0) + 1.0 / y
-    return math.sqrt(freedom * y)

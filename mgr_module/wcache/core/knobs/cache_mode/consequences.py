@@ -29,10 +29,11 @@ def _price(drive: DriveReport, prices_us: Sequence[float]) -> List[str]:
         return []
     found = sorted(us for us in prices_us if math.isfinite(us) and us >= 0)
     if not found:
-        cost = "was not counted: the kernel counts flushes from Linux 5.5 on"
+        cost = "what that costs was not counted: the kernel counts flushes from Linux 5.5 on"
     else:
-        cost = f"costs {found[len(found) // 2] / 1e3:.2g} ms a commit (measured)"
-    lines = [f"the price of the pin: the kernel flushes all the same; the no-op flush {cost}"]
+        cost_ms = found[len(found) // 2] / 1e3
+        cost = f"these no-op flushes cost {cost_ms:.2g} ms per commit (measured)"
+    lines = [f"with the pin the kernel still flushes; {cost}"]
     return [*lines, *_without(drive)]
 
 

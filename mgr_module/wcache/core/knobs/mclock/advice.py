@@ -16,6 +16,7 @@ from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequen
 from ...cluster import OsdInfo
 from ...config_database import EDITS_MAX, Config, ConfigEdit, Entry
 from ...model import CacheMode
+from ...text import NAMED_MAX, named
 from .capacity import (
     DEFAULT_IOPS,
     PLAUSIBLE_IOPS,
@@ -28,8 +29,6 @@ from .capacity import (
 from .certainty import ONE_CLASS, uncertain
 from .config import FORCED_BENCH, Known, by_mclock
 from .precedence import Override, overrides
-
-NAMED_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -339,9 +338,3 @@ def _osds(osds: Sequence[OsdInfo]) -> str:
 
 def _ids(osd_ids: AbstractSet[int]) -> str:
     return named([f"osd.{osd_id}" for osd_id in sorted(osd_ids)])
-
-
-def named(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more

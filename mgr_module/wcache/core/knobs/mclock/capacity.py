@@ -19,6 +19,7 @@ from ...experiment.observing.osd_drives import mode_words, setting_of, stack_of
 from ...host_report import HostReport
 from ...model import DriveReport, Role
 from ...simulation import real
+from ...student_t import t95
 
 # Two calls give an interval of a factor of thousands; four are worth their bytes.
 CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, CAPACITY_CALLS_MAX, 4
@@ -29,13 +30,6 @@ PLAUSIBLE_IOPS = {True: (50.0, 500.0), False: (1000.0, 80_000.0)}
 SCHEDULER = "mclock_scheduler"
 # Two calls are taken to differ by at least this for no reason (sd of the logarithm).
 SD_MIN = 0.02
-
-# Student's t, two-sided 95%, for 1 to 30 degrees of freedom.
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-)
 
 
 @dataclass(frozen=True)
@@ -80,14 +74,6 @@ class Capacity:
 def option(rotational: bool) -> str:
     """The option that an OSD on such a drive reads (by its drive, not by its class)."""
     return f"osd_mclock_max_capacity_iops_{'hdd' if rotational else 'ssd'}"
-
-
-def t95(freedom: int) -> float:
-    """Student's t for a two-sided 95% interval; Cornish-Fisher beyond the table."""
-    if freedom <= len(_T95):
-        return _T95[freedom - 1]
-    z = 1.959964
-    return z + (z**3 + z) / (4 * freedom)
 
 
 def of_one(iops: Sequence[float]) -> Optional[Capacity]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import List, Mapping, Sequence
 
+from ...text import named
 from .capacity import CALLS_MIN, Capacity, Measurement, of_model, of_one
 
 # OSDs and drive models whose capacities are this close share one value.
@@ -44,9 +45,8 @@ def _contradicted(stack: str, value: int, mine: Sequence[Measurement]) -> List[s
             apart.append(f"osd.{item.osd_id} ({one.low:.0f} to {one.high:.0f} IOPS)")
     if not apart:
         return []
-    more = f" and {len(apart) - NAMED_MAX} more" if len(apart) > NAMED_MAX else ""
     return [
-        f"{stack}: {', '.join(apart[:NAMED_MAX])}{more} would be set to {value}, which is more "
+        f"{stack}: {named(apart, NAMED_MAX)} would be set to {value}, which is more "
         "than a quarter off; find out why these OSDs differ (their load, a failing drive), "
         "measure again, or set them by hand"
     ]

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from ...model import FindingCode
 from ..knob import Knob
 from .config import NAMES
 
-MCLOCK = Knob("mclock", "the capacity that mClock shares out", NAMES)
+ADVICE = (
+    (
+        FindingCode.MCLOCK_STALE,
+        "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
+        "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
+    ),
+)
+MCLOCK = Knob("mclock", "the capacity that mClock shares out", NAMES, ADVICE)

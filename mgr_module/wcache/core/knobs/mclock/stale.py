@@ -9,7 +9,8 @@ from ...cluster import OsdInfo
 from ...config_database import Entry
 from ...material import MATERIAL_RATIO
 from ...model import Finding, FindingCode, Severity
-from .advice import Facts, named
+from ...text import named
+from .advice import Facts
 from .capacity import Capacity, Measurement, of_model, of_one
 from .config import by_mclock, covered
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ...text import amount, duration
+from ...text import amount, duration, named
 from .curve import Curve, Point, curve_of, gained, summed
 from .division import Share, divide
 from .facts import FIXED_AT_START, LEASED, Facts, HostFacts, OsdFacts, source_of
@@ -22,7 +22,6 @@ WAIT_MIN = 1e-3
 # Hosts whose RAM differs by less are alike.
 ALIKE_BYTES = 4 * 2**30
 MEASURED, RULE = "measured", "rule"
-NAMED_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ class GroupAdvice:
     @property
     def name(self) -> str:
         """The hosts, for people."""
-        more = f" and {len(self.hosts) - NAMED_MAX} more" if len(self.hosts) > NAMED_MAX else ""
-        return ", ".join(self.hosts[:NAMED_MAX]) + more
+        return named(self.hosts)
 
 
 def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
@@ -97,14 +95,14 @@ def why_not(facts: Facts, host: HostFacts) -> str:
     for source in FIXED_AT_START:
         if source in sources:
             fixed = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == source]
-            names = ", ".join(f"osd.{osd_id}" for osd_id in fixed[:NAMED_MAX])
+            names = named([f"osd.{osd_id}" for osd_id in fixed])
             return (
                 f"{names} has its target from its {source}, which takes precedence over the "
                 f"config database: remove {TARGET} there and restart the OSD"
             )
     leased = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == LEASED]
     if leased:
-        names = ", ".join(f"osd.{osd_id}" for osd_id in leased[:NAMED_MAX])
+        names = named([f"osd.{osd_id}" for osd_id in leased])
         return (
             f"{names} has a target that was set by `ceph tell`, as a trial does, which takes "
             f"precedence over the config database: `ceph tell osd.{leased[0]} config unset "
@@ -114,7 +112,7 @@ def why_not(facts: Facts, host: HostFacts) -> str:
         f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False
     ]
     if untunable:
-        return f"{', '.join(untunable[:NAMED_MAX])} cannot follow a target while running"
+        return f"{named(untunable)} cannot follow a target while running"
     if host.autotuned:
         return (
             "cephadm's autotuner sets its targets; take it over with `ceph wcache plan "
@@ -126,7 +124,7 @@ def why_not(facts: Facts, host: HostFacts) -> str:
     if silent:
         settling_s = max(item.settling_s for item in host.osds)
         left = f", {duration(settling_s)} more" if settling_s else ""
-        names = ", ".join(f"osd.{osd_id}" for osd_id in silent[:NAMED_MAX])
+        names = named([f"osd.{osd_id}" for osd_id in silent])
         return f"{names} was not watched for long enough with the target that it has{left}"
     if any(item.settling_s > 0 for item in host.osds):
         return "its OSDs are settling after a change of their targets"
@@ -280,8 +278,8 @@ def _words(share: Share, target: int) -> ClassAdvice:
     if abs(target - share.now_bytes) < STEP_BYTES:
         target = share.now_bytes
         words = (
-            f"{share.device_class}: stays at {amount(share.now_bytes)}; no known division is "
-            "better by a tenth. Only a trial shows what more memory would gain"
+            f"{share.device_class}: stays at {amount(share.now_bytes)}; no other split is known "
+            f"to reduce waiting by {GAIN_MIN:.0%}. Only a trial shows what more memory would gain"
         )
     else:
         words = (

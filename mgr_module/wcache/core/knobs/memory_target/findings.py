@@ -6,14 +6,13 @@ from collections import defaultdict
 from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ...model import Finding, FindingCode, Severity
-from ...text import amount
+from ...text import amount, named
 from .advice import own_keys, why_not
 from .facts import FIXED_AT_START, Facts, HostFacts, source_of
 from .promise import Promise
 
 # An OSD above its target by more is not in a moment of growth (the tuner works every 5 s).
 OVER_SHARE = 1.15
-NAMED_MAX = 8
 OUTSIDE_NAMED = 3
 # Where a target from takes precedence over the config database.
 ABOVE_DATABASE = ("environment", *FIXED_AT_START)
@@ -84,11 +83,10 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
             item.osd.osd_id for item in host.osds
         ]
     for text, ids in why.items():
-        more = f" and {len(ids) - NAMED_MAX} more" if len(ids) > NAMED_MAX else ""
-        names = ", ".join(f"osd.{osd_id}" for osd_id in sorted(ids)[:NAMED_MAX])
+        osds = named([f"osd.{osd_id}" for osd_id in sorted(ids)])
         # it is so by somebody's choice: told where one looks, and no health check
         yield Finding(
-            FindingCode.MEMORY_NOT_TUNABLE, Severity.INFO, host.name, f"{names}{more}: {text}"
+            FindingCode.MEMORY_NOT_TUNABLE, Severity.INFO, host.name, f"{osds}: {text}"
         )
 
 

@@ -16,10 +16,8 @@ from ...config_database import ConfigEdit, OsdValue
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice, own_keys
 from .facts import LABELS, OPT_OUT_LABEL, Facts, HostFacts, host_section
-from .knob import MEMORY, TARGET
+from .knob import MEMORY, STEP_SHARE, TARGET
 
-# A step down of more can stall an OSD on the eviction of onodes (tracker 65792).
-STEP_SHARE = 0.05
 # Hosts share a change where there are more: the canary host alone, then groups.
 GROUPS_MAX = 8
 READ_BACK_MAX = 64
@@ -30,7 +28,7 @@ def make_changes(
 ) -> Wanted:
     """The changes that make the advice true: what shrinks first, so that a host never overflows."""
     left = [f"{group.name}: {line}" for group in groups for line in group.left_alone]
-    wanted = _targets(asked, groups, facts)
+    wanted = _targets(asked, groups)
     edits, refused = _sections(wanted, facts)
     left += refused
     changes: List[ConfigChange] = []
@@ -69,7 +67,7 @@ class Section:
 
 
 def _targets(
-    asked: Asked, groups: Sequence[GroupAdvice], facts: Facts
+    asked: Asked, groups: Sequence[GroupAdvice]
 ) -> Dict[Tuple[str, str], Tuple[int, int]]:
     """(host, class) to (now, target) of what is to be changed."""
     return {

@@ -57,7 +57,6 @@ class Counters:
     gets: float = 0.0
     read_wait_s: float = 0.0
     read_waits: float = 0.0
-    bluefs_disk_bytes: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,6 @@ class OsdReading:
     counters: Counters
     target_bytes: Optional[int] = None
     source: str = ""
-    mon_bytes: Optional[int] = None
     tunable: Optional[bool] = None
     followed_bytes: int = 0
     mapped_bytes: int = 0
@@ -93,7 +91,7 @@ def read(
     """A reading from `perf dump`, `config diff get`, `dump_mempools` and `heap stats`."""
     perf = _object(perf)
     tuner = _object(perf.get("bluestore-pricache"))
-    target, source, mon = _target(diff)
+    target, source = _target(diff)
     outside, onode_bytes = _pools(pools)
     # BlueStore makes the tuner only then (BlueStore::MempoolThread::entry)
     fixed = "bluestore" in perf and "bluestore-pricache" not in perf
@@ -102,7 +100,7 @@ def read(
         for found in [_bins(cache, perf, edges.get(cache, ()))] if found
     )
     return OsdReading(
-        osd_id, _counters(at_s, perf), target, source, mon, False if fixed else tunable(heap),
+        osd_id, _counters(at_s, perf), target, source, False if fixed else tunable(heap),
         _bytes(tuner.get("target_bytes")), _bytes(tuner.get("mapped_bytes")),
         _bytes(tuner.get("cache_bytes")), onode_bytes, bins, outside, fixed,
     )
@@ -129,16 +127,15 @@ def edges_of(text: str) -> Tuple[float, ...]:
     return tuple(rising) or EDGES_DEFAULT_S
 
 
-def _target(diff: Any) -> Tuple[Optional[int], str, Optional[int]]:
+def _target(diff: Any) -> Tuple[Optional[int], str]:
     found = _object(_object(_object(diff).get("diff")).get("osd_memory_target"))
     final = _number(found.get("final"))
     if final is None:
-        return None, "", None
+        return None, ""
     # md_config_t::diff names the levels from weak to strong (src/common/config.cc)
     levels = [name for name in found if name != "final" and isinstance(name, str)]
     source = levels[-1][:20] if levels else "default"
-    mon = _number(found.get("mon"))
-    return int(final), source, None if mon is None else int(mon)
+    return int(final), source
 
 
 def _counters(at_s: float, perf: Mapping[str, Any]) -> Counters:
@@ -159,7 +156,6 @@ def _counters(at_s: float, perf: Mapping[str, Any]) -> Counters:
         one("buffer_hit_bytes", "bluestore_buffer_hit_bytes"),
         one("buffer_miss_bytes", "bluestore_buffer_miss_bytes"),
         get_s, gets, wait_s, waits,
-        _number(_object(perf.get("bluefs")).get("read_random_disk_bytes")),
     )
 
 

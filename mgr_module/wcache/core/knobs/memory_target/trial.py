@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Dict, List, Optional, Tuple, Union
 
 from ...codec import one_line
+from .knob import STEP_SHARE
 from .reading import Counters, OsdReading
 from .trial_result import TrialResult
 from .trial_verdict import judge
@@ -23,7 +24,6 @@ OSDS_MAX = 64
 BLOCKS_MAX = 16
 ORDER = (False, True, True, False)  # whether it is raised
 CHECK_EVERY_S = 10.0
-STEP_SHARE = 0.05
 
 
 class TrialStatus(str, Enum):

@@ -10,16 +10,13 @@ from __future__ import annotations
 import math
 from typing import List, Sequence, Tuple
 
+from ...material import MATERIAL_RATIO
+from ...student_t import t95
 from .trial_result import GAIN, NONE, VAGUE, TrialResult
 
 # Fewer misses per second in a period are noise.
 MISSES_MIN = 1.0
 SAMPLES_MIN = 3
-# What leaves more of the misses is no gain that matters.
-MATERIAL = 0.9
-# Student's t at 97.5%, by degrees of freedom; beyond the table its limit from above.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
-      2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)
 
 
 def judge(
@@ -48,12 +45,12 @@ def judge(
     mean = sum(samples) / len(samples)
     freedom = len(samples) - 1
     spread = math.sqrt(sum((x - mean) ** 2 for x in samples) / freedom / len(samples))
-    reach = _T[min(freedom, len(_T)) - 1] * spread
+    reach = t95(freedom) * spread
     share, low, high = math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
     verdict = VAGUE
-    if high < MATERIAL:
+    if high < 1 / MATERIAL_RATIO:
         verdict = GAIN
-    elif low > MATERIAL and high < 1.0 / MATERIAL:
+    elif low > 1 / MATERIAL_RATIO and high < MATERIAL_RATIO:
         verdict = NONE
     return TrialResult(trial_id, device_class, now_s, low_bytes, high_bytes, osd_ids,
                        mean_before, share, low, high, verdict)

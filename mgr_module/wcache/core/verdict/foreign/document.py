@@ -150,7 +150,7 @@ def _check(found: Evidence, now_s: float) -> None:
         if not 0 < verdict.measured_at_s <= found.exported_at_s + FUTURE_S:
             raise MalformedError(f"{name} was measured after the file was made")
         for load in verdict.loads:
-            _check_load(f"{name}, {load.load_point.value}", load)
+            _check_load(f"{name}, {load.load_point.short}", load)
         if verdict.verdict.mode and not any(x.verdict is verdict.verdict for x in verdict.loads):
             raise MalformedError(f"{name}: no load says {verdict.verdict.value}")
 

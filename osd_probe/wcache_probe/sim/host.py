@@ -40,11 +40,11 @@ from wcache.core.model import (
 )
 from wcache.core.protocol import SamplesOutcome
 
-from .sim.drive_schema import DriveFile
-from .sim.osd import Measured, SimulatedOsd
-from .sim.physics import ResetKind, SimulatedDrive, ToggleOutcome
-from .sim.placement import PlacedDrive, place
-from .sim.settings_file import STATE_VERSION, DriveSetting, Settings, SettingsFile
+from .drive_schema import DriveFile
+from .osd import Measured, SimulatedOsd
+from .physics import ResetKind, SimulatedDrive, ToggleOutcome
+from .placement import PlacedDrive, place
+from .settings_file import STATE_VERSION, DriveSetting, Settings, SettingsFile
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000

@@ -24,7 +24,7 @@ SPARE = 2.0
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrySample:
     """Which OSDs have traffic enough to be measured by."""
 
     busy_osds: FrozenSet[int]
@@ -36,7 +36,7 @@ def enough_traffic(commits_per_s: float, period_s: float, commits_min: int) -> b
 
 
 def cheapest(
-    runs: Sequence[RunSpec], options: CampaignOptions, trial: Trial
+    runs: Sequence[RunSpec], options: CampaignOptions, sample: TrySample
 ) -> Tuple[Tuple[RunSpec, ...], CampaignOptions]:
     """Of each run the experiments at its OSD's cheapest load; runs without one are left out.
 
@@ -48,7 +48,7 @@ def cheapest(
             setup for setup in run.experiments
             if setup.load_point is (
                 LoadPoint.OSD_TRAFFIC
-                if setup.osd_id in trial.busy_osds and not measured_by_probe(run)
+                if setup.osd_id in sample.busy_osds and not measured_by_probe(run)
                 else LoadPoint.OSD_BENCH_DEPTH1
             )
         )

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from ..core import codec
-from ..core.change.rollout_state import Rollout
-from ..core.errors import MalformedError, NotFoundError, RefusedError
-from ..core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
-from ..core.experiment.run_state import RunStatus
-from ..core.fleet.claims import believed
-from ..core.host_report import HostReport
-from ..core.knobs.knob import knobs_of
-from ..core.knobs.mclock.advice import advise, named
-from ..core.knobs.mclock.capacity import (
+from ...core import codec
+from ...core.change.rollout_state import Rollout
+from ...core.errors import MalformedError, NotFoundError, RefusedError
+from ...core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
+from ...core.experiment.run_state import RunStatus
+from ...core.fleet.claims import believed
+from ...core.host_report import HostReport
+from ...core.knobs.knob import knobs_of
+from ...core.knobs.mclock.advice import advise
+from ...core.knobs.mclock.capacity import (
     CALLS_DEFAULT,
     CALLS_MAX,
     CALLS_MIN,
@@ -25,22 +25,24 @@ from ..core.knobs.mclock.capacity import (
     of_one,
     option,
 )
-from ..core.knobs.mclock.config import by_mclock, scheduler
-from ..core.knobs.mclock.knob import MCLOCK
-from ..core.knobs.mclock.runs import campaign_options, make_runs
-from ..core.knobs.mclock.select import Target, choose
-from ..core.knobs.mclock.stale import stale
-from ..core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
-from ..core.output_format import FORMAT_VERSION
-from ..core.simulation import real
-from ..engine.engine import Engine
-from ..engine.mclock.capacities import Capacities
-from ..engine.mclock.known import MclockKnown
-from ..engine.storing.archive import Archive
-from .campaigns import CampaignService
-from .dry_run import would
-from .guards import require_class, require_idle, require_store, require_thawed
-from .mclock_facts import MclockFacts
+from ...core.knobs.mclock.config import by_mclock, scheduler
+from ...core.knobs.mclock.knob import MCLOCK
+from ...core.knobs.mclock.runs import campaign_options, make_runs
+from ...core.knobs.mclock.select import Target, choose
+from ...core.knobs.mclock.stale import stale
+from ...core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
+from ...core.output_format import FORMAT_VERSION
+from ...core.simulation import real
+from ...core.text import named
+from ...core.unmet import unmet
+from ...engine.engine import Engine
+from ...engine.mclock.capacities import Capacities
+from ...engine.mclock.known import MclockKnown
+from ...engine.storing.archive import Archive
+from ..campaigns import CampaignService
+from ..dry_run import would
+from ..guards import bounded, require_class, require_idle, require_store, require_thawed
+from .facts import MclockFacts
 
 DRIVES_DEFAULT, DRIVES_MAX = 3, 100
 # Looking before and after, by a probe that polls every second meanwhile.
@@ -101,7 +103,7 @@ class MclockService:
             cluster = engine.view.cluster()
             if cluster.blocking and not found.options.forced:
                 raise RefusedError(
-                    f"preconditions not met: {', '.join(item.value for item in cluster.blocking)}",
+                    unmet(cluster.blocking),
                     "wait until they are met, or use --force (the capacity is then never "
                     "recommended)",
                 )
@@ -110,7 +112,7 @@ class MclockService:
                     f"this writes {cost['bytes_written']} bytes in {cost['bench_calls']} bench "
                     f"calls, and clients of {cost['osds_named']} wait behind 3,000 queued writes "
                     "during each",
-                    "say --accept-cost",
+                    "add --accept-cost",
                 )
             campaign_id = self._campaigns.new_id()
             runs = make_runs(
@@ -136,8 +138,8 @@ class MclockService:
 
     def _prepare(self, arguments: Dict[str, Any]) -> _Wanted:
         engine = self._engine
-        calls = _bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
-        most = _bounded(
+        calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
+        most = bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
         )
         scope = parse_scope(arguments.get("scope") or "cluster")
@@ -281,11 +283,3 @@ def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:
         "iops": round(capacity.iops, 1), "iops_low": round(capacity.low, 1),
         "iops_high": round(capacity.high, 1),
     }
-
-
-def _bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
-    return int(value)

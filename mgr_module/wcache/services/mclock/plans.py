@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from ..core.change.rollout_state import RolloutStatus
-from ..core.errors import NotFoundError, NotReadyError
-from ..core.knobs.knob import knobs_of
-from ..core.knobs.mclock.advice import Advice, advise
-from ..core.knobs.mclock.knob import MCLOCK
-from ..engine.engine import Engine
-from .dry_run import would
-from .guards import require_class, require_idle, require_store, require_thawed
-from .mclock_facts import MclockFacts
-from .plans import PlanService, plan_order
+from ...core.change.rollout_state import RolloutStatus
+from ...core.errors import NotFoundError, NotReadyError
+from ...core.knobs.knob import knobs_of
+from ...core.knobs.mclock.advice import Advice, advise
+from ...core.knobs.mclock.knob import MCLOCK
+from ...engine.engine import Engine
+from ..dry_run import would
+from ..guards import require_class, require_idle, require_store, require_thawed
+from ..plans import PlanService, plan_order
+from .facts import MclockFacts
 
 
 class MclockPlans:

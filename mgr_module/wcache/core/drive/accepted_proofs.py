@@ -16,7 +16,7 @@ from ..host_report import HostReport, PowerCut, ToggleProof
 
 # What concerns several hosts needs the word of as many.
 HOSTS_MIN = 2
-WORDS_MAX = 200
+ACCEPTED_MAX = 200
 REASON_CHARS_MAX = 200
 SHOWN_MAX = 128
 
@@ -24,7 +24,7 @@ Evidence = Union[ToggleProof, PowerCut]
 
 
 @dataclass(frozen=True)
-class AcceptedWord:
+class AcceptedProof:
     """An admin's word for what one host had shown of a drive model by then.
 
     `shown` are digests of that evidence: what the host says later is not accepted by it.
@@ -38,10 +38,10 @@ class AcceptedWord:
 
 
 @dataclass(frozen=True)
-class AcceptedWords:
+class AcceptedProofs:
     """All of them, as they are stored."""
 
-    items: Tuple[AcceptedWord, ...] = field(default=(), metadata={"max_items": WORDS_MAX})
+    items: Tuple[AcceptedProof, ...] = field(default=(), metadata={"max_items": ACCEPTED_MAX})
 
 
 def digest(evidence: Evidence) -> str:
@@ -55,19 +55,19 @@ def shown_of(report: HostReport, drive_model: str) -> Tuple[Evidence, ...]:
     return tuple(one for one in everything if drive_model in ("", str(one.drive_model)))
 
 
-def is_accepted(words: Iterable[AcceptedWord], hostname: str, evidence: Evidence) -> bool:
+def is_accepted(accepted: Iterable[AcceptedProof], hostname: str, evidence: Evidence) -> bool:
     """Whether an admin accepts this piece of a host's evidence."""
     return any(
-        word.hostname == hostname and word.drive_model == str(evidence.drive_model)
-        and digest(evidence) in word.shown
-        for word in words
+        one.hostname == hostname and one.drive_model == str(evidence.drive_model)
+        and digest(evidence) in one.shown
+        for one in accepted
     )
 
 
 def counts_elsewhere(
-    said_by: Dict[str, Evidence], words: Sequence[AcceptedWord] = ()
+    said_by: Dict[str, Evidence], accepted: Sequence[AcceptedProof] = ()
 ) -> bool:
     """Whether what hosts have shown counts on other hosts; one piece of evidence of each."""
     return len(said_by) >= HOSTS_MIN or any(
-        is_accepted(words, hostname, one) for hostname, one in said_by.items()
+        is_accepted(accepted, hostname, one) for hostname, one in said_by.items()
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import MalformedError
+from ..errors import MalformedError
 
 HOSTNAME_CHARS_MAX = 253
 # Also a part of a key in the store, where "/" and "#" have a meaning.

@@ -11,16 +11,20 @@ from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import List, Optional, Tuple
 
-from .. import events
-from ..codec import one_line
-from ..loads import Block, BlocksRequest
-from ..record import Precondition
-from ..simulation import has_clients, real
-from . import steps
-from .change_status import ChangeStatus
-from .gate.blocks import log_ratios
-from .gate.gate_state import GateStep
-from .gate.judge import (
+from ... import events
+from ...codec import one_line
+from ...loads import Block, BlocksRequest
+from ...record import Precondition
+from ...simulation import has_clients, real
+from .. import steps
+from ..change_status import ChangeStatus
+from ..keeping import MID_CHANGE
+from ..lasting import Lasting
+from ..phase import Phase
+from ..rollout_state import Change, RolloutStatus
+from .blocks import log_ratios
+from .gate_state import GateStep
+from .judge import (
     BLOCKS_BEFORE,
     LOOKS,
     USABLE_MIN,
@@ -30,10 +34,6 @@ from .gate.judge import (
     load_of,
     look_at,
 )
-from .keeping import MID_CHANGE
-from .lasting import Lasting
-from .phase import Phase
-from .rollout_state import Change, RolloutStatus
 
 # A block that is this much later than it should be does not come any more.
 BLOCK_LATE_S = 60.0

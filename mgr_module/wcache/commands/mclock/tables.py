@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional
 
-from ..core.text import amount, duration, table, when
-from .tables import would
+from ...core.text import amount, duration, named, table, when
+from ..tables import would
 
 SHOWN_MAX = 20
 
@@ -107,9 +107,8 @@ def _advice(row: Mapping[str, Any]) -> str:
             f"{_iops(_flat(measured))} IOPS, {over}, {measured['calls']} calls"
         )
     if row["shadowing"]:
-        keys = row["shadowing"]
-        more = f" and {len(keys) - SHOWN_MAX} more" if len(keys) > SHOWN_MAX else ""
-        lines.append(f"  overridden by the OSDs' own keys: {', '.join(keys[:SHOWN_MAX])}{more}")
+        keys = named(row["shadowing"], SHOWN_MAX)
+        lines.append(f"  overridden by the OSDs' own keys: {keys}")
     lines += [f"  {command}" for command in row["commands"][:SHOWN_MAX]]
     if len(row["commands"]) > SHOWN_MAX:
         more_count = len(row["commands"]) - SHOWN_MAX

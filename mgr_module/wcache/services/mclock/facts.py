@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, List, Set, Tuple
 
-from ..core.change.cache_mode_change import CacheModeChange
-from ..core.change.change_status import ChangeStatus
-from ..core.knobs.mclock.advice import Facts
-from ..core.knobs.mclock.capacity import option, settings, stacks
-from ..core.knobs.mclock.stale import stale
-from ..core.model import Finding
-from ..core.simulation import real
-from ..engine.engine import Engine
-from ..engine.mclock.capacities import Capacities
-from ..engine.mclock.known import MclockKnown, moving_domains
+from ...core.change.cache_mode_change import CacheModeChange
+from ...core.change.change_status import ChangeStatus
+from ...core.knobs.mclock.advice import Facts
+from ...core.knobs.mclock.capacity import option, settings, stacks
+from ...core.knobs.mclock.stale import stale
+from ...core.model import Finding
+from ...core.simulation import real
+from ...engine.engine import Engine
+from ...engine.mclock.capacities import Capacities
+from ...engine.mclock.known import MclockKnown, moving_domains
 
 # Findings are worked out anew when something they follow from has changed, and at least
 # this often, since device classes may change too; at 10,000 OSDs it takes a moment.

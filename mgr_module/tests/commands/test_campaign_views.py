@@ -1,0 +1,46 @@
+"""What is said of a campaign between the end of its last run and its last result."""
+
+import pytest
+from module_world import a_mgr, ok, said, start
+
+
+class LateAnalysis:
+    """Answers once it is told to."""
+
+    def __init__(self, analysis):
+        self._analysis = analysis
+        self._asked = []
+
+    def start(self, record, done):
+        self._asked.append((record, done))
+
+    def answer(self, error=""):
+        self._analysis.error = error
+        for record, done in self._asked:
+            self._analysis.start(record, done)
+        self._asked.clear()
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """A campaign of which a record was made, and is not analysed yet: (mgr, analysis)."""
+    mgr = a_mgr()
+    start(mgr)
+    while said(mgr, "campaign show", campaign_id="c1")["periods_done"] < 2:
+        mgr.step()
+    late = LateAnalysis(mgr.analysis)
+    monkeypatch.setattr(mgr.engine.analyses, "_analysis", late)
+    ok(mgr.command("campaign stop", campaign_id="c1"))
+    mgr.settle()
+    return mgr, late
+
+
+@pytest.mark.parametrize("error", ["", "no numpy"])
+def test_a_campaign_goes_on_until_what_it_measured_is_analysed_or_cannot_be(stopped, error):
+    mgr, late = stopped
+    shown = said(mgr, "campaign show", campaign_id="c1")
+    assert {run["status"] for run in shown["run_list"]} == {"aborted"}
+    assert [result["why"] for result in shown["results"]] == ["being analysed"]
+    assert shown["status"] == "running"
+    late.answer(error)
+    assert said(mgr, "campaign show", campaign_id="c1")["status"] == "aborted"

@@ -1,0 +1,1 @@
+"""`ceph wcache mclock ...`: its rows of the table, and its text."""

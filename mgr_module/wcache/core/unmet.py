@@ -1,0 +1,54 @@
+"""What an admin reads of a precondition that is not met: the fault, not what should hold.
+
+`Precondition` values are stored and stand in JSON, so they stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Container, Dict, Iterable, List
+
+from .record import Precondition
+
+# `try` needs a probe at all; everything else it asks of the cluster is a `Precondition`.
+PROBE_RESPONDS = "a probe is responding"
+_FAULTS: Dict[str, str] = {
+    PROBE_RESPONDS: "no probe is responding",
+    Precondition.CLUSTER_HEALTHY: "the cluster is not healthy",
+    Precondition.PGS_CLEAN: "not all PGs are active+clean",
+    Precondition.NO_RECOVERY: "recovery or backfill is under way",
+    Precondition.NO_SCRUB: "PGs are being scrubbed",
+    Precondition.JOURNAL_SETTLED:
+        "the probe's journal is not known, or still has a lease of the drive",
+    Precondition.NO_SCRUB_STORM: "many PGs are being scrubbed",
+    Precondition.NO_UPGRADE: "an orchestrated upgrade is under way",
+    Precondition.NO_MAINTENANCE: "a host is in maintenance, or noout is set",
+    Precondition.PROBES_HEARD:
+        "the probe of the next host, or more than half of all probes, are not responding",
+    Precondition.NO_OTHER_PLAN: "another plan, campaign or measurement is under way",
+    Precondition.OK_TO_STOP: "`ceph osd ok-to-stop` does not allow the OSDs of the step",
+    Precondition.CLIENT_LOAD: "client load is too low to judge the change",
+    Precondition.GATE_DECIDED: "the gate has not decided that clients are no worse off",
+    Precondition.IN_WINDOW: "no maintenance window is open (auto_windows)",
+}
+
+
+def faults(items: Iterable[str], named: Container[str] = ()) -> List[str]:
+    """A line for each precondition, given as such or by its stored value.
+
+    Those of `named` end with the name that `--override` takes.
+    """
+    return [
+        f"{_FAULTS.get(item, item)} ({Precondition(item).name.lower()})" if item in named
+        else _FAULTS.get(item, item)
+        for item in items
+    ]
+
+
+def unmet(items: Iterable[str], named: Container[str] = ()) -> str:
+    """The sentence that refusals, reasons and `try` have in common."""
+    return f"preconditions not met: {'; '.join(faults(items, named))}"
+
+
+def no_longer_met(items: Iterable[str]) -> str:
+    """The same of what is under way and has to end."""
+    return f"preconditions no longer met: {'; '.join(faults(items))}"
