@@ -49,6 +49,8 @@ CONF = {
     # the data is the lab's own.
     "osd pool default size": "1",
     "mon allow pool size one": "true",
+    # one RocksDB column family in place of twelve: a store is made in half the time
+    "bluestore rocksdb cf": "false",
     **{f"debug {name}": "0/0" for name in QUIET},
 }
 
@@ -183,7 +185,8 @@ class _Campaign:
         except AssertionError as error:
             raise LabError(f"{error}\nthe probe said:\n{probe.log()[-2000:]}") from error
         if TRAFFIC in self._job.loads:
-            self._clients.make_pools()
+            for name in self._clients.device_classes:
+                self._clients.make_pool(name)
         self._cluster.wait_healthy(60, ignoring=("WCACHE_",))
         stages.done("module and probe at work")
         reported = wcache("drive ls")["drives"]

@@ -32,15 +32,13 @@ class Clients:
         self.device_classes = list(self._osds_of)
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def make_pools(self) -> None:
-        """A pool on the OSDs of each device class."""
-        pgs = str(PGS)
-        for name in self._osds_of:
-            rule = ("create-replicated", name, "default", "osd", name)
-            self._cluster.ceph("osd", "crush", "rule", *rule)
-            pool = f"{POOL}-{name}"
-            self._cluster.ceph("osd", "pool", "create", pool, pgs, pgs, "replicated", name)
-            self._cluster.ceph("osd", "pool", "application", "enable", pool, "rados")
+    def make_pool(self, device_class: str) -> None:
+        """A pool on the OSDs of a device class."""
+        rule = ("create-replicated", device_class, "default", "osd", device_class)
+        self._cluster.ceph("osd", "crush", "rule", *rule)
+        pool, pgs = f"{POOL}-{device_class}", str(PGS)
+        self._cluster.ceph("osd", "pool", "create", pool, pgs, pgs, "replicated", device_class)
+        self._cluster.ceph("osd", "pool", "application", "enable", pool, "rados")
 
     def command(self, device_class: str) -> list[str]:
         """What writes to the OSDs of a device class, as an admin would type it."""

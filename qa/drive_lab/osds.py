@@ -16,6 +16,7 @@ from typing import Any, Mapping, Protocol, Sequence
 from wcache.core.model import Role
 from wcache_probe.sim.placement import PlacedDrive, osd_roles
 
+from .agent import GuestProcess
 from .disk import Disk
 from .lab import Lab
 from .processes import LabError
@@ -23,9 +24,10 @@ from .processes import LabError
 HOME = Path("/var/lib/wcache-lab")  # in the guest; on its root, so it is there after a reboot
 KEY = HOME / "luks.key"
 # They end what hangs: a busy machine may take minutes for each of these.
-MKFS_TIMEOUT_S = 600.0
+CREATE_TIMEOUT_S = 900.0
 START_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 300.0
+SIDE_BY_SIDE = 3
 
 
 class Stack(str, Enum):
@@ -115,7 +117,7 @@ class GuestOsds:
         ]
 
     def create(self) -> None:
-        """Make the stores, two at a time as the guest has two processors, and start all."""
+        """Make the stores and start all, some side by side: the guest has two processors."""
         guest = self._lab.guest
         conf = self._lab.share / "ceph.conf"
         conf.write_text(self._cluster.conf_elsewhere(HOME, self._address))
@@ -123,27 +125,21 @@ class GuestOsds:
         uuids = {
             int(osd["osd"]): str(osd["uuid"]) for osd in self._cluster.command("osd dump")["osds"]
         }
-        waiting = []
+        under_way: list[GuestProcess] = []
         for osd_id in self.ids:
             self._prepare(osd_id, uuids[osd_id])
-            made = guest.spawn(
-                [
-                    # without the UUID that `osd new` gave, it never comes up and says nothing
-                    "ceph-osd", "--mkfs", "--no-mon-config", "-i", str(osd_id),
-                    "--osd-uuid", uuids[osd_id],
-                ]
-            )  # fmt: skip
-            waiting.append((osd_id, made))
-            if len(waiting) == 2:
-                self._finish(*waiting.pop(0))
-        for osd_id, made in waiting:
-            self._finish(osd_id, made)
+            if len(under_way) == SIDE_BY_SIDE:
+                under_way.pop(0).wait(CREATE_TIMEOUT_S).checked()
+            script = (
+                # without the UUID that `osd new` gave, it never comes up and says nothing
+                f"ceph-osd --mkfs --no-mon-config -i {osd_id} --osd-uuid {uuids[osd_id]}\n"
+                f"exec ceph-osd -i {osd_id}"
+            )
+            under_way.append(guest.spawn(["/bin/sh", "-euc", script]))
+        for process in under_way:
+            process.wait(CREATE_TIMEOUT_S).checked()
         # or a power cut would take the keyrings, which nobody has synced
         guest.run(["sync"]).checked()
-
-    def _finish(self, osd_id: int, made: Any) -> None:
-        made.wait(MKFS_TIMEOUT_S).checked()
-        self.start(osd_id)
 
     def start(self, osd_id: int) -> None:
         """Open an OSD's volumes and start it; does not wait for what the cluster makes of it."""
