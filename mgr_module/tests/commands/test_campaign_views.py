@@ -2,6 +2,7 @@
 
 import pytest
 from module_world import a_mgr, ok, said, start
+from wcache.engine.storing.persistence import SAVE_RETRY_S
 
 
 class LateAnalysis:
@@ -44,3 +45,18 @@ def test_a_campaign_goes_on_until_what_it_measured_is_analysed_or_cannot_be(stop
     assert shown["status"] == "running"
     late.answer(error)
     assert said(mgr, "campaign show", campaign_id="c1")["status"] == "aborted"
+
+
+def test_a_campaign_goes_on_until_its_last_record_is_stored():
+    mgr = a_mgr()
+    start(mgr)
+    mgr.store.fails = lambda key: key.startswith("record/c1.2")
+    mgr.settle()
+    shown = said(mgr, "campaign show", campaign_id="c1")
+    assert {run["status"] for run in shown["run_list"]} == {"done"}
+    assert (shown["status"], len(shown["results"])) == ("running", 2)
+    mgr.store.fails = lambda key: False
+    for _ in range(3):
+        mgr.step(SAVE_RETRY_S)
+    shown = said(mgr, "campaign show", campaign_id="c1")
+    assert (shown["status"], len(shown["results"])) == ("done", 3)

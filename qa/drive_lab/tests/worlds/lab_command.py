@@ -95,22 +95,14 @@ class LabCommand:
 
 
 class Outcome:
-    """What a lab that ended well found.  With `may_be_undecided` it may have been too short,
-    or the machine too busy, to show that two modes are alike: only a difference is wrong."""
+    """What a lab that ended well found."""
 
-    def __init__(self, command, loads, may_be_undecided=False):
+    def __init__(self, command, loads):
         self.said = "".join(command.said)
         self.loads = loads
-        self.may_be_undecided = may_be_undecided
         self.left = command.left_behind()
         self.result = json.loads((command.out / "result.json").read_text())
         self.drives = self.result["drives"]
-
-    def fine(self, expected):
-        """The verdicts that a drive made for this one may get."""
-        if expected == SAME and self.may_be_undecided:
-            return {SAME, "insufficient data"}
-        return {expected}
 
     def load(self, drive, load):
         (row,) = [row for row in drive["loads"] if row["load_point"] == LOADS[load]]
