@@ -37,6 +37,7 @@ def lines(done):
     return [line for line in done.stdout.splitlines() if not line.startswith("==")]
 
 
+@pytest.mark.slow
 def test_groups_run_in_order_and_each_stage_says_what_it_took(stages):
     done = stages("WORD=hello", "say-a say-b", "say-c")
     assert (done.returncode, done.stderr) == (0, "")
@@ -48,6 +49,7 @@ def test_groups_run_in_order_and_each_stage_says_what_it_took(stages):
     assert "== all done in" in done.stdout
 
 
+@pytest.mark.slow
 def test_rows_run_beside_each_other_and_their_output_is_not_mixed(stages):
     done = stages("WORD=x", "say-a say-b | say-c say-d")
     assert done.returncode == 0
@@ -63,6 +65,7 @@ def test_rows_run_beside_each_other_and_their_output_is_not_mixed(stages):
     assert "say-c: begins" in before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["{} | say-a", "say-a | {}", "{}"])
 def test_only_what_comes_after_a_tilde_has_a_low_priority(stages, group):
     own = os.nice(0)

@@ -86,6 +86,7 @@ def ask(child, samples=10):
     return waited, answers.get(timeout=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", sorted(BAD))
 def test_a_child_that_fails_gives_one_line_and_is_started_anew(child, tmp_path, how):
     body, expected = BAD[how]

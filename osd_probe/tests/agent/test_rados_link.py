@@ -89,6 +89,7 @@ def test_after_a_call_that_hangs_a_new_connection_answers(link_to):
     assert not link.close()  # the end of the process must not wait for the hanging ones
 
 
+@pytest.mark.slow
 def test_what_is_left_behind_is_bounded_and_said(link_to):
     bindings, link = link_to(hanging=10**6)
     for _ in range(rados_link.LEFT_BEHIND_MAX + 3):

@@ -75,6 +75,7 @@ def test_an_applied_change_is_not_taken_back_under_a_lease(probe, mgr):
     assert "restore --all` first" in one.stderr
 
 
+@pytest.mark.slow
 def test_restore_all_has_a_running_probe_restore_and_give_up_its_lease(probe, mgr):
     probe.start()
     set_mode(mgr, THROUGH)

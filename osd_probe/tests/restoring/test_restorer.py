@@ -49,6 +49,7 @@ def children(tmp_path):
         made.let_go(key)
 
 
+@pytest.mark.slow
 def test_many_that_hang_hold_nobody_and_are_not_waited_for_twice(children):
     keys = [f"k{number}" for number in range(24)]
     children.hang = set(keys[:-1])

@@ -48,6 +48,7 @@ def test_a_campaign_of_which_recovery_kept_some_drives_is_begun_again_within_hou
     assert all_modes(mgr) == {WT}
 
 
+@pytest.mark.slow
 def test_a_campaign_that_lacks_a_silent_host_is_not_begun_again_each_hour():
     mgr = _mgr()
     mgr.probes["h2"].muted = True

@@ -161,6 +161,7 @@ def test_processes_that_cannot_be_looked_into_make_it_unknown(fake_host):
     assert "secret (pid 306) cannot be read" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_real_process_that_writes_a_real_block_device_is_seen(loop_device):
     name, _ = loop_device
     number = by_name(HostFiles(), name).number

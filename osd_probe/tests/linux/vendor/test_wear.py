@@ -103,6 +103,7 @@ def test_a_tool_that_fails_takes_nothing_away_and_no_loop_device_is_asked():
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "said"),
     [
