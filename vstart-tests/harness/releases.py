@@ -46,6 +46,21 @@ EXCLUDED_PATHS = (
     "/usr/share/i18n/*",
 )
 
+# The root is also the image of the cephadm rig: what cephadm and its containers call.
+CEPHADM_PACKAGES = (
+    "ceph-mgr-cephadm",
+    "ceph-volume",
+    "cephadm",
+    "hostname",
+    "iproute2",
+    "lvm2",
+    "nvme-cli",
+    "procps",
+    "sg3-utils",
+    "smartmontools",
+    "udev",
+)
+
 INSTALL_TIMEOUT_S = 1500
 
 
@@ -58,12 +73,13 @@ class Release:
     # 18.2.7 as packaged imports bcrypt, a PyO3 module, which refuses to load in the
     # sub-interpreter that the mgr gives each module.
     bcrypt_breaks_modules: bool = False
+    more_packages: Tuple[str, ...] = ()
 
 
 RELEASES: Dict[int, Release] = {
     16: Release(16, "bookworm"),
     18: Release(18, "trixie", bcrypt_breaks_modules=True),
-    20: Release(20, "forky"),
+    20: Release(20, "forky", more_packages=CEPHADM_PACKAGES),
 }
 
 
@@ -200,7 +216,8 @@ def _recipe(release: Release) -> List[str]:
         '--aptopt=Acquire::Languages "none"',
     ]
     recipe += [f"--dpkgopt=path-exclude={each}" for each in EXCLUDED_PATHS]
-    recipe += [f"--include={','.join(CEPH_PACKAGES + ROOT_PACKAGES)}", release.suite]
+    packages = CEPH_PACKAGES + ROOT_PACKAGES + release.more_packages
+    recipe += [f"--include={','.join(packages)}", release.suite]
     return recipe
 
 
