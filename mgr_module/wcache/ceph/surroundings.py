@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Protocol, Sequence
 
 from ..core.deployment.form import HostPlace
 from .command import CommandFailed, SendsCommands, ask_mon
+from .orchestrator import CephOrchestrator, MgrOfOrchestrator
 
 
 class Surroundings(Protocol):
@@ -24,14 +25,11 @@ class Surroundings(Protocol):
         """Whether a spec of type `container` can give the container's program arguments."""
 
 
-class MgrSurroundings(Protocol):
+class MgrSurroundings(MgrOfOrchestrator, Protocol):
     """The part of MgrModule that is used here."""
 
     def get(self, data_name: str) -> Any:
         """One of the mgr's structures; may be shared and read-only."""
-
-    def get_module_option_ex(self, module: str, key: str, default: Any = None) -> Any:
-        """An option of another module."""
 
 
 class CephSurroundings:
@@ -39,10 +37,11 @@ class CephSurroundings:
 
     def __init__(self, mgr: MgrSurroundings) -> None:
         self._mgr = mgr
+        self._orchestrator = CephOrchestrator(mgr)
 
     def orchestrator(self) -> str:
         """The option by which the module orchestrator chooses its backend."""
-        return str(self._mgr.get_module_option_ex("orchestrator", "orchestrator", "") or "")
+        return self._orchestrator.backend()
 
     def osd_hosts(self) -> Dict[str, HostPlace]:
         """By the OSDs' metadata (common/util.cc, collect_sys_info)."""

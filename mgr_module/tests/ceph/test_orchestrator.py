@@ -1,0 +1,83 @@
+"""The orchestrator is asked by Ceph's own client, and its absence is no failure."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from wcache.ceph.command import CommandFailed
+from wcache.ceph.orchestrator import CephOrchestrator
+
+
+class Mgr:
+    """Modules of a mgr by name, and the option that chooses the orchestrator."""
+
+    def __init__(self, backend, **modules):
+        self.backend, self.modules = backend, modules
+
+    def get_module_option_ex(self, module, key, default=None):
+        assert (module, key) == ("orchestrator", "orchestrator")
+        return self.backend or default
+
+    def remote(self, module_name, method_name, *args):
+        return getattr(self.modules[module_name], method_name)(*args)
+
+
+class Backend:
+    """An orchestrator's backend, which hides what it raises in its answer, as Ceph's do."""
+
+    def __init__(self, *hostnames):
+        self.hostnames = hostnames
+
+    def get_hosts(self):
+        return SimpleNamespace(result=[SimpleNamespace(hostname=one) for one in self.hostnames])
+
+    def add_host_label(self, hostname, label):
+        if hostname not in self.hostnames:
+            return SimpleNamespace(error=ValueError(f"host {hostname} does not\nexist"))
+        return SimpleNamespace(result=f"Added label {label} to host {hostname}")
+
+
+class Client:
+    """As orchestrator/_interface.py: every method is one of the backend that is chosen."""
+
+    def set_mgr(self, mgr):
+        self.mgr = mgr
+
+    def __getattr__(self, method):
+        return lambda *args: self.mgr.remote(self.mgr.backend, method, *args)
+
+
+def result_or_raise(answer):
+    if hasattr(answer, "error"):
+        raise answer.error
+    return answer.result
+
+
+@pytest.fixture
+def interface(monkeypatch):
+    found = SimpleNamespace(OrchestratorClientMixin=Client, raise_if_exception=result_or_raise)
+    monkeypatch.setitem(sys.modules, "orchestrator", found)
+
+
+def test_the_hosts_are_those_of_the_backend(interface):
+    orchestrator = CephOrchestrator(Mgr("cephadm", cephadm=Backend("h1", "h2")))
+    assert orchestrator.backend() == "cephadm"
+    assert orchestrator.hosts() == ("h1", "h2")
+    assert "h1" in orchestrator.ask("add_host_label", "h1", "x")
+
+
+def test_without_an_orchestrator_nothing_is_imported_and_there_is_no_list(monkeypatch):
+    monkeypatch.setitem(sys.modules, "orchestrator", None)  # importing it would fail
+    assert CephOrchestrator(Mgr("")).hosts() is None
+
+
+@pytest.mark.parametrize("missing", ["the client", "the backend", "the host"])
+def test_one_that_fails_is_told_of_in_one_line(interface, monkeypatch, missing):
+    if missing == "the client":
+        monkeypatch.setitem(sys.modules, "orchestrator", None)
+    modules = {} if missing == "the backend" else {"cephadm": Backend("h1")}
+    orchestrator = CephOrchestrator(Mgr("cephadm", **modules))
+    with pytest.raises(CommandFailed) as failure:
+        orchestrator.ask("add_host_label", "h9", "x")
+    assert "the orchestrator cephadm refused `add_host_label`" in str(failure.value)
+    assert "\n" not in str(failure.value)
