@@ -42,6 +42,8 @@ class Precondition(str, Enum):
     CLIENT_LOAD = "client load that shows what the change did"
     GATE_DECIDED = "the gate has decided that clients are no worse off"
     IN_WINDOW = "a maintenance window is open (auto_windows)"
+    NOT_FROZEN = "the cluster is not frozen"
+    VERDICT_STANDS = "the verdict that the next change is planned by still stands"
 
 
 @dataclass(frozen=True)

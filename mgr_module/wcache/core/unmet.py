@@ -29,6 +29,10 @@ _FAULTS: Dict[str, str] = {
     Precondition.CLIENT_LOAD: "client load is too low to judge the change",
     Precondition.GATE_DECIDED: "the gate has not decided that clients are no worse off",
     Precondition.IN_WINDOW: "no maintenance window is open (auto_windows)",
+    Precondition.NOT_FROZEN: "the cluster is frozen",
+    Precondition.VERDICT_STANDS:
+        "the verdict that the next change was planned by no longer stands (see `ceph wcache "
+        "recommend`)",
 }
 
 

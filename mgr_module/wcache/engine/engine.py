@@ -109,6 +109,7 @@ class Engine:
             told=self._told, post_event=self.post_event, epoch=lambda: self.epoch,
             blocks=blocks, stops=stops, reserved=lambda: self.reserved,
             outside_windows=lambda: outside(options().auto_windows, self.clock()),
+            frozen=lambda: self.frozen, recommendations=self.recommendations,
         )
         self.looking = self._executor.looking
         self.runs = self._executor.runs

@@ -8,7 +8,7 @@ go on: its lease is not named any more, so its probe restores.
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, List, Optional, Protocol, Set, TypeVar
+from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, TypeVar
 
 from ..core import events
 from ..core.change.abandoned import abandoned_rollout, abandoned_run
@@ -20,6 +20,7 @@ from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
 from ..core.protocol import RollbackRequest, Task
+from ..core.verdict.recommend import Recommendation
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses
 from .gate.looking import Looking, Stops
@@ -52,7 +53,8 @@ class Executor:
         post_event: Callable[[str, events.Event], None], epoch: Callable[[], str],
         told: ToldChanges,
         blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
-        outside_windows: Callable[[], bool],
+        outside_windows: Callable[[], bool], frozen: Callable[[], bool],
+        recommendations: Callable[[], Sequence[Recommendation]],
     ) -> None:
         self._archive = archive
         self._hosts = hosts
@@ -74,7 +76,7 @@ class Executor:
         self.looking = Looking(
             stops=stops, view=view, hosts=hosts, clock=clock, post_event=post_event,
             reserved=reserved, outside_windows=outside_windows, runs=self.runs,
-            rollouts=self.rollouts,
+            rollouts=self.rollouts, frozen=frozen, recommendations=recommendations,
         )
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
 

@@ -6,12 +6,14 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events
 from ..core.agents import RESTORE_GRACE_S
+from ..core.change.bound import turned_on
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import RunStatus
+from ..core.experiment.run_state import RunStatus, may_turn_on
 from ..core.simulation import has_clients
 from ..core.unmet import no_longer_met
+from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
 from .hosts import Hosts
 from .storing.persistence import Machine
@@ -48,6 +50,8 @@ class Watchdog:
 
         Each follows from what the machine has made of the one before.
         """
+        if not machine.over:
+            yield from self._lost_writes(machine)
         if isinstance(machine, RolloutMachine):
             if machine.moving:
                 yield from self._overdue(owner, machine, machine.waited_for, now_s)
@@ -55,6 +59,21 @@ class Watchdog:
             yield from self._overdue(owner, machine, machine.spec.hostname, now_s)
         if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
             yield events.Tick()
+
+    def _lost_writes(self, machine: Machine) -> Iterator[events.Halt]:
+        """A drive model that was shown to lose writes is not turned on: stopped, and goes back."""
+        lost = lost_writes(self._hosts.reports.values())
+        if not lost:
+            return
+        if isinstance(machine, RolloutMachine):
+            kinds = turned_on(machine.rollout)
+        elif machine.state.status in (RunStatus.WAITING, RunStatus.RUNNING):
+            kinds = may_turn_on(machine.spec)
+        else:
+            return  # what it has turned on is being turned off already
+        for kind in kinds & set(lost):
+            yield events.Halt(f"{lost[kind]}: its cache is not turned on")
+            return
 
     def _overdue(
         self, owner: str, machine: Machine, hostname: str, now_s: float

@@ -8,7 +8,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tupl
 
 from ..core import codec
 from ..core.change import preconditions as holding
-from ..core.change.bound import moved
+from ..core.change.bound import moved, verdicts_moved
 from ..core.change.cache_mode_steps import require_room
 from ..core.change.change_status import ChangeStatus
 from ..core.change.config_change import ConfigChange
@@ -221,6 +221,10 @@ class PlanService:
             )
         require_store(engine)
         require_idle(engine)
+        changes = [rollout.changes[index] for index in not_lasting(rollout)]
+        gone = verdicts_moved(changes, engine.recommendations())
+        if gone:
+            raise ConflictError(f"not made to last: {gone[0]}", f"`ceph wcache rollback {plan_id}`")
         actions = machine.make_last()
         if actions:
             engine.note(by, plan_id, "apply --persist requested")

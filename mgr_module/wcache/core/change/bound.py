@@ -6,16 +6,25 @@ they grow whenever anything happens anywhere.
 
 from __future__ import annotations
 
-from typing import Iterable, List, Mapping, Optional, Sequence
+from typing import Iterable, List, Mapping, Optional, Sequence, Set
 
 from ..cluster import ClusterState, failure_domains
 from ..host_report import HostReport
-from ..model import DriveReport
+from ..model import CacheMode, DriveReport
 from ..simulation import DriveKind, osd_of
 from ..verdict.recommend import Recommendation
 from .cache_mode_change import CacheModeChange
-from .change_status import ChangeStatus
-from .rollout_state import Rollout
+from .change_status import UNFINISHED, ChangeStatus
+from .rollout_state import Change, Rollout
+
+
+def turned_on(rollout: Rollout) -> Set[DriveKind]:
+    """The drive models whose caches a plan turns on and has not turned on for good yet."""
+    return {
+        DriveKind.of(change).in_any_class for change in rollout.drive_changes
+        if change.status in UNFINISHED and change.mode is CacheMode.WRITE_BACK
+        and change.expected is not change.mode
+    }
 
 
 def moved(
@@ -50,12 +59,33 @@ def _moved(
         where = ", ".join(failure_domains(osd, cluster))
         if change.failure_domain and where != change.failure_domain:
             return f"it is in {where} now, and was planned in {change.failure_domain}"
+    return _verdict_moved(change, recommendations)
+
+
+def _verdict_moved(change: CacheModeChange, recommendations: Iterable[Recommendation]) -> str:
+    """Why the mode of a change is no longer what is recommended; "" where it is."""
     for item in recommendations:
         if DriveKind.of(item) == DriveKind.of(change):
             if item.mode is change.mode:
                 return ""
             return f"the verdict of its drive model is {item.verdict.value} now"
     return "its drive model no longer has a verdict"
+
+
+def verdicts_moved(
+    changes: Iterable[Change], recommendations: Sequence[Recommendation]
+) -> List[str]:
+    """Of which changes the mode is no longer what is recommended, and why.
+
+    A plan of an older version names no drive model, and a value in the config database has none.
+    """
+    found = []
+    for change in changes:
+        if isinstance(change, CacheModeChange) and change.drive_model is not None:
+            why = _verdict_moved(change, recommendations)
+            if why:
+                found.append(f"{change.name}: {why}")
+    return found
 
 
 def _drives_moved(change: CacheModeChange, drives: Sequence[DriveReport]) -> str:

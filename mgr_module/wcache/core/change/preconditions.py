@@ -26,8 +26,11 @@ NEEDED = (
 )
 # These too may be overridden: the gate asks for them, not the look at the cluster.
 PROOFS = (Precondition.CLIENT_LOAD, Precondition.GATE_DECIDED)
-# Nobody may override this one: a state that a lease has left would be taken for the prior one.
-ALWAYS = (Precondition.JOURNAL_SETTLED,)
+# Nobody may override these: a state that a lease has left would be taken for the prior one, and
+# a mode would be set that nothing recommends any more.
+ALWAYS = (
+    Precondition.JOURNAL_SETTLED, Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS,
+)
 # A window opens again by itself: no plan gives up waiting for it.
 PATIENT = (Precondition.IN_WINDOW,)
 # How often a plan that is held looks at the cluster again, and how long it waits in all.

@@ -181,14 +181,21 @@ class RolloutMachine(Gating):
         change = self.current
         if self._phase is not Phase.CHECKING or change is None:
             return []
-        was_held = bool(self.rollout.missed)
+        was_held, made = bool(self.rollout.missed), self._unjudged()
+        planned = change.status is ChangeStatus.PLANNED
+        begun = self._in_step() and bool(self.rollout.step.before) and planned
+        if begun and made and not was_held and holding.missed(
+            self.rollout, change, event.missed
+        ):
+            # what is made is not left unjudged for as long as that lasts
+            return self._end_step_early()
         self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
         if not self.rollout.missed:
-            if self._unjudged() or change.status is ChangeStatus.APPLYING:
+            if begun and (made or not was_held or not self._gated(change)):
+                return [*said, *self._look()]
+            if made or change.status is ChangeStatus.APPLYING:
                 # its probe was gone: nothing new is begun before this step is judged
                 return [*said, *self._go_on()]
-            if self._in_step() and self.rollout.step.before:
-                return [*said, *self._look()]
             if self._gated(change):
                 return [*said, *self._begin_step(event)]
             # what was measured before it was held is of another load

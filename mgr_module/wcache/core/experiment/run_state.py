@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Tuple
+from typing import Set, Tuple
 
 from ..drive.prior import Prior
 from ..record import ExperimentSetup, Precondition
+from ..simulation import DriveKind
 from .factorial import crossed_domain
 from .observing.observed import Observed
 from .pairs import Discarded
@@ -63,6 +64,16 @@ class RunSpec:
         """Every cache domain the run toggles: its own, and in factorials the other one."""
         other = crossed_domain(self.experiments)
         return (self.domain_id,) if other is None else (self.domain_id, other)
+
+
+def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
+    """The drive models whose caches a run may turn on that are off otherwise."""
+    if not spec.consent_turn_on:
+        return set()
+    setups = spec.experiments
+    models = {setup.drive_model for setup in setups}
+    models |= {setup.crossed.drive_model for setup in setups if setup.crossed is not None}
+    return {DriveKind("", str(model), spec.simulated) for model in models}
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,21 @@ def power_cuts_by_model(
     return found
 
 
+def lost_writes(reports: Iterable[HostReport]) -> Dict[DriveKind, str]:
+    """What was lost, in words, by drive model (`DriveKind.in_any_class`), whoever saw it."""
+    return {
+        kind: _lost_words(told) for kind, cuts in power_cuts_by_model(reports).items()
+        for told in cuts if told.cut.lost
+    }
+
+
+def _lost_words(told: ToldCut) -> str:
+    return (
+        f"{told.hostname}: {told.cut.drive_id} lost {told.cut.lost} acknowledged writes in a "
+        f"power cut ({FindingCode.FLUSH_LOST.value})"
+    )
+
+
 def withheld_for(
     verdict: Verdict, seen: Sequence[Seen], power_cuts: Sequence[ToldCut] = (),
     homes: AbstractSet[str] = frozenset(),
@@ -72,11 +87,7 @@ def withheld_for(
         return ""
     lost = [told for told in power_cuts if told.cut.lost]
     if lost:
-        host, cut = lost[0].hostname, lost[0].cut
-        return (
-            f"{host}: {cut.drive_id} lost {cut.lost} acknowledged writes in a power cut "
-            f"({FindingCode.FLUSH_LOST.value}), so write back is not recommended"
-        )
+        return f"{_lost_words(lost[0])}, so write back is not recommended"
     kept = [
         told for told in power_cuts
         if told.cut.host_booted and told.cut.checked and told.cut.mode is CacheMode.WRITE_BACK

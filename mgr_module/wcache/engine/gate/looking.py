@@ -6,9 +6,10 @@ elsewhere, and the answer is posted.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Protocol, Set, Tuple
+from typing import Callable, Dict, List, Protocol, Sequence, Set, Tuple
 
 from ...core import events
+from ...core.change.bound import verdicts_moved
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
@@ -18,6 +19,7 @@ from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
 from ...core.record import Precondition
+from ...core.verdict.recommend import Recommendation
 from ..hosts import Hosts
 
 Groups = Tuple[Tuple[int, ...], ...]
@@ -41,7 +43,8 @@ class Looking:
         self, *, stops: Stops, view: ClusterView, hosts: Hosts, clock: Callable[[], float],
         post_event: Callable[[str, events.Event], None], reserved: Callable[[], str],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
-        rollouts: Dict[str, RolloutMachine],
+        rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
+        recommendations: Callable[[], Sequence[Recommendation]],
     ) -> None:
         self._stops = stops
         self._view = view
@@ -52,6 +55,8 @@ class Looking:
         self._outside_windows = outside_windows
         self._runs = runs
         self._rollouts = rollouts
+        self._frozen = frozen
+        self._recommendations = recommendations
 
     def missed_now(self, machine: RolloutMachine) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
@@ -59,6 +64,10 @@ class Looking:
         missed: List[Precondition] = [*cluster.blocking]
         if not self._is_settled(machine):
             missed.append(Precondition.JOURNAL_SETTLED)
+        if self._frozen():
+            missed.append(Precondition.NOT_FROZEN)
+        if not self._verdict_stands(machine):
+            missed.append(Precondition.VERDICT_STANDS)
         if machine.rollout.gate is None:
             return tuple(missed)
         missed += cluster.unfit
@@ -109,6 +118,16 @@ class Looking:
         if not isinstance(change, CacheModeChange):
             return True
         return self._hosts.holds_no_lease(change.hostname, change.domain_id)
+
+    def _verdict_stands(self, machine: RolloutMachine) -> bool:
+        """Whether the mode that a drive is to be put into next is still what is recommended.
+
+        Of a change that was begun nothing is asked.
+        """
+        change = machine.current
+        if change is None or change.status is not ChangeStatus.PLANNED:
+            return True
+        return not verdicts_moved([change], self._recommendations())
 
     def _heard(self, machine: RolloutMachine) -> bool:
         """Whether the probe that makes the change is heard, and most of the others."""

@@ -180,11 +180,19 @@ class Gating(Lasting):
         if self.rollout.pausing:
             return self._pause(self.rollout.pausing)
         if self._in_step():
-            return self._look()
+            return self._check()
         if not self._unjudged():
             return self._step_over()
         waits = [steps.wait_s(self.rollout, self.rollout.changes[i]) for i in self._unjudged()]
         return self._wait(max(self.rollout.settle_s, *waits))
+
+    def _end_step_early(self) -> List[events.Action]:
+        """Nothing more is changed in this step: what it has made is judged."""
+        made = self._unjudged()
+        treated = sorted({o for i in made for o in self.rollout.changes[i].treated})
+        step = replace(self.rollout.step, indices=made, treated=tuple(treated))
+        self.rollout = replace(self.rollout, step=step)
+        return self._next_of_step()
 
     def _watch_after(self) -> List[events.Action]:
         self._watches = 0
@@ -285,8 +293,8 @@ class Gating(Lasting):
         """Begin the next step, or end."""
 
     @abstractmethod
-    def _look(self) -> List[events.Action]:
-        """Read what is there before the change under way."""
+    def _check(self) -> List[events.Action]:
+        """Look whether the preconditions of the next change hold."""
 
     @abstractmethod
     def _go_on(self) -> List[events.Action]:

@@ -1,0 +1,197 @@
+"""A verdict that falls, a model that loses writes, a freeze: no further change is made."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+from gate_world import begun
+from gated_plan import GatedMgr
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import WB, WT, all_modes, fine, ok, said, start
+from test_commands_do_what_they_say import refused, until
+from wcache.core import events
+from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.rollout_state import RolloutStatus
+from wcache.core.host_report import PowerCut
+from wcache.core.model import Verdict
+from wcache.core.record import Precondition
+from wcache.core.unmet import unmet
+
+PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED
+LOST = PowerCut("r1", "wwn-x", make.MODEL, WB, 100, 100, 3, 1.0, True)
+SAYS = "wwn-x lost 3 acknowledged writes in a power cut (WCACHE_FLUSH_LOST)"
+
+
+def turned_off(**options):
+    """Drives that are off and would be better on, on two hosts."""
+    mgr = FakeMgr(
+        ("h1", (make.drive("sda", 0, mode=WT), make.drive("sdb", 1, mode=WT))),
+        ("h2", (make.drive("sdc", 2, mode=WT),)), **options,
+    )
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 4_000_000, WT: 20_000_000}
+    mgr.report_all()
+    return mgr
+
+
+def turning_on():
+    mgr = turned_off()
+    start(mgr, consent_turn_on=True)
+    mgr.settle()
+    mgr.report_all()
+    ok(mgr.command("plan", consent_turn_on=True))
+    ok(mgr.command("apply", plan_id="p1"))
+    return mgr
+
+
+def tells_of_a_loss(mgr, hostname="h2"):
+    probe = mgr.probes[hostname]
+    report = type(probe).report
+    probe.report = lambda: replace(report(probe), power_cuts=(LOST,))
+    mgr.engine.hosts.reported_at_s.pop(hostname, None)
+
+
+def shown(mgr):
+    return said(mgr, "plan show", plan_id="p1")
+
+
+def statuses(mgr):
+    return [change["status"] for change in shown(mgr)["changes"]]
+
+
+def fall(mgr):
+    """What was measured does not decide any more."""
+    results = mgr.engine.analyses.results
+    for key, item in results.items():
+        results[key] = replace(item, verdict=Verdict.INSUFFICIENT)
+
+
+@pytest.mark.parametrize("at", [(MAKING,), (MADE, MAKING)])
+def test_a_model_that_loses_writes_is_not_turned_on_any_further_and_the_change_goes_back(at):
+    mgr = turning_on()
+    until(mgr, *at)
+    tells_of_a_loss(mgr)
+    mgr.settle()
+    plan = shown(mgr)
+    assert plan["status"] == ("stopped" if MADE in at else "rolled back")
+    assert SAYS in plan["reason"]
+    on = [mode for probe in mgr.probes.values() for mode in probe.modes().values() if mode is WB]
+    assert len(on) == sum(status is MADE for status in at)
+    assert statuses(mgr)[len(at):] == ["planned"] * (3 - len(at))
+    fine(mgr)
+
+
+def test_a_paused_rollout_takes_back_what_it_has_turned_on_and_not_judged():
+    mgr = turning_on()
+    until(mgr, MAKING)
+    rollout = mgr.engine.rollouts["p1"]
+    mgr.engine.execute("p1", rollout.pause("by an admin"))
+    while not rollout.paused:
+        mgr.step()
+    tells_of_a_loss(mgr)
+    for _ in range(20):
+        mgr.step()
+    assert shown(mgr)["status"] in ("stopped", "rolled back")
+    assert SAYS in shown(mgr)["reason"]
+
+
+def test_a_plan_that_turns_that_model_off_goes_on_and_so_does_one_of_another_model():
+    mgr = begun()
+    tells_of_a_loss(mgr)
+    assert mgr.end() == "done"
+    other = turning_on()
+    probe = other.probes["h2"]
+    report = type(probe).report
+    cut = replace(LOST, drive_model=replace(make.MODEL, model="HD2"))
+    probe.report = lambda: replace(report(probe), power_cuts=(cut,))
+    other.engine.hosts.reported_at_s.clear()
+    other.settle()
+    assert shown(other)["status"] == "done"
+
+
+def test_no_campaign_turns_on_a_model_that_loses_writes():
+    mgr = turned_off()
+    tells_of_a_loss(mgr)
+    mgr.report_all()
+    start(mgr, consent_turn_on=True)
+    seen = set()
+    for _ in range(200):
+        mgr.step()
+        seen |= all_modes(mgr)
+    assert seen == {WT}
+    assert all(run.over and SAYS in run.state.reason for run in mgr.engine.runs.values())
+
+
+def test_no_change_is_made_once_its_verdict_has_fallen_and_nobody_may_override_that():
+    mgr = turning_on()
+    until(mgr, MAKING)
+    results = dict(mgr.engine.analyses.results)
+    fall(mgr)
+    for _ in range(60):
+        mgr.step(1.0)
+    assert statuses(mgr) == ["applied", "planned", "planned"]
+    assert f"waiting: {unmet([Precondition.VERDICT_STANDS])}" in shown(mgr)["reason"]
+    assert "is not a precondition" in refused(
+        mgr, "apply", errno.EINVAL, plan_id="p1", override="verdict_stands")
+    mgr.engine.analyses.results.update(results)  # a pool that was computed anew, say
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+
+
+def test_nothing_is_changed_while_frozen_whatever_the_machine_was_told():
+    mgr = turning_on()
+    until(mgr, MAKING)
+    mgr.engine.frozen = True  # the Halt of the command is what usually ends it
+    for _ in range(60):
+        mgr.step(1.0)
+    assert statuses(mgr) == ["applied", "planned", "planned"]
+    assert f"waiting: {unmet([Precondition.NOT_FROZEN])}" in shown(mgr)["reason"]
+
+
+def test_what_is_no_longer_recommended_is_not_made_to_last():
+    mgr = begun(plan={"osd": 0})
+    assert mgr.end() == "done"
+    fall(mgr)
+    error = refused(mgr, "apply", errno.EBUSY, plan_id="p1", persist=True)
+    assert "h0 sda: the verdict of its drive model is insufficient data now" in error
+    assert "`ceph wcache rollback p1`" in error
+
+
+@pytest.mark.parametrize("missed", [Precondition.VERDICT_STANDS, Precondition.NOT_FROZEN,
+                                    Precondition.CLUSTER_HEALTHY])
+def test_each_change_of_a_step_is_looked_at_and_what_is_made_before_one_is_judged(missed):
+    mgr = GatedMgr()
+    mgr.give(events.Begin())
+    while mgr.statuses[1] is not ChangeStatus.MADE:  # the first of a step of two
+        assert mgr.step()
+        if mgr.statuses[1] is ChangeStatus.APPLYING:
+            mgr.missed = (missed,)
+    while mgr.machine.rollout.step.indices:
+        assert mgr.step()
+    assert mgr.statuses[1:3] == [ChangeStatus.APPLIED, ChangeStatus.PLANNED]
+    assert mgr.modes["domain-2"] is WB
+    for _ in range(10):
+        mgr.step()
+    assert mgr.statuses[2] is ChangeStatus.PLANNED
+    mgr.missed = ()
+    assert mgr.to_the_end()
+    assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert set(mgr.modes.values()) == {WT}
+
+
+def test_a_step_that_was_held_before_its_first_change_takes_its_blocks_anew():
+    mgr = GatedMgr()
+    mgr.give(events.Begin())
+    while not (mgr.watch and mgr.blocks):
+        assert mgr.step()
+    mgr.missed = (Precondition.CLUSTER_HEALTHY,)
+    while mgr.watch:
+        assert mgr.step()
+    mgr.step()
+    assert mgr.statuses == [ChangeStatus.PLANNED] * 4
+    mgr.missed = ()
+    mgr.step()
+    assert (mgr.watch is not None, mgr.blocks, mgr.task) == (True, 0, None)
+    assert mgr.to_the_end()
+    assert set(mgr.modes.values()) == {WT}
