@@ -174,9 +174,7 @@ class Module(MgrModule):
                 if self._starter.ready:
                     try:
                         wait_s = self._engine.tick()
-                        self._mclock.tick()
-                        self._service.auto.tick()
-                        self._memory.tick()
+                        self._service.tick()
                     finally:
                         self._publish()  # also that the engine is stuck
                 else:

@@ -311,9 +311,7 @@ class FakeMgr:
         self.loads.run()
         self.blocks.run(self.now_s)
         self.engine.tick()
-        self.mclock.tick()
-        self.service.auto.tick()
-        self.memory.tick()
+        self.service.tick()
         while self.engine.config.turn():
             self.engine.tick()
 

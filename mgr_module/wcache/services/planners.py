@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Mapping, Sequence
+from typing import Callable, Dict, List, Mapping, Sequence
 
 from ..core.change.rollout_state import Change
 from ..core.errors import NotReadyError
@@ -49,6 +49,7 @@ class _Together(Planner):
         changes: List[Change] = []
         left: List[str] = []
         unready: List[NotReadyError] = []
+        remembers: List[Callable[[Sequence[Change]], None]] = []
         for name, planner in self._knobs.items():
             try:
                 wanted = planner.plan(replace(asked, first=len(changes)))
@@ -58,13 +59,19 @@ class _Together(Planner):
                 continue
             changes += wanted.changes
             left += wanted.left_alone
+            remembers.append(wanted.remember)
         if len(unready) == len(self._knobs):
             raise unready[0]
         if len(changes) > CHANGES_MAX:
             return Wanted((), (*left, f"both knobs take {len(changes)} steps, {CHANGES_MAX} are "
                                       "the most of one plan: narrow it with --device-class, or "
                                       "plan one knob after the other"))
-        return Wanted(tuple(changes), tuple(left))
+
+        def remember(kept: Sequence[Change]) -> None:
+            for each in remembers:
+                each(kept)
+
+        return Wanted(tuple(changes), tuple(left), remember)
 
 
 class _CacheMode(Planner):

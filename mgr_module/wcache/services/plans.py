@@ -81,8 +81,7 @@ class PlanService:
         with engine.lock:
             cluster = engine.view.cluster()
             require_class(engine, device_class)
-            stored = engine.archive.names("rollout")
-            plan_id = f"p{next_number([*engine.rollouts, *stored])}"
+            plan_id = f"p{next_number([*engine.rollouts, *engine.archive.names('rollout')])}"
             nonce = secrets.token_hex(NONCE_BYTES)
             scope = Scope(device_class, hostname, osd, drive_model)
             taken = tuple(name for name in take_over.split(",") if name)
@@ -90,10 +89,11 @@ class PlanService:
                 plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken
             )
             wanted = planner.plan(asked)
-            left = wanted.left_alone
             changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
             if not changes:
-                return {"plan_id": "", "changes": [], "left_alone": list(left)}
+                if not dry_run:
+                    wanted.remember(())
+                return {"plan_id": "", "changes": [], "left_alone": list(wanted.left_alone)}
             rollout = Rollout(
                 plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
                 consent_persist=persist, throwaway=options.throwaway_cluster,
@@ -106,13 +106,14 @@ class PlanService:
             require_room(rollout)
             readable(f"plan {plan_id}", rollout)
             told = {
-                "changes": plain_changes(changes), "left_alone": list(left),
+                "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
                 "stale_keys": self._facts.stale_keys_of(rollout.drive_changes),
                 "waves": codec.to_plain(waves),
             }
             if dry_run:
                 return {"plan_id": "", **told}
             engine.add_rollout(rollout)
+            wanted.remember(changes)
             engine.note(by, plan_id, f"planned {len(changes)} change(s)")
             return {"plan_id": plan_id, **told}
 
@@ -126,8 +127,7 @@ class PlanService:
         A `trial` makes the first change, measures what it gains, and takes it back.  `persist`
         is the consent to make what was judged well last.  A `dry_run` says what would happen.
         """
-        engine = self._engine
-        need_not = holding.parse_override(override or "")
+        engine, need_not = self._engine, holding.parse_override(override or "")
         with engine.lock:
             require_thawed(engine)
             machine = engine.rollouts.get(plan_id)

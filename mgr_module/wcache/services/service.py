@@ -6,13 +6,16 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar
 
 from ..ceph.traffic import Traffic
+from ..core.codec import one_line
 from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
 from ..core.knobs.knob import Planner
-from ..core.model import Finding
+from ..core.knobs.mclock.knob import MCLOCK
+from ..core.knobs.memory_target.knob import MEMORY
+from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..engine.storing.persistence import FROZEN
 from .accept import AcceptService
@@ -30,6 +33,8 @@ from .probes import ProbeService
 from .rollouts import RolloutService
 from .trying import TryService
 
+T = TypeVar("T")
+
 
 class Service:
     """All use cases by what they are about; thread-safe by the engine's lock."""
@@ -40,6 +45,7 @@ class Service:
     ) -> None:
         self._engine = engine
         self._planners = planners
+        self._failed: Dict[str, str] = {}  # what of the knobs raised when it was asked last
         self.probes = ProbeService(engine)
         self.agents = agents
         self.accepts = AcceptService(engine)
@@ -54,10 +60,48 @@ class Service:
         self.memory = memory
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
 
+    def tick(self) -> None:
+        """What is due of the knobs and of `auto`; one that fails keeps none of the others."""
+        parts: List[Tuple[str, Callable[[], None]]] = [
+            (MCLOCK.name, self.mclock.tick), ("auto", self.auto.tick),
+            (MEMORY.name, self.memory.tick),
+        ]
+        for name, tick in parts:
+            self._guarded(f"tick of {name}", tick, None)
+
     def findings(self) -> List[Finding]:
-        """What is wrong with what the knobs set, and with what `auto` did."""
-        found = [item for planner in self._planners.values() for item in planner.findings()]
-        return [*found, *self.auto.findings()]
+        """What is wrong with what the knobs set, and with what `auto` did.
+
+        A knob that fails is a finding too, and the others are still told.
+        """
+        asked: List[Tuple[str, Callable[[], Sequence[Finding]]]] = [
+            *((f"knob {name}", planner.findings) for name, planner in self._planners.items()),
+            ("auto", self.auto.findings),
+        ]
+        nothing: Sequence[Finding] = ()
+        found = [
+            item for name, findings in asked for item in self._guarded(name, findings, nothing)
+        ]
+        return [*found, *(
+            Finding(
+                FindingCode.INTERNAL_ERROR, Severity.ERROR, name, f"{why}; see the mgr's log"
+            )
+            for name, why in sorted(self._failed.items())
+        )]
+
+    def _guarded(self, name: str, call: Callable[[], T], instead: T) -> T:
+        """What it answers, or `instead` where it raises; that is in the log once."""
+        try:
+            found = call()
+        except Exception as error:
+            # whatever it is: drives are safe without it, and `status` must say what is unsafe
+            said = one_line(f"failed: {error!r}", 300)
+            if self._failed.get(name) != said:
+                self._engine.log.exception("%s failed", name)
+            self._failed[name] = said
+            return instead
+        self._failed.pop(name, None)
+        return found
 
     def freeze(self, thaw: bool = False, dry_run: bool = False) -> Dict[str, Any]:
         """`freeze`: nothing is toggled any more, what is under way is restored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Optional, Protocol, Sequence, Tuple
 
 from ..change.rollout_state import Change, Rollout
 from ..change.scope import Scope
@@ -56,12 +56,21 @@ class Asked:
         return f"{self.plan_id}.{self.first + index}.{self.nonce}"
 
 
+def _nothing(changes: Sequence[Change]) -> None:
+    """Most knobs keep nothing beside a plan."""
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """Changes in the order they will be made, the canary first; what is left alone, a line each."""
+    """Changes in the order they will be made, the canary first; what is left alone, a line each.
+
+    `remember` keeps what a knob wants kept beside the plan.  It is called with the changes that
+    the plan has, none where there is no plan, and not at all by a dry run.
+    """
 
     changes: Tuple[Change, ...]
     left_alone: Tuple[str, ...] = ()
+    remember: Callable[[Sequence[Change]], None] = _nothing
 
 
 class Planner(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Sequence
 
 from ...core.errors import NotFoundError, NotReadyError
@@ -32,8 +33,9 @@ class MemoryPlanner(Planner):
         facts = take_over(facts, asked.take_over)
         groups = advise(facts)
         wanted = make_changes(asked, groups, facts, asked.take_over)
-        self._memory.promise(asked, groups, facts)
-        return wanted
+        return replace(
+            wanted, remember=lambda changes: self._memory.promise(asked, groups, facts, changes)
+        )
 
     def findings(self) -> Sequence[Finding]:
         """See Planner."""

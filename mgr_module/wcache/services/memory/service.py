@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...ceph.memory import OsdMemory
 from ...ceph.surroundings import Surroundings
 from ...core import codec
+from ...core.change.config_change import ConfigChange
+from ...core.change.rollout_state import Change
 from ...core.config_database import Config
 from ...core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ...core.knobs.knob import Asked
@@ -24,7 +26,7 @@ from ...core.knobs.memory_target.advice import (
 )
 from ...core.knobs.memory_target.facts import Facts, HostFacts, OsdFacts, source_of
 from ...core.knobs.memory_target.instead import cephadm_settings, rook_patch
-from ...core.knobs.memory_target.knob import STEP_BYTES
+from ...core.knobs.memory_target.knob import MEMORY, STEP_BYTES
 from ...core.knobs.memory_target.promise import PROMISES_MAX, Promise, Promises
 from ...core.knobs.memory_target.rates import ratio
 from ...core.knobs.memory_target.reading import EDGES_DEFAULT_S
@@ -181,11 +183,15 @@ class MemoryService:
         sources = {source_of(facts, h, item) for h in hosts for item in h.osds}
         return rook_patch(facts, hosts) if "environment" in sources else []
 
-    def promise(self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts) -> None:
-        """Remember what a plan promises; called under the engine's lock.
+    def promise(
+        self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts,
+        changes: Sequence[Change],
+    ) -> None:
+        """Remember what a plan promises, by the changes it has; called under the engine's lock.
 
         What is looked at anew and stays was divided for what is there now.
         """
+        planned = any(isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in changes)
         by_name = {host.name: host for host in facts.hosts}
         found = [
             (_promised(asked.plan_id, by_name[name], item, facts), item.changed)
@@ -197,7 +203,10 @@ class MemoryService:
             replace(p, shape=stays.get((p.host, p.device_class), p.shape))
             for p in self.facts.promises if p.plan_id != asked.plan_id
         ]
-        new = [item for item, changed in found if changed]
+        new = [
+            item for item, changed in found
+            if changed and planned and asked.scope.hostname in (None, "", item.host)
+        ]
         promises = tuple([*kept, *new][-PROMISES_MAX:])
         if promises != self.facts.promises:
             self.facts.promises = promises
