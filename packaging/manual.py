@@ -6,7 +6,6 @@ The same tree gives the same bytes on every machine: no default of this host is 
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 from dataclasses import dataclass
 from typing import Iterator, List, Tuple
@@ -43,7 +42,6 @@ class Page:
 
 def parsers() -> Tuple[argparse.ArgumentParser, ...]:
     """Of both programs, with nothing of this machine in them."""
-    os.environ.pop("CEPH_CONF", None)
     made = (probe_parser(), cli_parser())
     for parser in made:
         for _, verb in _verbs(parser):

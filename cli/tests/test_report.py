@@ -192,6 +192,31 @@ def test_a_ceph_tool_that_fails_is_one_line_of_error(tmp_path, capsys, program, 
     assert not (tmp_path / "r.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [
+        ([], "/etc/ceph/ceph.conf, /home/me/.ceph/ceph.conf, ceph.conf in this folder"),
+        (["--cluster", "x"], "/etc/ceph/x.conf, /home/me/.ceph/x.conf, x.conf in this folder"),
+        (["--conf", "/c"], "looked for /c"),
+    ],
+)
+def test_where_the_ceph_tool_finds_no_configuration_the_places_are_named(
+    tmp_path, capsys, monkeypatch, options, places
+):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("CEPH_CONF", raising=False)
+    tool = tmp_path / "ceph"
+    tool.write_text(
+        '#!/bin/sh\necho "Error initializing cluster client: ObjectNotFound(\'RADOS object not '
+        'found (error calling conf_read_file)\')" >&2; exit 1\n'
+    )
+    tool.chmod(0o755)
+    assert main(["report", "--ceph", str(tool), *options, "--out", str(tmp_path / "r")]) == 1
+    error = capsys.readouterr().err
+    assert places in error
+    assert len(error.splitlines()) == 1
+
+
 def test_the_template_is_found_inside_a_zipapp(tmp_path):
     archive = zipapps.build("wcache", tmp_path)
     out = tmp_path / "report.html"

@@ -8,14 +8,17 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Protocol, Sequence
+from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from wcache.core import codec
+from wcache.core.conf_places import conf_places, looked_in
 from wcache.core.errors import MalformedError, NotFoundError, NotReadyError
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_TIMEOUT_S = 20
 COMMAND_TIMEOUT_S = 60.0
+# What the ceph tool says where it finds no configuration.
+NO_CONF = "calling conf_read_file"
 _SAFE_WORD = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
@@ -33,8 +36,11 @@ class Answers(Protocol):
 class CephTool:
     """Asks a live cluster through the `ceph` tool, as whoever the caller is there."""
 
-    def __init__(self, program: str = "ceph", options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, program: str = "ceph", options: Sequence[str] = (), places: Tuple[str, ...] = ()
+    ) -> None:
         self._argv = [program, "--connect-timeout", str(CONNECT_TIMEOUT_S), *options]
+        self._places = places
 
     def ask(self, *words: str) -> Dict[str, Any]:
         """See Answers."""
@@ -57,6 +63,8 @@ class CephTool:
         text = done.stdout.decode("utf-8", "replace")
         if done.returncode != 0:
             said = _last_line(done.stderr.decode("utf-8", "replace"))
+            if NO_CONF in said:
+                raise NotReadyError(looked_in(self._places), "name it with --conf or CEPH_CONF")
             if done.returncode == errno.ENOENT:
                 raise NotFoundError(said)
             raise NotReadyError(f"`ceph wcache {' '.join(words)}` failed: {said}")
@@ -110,6 +118,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the cluster (as for the ceph tool)")
     group.add_argument("--ceph", default="ceph", metavar="PROGRAM", help="the ceph tool")
     group.add_argument("--conf", metavar="FILE", help="ceph.conf")
+    group.add_argument("--cluster", metavar="NAME", help="the cluster's name")
     group.add_argument("--keyring", metavar="FILE", help="keyring")
     group.add_argument("--name", metavar="TYPE.ID", help="whose key, such as client.admin")
 
@@ -117,11 +126,12 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
 def ceph_tool(options: argparse.Namespace) -> CephTool:
     """The live cluster that those options name."""
     words: List[str] = []
-    for name in ("conf", "keyring", "name"):
+    for name in ("conf", "cluster", "keyring", "name"):
         value: Optional[str] = getattr(options, name)
         if value:
             words += [f"--{name}", value]
-    return CephTool(options.ceph, words)
+    places = conf_places(options.conf or "", options.cluster or "", os.environ)
+    return CephTool(options.ceph, words, places)
 
 
 def file_name(words: Sequence[str]) -> str:

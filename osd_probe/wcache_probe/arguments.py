@@ -8,6 +8,7 @@ import socket
 from typing import Callable, List, Union
 
 from wcache.core import VERSION
+from wcache.core.conf_places import CLUSTER
 from wcache.core.experiment.matrix import PAIRS_MAX, PAIRS_MIN
 from wcache.core.model import CacheMode
 
@@ -43,11 +44,12 @@ def make_parser() -> argparse.ArgumentParser:
     _drives(run)
     _folders(run)
     _host_root(run)
-    # Ceph's own tools take the file that CEPH_CONF names, too
     run.add_argument(
-        "--conf", default=os.environ.get("CEPH_CONF") or "/etc/ceph/ceph.conf",
-        help="default: %(default)s",
+        "--conf", default="", metavar="FILE",
+        help="default: as for Ceph's own programs: what CEPH_CONF names, or CLUSTER.conf in "
+        "/etc/ceph, in .ceph of your home folder, or in this folder",
     )
+    run.add_argument("--cluster", default="", help=f"the cluster's name; default: {CLUSTER}")
     run.add_argument("--keyring", default="", help="default: what the configuration says")
     who = run.add_mutually_exclusive_group()
     who.add_argument("--id", default="", help="cephx id; default: wcache.HOSTNAME")
@@ -130,7 +132,7 @@ def _restore_one(parser: argparse.ArgumentParser) -> None:
     _folders(parser)
     _host_root(parser)
     parser.add_argument("--hold", action="store_true", help="only pin its drives")
-    parser.add_argument("--cluster", default="", help="refuse entries of another cluster")
+    parser.add_argument("--fsid", default="", help="refuse entries of another cluster")
     parser.add_argument("key")
 
 

@@ -1,11 +1,13 @@
-"""The one thing the probe reads from Ceph's configuration by itself: which cluster it is of.
+"""What the probe reads from Ceph's configuration by itself: where it is, and of which cluster.
 
 librados reads the rest.  What was left at the last end is restored before librados is loaded.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from typing import Optional, Tuple
 
 from .linux.block.host_files import read_text
 
@@ -24,3 +26,9 @@ def fsid_in(path: str) -> str:
         elif fsid and section == "global":
             found = fsid[1].lower()
     return found
+
+
+def find_conf(places: Tuple[str, ...]) -> Optional[str]:
+    """The first of them that can be read; None where none can."""
+    readable = (each for each in places if os.access(each, os.R_OK) and not os.path.isdir(each))
+    return next(readable, None)

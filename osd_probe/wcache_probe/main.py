@@ -9,8 +9,9 @@ import os
 import sys
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
+from wcache.core.conf_places import conf_places
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import NotFoundError, WcacheError
@@ -142,7 +143,7 @@ def _run(
     start: Optional[Start], make_host: MakeHost,
 ) -> int:
     from .agent import Agent
-    from .ceph_conf import fsid_in
+    from .ceph_conf import find_conf, fsid_in
     from .commands import restore as restore_command
     from .evidence.folder import EvidenceFolder
     from .linux.persistence.appearing import Appearing, Missed
@@ -173,7 +174,7 @@ def _run(
     # what librados would say is not known yet, and may never be
     identity = Identity(
         options.hostname, state.probe_id(), uuid.uuid4().hex, bool(options.sim),
-        "" if link is not None else fsid_in(options.conf),
+        "" if link is not None else fsid_in(find_conf(_conf_places(options)) or ""),
     )
     holds = Holds(keeper, lambda: read_journal(state.journal))
     restoring = Restoring(
@@ -237,9 +238,13 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
 
     name = options.name or f"client.{options.id or 'wcache.' + options.hostname}"
     return RadosLink(
-        hostname=options.hostname, conf=options.conf, keyring=options.keyring, name=name,
-        interrupt_fd=stop.fd,
+        hostname=options.hostname, places=_conf_places(options), cluster=options.cluster,
+        keyring=options.keyring, name=name, interrupt_fd=stop.fd,
     )
+
+
+def _conf_places(options: argparse.Namespace) -> Tuple[str, ...]:
+    return conf_places(options.conf, options.cluster, os.environ)
 
 
 # ---- matrix
@@ -305,5 +310,5 @@ def _restore_one(options: argparse.Namespace, after_step: AfterStep) -> int:
     lock = HostLock(options.run_dir).held
     switcher = Switcher(host, state.journal, after_step, lock)
     return restore_one(
-        switcher, options.key, hold=options.hold, cluster_fsid=options.cluster
+        switcher, options.key, hold=options.hold, cluster_fsid=options.fsid
     )

@@ -21,6 +21,7 @@ import threading
 import time
 from typing import Any, Callable, Optional, Tuple
 
+from wcache.core.conf_places import looked_in
 from wcache.core.errors import (
     ConflictError,
     MalformedError,
@@ -31,6 +32,7 @@ from wcache.core.errors import (
 )
 from wcache.core.protocol import REPLY_BYTES_MAX, PollReply
 
+from .ceph_conf import find_conf
 from .mgr_link import decode_reply, printable
 
 CONNECT_S = 10
@@ -40,6 +42,7 @@ STUCK_S = 12.0
 LEFT_BEHIND_MAX = 20
 # Options that Ceph's own programs take from the environment, too; under Rook it has the mons.
 ENVIRONMENT = "CEPH_ARGS"
+ADVICE = "see `wcache-probe run --help` for --conf, --keyring and --id"
 _Answer = Tuple[int, bytes, str]
 
 
@@ -51,13 +54,14 @@ class RadosLink:
     """
 
     def __init__(
-        self, *, hostname: str, conf: str, keyring: str, name: str, interrupt_fd: int,
-        bindings: Any = None, stuck_s: float = STUCK_S,
+        self, *, hostname: str, places: Tuple[str, ...], cluster: str, keyring: str, name: str,
+        interrupt_fd: int, bindings: Any = None, stuck_s: float = STUCK_S,
     ) -> None:
         self._rados = bindings or _bindings()
         self._stuck_s = stuck_s
         self._hostname = hostname
-        self._conf = conf
+        self._places = places
+        self._cluster = cluster
         self._keyring = keyring
         self._name = name
         self._interrupt_fd = interrupt_fd
@@ -76,7 +80,7 @@ class RadosLink:
         """The cluster's id from the configuration file; None where it names none."""
         try:
             found = str(self._make().conf_get("fsid") or "")
-        except self._rados.Error:
+        except (self._rados.Error, NotReadyError):
             return None
         return found if found.strip("0-") else None
 
@@ -127,27 +131,36 @@ class RadosLink:
         self._line = _Line(self._connect)
 
     def _make(self) -> Any:
+        path = find_conf(self._places)
+        if path is None:
+            raise NotReadyError(looked_in(self._places), ADVICE)
         conf = {"client_mount_timeout": str(CONNECT_S)}
         if self._keyring:
             conf["keyring"] = self._keyring
-        cluster = self._rados.Rados(name=self._name, conffile=self._conf, conf=conf)
+        try:
+            cluster = self._rados.Rados(
+                name=self._name, clustername=self._cluster, conffile=path, conf=conf
+            )
+        except self._rados.Error as error:
+            raise NotReadyError(f"{path} cannot be used ({error})", ADVICE) from None
         if os.environ.get(ENVIRONMENT):
             cluster.conf_parse_env(ENVIRONMENT)
         return cluster
 
     def _connect(self) -> Any:
-        advice = "see `wcache-probe run --help` for --conf, --keyring and --id"
-        try:
-            cluster = self._make()
-        except self._rados.Error as error:
-            raise NotReadyError(f"{self._conf} cannot be used ({error})", advice) from None
+        cluster = self._make()
         try:
             cluster.connect()
         except (self._rados.PermissionDeniedError, self._rados.PermissionError) as error:
             cluster.shutdown()
             raise RefusedError(
-                f"the cluster does not accept the key of {self._name} ({error})", advice
+                f"the cluster does not accept the key of {self._name} ({error})", ADVICE
             ) from None
+        except self._rados.ObjectNotFound:
+            # no keyring that can be read, or none with this name in it
+            looked = str(cluster.conf_get("keyring") or "").replace(",", ", ")
+            cluster.shutdown()
+            raise NotReadyError(f"{self._name} has no key in {looked}", ADVICE) from None
         except self._rados.Error as error:
             cluster.shutdown()
             raise NotReadyError(f"no way to the cluster as {self._name} ({error})") from None

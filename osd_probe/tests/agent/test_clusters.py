@@ -24,9 +24,9 @@ def test_an_entry_of_another_cluster_is_refused_by_name_and_one_of_ours_is_resto
 
 def test_what_restores_is_told_the_cluster_where_it_is_known():
     options = parse(["run", "--state-dir", "/s"])
-    assert "--cluster" not in child_words(options)
+    assert "--fsid" not in child_words(options)
     words = [*child_words(options, OURS), "lease/d"]
-    assert parse(words).cluster == OURS
+    assert parse(words).fsid == OURS
 
 
 @pytest.mark.parametrize(

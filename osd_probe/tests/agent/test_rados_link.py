@@ -25,6 +25,9 @@ class Bindings:
     class PermissionError(Error):
         pass
 
+    class ObjectNotFound(Error):
+        pass
+
     def __init__(self, hanging):
         self.hanging = hanging
         self.made = 0
@@ -60,8 +63,8 @@ def link_to():
         bindings = Bindings(hanging)
         made.append(bindings)
         return bindings, RadosLink(
-            hostname="h1", conf="c", keyring="", name="client.x", interrupt_fd=read_fd,
-            bindings=bindings, stuck_s=0.1,
+            hostname="h1", places=("/dev/null",), cluster="", keyring="", name="client.x",
+            interrupt_fd=read_fd, bindings=bindings, stuck_s=0.1,
         )
 
     yield make

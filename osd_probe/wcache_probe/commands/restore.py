@@ -42,7 +42,7 @@ def child_words(options: argparse.Namespace, cluster_fsid: str = "") -> List[str
         RESTORE_ONE, "--state-dir", options.state_dir, "--run-dir", options.run_dir,
         "--hostname", options.hostname, "--host-root", options.host_root,
     ]
-    words += ["--cluster", cluster_fsid] if cluster_fsid else []
+    words += ["--fsid", cluster_fsid] if cluster_fsid else []
     return [*words, "--sim", os.path.abspath(options.sim)] if options.sim else words
 
 
