@@ -57,7 +57,7 @@ def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
     newcomers, wcache, steady, tmp_path: Path
 ):
     hostname = steady.command("osd metadata", id=0)["hostname"]
-    script = steady.ceph("wcache", "agent", "add", "--all").stdout  # the first
+    script = steady.ceph("wcache", "agent", "add", "--all", "--hosts-read").stdout
     newcomers(script)
     assert "wcache-probe prepare" in (tmp_path / "ssh.log").read_text()
     keyring = tmp_path / "received.keyring"
@@ -101,3 +101,43 @@ def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
         assert key not in logs + json.dumps(wcache("history", limit=1000))
     finally:
         new.stop()
+
+
+@pytest.fixture
+def orchestrator_with(wcache, steady):
+    """Sets the host list of the orchestrator that Ceph has for tests."""
+    steady.enable_module("test_orchestrator")
+    steady.ceph("orch", "set", "backend", "test_orchestrator")
+    wcache.wait("the module", lambda: wcache("status"), 60)
+
+    def knows(*hostnames: str) -> None:
+        hosts = [{"name": name, "addr": "", "devices": []} for name in hostnames]
+        steady.ceph("test_orchestrator", "load_data", "-i", "-",
+                    input_text=json.dumps({"inventory": hosts}))
+
+    yield knows
+    steady.ceph("orch", "set", "backend", "")
+    steady.disable_module("test_orchestrator")
+    wcache.wait("the module", lambda: wcache("status"), 60)
+
+
+def test_of_all_hosts_those_get_probes_that_the_orchestrator_has(
+    orchestrator_with, wcache, steady
+):
+    hostname = steady.command("osd metadata", id=0)["hostname"]
+    orchestrator_with("other")
+    with pytest.raises(CommandError, match="`ceph orch host ls` does not have it"):
+        wcache("agent add", all=True, hosts_read=True)
+    orchestrator_with("other", hostname)
+    data = wcache("agent add", all=True)
+    assert [row["hostname"] for row in data["hosts"]] == [hostname]
+    assert data["named_by_osds"] is False
+    with pytest.raises(CommandError, match="no container_image is configured"):
+        wcache("agent add", all=True, run_by="rook")
+    steady.ceph("config", "set", "global", "container_image", "registry.example/ceph:v1")
+    try:
+        script = wcache("agent add", all=True, run_by="rook")["script"]
+    finally:
+        steady.ceph("config", "rm", "global", "container_image")
+    assert '"registry.example/ceph:v1"' in script
+    wcache("agent rm", hostname=hostname, force=True)

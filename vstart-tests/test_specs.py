@@ -55,7 +55,7 @@ def taken(release):
 
 
 def printed(**changes):
-    script = cephadm.install(HOSTS, dict.fromkeys(HOSTS, IMAGE), **changes)
+    script = cephadm.install(HOSTS, IMAGE, **changes)
     begin = next(i for i, line in enumerate(script.lines) if line.startswith("ceph orch apply"))
     return "\n".join(script.lines[begin + 1 : script.lines.index(cephadm.END)])
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Optional, Tuple
 
 from wcache.ceph.command import CommandFailed
-from wcache.core.deployment.form import HostPlace
+from wcache.core.deployment.places import OsdPlace
 
 
 class FakeKeys:
@@ -30,20 +30,38 @@ class FakeKeys:
 
 
 class FakeSurroundings:
-    """The `Surroundings` port: what a test sets."""
+    """The `Surroundings` port: what a test sets.  The mgr runs where no orchestrator is."""
 
-    def __init__(self, places: Dict[str, HostPlace]) -> None:
-        self.places = places
+    def __init__(self) -> None:
         self.backend = ""
+        self.listed: Optional[Tuple[str, ...]] = None
+        self.silent = ""
+        self.own_image = ""
+        self.own_namespace = ""
+        self.told_by_osd: Dict[int, OsdPlace] = {}
         self.takes_arguments = True
 
     def orchestrator(self) -> str:
         """The backend."""
         return self.backend
 
-    def osd_hosts(self) -> Dict[str, HostPlace]:
-        """The hosts."""
-        return self.places
+    def hosts(self) -> Optional[Tuple[str, ...]]:
+        """Its hosts."""
+        if self.silent:
+            raise CommandFailed(self.silent)
+        return self.listed
+
+    def image(self) -> str:
+        """The mgr's image."""
+        return self.own_image
+
+    def namespace(self) -> str:
+        """The mgr's namespace."""
+        return self.own_namespace
+
+    def told(self) -> Dict[int, OsdPlace]:
+        """What a test lets OSDs tell."""
+        return self.told_by_osd
 
     def containers_take_arguments(self) -> bool:
         """Whether it is a release whose cephadm can."""

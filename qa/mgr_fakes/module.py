@@ -10,7 +10,6 @@ from wcache.commands import commands
 from wcache.commands.views import Views
 from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.config_database import Config
-from wcache.core.deployment.form import HostPlace
 from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.fleet.retention import Bounds
 from wcache.core.knobs.knob import Planner
@@ -212,7 +211,7 @@ class FakeMgr:
         self.keys = FakeKeys()
         self.stops = FakeStops()
         self.traffic = FakeTraffic()
-        self.surroundings = FakeSurroundings({hostname: HostPlace() for hostname, _ in hosts})
+        self.surroundings = FakeSurroundings()
         self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}

@@ -31,8 +31,7 @@ def documents(script, end):
 def rook_documents(request):
     hosts = ["h1", "node-2.example.org"]
     script = rook.install(
-        hosts, dict.fromkeys(hosts, "rook-ceph"), dict.fromkeys(hosts, IMAGE), FSID,
-        program_inside=request.param,
+        hosts, "rook-ceph", IMAGE, FSID, program_inside=request.param,
     )
     return documents(script, rook.END)
 

@@ -28,7 +28,8 @@ LOOKS_NOW_AND_THEN = (
     ("memory recommend", {}), ("memory trial show", {}), ("controller ls", {}),
     ("drive-model ls", {}), ("evidence ls", {}), ("evidence export", {}),
 )
-_RANDOM = re.compile(r"\b[0-9a-f]{8,64}\b")
+# a seed is a number of any length
+_RANDOM = re.compile(r'\b[0-9a-f]{8,64}\b|(?<="seed": )\d+')
 
 
 def masked(text):

@@ -4,14 +4,14 @@ import errno
 import re
 import subprocess
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, applied, fine, ok, said, start
+from module_world import a_mgr, applied, fine, ok, said, start, with_osds_on
 from test_commands_do_what_they_say import refused
 from wcache.ceph.command import CommandFailed
-from wcache.core.deployment.form import HostPlace
 from wcache.core.host_report import JournalNote
 from wcache.engine.key_work import KeyWork
 
@@ -19,10 +19,12 @@ IMAGE = "quay.io/ceph/ceph:v20.2.4"
 FORMS = ("cephadm", "rook", "systemd")
 
 
+EVERY = {"all": True, "hosts_read": True}
+
+
 def contained(mgr, namespace=""):
-    """The OSDs tell that they run in containers."""
-    for hostname in mgr.surroundings.places:
-        mgr.surroundings.places[hostname] = HostPlace(IMAGE, namespace)
+    """The mgr runs in a container."""
+    mgr.surroundings.own_image, mgr.surroundings.own_namespace = IMAGE, namespace
     return mgr
 
 
@@ -34,7 +36,7 @@ def texts(mgr):
 
 def test_each_host_gets_a_key_for_its_own_two_commands():
     mgr = a_mgr()
-    data = said(mgr, "agent add", all=True)
+    data = said(mgr, "agent add", **EVERY)
     assert [row["key"] for row in data["hosts"]] == ["made", "made"]
     assert set(mgr.keys.held) == {"client.wcache.h1", "client.wcache.h2"}
     caps = mgr.keys.held["client.wcache.h1"]
@@ -47,9 +49,9 @@ def test_each_host_gets_a_key_for_its_own_two_commands():
 @pytest.mark.parametrize("form", FORMS)
 def test_again_nothing_is_changed_and_the_same_is_printed(form):
     mgr = contained(a_mgr())
-    first = said(mgr, "agent add", all=True, **{"run_by": form})
+    first = said(mgr, "agent add", run_by=form, **EVERY)
     stored = texts(mgr)
-    again = said(mgr, "agent add", all=True, **{"run_by": form})
+    again = said(mgr, "agent add", run_by=form, **EVERY)
     assert again["script"] == first["script"]
     assert {row["key"] for row in again["hosts"]} <= {"there", "rook"}
     assert texts(mgr) == stored
@@ -75,7 +77,7 @@ def test_who_runs_the_clusters_daemons_is_found_and_said(backend, namespace, for
 def test_all_that_is_printed_is_one_shell_script(form):
     mgr = contained(a_mgr())
     for prefix, arguments in (
-        ("agent add", {"all": True, "run_by": form}), ("agent rm", {"hostname": "h1"}),
+        ("agent add", {"run_by": form, **EVERY}), ("agent rm", {"hostname": "h1"}),
     ):
         script = ok(mgr.command(prefix, **arguments))
         done = subprocess.run(
@@ -93,17 +95,16 @@ def test_all_that_is_printed_is_one_shell_script(form):
 ])  # fmt: skip
 @pytest.mark.parametrize("form", FORMS)
 def test_a_host_name_that_means_something_to_a_shell_comes_into_no_script(hostname, form):
-    mgr = contained(a_mgr())
-    mgr.surroundings.places[hostname] = HostPlace(IMAGE)
-    data = said(mgr, "agent add", all=True, **{"run_by": form})
+    mgr = contained(with_osds_on(a_mgr(), hostname))
+    data = said(mgr, "agent add", run_by=form, **EVERY)
     assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
-    assert len(data["left_out"]) == 1
-    plain = ok(mgr.command("agent add", all=True, **{"run_by": form}))
+    assert len(data["left_out"]) == (1 if hostname else 0)  # an OSD may name no host at all
+    plain = ok(mgr.command("agent add", run_by=form, **EVERY))
     done = subprocess.run(
         ["/bin/sh"], input=plain, capture_output=True, text=True, timeout=20, check=False,
         env={"PATH": "/nonexistent"},
     )
-    assert "left out: " in done.stderr  # told, and every character of it
+    assert not hostname or "left out: " in done.stderr  # told, and every character of it
     assert done.stdout == ""
     code, out, error = mgr.command("agent add", hostname=hostname, **{"run_by": form})
     assert (code, out) == (-errno.EINVAL, "")
@@ -111,14 +112,14 @@ def test_a_host_name_that_means_something_to_a_shell_comes_into_no_script(hostna
 
 
 @pytest.mark.parametrize(
-    ("place", "word"),
-    [(HostPlace("x; reboot"), "image"), (HostPlace("-v"), "image"), (HostPlace(""), "--image"),
-     (HostPlace(IMAGE, "a b"), "namespace"), (HostPlace(IMAGE, "A"), "namespace")],
+    ("image", "namespace", "word"),
+    [("x; reboot", "", "image"), ("-v", "", "image"), ("", "", "--image"),
+     (IMAGE, "a b", "namespace"), (IMAGE, "A", "namespace")],
 )
-def test_what_osds_tell_of_their_container_is_no_more_trusted(place, word):
+def test_what_the_mgr_has_of_its_container_is_checked_too(image, namespace, word):
     mgr = a_mgr()
-    mgr.surroundings.places["h1"] = place
-    for form in ("cephadm", "rook") if not place.namespace else ("rook",):
+    mgr.surroundings.own_image, mgr.surroundings.own_namespace = image, namespace
+    for form in ("cephadm", "rook") if not namespace else ("rook",):
         code, _, error = mgr.command("agent add", hostname="h1", **{"run_by": form})
         assert code < 0
         assert word in error
@@ -135,7 +136,7 @@ def test_no_key_is_in_any_answer_log_or_store():
         def remove(self, entity):
             raise ValueError(secret)
 
-    answers = [ok(mgr.command("agent add", all=True, **{"run_by": form})) for form in FORMS]
+    answers = [ok(mgr.command("agent add", run_by=form, **EVERY)) for form in FORMS]
     mgr.service.agents._keys = KeyWork(Leaky())
     answers.append(refused(mgr, "agent rm", errno.EAGAIN, hostname="h1"))
     assert secret not in " ".join(answers) + texts(mgr)
@@ -153,9 +154,8 @@ def test_a_host_without_osds_is_refused_by_name():
 
 @pytest.mark.parametrize(("form", "name"), [("cephadm", "Host_1"), ("rook", "Host_1")])
 def test_a_name_that_the_orchestrator_cannot_have_is_left_out(form, name):
-    mgr = contained(a_mgr())
-    mgr.surroundings.places[name] = HostPlace(IMAGE)
-    data = said(mgr, "agent add", all=True, **{"run_by": form})
+    mgr = contained(with_osds_on(a_mgr(), name))
+    data = said(mgr, "agent add", run_by=form, **EVERY)
     assert [row["hostname"] for row in data["hosts"]] == ["h1", "h2"]
     assert name in data["left_out"][0]
     refused(mgr, "agent add", errno.EINVAL, hostname=name, **{"run_by": form})
@@ -166,13 +166,13 @@ def test_a_cephadm_that_cannot_is_told_of():
     mgr = contained(a_mgr())
     mgr.surroundings.backend = "cephadm"
     mgr.surroundings.takes_arguments = False
-    assert "--run-by systemd" in refused(mgr, "agent add", errno.EPERM, all=True)
+    assert "--run-by systemd" in refused(mgr, "agent add", errno.EPERM, **EVERY)
 
 
 def test_mons_that_refuse_are_told_of_and_nothing_counts_as_added():
     mgr = a_mgr()
     mgr.keys.error = "the mons refused `auth get`: access denied"
-    assert "access denied" in refused(mgr, "agent add", errno.EAGAIN, all=True)
+    assert "access denied" in refused(mgr, "agent add", errno.EAGAIN, **EVERY)
     assert said(mgr, "agent ls")["agents"][0]["form"] == ""
     error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
     assert "the key is still there" in error
@@ -197,8 +197,7 @@ def test_mons_that_are_slow_keep_nobody_waiting_for_long():
 
 
 def test_a_host_that_was_added_is_shown_before_it_is_heard():
-    mgr = FakeMgr()
-    mgr.surroundings.places["h7"] = HostPlace()
+    mgr = with_osds_on(FakeMgr(), "h7")
     assert "agent add --all" in ok(mgr.command("agent ls"))
     ok(mgr.command("agent add", hostname="h7"))
     assert "never" in ok(mgr.command("agent ls"))
@@ -209,8 +208,7 @@ def test_a_host_that_was_added_is_shown_before_it_is_heard():
 
 
 def test_whoever_is_faster_than_the_first_probe_is_told_to_wait():
-    mgr = FakeMgr()
-    mgr.surroundings.places["h7"] = HostPlace()
+    mgr = with_osds_on(FakeMgr(), "h7")
     for command in ("try", "campaign forecast"):
         assert "agent add --all" in refused(mgr, command, errno.EAGAIN)
     ok(mgr.command("agent add", hostname="h7"))
@@ -223,7 +221,7 @@ def test_whoever_is_faster_than_the_first_probe_is_told_to_wait():
 
 def test_removing_a_host_ends_what_is_measured_there_and_restores_first():
     mgr = a_mgr()
-    ok(mgr.command("agent add", all=True))
+    ok(mgr.command("agent add", **EVERY))
     start(mgr)
     while not mgr.probes["h1"].leased:
         mgr.step()
@@ -312,7 +310,7 @@ def run(script, folder, fails=""):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_script_that_is_piped_to_a_shell_does_it_all_and_tells_its_notes(form, tmp_path):
-    script = ok(contained(a_mgr()).command("agent add", all=True, run_by=form))
+    script = ok(contained(a_mgr()).command("agent add", run_by=form, **EVERY))
     done, asked = run(script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "NOT done" not in done.stderr
@@ -325,32 +323,53 @@ def test_a_script_that_is_piped_to_a_shell_does_it_all_and_tells_its_notes(form,
     ("systemd", "root@h1"), ("cephadm", "root@h1"), ("cephadm", "orch apply"), ("rook", "apply"),
 ])  # fmt: skip
 def test_a_host_that_cannot_be_reached_fails_the_script_and_not_the_others(form, fails, tmp_path):
-    script = ok(contained(a_mgr()).command("agent add", all=True, run_by=form))
+    script = ok(contained(a_mgr()).command("agent add", run_by=form, **EVERY))
     done, asked = run(script, tmp_path, fails)
     assert done.returncode == 1
     assert "NOT done on:" in done.stderr
     assert form == "rook" or any("root@h2" in line for line in asked)
 
 
+def on_host(script, folder, prepared=True):
+    """Run there what a script of systemd's form asks of the host, with stand-ins; its result."""
+    _, asked = run(script.replace("/etc/ceph", str(folder)), folder)
+    (there,) = [line for line in asked if line.startswith("ssh ")]
+    for name, code in (("wcache-probe", 0 if prepared else 1), ("systemctl", 0)):
+        told = f'echo "{name} $*" >>{folder}/done'
+        (folder / name).write_text(f"#!/bin/sh\n{told}\nexit {code}\n")
+        (folder / name).chmod(0o755)
+    # the command, as the shell there would get it
+    return subprocess.run(
+        ["/bin/sh", "-c", there.partition("root@h1 ")[2]], input="[client]\n",
+        capture_output=True, text=True, timeout=60, check=False,
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+    )
+
+
 @pytest.mark.parametrize("prepared", [True, False])
 def test_a_host_that_cannot_be_prepared_gets_its_probe_and_is_told_of(prepared, tmp_path):
     script = ok(a_mgr().command("agent add", hostname="h1", run_by="systemd"))
-    _, asked = run(script.replace("/etc/ceph", str(tmp_path)), tmp_path)
-    # the command, as the shell there would get it
-    (there,) = [line for line in asked if line.startswith("ssh ")]
-    on_host = there.partition("root@h1 ")[2]
-    for name, code in (("wcache-probe", 0 if prepared else 1), ("systemctl", 0)):
-        told = f'echo "{name} $*" >>{tmp_path}/done'
-        (tmp_path / name).write_text(f"#!/bin/sh\n{told}\nexit {code}\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["/bin/sh", "-c", on_host], input="[client]\n", capture_output=True, text=True,
-        timeout=60, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-    )
+    done = on_host(script, tmp_path, prepared)
     assert (done.returncode == 0) is prepared
     assert (tmp_path / "done").read_text().splitlines() == [
         "wcache-probe prepare", "systemctl enable --now wcache-probe",
     ]
+
+
+@pytest.mark.parametrize("before", [None, ".keyring", ".keyring.new"])
+def test_nobody_else_can_read_the_key_whatever_was_there_before(before, tmp_path):
+    if before is not None:
+        old = tmp_path / f"ceph.client.wcache.h1{before}"
+        old.write_text("old")
+        old.chmod(0o644)
+    script = ok(a_mgr().command("agent add", hostname="h1", run_by="systemd"))
+    with old.open() if before is not None else nullcontext() as reader:
+        assert on_host(script, tmp_path).returncode == 0
+        assert reader is None or reader.read() == "old"
+    (keyring,) = tmp_path.glob("*.keyring*")
+    assert keyring.name == "ceph.client.wcache.h1.keyring"
+    assert keyring.read_text() == "[client]\n"
+    assert keyring.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_host_whose_key_was_not_made_is_named_and_left_out_of_the_script(tmp_path):
@@ -364,14 +383,14 @@ def test_a_host_whose_key_was_not_made_is_named_and_left_out_of_the_script(tmp_p
 
     mgr.keys.make = refuses
     for form in ("systemd", "cephadm"):
-        done, asked = run(ok(mgr.command("agent add", all=True, run_by=form)), tmp_path)
+        done, asked = run(ok(mgr.command("agent add", run_by=form, **EVERY)), tmp_path)
         assert "NO KEY for h1" in done.stderr
         assert not [line for line in asked if "h1" in line]
 
 
 def test_with_cephadm_the_host_is_cleaned_once_the_service_is_gone(tmp_path):
     mgr = contained(a_mgr())
-    ok(mgr.command("agent add", all=True, run_by="cephadm"))
+    ok(mgr.command("agent add", run_by="cephadm", **EVERY))
     done, asked = run(ok(mgr.command("agent rm", hostname="h1")), tmp_path)
     assert done.returncode == 0, done.stderr
     order = [line.split("container.wcache-h1")[0] for line in asked if "wcache-h1" in line]

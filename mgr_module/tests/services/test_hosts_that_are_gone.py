@@ -16,7 +16,7 @@ def dies(mgr, hostname="h1"):
 @pytest.mark.parametrize("silent_s", [60.0, 85.0, 600.0])
 def test_a_host_that_died_lately_is_not_removed_without_force(silent_s):
     mgr = a_mgr()
-    ok(mgr.command("agent add", all=True))
+    ok(mgr.command("agent add", all=True, hosts_read=True))
     dies(mgr)
     mgr.now_s += silent_s
     assert f"has not called for {silent_s:.0f} s" in refused(

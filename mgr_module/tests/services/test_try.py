@@ -4,7 +4,7 @@ import errno
 from dataclasses import replace
 
 import pytest
-from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
+from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start, with_osds_on
 from test_commands_do_what_they_say import refused
 from wcache.ceph.traffic import CephTraffic
 from wcache.core.record import Precondition
@@ -130,9 +130,8 @@ def test_a_rate_comes_from_the_points_that_the_mgr_has(points, rate):
 
 
 def test_hosts_that_have_not_reported_yet_are_named_before_anything_is_begun():
-    mgr = a_mgr()
-    mgr.surroundings.places["h3"] = mgr.surroundings.places["h1"]
-    ok(mgr.command("agent add", all=True))
+    mgr = with_osds_on(a_mgr(), "h3")
+    ok(mgr.command("agent add", all=True, hosts_read=True))
     data = said(mgr, "try")
     assert data["not_heard"] == ["h3"]
     assert "not responding: h3" in ok(mgr.command("try"))

@@ -24,6 +24,7 @@ def agents(say):
     mgr = a_mgr()
     say(mgr, "agent add", hostname="h1")
     say(mgr, "agent add", all=True)
+    say(mgr, "agent add", all=True, hosts_read=True)
     say(mgr, "agent add", hostname="h9")
     hello = codec.dumps(Hello(PROTOCOL_VERSION, "probe-h1", "i1", "", False))
     post = codec.dumps(

@@ -18,6 +18,14 @@ def a_mgr(**options):
     return mgr
 
 
+def with_osds_on(mgr, *hostnames):
+    """The mgr, with one more OSD on each of these hosts, which have no probe."""
+    osds = mgr.view.state.osds
+    new = [make.osd(max(osds, default=-1) + 1 + i, name) for i, name in enumerate(hostnames)]
+    mgr.view.state = make.cluster([*osds.values(), *new])
+    return mgr
+
+
 def ok(answer):
     code, out, error = answer
     assert (code, error) == (0, "")

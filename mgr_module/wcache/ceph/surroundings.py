@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import threading
-from typing import Any, Callable, Dict, Protocol, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
-from ..core.deployment.form import HostPlace
-from .command import CommandFailed, SendsCommands, ask_mon
+from ..core.config_database import parse_dump
+from ..core.deployment.places import OsdPlace
+from .command import CommandFailed, SendsCommands, ask_mon, parse
 from .orchestrator import CephOrchestrator, MgrOfOrchestrator
+
+# A command waits for it, as for a key (key_work.py).
+MONS_TIMEOUT_S = 5.0
+IMAGE_OPTION = "container_image"
 
 
 class Surroundings(Protocol):
@@ -18,14 +24,26 @@ class Surroundings(Protocol):
     def orchestrator(self) -> str:
         """What `ceph orch status` names as backend; empty where there is none."""
 
-    def osd_hosts(self) -> Dict[str, HostPlace]:
-        """Every host that OSDs name, with the image and namespace they run in."""
+    def hosts(self) -> Optional[Tuple[str, ...]]:
+        """The orchestrator's hosts; None where there is no orchestrator.  Raises CommandFailed."""
+
+    def image(self) -> str:
+        """The container image of the mgr, or the one that the config database has for it.
+
+        Empty where neither is there.  It may wait for the mons, and raises CommandFailed.
+        """
+
+    def namespace(self) -> str:
+        """The Kubernetes namespace in which the mgr runs; empty where it runs in no pod."""
+
+    def told(self) -> Dict[int, OsdPlace]:
+        """What each OSD tells of where it runs."""
 
     def containers_take_arguments(self) -> bool:
         """Whether a spec of type `container` can give the container's program arguments."""
 
 
-class MgrSurroundings(MgrOfOrchestrator, Protocol):
+class MgrSurroundings(MgrOfOrchestrator, SendsCommands, Protocol):
     """The part of MgrModule that is used here."""
 
     def get(self, data_name: str) -> Any:
@@ -33,26 +51,56 @@ class MgrSurroundings(MgrOfOrchestrator, Protocol):
 
 
 class CephSurroundings:
-    """The port over a mgr module; it waits for nobody."""
+    """The port over a mgr module.
 
-    def __init__(self, mgr: MgrSurroundings) -> None:
+    Image and namespace are the mgr's own, never an OSD's: a script puts a privileged
+    container of that image on hosts.
+    """
+
+    def __init__(
+        self, mgr: MgrSurroundings, environment: Mapping[str, str] = os.environ
+    ) -> None:
         self._mgr = mgr
+        self._environment = environment
         self._orchestrator = CephOrchestrator(mgr)
 
     def orchestrator(self) -> str:
         """The option by which the module orchestrator chooses its backend."""
         return self._orchestrator.backend()
 
-    def osd_hosts(self) -> Dict[str, HostPlace]:
+    def hosts(self) -> Optional[Tuple[str, ...]]:
+        """See CephOrchestrator."""
+        return self._orchestrator.hosts()
+
+    def image(self) -> str:
+        """By the environment that cephadm and Rook give to a daemon (common/util.cc too).
+
+        `config get mgr container_image` would answer with a default that is no release's, so
+        the dump is read.
+        """
+        return self._environment.get("CONTAINER_IMAGE", "") or self._configured_image()
+
+    def _configured_image(self) -> str:
+        text = ask_mon(self._mgr, {"prefix": "config dump"}, timeout_s=MONS_TIMEOUT_S)
+        found = {
+            entry.who: entry.value
+            for entry in parse_dump(parse(text, "config dump"), (IMAGE_OPTION,))
+            if entry.name == IMAGE_OPTION
+        }
+        return found.get("mgr") or found.get("global", "")
+
+    def namespace(self) -> str:
+        """As Rook tells each daemon (pkg/operator/k8sutil/pod.go, ClusterDaemonEnvVars)."""
+        return self._environment.get("POD_NAMESPACE", "")
+
+    def told(self) -> Dict[int, OsdPlace]:
         """By the OSDs' metadata (common/util.cc, collect_sys_info)."""
-        found: Dict[str, HostPlace] = {}
-        for meta in self._mgr.get("osd_metadata").values():
-            hostname = str(meta.get("hostname", ""))
-            if hostname:
-                found[hostname] = HostPlace(
-                    str(meta.get("container_image", "")), str(meta.get("pod_namespace", ""))
-                )
-        return found
+        return {
+            int(osd_id): OsdPlace(
+                str(meta.get("container_image", "")), str(meta.get("pod_namespace", ""))
+            )
+            for osd_id, meta in self._mgr.get("osd_metadata").items()
+        }
 
     def containers_take_arguments(self) -> bool:
         """16's class of such a spec has neither of the two keys that `cephadm.py` needs."""

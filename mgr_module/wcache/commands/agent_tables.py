@@ -21,6 +21,12 @@ def added(data: Mapping[str, Any]) -> str:
     notes = [f"probes on {_named(hosts)}, run by {data['form']}: {data['why']}"]
     if data["why"] != "as --run-by says":
         notes.append("(choose another way with --run-by cephadm, rook or systemd)")
+    if data["named_by_osds"]:
+        notes.append("the OSDs name these hosts; go on only where each of them is one of yours:")
+        notes += [
+            f"  {row['hostname']}: {named([f'osd.{one}' for one in row['osd_ids']])}"
+            for row in hosts
+        ]
     for state, words in _KEYS.items():
         found = [row for row in hosts if row["key"] == state]
         if found:

@@ -95,10 +95,12 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache agent add",
         ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
          "name=run_by,type=CephChoices,strings=cephadm|rook|systemd,req=false",
-         "name=image,type=CephString,req=false"), "rw",
+         "name=image,type=CephString,req=false",
+         "name=hosts_read,type=CephBool,req=false"), "rw",
         "Make the keys of hosts' probes, and print what to run to bring the probes there",
         lambda s, v, a: s.agents.add(
-            a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image")
+            a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
+            hosts_read=bool(a.get("hosts_read")),
         ), agent_tables.added,
     ),
     Command(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..ceph.command import CommandFailed
 from ..ceph.surroundings import Surroundings
 from ..core.agents import Agent, overdue_s
 from ..core.change.change_status import UNFINISHED
@@ -15,15 +16,13 @@ from ..core.deployment import cephadm, rook, systemd
 from ..core.deployment.form import (
     Deployment,
     Form,
-    HostPlace,
     Script,
     checked_image,
     checked_namespace,
     entity_of,
-    require_name,
 )
-from ..core.deployment.hostnames import checked_hostname
 from ..core.deployment.leaving import reasons_to_stay, what_stays
+from ..core.deployment.places import Places, chosen, named_for
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.events import Halt
 from ..core.output_format import FORMAT_VERSION
@@ -32,7 +31,6 @@ from ..engine.key_work import PENDING, THERE, KeyWork
 from .dry_run import would
 from .guards import disputes_of, require_store
 
-HOSTS_MAX = 2000
 REMOVING = "the host is being removed"
 LEFT_BEHIND = (
     "the probe's program, service, key file and journal, and what `wcache-probe prepare` wrote: "
@@ -52,29 +50,32 @@ class AgentService:
 
     def add(
         self, hostname: Optional[str] = None, *, every: bool = False, form: Optional[str] = None,
-        image: Optional[str] = None,
+        image: Optional[str] = None, hosts_read: bool = False,
     ) -> Dict[str, Any]:
         """`agent add`: keys for these hosts, and the script that brings probes onto them."""
-        places = self._surroundings.osd_hosts()
-        asked, left_out = _chosen(hostname, every, places)
-        chosen, why = self._form(form, [places[name] for name in asked])
-        self._require_possible(chosen, image)
-        hostnames = _named_for(chosen, asked, left_out, every)
-        made = self._deployments(chosen, hostnames, places, image)
+        places = Places(self._engine.view.cluster().osds, self._surroundings.told())
+        run_by, why = self._form(form)
+        listed = self._listed(run_by, every)
+        asked, left_out = chosen(
+            hostname, places, every=every, listed=listed, hosts_read=hosts_read
+        )
+        self._require_possible(run_by, image)
+        hostnames = named_for(run_by, asked, left_out, every=every)
+        made = self._deployments(run_by, hostnames, image)
         # what cannot be printed is refused before keys are made
-        self._install(chosen, made, program_inside=image is not None)
+        self._install(run_by, made, program_inside=image is not None)
         with self._engine.lock:
             require_store(self._engine)
         # Rook makes the key itself, with the CephClient
-        job = None if chosen is Form.ROOK else self._keys.make(hostnames)
+        job = None if run_by is Form.ROOK else self._keys.make(hostnames)
         rows = []
         with self._engine.lock:
             for item in made:
-                state = chosen.value if job is None else job.state(item.hostname)
+                state = run_by.value if job is None else job.state(item.hostname)
                 error = "" if job is None else job.errors.get(item.hostname, "")
                 rows.append({
                     "hostname": item.hostname, "entity": entity_of(item.hostname), "key": state,
-                    "error": error,
+                    "error": error, "osd_ids": places.osd_ids(item.hostname),
                 })
                 if not error:
                     self._take(item, noted=state != THERE)
@@ -83,23 +84,33 @@ class AgentService:
             raise NotReadyError(f"no key was made: {failed[0]['error']}", "see `ceph health`")
         without = {row["hostname"] for row in failed}
         script = self._install(
-            chosen, [item for item in made if item.hostname not in without],
+            run_by, [item for item in made if item.hostname not in without],
             program_inside=image is not None,
         )
         return {
-            "format_version": FORMAT_VERSION, "form": chosen.value, "why": why, "hosts": rows,
-            "left_out": left_out, "notes": list(script.notes), "script": "\n".join(script.lines),
+            "format_version": FORMAT_VERSION, "form": run_by.value, "why": why, "hosts": rows,
+            "named_by_osds": every and listed is None, "left_out": left_out,
+            "notes": list(script.notes), "script": "\n".join(script.lines),
         }
 
-    def _form(self, asked: Optional[str], places: Sequence[HostPlace]) -> Tuple[Form, str]:
+    def _listed(self, form: Form, every: bool) -> Optional[Tuple[str, ...]]:
+        """The orchestrator's hosts; None where there is none, and for one that goes by ssh."""
+        if form is Form.SYSTEMD and not every:
+            return None
+        try:
+            return self._surroundings.hosts()
+        except CommandFailed as failure:
+            raise NotReadyError(str(failure), "see `ceph orch status`") from None
+
+    def _form(self, asked: Optional[str]) -> Tuple[Form, str]:
         if asked is not None:
             known = {item.value: item for item in Form}
             if asked not in known:
                 raise MalformedError(f"--run-by is one of {', '.join(known)}")
             return known[asked], "as --run-by says"
         backend = self._surroundings.orchestrator()
-        if backend == Form.ROOK.value or any(place.namespace for place in places):
-            return Form.ROOK, "the OSDs run in pods"
+        if backend == Form.ROOK.value or self._surroundings.namespace():
+            return Form.ROOK, "the mgr runs in a pod"
         if backend == Form.CEPHADM.value:
             return Form.CEPHADM, "cephadm is what `ceph orch status` names"
         if backend:
@@ -116,33 +127,40 @@ class AgentService:
             )
 
     def _deployments(
-        self, form: Form, hostnames: Sequence[str], places: Dict[str, HostPlace],
-        image: Optional[str],
+        self, form: Form, hostnames: Sequence[str], image: Optional[str]
     ) -> Tuple[Deployment, ...]:
         now_s = self._engine.clock()
-        made = []
-        for hostname in hostnames:
-            place = places[hostname]
-            chosen, namespace = "", ""
-            if form is not Form.SYSTEMD:
-                chosen = checked_image(image or _image_of(hostname, place))
-            if form is Form.ROOK:
-                namespace = checked_namespace(place.namespace or "rook-ceph")
-            made.append(Deployment(hostname, form, now_s, chosen, namespace))
-        return tuple(made)
+        used = "" if form is Form.SYSTEMD else checked_image(image or self._image())
+        namespace = self._namespace() if form is Form.ROOK else ""
+        return tuple(Deployment(one, form, now_s, used, namespace) for one in hostnames)
+
+    def _image(self) -> str:
+        try:
+            found = self._surroundings.image()
+        except CommandFailed as failure:
+            raise NotReadyError(str(failure), "name Ceph's image with --image") from None
+        if not found:
+            raise NotFoundError(
+                "the mgr runs in no container, and no container_image is configured",
+                "name Ceph's own with --image, with the probe in it, or give another --run-by",
+            )
+        return found
+
+    def _namespace(self) -> str:
+        return checked_namespace(self._surroundings.namespace() or "rook-ceph")
 
     def _install(
         self, form: Form, made: Sequence[Deployment], *, program_inside: bool
     ) -> Script:
+        """The script for hosts of one form, image and namespace."""
         hostnames = [item.hostname for item in made]
-        images = {item.hostname: item.image for item in made}
+        image, namespace = (made[0].image, made[0].namespace) if made else ("", "")
         if form is Form.CEPHADM:
-            return cephadm.install(hostnames, images, program_inside=program_inside)
+            return cephadm.install(hostnames, image, program_inside=program_inside)
         if form is Form.ROOK:
-            namespaces = {item.hostname: item.namespace for item in made}
             fsid = self._engine.view.cluster().fsid
             return rook.install(
-                hostnames, namespaces, images, fsid, program_inside=program_inside
+                hostnames, namespace, image, fsid, program_inside=program_inside
             )
         return systemd.install(hostnames)
 
@@ -299,68 +317,8 @@ class AgentService:
 
     def _as_found(self, hostname: str) -> Deployment:
         """How a host that was never added by `agent add` would be added now."""
-        place = self._surroundings.osd_hosts().get(hostname, HostPlace())
-        form, _ = self._form(None, [place])
-        return Deployment(hostname, form, 0.0, "", place.namespace or "rook-ceph")
-
-
-def _chosen(
-    hostname: Optional[str], every: bool, places: Dict[str, HostPlace]
-) -> Tuple[List[str], List[str]]:
-    """The hosts that are meant, and why others are left out."""
-    if every == (hostname is not None):
-        raise MalformedError("name one host, or add --all", "see `ceph wcache agent add -h`")
-    if hostname is not None:
-        checked_hostname(hostname)
-        if hostname not in places:
-            few = ", ".join(sorted(places)[:8])
-            raise NotFoundError(
-                f"no OSD runs on host {hostname[:60]!r}", f"its OSDs' hosts are {few or 'none'}"
-            )
-        return [hostname], []
-    left_out = []
-    hostnames = []
-    for name in sorted(places):
-        try:
-            hostnames.append(checked_hostname(name))
-        except MalformedError as error:
-            left_out.append(f"{name[:60]!r}: {error.message}")
-    if not places:
-        raise NotFoundError("no OSD has named its host yet", "see `ceph osd metadata`")
-    if len(hostnames) > HOSTS_MAX:
-        raise MalformedError(
-            f"these are {len(hostnames)} hosts, {HOSTS_MAX} are the most at once",
-            "add them one by one",
-        )
-    return hostnames, left_out[:50]
-
-
-def _named_for(
-    form: Form, asked: Sequence[str], left_out: List[str], every: bool
-) -> List[str]:
-    """Those that whoever runs the probe can have; others are refused, or left out of all."""
-    hostnames = []
-    for name in asked:
-        try:
-            require_name(form, name)
-        except MalformedError as error:
-            if not every:
-                raise
-            left_out.append(error.message)
-        else:
-            hostnames.append(name)
-    if not hostnames:
-        raise MalformedError(f"no host can be added ({left_out[0]})", "choose another --run-by")
-    return hostnames
-
-
-def _image_of(hostname: str, place: HostPlace) -> str:
-    if not place.image:
-        raise NotFoundError(
-            f"the OSDs of {hostname} name no container image",
-            "name Ceph's own with --image, with the probe in it, or give another --run-by",
-        )
-    return place.image
+        form, _ = self._form(None)
+        return Deployment(hostname, form, 0.0, "", self._namespace())
 
 
 def _alike(before: Deployment, item: Deployment) -> bool:

@@ -69,7 +69,7 @@ def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
     }
 
 
-def install(hostnames: Sequence[str], images: Dict[str, str], *, program_inside: bool) -> Script:
+def install(hostnames: Sequence[str], image: str, *, program_inside: bool) -> Script:
     """Prepare each host, have its key carried there, apply the specs."""
     on_host = (
         f"install -d -m 700 /var/lib/wcache; echo d /run/wcache 0755 >{_TMPFILES}; "
@@ -85,9 +85,7 @@ def install(hostnames: Sequence[str], images: Dict[str, str], *, program_inside:
         f"ceph orch apply -i - <<'{END}' || failed=\"$failed the orchestrator\"",
     ]
     for hostname in hostnames:
-        lines += ["---", *yaml_lines(
-            spec(hostname, images[hostname], program_inside=program_inside)
-        )]
+        lines += ["---", *yaml_lines(spec(hostname, image, program_inside=program_inside))]
     lines += [END, AT_END]
     return Script(
         (

@@ -48,14 +48,6 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class HostPlace:
-    """What the OSDs of a host tell of where they run; empty where they tell nothing."""
-
-    image: str = ""
-    namespace: str = ""
-
-
-@dataclass(frozen=True)
 class Script:
     """What an admin pastes: a POSIX shell script, and what is good to know about it."""
 

@@ -161,21 +161,17 @@ def _label(hostname: str) -> str:
 
 
 def install(
-    hostnames: Sequence[str], namespaces: Dict[str, str], images: Dict[str, str],
-    cluster_fsid: str, *, program_inside: bool,
+    hostnames: Sequence[str], namespace: str, image: str, cluster_fsid: str, *,
+    program_inside: bool,
 ) -> Script:
     """Apply a CephClient and a Deployment for each node."""
     lines: List[str] = [
         AT_START, f"kubectl apply -f - <<'{END}' || failed=\"$failed the cluster\"",
     ]
     for hostname in hostnames:
-        namespace = namespaces[hostname]
         for manifest in (
             client(hostname, namespace),
-            deployment(
-                hostname, namespace, images[hostname], cluster_fsid,
-                program_inside=program_inside,
-            ),
+            deployment(hostname, namespace, image, cluster_fsid, program_inside=program_inside),
         ):
             lines += ["---", *yaml_lines(manifest)]
     lines += [END, AT_END]

@@ -13,10 +13,13 @@ def install(hostnames: Sequence[str]) -> Script:
     """Bring each host its key, prepare it, start the probe.
 
     A host that cannot be prepared gets its probe all the same, which says what it may not
-    toggle, and is told of at the end.
+    toggle, and is told of at the end.  The key comes in a new file: one that is there would
+    keep its mode, and whoever has it open could read on.
     """
+    keyring = keyring_of(_HOST)
     on_host = (
-        f"install -d /etc/ceph && (umask 077; cat >{keyring_of(_HOST)}) && "
+        f"install -d /etc/ceph && (umask 077; rm -f {keyring}.new; cat >{keyring}.new) && "
+        f"mv -f {keyring}.new {keyring} && "
         "{ wcache-probe prepare; prepared=\\$?; "
         "systemctl enable --now wcache-probe && exit \\$prepared; }"
     )

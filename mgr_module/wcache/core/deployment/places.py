@@ -1,0 +1,174 @@
+"""To which hosts probes are brought, and what OSDs say of them, which is believed of none.
+
+Whoever has an OSD's key can write what its metadata says, and move it in CRUSH (MonCap.cc,
+profile osd).  So neither makes a host that nobody has read: the hosts are the orchestrator's,
+or an admin's who has named them or has read the list.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..cluster import OsdInfo
+from ..errors import MalformedError, NotFoundError, RefusedError
+from ..text import named
+from .form import Form, require_name
+from .hostnames import checked_hostname
+
+HOSTS_MAX = 2000
+LEFT_OUT_MAX = 50
+NAMED_MAX = 40  # hosts in a refusal
+SAID_CHARS_MAX = 60
+
+
+@dataclass(frozen=True)
+class OsdPlace:
+    """What an OSD tells of where it runs; empty where it tells nothing.
+
+    It is compared with what others tell, and goes into no script.
+    """
+
+    image: str = ""
+    namespace: str = ""
+
+
+class Places:
+    """The OSDs by the host that each names, and by the CRUSH host that it is under."""
+
+    def __init__(self, osds: Mapping[int, OsdInfo], told: Mapping[int, OsdPlace]) -> None:
+        self._told = told
+        self._of_host: Dict[str, List[OsdInfo]] = defaultdict(list)
+        self._under: Dict[str, List[OsdInfo]] = defaultdict(list)
+        for _, osd in sorted(osds.items()):
+            if osd.hostname:
+                self._of_host[osd.hostname].append(osd)
+                if osd.failure_domain:
+                    self._under[osd.failure_domain].append(osd)
+
+    @property
+    def hostnames(self) -> List[str]:
+        """Every host that an OSD names."""
+        return sorted(self._of_host)
+
+    def osd_ids(self, hostname: str) -> List[int]:
+        """The OSDs that name this host."""
+        return [osd.osd_id for osd in self._of_host.get(hostname, ())]
+
+    def disagreement(self, hostname: str) -> str:
+        """How the OSDs of a host contradict each other, with their names; "" where none does."""
+        osds = self._of_host.get(hostname, [])
+        # what an OSD that is down has said is from before, of another image for example
+        up = [osd.osd_id for osd in osds if osd.up]
+        told = {osd_id: self._told.get(osd_id, OsdPlace()) for osd_id in up}
+        for what, said in (
+            ("image", {osd_id: place.image for osd_id, place in told.items()}),
+            ("namespace", {osd_id: place.namespace for osd_id, place in told.items()}),
+        ):
+            if len(set(said.values())) > 1:
+                return f"the OSDs of {hostname} differ in their {what}: {_by_what_is_said(said)}"
+        for crush_host in sorted({osd.failure_domain for osd in osds} - {""}):
+            said = {osd.osd_id: osd.hostname for osd in self._under[crush_host]}
+            if len(set(said.values())) > 1:
+                return (
+                    f"the OSDs under the CRUSH host {crush_host[:SAID_CHARS_MAX]} differ in the "
+                    f"host that they run on: {_by_what_is_said(said)}"
+                )
+        return ""
+
+
+def _by_what_is_said(said: Mapping[int, str]) -> str:
+    """Each thing that is said, by whom; what most say comes first."""
+    groups: Dict[str, List[str]] = defaultdict(list)
+    for osd_id, text in sorted(said.items()):
+        groups[text].append(f"osd.{osd_id}")
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    lines = [
+        f"{named(osds)} {'says' if len(osds) == 1 else 'say'} {text[:SAID_CHARS_MAX]!r}"
+        for text, osds in ordered
+    ]
+    return "; ".join(lines[:4]) + (" ..." if len(lines) > 4 else "")
+
+
+def chosen(
+    hostname: Optional[str], places: Places, *, every: bool, listed: Optional[Sequence[str]],
+    hosts_read: bool,
+) -> Tuple[List[str], List[str]]:
+    """The hosts that are meant, and why others are left out.
+
+    `listed` are the orchestrator's hosts.  Without it, all hosts are refused until an admin
+    says that their names were read (`hosts_read`).
+    """
+    if every == (hostname is not None):
+        raise MalformedError("name one host, or add --all", "see `ceph wcache agent add -h`")
+    if hostname is not None:
+        return [_one(hostname, places, listed, hosts_read)], []
+    if not places.hostnames:
+        raise NotFoundError("no OSD has named its host yet", "see `ceph osd metadata`")
+    hostnames, left_out = [], []
+    for name in places.hostnames:
+        try:
+            checked_hostname(name)
+        except MalformedError as error:
+            left_out.append(f"{name[:SAID_CHARS_MAX]!r}: {error.message}")
+            continue
+        if listed is not None and name not in listed:
+            left_out.append(f"{name}: `ceph orch host ls` does not have it")
+        else:
+            hostnames.append(name)
+    if len(hostnames) > HOSTS_MAX:
+        raise MalformedError(
+            f"these are {len(hostnames)} hosts, {HOSTS_MAX} are the most at once",
+            "add them one by one",
+        )
+    found = list(filter(None, map(places.disagreement, hostnames)))
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise RefusedError(found[0] + more, "find out which of them is wrong before you go on")
+    if listed is None and not hosts_read:
+        raise RefusedError(
+            f"only the OSDs say that the hosts are {named(hostnames, NAMED_MAX)} (there is no "
+            "orchestrator to say it)", "if each of these is a host of yours, add --hosts-read",
+        )
+    return hostnames, left_out[:LEFT_OUT_MAX]
+
+
+def _one(
+    hostname: str, places: Places, listed: Optional[Sequence[str]], hosts_read: bool
+) -> str:
+    checked_hostname(hostname)
+    if hostname not in places.hostnames:
+        few = named(places.hostnames)
+        raise NotFoundError(
+            f"no OSD runs on host {hostname[:SAID_CHARS_MAX]!r}",
+            f"its OSDs' hosts are {few or 'none'}",
+        )
+    if listed is not None and hostname not in listed:
+        raise NotFoundError(
+            f"the orchestrator has no host {hostname}",
+            "see `ceph orch host ls`; --run-by systemd needs none",
+        )
+    found = places.disagreement(hostname)
+    if found and not hosts_read:
+        raise RefusedError(found, f"if {hostname} is the host you mean, add --hosts-read")
+    return hostname
+
+
+def named_for(
+    form: Form, asked: Sequence[str], left_out: List[str], *, every: bool
+) -> List[str]:
+    """Those that whoever runs the probe can have; others are refused, or left out of all."""
+    hostnames = []
+    for name in asked:
+        try:
+            require_name(form, name)
+        except MalformedError as error:
+            if not every:
+                raise
+            left_out.append(error.message)
+        else:
+            hostnames.append(name)
+    if not hostnames:
+        raise MalformedError(f"no host can be added ({left_out[0]})", "choose another --run-by")
+    return hostnames
