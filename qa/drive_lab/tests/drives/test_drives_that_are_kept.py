@@ -7,6 +7,7 @@ import time
 
 import pytest
 from drive_lab.drives.backend import BackendSpec
+from drive_lab.images.artefacts import install_host_packages
 from drive_lab.lab import NBD_PLUGIN, PROJECT
 from drive_lab.processes import connect, kill_recorded
 
@@ -26,6 +27,7 @@ wait_for("the drive", folder / "kept.nbd", child, 20.0)
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_drive_outlives_its_starter_only_where_it_is_to_be_kept(tmp_path, keep):
+    install_host_packages()
     spec, control = tmp_path / "kept.json", tmp_path / "kept.control"
     BackendSpec(
         drive_file=str(PROJECT / "qa/drive_lab/tests/drives.toml"), model_name="scsi", index=0,
