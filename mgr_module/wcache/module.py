@@ -15,6 +15,7 @@ from .ceph.health import health_checks
 from .ceph.keys import CephKeyring
 from .ceph.loads import CephLoads
 from .ceph.memory import CephMemory
+from .ceph.orchestrator import CephOrchestrator
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
@@ -82,7 +83,7 @@ class Module(MgrModule):
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
                 self, option_names(KNOBS), is_up=lambda osd_id: _is_up(view, osd_id),
-                orchestrator=CephSurroundings(self).orchestrator,
+                orchestrator=CephOrchestrator(self),
             ),
             blocks=CephBlocks(
                 self, commit_counters=ceph_compat.commit_counters,

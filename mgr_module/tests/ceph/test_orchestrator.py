@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 from wcache.ceph.command import CommandFailed
+from wcache.ceph.config import CephConfig
 from wcache.ceph.orchestrator import CephOrchestrator
+from wcache.core.config_database import ConfigEdit
+from wcache.core.errors import RefusedError
 
 
 class Mgr:
@@ -18,6 +21,12 @@ class Mgr:
         assert (module, key) == ("orchestrator", "orchestrator")
         return self.backend or default
 
+    def send_command(self, result, svc_type, svc_id, command, tag):
+        # ceph_send_command in BaseMgrModule.cc
+        if svc_type not in ("mon", "osd", "mds", "pg"):
+            raise ValueError(f"unknown service type: {svc_type}")
+        raise AssertionError(f"sent to {svc_type}: {command}")
+
     def remote(self, module_name, method_name, *args):
         return getattr(self.modules[module_name], method_name)(*args)
 
@@ -27,6 +36,7 @@ class Backend:
 
     def __init__(self, *hostnames):
         self.hostnames = hostnames
+        self.labels = set()
 
     def get_hosts(self):
         return SimpleNamespace(result=[SimpleNamespace(hostname=one) for one in self.hostnames])
@@ -34,7 +44,12 @@ class Backend:
     def add_host_label(self, hostname, label):
         if hostname not in self.hostnames:
             return SimpleNamespace(error=ValueError(f"host {hostname} does not\nexist"))
+        self.labels.add((hostname, label))
         return SimpleNamespace(result=f"Added label {label} to host {hostname}")
+
+    def remove_host_label(self, hostname, label):
+        self.labels.discard((hostname, label))
+        return SimpleNamespace(result=f"Removed label {label} from host {hostname}")
 
 
 class Client:
@@ -81,3 +96,15 @@ def test_one_that_fails_is_told_of_in_one_line(interface, monkeypatch, missing):
         orchestrator.ask("add_host_label", "h9", "x")
     assert "the orchestrator cephadm refused `add_host_label`" in str(failure.value)
     assert "\n" not in str(failure.value)
+
+
+def test_a_label_is_set_and_removed_by_the_backend_since_no_command_reaches_a_mgr(interface):
+    backend = Backend("h1")
+    mgr = Mgr("cephadm", cephadm=backend)
+    config = CephConfig(mgr, (), orchestrator=CephOrchestrator(mgr))
+    config.write(ConfigEdit("h1/cephadm", "_no_autotune_memory", "label", None))
+    assert backend.labels == {("h1", "_no_autotune_memory")}
+    config.write(ConfigEdit("h1/cephadm", "_no_autotune_memory", None, "label"))
+    assert backend.labels == set()
+    with pytest.raises(RefusedError, match="does not exist"):
+        config.write(ConfigEdit("h9/cephadm", "_no_autotune_memory", "label", None))

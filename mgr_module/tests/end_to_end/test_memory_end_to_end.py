@@ -8,6 +8,7 @@ from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 from wcache.core.record import Precondition
 
 RAM_BYTES = int(7.8 * GIB)
+NOT_TUNABLE = "WCACHE_MEMORY_NOT_TUNABLE"
 
 
 def codes(mgr):
@@ -183,6 +184,34 @@ def test_an_osd_without_tcmalloc_is_reported_and_left_alone():
     watch(mgr)
     assert "WCACHE_MEMORY_NOT_TUNABLE" in codes(mgr)
     assert said(mgr, "plan", knob="memory")["changes"] == []
+
+
+CURES = {
+    "no tcmalloc": "linked to it", "environment": "CephCluster", "ceph.conf": "remove it there",
+    "autotuner": "--take-over",
+}
+
+
+@pytest.mark.parametrize("why", CURES)
+def test_what_keeps_a_target_from_being_set_is_told_with_its_own_cure_alone(why):
+    mgr = overcommitted()
+    osd = mgr.osd_memory.osds[3]
+    if why == "no tcmalloc":
+        osd.tunable = False
+    elif why == "environment":
+        osd.env_bytes = 4 * GIB
+    elif why == "ceph.conf":
+        osd.file_bytes = 4 * GIB
+    else:
+        mgr.surroundings.backend = "cephadm"
+        mgr.restart()
+        mgr.report_all()
+    watch(mgr)
+    rows = [row for row in said(mgr, "status")["findings"] if row["code"] == NOT_TUNABLE]
+    assert rows
+    for row in rows:
+        told = f"{row['detail']} {row['advice']}"
+        assert [each for each in CURES if CURES[each] in told] == [why]
 
 
 def test_cephadms_autotuner_keeps_its_hosts_until_one_is_taken_over_and_gets_it_back():

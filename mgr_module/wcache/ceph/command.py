@@ -88,26 +88,13 @@ def ask_mon(
     mgr: SendsCommands, command: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
 ) -> str:
     """The output of a mon's command; raises CommandFailed."""
-    return _ask(mgr, "mon", "the mons", command, timeout_s)
-
-
-def ask_mgr(
-    mgr: SendsCommands, command: Mapping[str, Any], *, timeout_s: float = COMMAND_TIMEOUT_S
-) -> str:
-    """The output of a command of another module of the mgr; raises CommandFailed."""
-    return _ask(mgr, "mgr", "the mgr", command, timeout_s)
-
-
-def _ask(
-    mgr: SendsCommands, kind: str, who: str, command: Mapping[str, Any], timeout_s: float
-) -> str:
     reply, name = Reply(), command["prefix"]
-    send(mgr, reply, kind, "", json.dumps({**command, "format": "json"}))
+    send(mgr, reply, "mon", "", json.dumps({**command, "format": "json"}))
     if not reply.wait(timeout_s):
-        raise NoAnswer(f"{who} gave no answer to `{name}` within {timeout_s:.0f} s")
+        raise NoAnswer(f"the mons gave no answer to `{name}` within {timeout_s:.0f} s")
     if reply.code != 0:
         raise CommandFailed(
-            f"{who} refused `{name}`: {reply.error} (error {reply.code})", reply.code
+            f"the mons refused `{name}`: {reply.error} (error {reply.code})", reply.code
         )
     return reply.out
 

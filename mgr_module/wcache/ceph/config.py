@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Collection, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Collection, List, Mapping, Optional, Protocol, Tuple
 
 from ..core.config_database import LABELS_OF, ConfigEdit, Entry, parse_dump
 from ..core.errors import NotReadyError, RefusedError
-from .command import CommandFailed, NoAnswer, SendsCommands, ask_mgr, ask_mon, ask_osd, parse
+from .command import CommandFailed, NoAnswer, SendsCommands, ask_mon, ask_osd, parse
 
 # Where cephadm keeps its hosts (mgr/cephadm/inventory.py, Inventory).
 INVENTORY = "mgr/cephadm/inventory"
@@ -15,12 +15,21 @@ LABEL = "label"  # what the value of a label is called, where it stands
 OSD_TIMEOUT_S = 10.0
 
 
+class Orchestrator(Protocol):
+    """Who has hosts with labels: CephOrchestrator."""
+
+    def backend(self) -> str:
+        """What `ceph orch status` names as backend; empty where there is none."""
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """The result of one of its methods; raises CommandFailed."""
+
+
 class CephConfig:
     """The `ConfigDatabase` port over a mgr module; `names` are the options that it reads."""
 
     def __init__(
-        self, mgr: SendsCommands, names: Collection[str], *,
-        orchestrator: Callable[[], str] = str,
+        self, mgr: SendsCommands, names: Collection[str], *, orchestrator: Orchestrator,
         is_up: Callable[[int], bool] = lambda osd_id: True,
     ) -> None:
         self._mgr = mgr
@@ -34,7 +43,7 @@ class CephConfig:
         return (*found, *self._labels())
 
     def _labels(self) -> Tuple[Entry, ...]:
-        if self._orchestrator() != "cephadm":
+        if self._orchestrator.backend() != "cephadm":
             return ()
         try:
             text = ask_mon(self._mgr, {"prefix": "config-key get", "key": INVENTORY})
@@ -58,14 +67,9 @@ class CephConfig:
     def write(self, edit: ConfigEdit) -> None:
         """`ceph config set` or `rm`, or a host's label at cephadm."""
         if edit.who.endswith(LABELS_OF):
-            verb = "rm" if edit.value is None else "add"
+            method = "remove_host_label" if edit.value is None else "add_host_label"
             try:
-                ask_mgr(self._mgr, {
-                    "prefix": f"orch host label {verb}",
-                    "hostname": edit.who[: -len(LABELS_OF)], "label": edit.name,
-                })
-            except NoAnswer as failure:
-                raise NotReadyError(str(failure)) from None
+                self._orchestrator.ask(method, edit.who[: -len(LABELS_OF)], edit.name)
             except CommandFailed as failure:
                 raise RefusedError(str(failure)) from None
             return

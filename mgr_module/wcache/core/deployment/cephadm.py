@@ -53,6 +53,9 @@ def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
         "placement": {"hosts": [hostname]},
         "extra_container_args": [
             "--net=host", "--pid=host", f"--stop-timeout={STOP_TIMEOUT_S}",
+            # cephadm asks for an init, which must be process 1: podman starts no container that
+            # has it in the host's pid namespace
+            "--init=false",
         ],
         "extra_entrypoint_args": [
             "run", f"--hostname={hostname}", f"--keyring={keyring_of(hostname)}",

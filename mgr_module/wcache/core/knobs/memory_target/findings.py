@@ -16,6 +16,21 @@ OVER_SHARE = 1.15
 OUTSIDE_NAMED = 3
 # Where a target from takes precedence over the config database.
 ABOVE_DATABASE = ("environment", *FIXED_AT_START)
+# Why a target does nothing; and what would make it do something.
+FIXED_SIZE = (
+    "bluestore_cache_autotune is off: their caches have a fixed size, whatever the target; set it "
+    "to true and restart the OSDs"
+)
+NO_TCMALLOC = (
+    "not linked to tcmalloc: a target set while they run does nothing; use packages that are "
+    "linked to it, or set the target and restart the OSDs"
+)
+IN_ENVIRONMENT = "set the resources in the CephCluster"
+AT_START = "remove it there and restart the OSDs"
+AUTOTUNED = (
+    "cephadm's autotuner sets their targets, and would undo others; set its options, or take the "
+    "host over with `ceph wcache plan --knob=memory --take-over={host}`"
+)
 
 
 def findings(facts: Facts, promises: Sequence[Promise] = ()) -> Tuple[Finding, ...]:
@@ -65,23 +80,20 @@ def _not_tunable(facts: Facts, host: HostFacts) -> Iterable[Finding]:
     why: Dict[str, List[int]] = defaultdict(list)
     for item in host.osds:
         read = item.reading
-        if read is not None and read.fixed:
+        if read is None:
+            continue
+        source = source_of(facts, host, item)
+        if read.fixed:
+            why[FIXED_SIZE].append(read.osd_id)
+        elif read.tunable is False:
+            why[NO_TCMALLOC].append(read.osd_id)
+        elif source in ABOVE_DATABASE:
+            cure = IN_ENVIRONMENT if source == "environment" else AT_START
             why[
-                "bluestore_cache_autotune is off: their caches have a fixed size, whatever the "
-                "target"
-            ].append(read.osd_id)
-        elif read is not None and read.tunable is False:
-            why["not linked to tcmalloc: a target set while they run does nothing"].append(
-                read.osd_id)
-        elif read is not None and source_of(facts, host, item) in ABOVE_DATABASE:
-            source = source_of(facts, host, item)
-            why[
-                f"their target is from their {source}, which overrides the config database"
+                f"their target is from their {source}, which overrides the config database; {cure}"
             ].append(read.osd_id)
     if host.autotuned:
-        why["cephadm's autotuner sets their targets, and would undo others"] = [
-            item.osd.osd_id for item in host.osds
-        ]
+        why[AUTOTUNED.format(host=host.name)] = [item.osd.osd_id for item in host.osds]
     for text, ids in why.items():
         osds = named([f"osd.{osd_id}" for osd_id in sorted(ids)])
         # it is so by somebody's choice: told where one looks, and no health check

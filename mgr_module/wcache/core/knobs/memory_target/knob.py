@@ -24,10 +24,7 @@ ADVICE = (
     (
         FindingCode.MEMORY_NOT_TUNABLE,
         "OSDs whose osd_memory_target cannot be set while they run",
-        "no tcmalloc: use packages that are linked to it, or set the target and restart the OSD; "
-        "environment: set resources in the CephCluster; ceph.conf: remove it there and restart "
-        "the OSD; autotuner: set its options, or take a host over with "
-        "`ceph wcache plan --knob=memory --take-over=HOST`",
+        "nothing is wrong if that is how you want it; else do what the line of the host says",
     ),
     (
         FindingCode.MEMORY_STALE,
