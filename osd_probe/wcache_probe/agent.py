@@ -189,7 +189,7 @@ class Agent:
             self._refused(task_id, error)
             raise
         self._refusals = 0
-        del self._restoring.notices[: len(sent)]
+        self._restoring.sent(sent)
         return reply
 
     def _refused(self, task_id: str, error: MalformedError) -> None:

@@ -126,8 +126,7 @@ def _steps(stage: Stage) -> None:
 
 
 def _apply_and_roll_back(stage: Stage, plan_id: str) -> dict[str, Any]:
-    # its pools keep one copy: no OSD may stop, and each drive is changed alone
-    stage.ceph("wcache", "apply", plan_id, "--override=ok_to_stop")
+    stage.ceph("wcache", "apply", plan_id)
     applied: dict[str, Any] = stage.wait_plan(plan_id, PLAN_TIMEOUT_S)
     stage.ceph("wcache", "plan", "show", plan_id)
     changed = [c for c in applied["changes"] if c["status"] == "applied"]

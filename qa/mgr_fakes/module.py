@@ -253,7 +253,7 @@ class FakeMgr:
         planned = planners(self.engine, self.mclock.facts, self.memory)
         self.service = Service(
             self.engine, self.mclock, {**planned, **self.more_planners(self.engine)},
-            agents, self.traffic, self.memory,
+            agents, self.traffic, self.memory, store_wait_s=0.1,
         )
         self.views = Views(
             self.engine, self.mclock,

@@ -64,14 +64,39 @@ def test_a_rollback_of_a_plan_under_way_survives_a_mgr_that_is_lost():
     assert all_modes(mgr) == {WB}
 
 
-def test_a_campaign_that_waits_for_a_plan_does_not_keep_it_from_being_rolled_back():
+def test_a_campaign_is_not_begun_beside_a_plan_and_the_reason_is_named():
     mgr = applying()
-    start(mgr)
+    end = "end it with `ceph wcache rollout abort p1`"
+    campaign = {"loads": "depth1", "accept_cost": True}
+    error = refused(mgr, "campaign start", errno.EBUSY, **campaign)
+    assert error == f"plan p1 is under way: wait for it, or {end}"
     until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
-    assert said(mgr, "rollback", plan_id="p1")["changed"] is True
+    ok(mgr.command("rollout pause", plan_id="p1"))
     for _ in range(20):
         mgr.step()
+    error = refused(mgr, "campaign start", errno.EBUSY, **campaign)
+    assert error.startswith("plan p1 is paused: go on with `ceph wcache rollout resume p1`, or")
+    ok(mgr.command("rollback", plan_id="p1"))
+    mgr.settle()
+    mgr.report_all()
+    start(mgr)
+
+
+def test_a_frozen_cluster_lets_a_plan_be_taken_back_and_nothing_be_changed():
+    mgr = applying()
+    until(mgr, ChangeStatus.APPLIED, ChangeStatus.APPLYING)
+    ok(mgr.command("freeze"))
+    mgr.settle()
+    assert WT in all_modes(mgr)
+    refused(mgr, "apply", errno.EPERM, plan_id="p1")
+    assert said(mgr, "rollback")["changed"] is True
+    mgr.step()
+    mgr.restart()
+    mgr.settle()
     assert said(mgr, "plan show", plan_id="p1")["status"] == "rolled back"
+    assert all_modes(mgr) == {WB}
+    assert said(mgr, "status")["frozen"] is True
+    fine(mgr)
 
 
 def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():

@@ -140,7 +140,7 @@ def test_a_store_that_stops_taking_values_ends_the_run_with_a_release_and_says_s
     assert all_modes(mgr) == {WB}
     assert mgr.probes["h1"].leased == {}
     assert "WCACHE_STORE_FAILED" in {f["code"] for f in said(mgr, "status")["findings"]}
-    ok(mgr.command("freeze"))
+    assert mgr.command("freeze")[0] == -errno.EAGAIN  # in force, and not stored
     assert said(mgr, "status")["frozen"] is True
     mgr.store.fails = lambda key: False
     mgr.restart()

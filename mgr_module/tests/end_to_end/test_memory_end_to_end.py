@@ -1,5 +1,9 @@
 """osd_memory_target from status to rollback, by the real engine on OSDs that are LRUs."""
 
+import errno
+import re
+from dataclasses import replace
+
 import pytest
 from memory_world import GIB, TARGET, a_mgr, to_its_end, watch
 from module_world import ok, said
@@ -271,6 +275,52 @@ def test_a_trial_never_gives_a_host_more_than_it_has():
         "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
     assert code != 0
     assert "does not have the memory" in error
+
+
+@pytest.mark.parametrize(("ram", "limit", "osds"), [
+    (11 * GIB, None, 2), (16 * GIB, 6 * GIB, 2), (16 * GIB, None, 2), (40 * GIB, None, 2),
+])
+def test_the_target_that_a_refused_trial_names_is_taken(ram, limit, osds):
+    mgr = a_mgr(hosts=2, ram_bytes=ram)
+    if limit:
+        for index, probe in enumerate(mgr.probes.values()):
+            probe.memory = replace(probe.memory, limits=(CgroupLimit((2 * index,), limit),))
+        mgr.engine.hosts.reported_at_s.clear()
+        mgr.report_all()
+    watch(mgr)
+    ask = {"device_class": "hdd", "osds": osds}
+    code, _, error = mgr.command("memory trial start", target_bytes=100 * GIB, **ask)
+    assert code == -errno.EINVAL
+    advised = int(re.search(r"choose --target-bytes=(\d+) or less", error).group(1))
+    assert f"and at most {advised}" in error
+    said(mgr, "memory trial start", target_bytes=advised, **ask)
+    assert mgr.command("memory trial start", target_bytes=advised + 1, **ask)[0] != 0
+
+
+def test_where_no_larger_target_fits_no_smaller_one_is_advised():
+    mgr = a_mgr(hosts=2, ram_bytes=9 * GIB)
+    watch(mgr)
+    code, _, error = mgr.command("memory trial start", device_class="hdd", target_bytes=6 * GIB)
+    assert code == -errno.EBUSY
+    assert error == (
+        f"no target above {4 * GIB} bytes can be tried: host h0 does not have the memory for it: "
+        "see `ceph wcache memory recommend` for what the host has left"
+    )
+
+
+def test_a_dry_run_of_a_memory_plan_says_the_minutes_that_it_waits_between_its_steps():
+    mgr = overcommitted()
+    plan = said(mgr, "plan", knob="memory")
+    assert sum(change["wait_s"] for change in plan["changes"]) > 300.0
+    would = said(mgr, "apply", plan_id=plan["plan_id"], dry_run=True)
+    began_s = mgr.now_s
+    ok(mgr.command("apply", plan_id=plan["plan_id"]))
+    while mgr.engine.active:
+        mgr.step(0.5)
+    took_s = mgr.now_s - began_s
+    assert would["seconds_least"] <= took_s * 1.05
+    assert took_s <= would["seconds_most"]
+    assert would["seconds_most"] < 1.5 * took_s
 
 
 def test_a_trial_without_misses_is_insufficient_data():

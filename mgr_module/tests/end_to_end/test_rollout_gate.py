@@ -230,16 +230,44 @@ def test_each_wave_waits_for_its_preconditions_and_a_name_overrides_them(item, m
 
 
 @pytest.mark.slow
-def test_where_not_even_one_osd_may_stop_one_drive_at_a_time_goes_by_a_named_override():
-    mgr = a_gate_mgr()
+def test_where_the_osds_of_one_drive_may_not_stop_together_the_override_is_named():
+    # two OSDs on each drive: one that hangs stops both
+    mgr = a_gate_mgr(tuple(
+        (f"h{h}", (make.drive("sda", 2 * h, 2 * h + 1),)) for h in range(HOSTS)
+    ))
     said(mgr, "plan")
     mgr.stops.most = 0
+    would = said(mgr, "apply", plan_id="p1", dry_run=True)
+    assert would["missed"] == [Precondition.OK_TO_STOP.value]
+    command = "ceph wcache apply p1 --override=ok_to_stop"
+    assert would["next"] == command
+    assert ok(mgr.command("apply", plan_id="p1", dry_run=True)).endswith(f"next: {command}")
     ok(mgr.command("apply", plan_id="p1"))
     mgr.go(lambda: mgr.plan.missed)
     assert mgr.plan.missed == (Precondition.OK_TO_STOP,)
-    ok(mgr.command("rollout resume", plan_id="p1", override="ok_to_stop"))
+    for show in ("rollout show", "plan show"):
+        assert f"to go on without: {command}" in ok(mgr.command(show, plan_id="p1"))
+    assert said(mgr, "apply", plan_id="p1", override="ok_to_stop")["changed"]
+    assert mgr.end() == "done"
+
+
+@pytest.mark.slow
+def test_a_drive_of_one_osd_stops_none_and_goes_by_itself_where_none_may_stop():
+    mgr = begun(rollout_parallel_max=2)
+    mgr.stops.most = 0
+    assert said(mgr, "apply", plan_id="p1", dry_run=True)["missed"] == []
     assert mgr.end() == "done"
     assert {len(r.treated) for r in mgr.blocks.requests} == {1}
+    assert all(len(groups) != 1 for groups in mgr.stops.asked)
+
+
+def test_a_dry_run_waits_for_mons_that_do_not_answer_for_a_moment_only(monkeypatch):
+    monkeypatch.setattr("wcache.services.apply_forecast.WAIT_S", 0.01)
+    mgr = a_gate_mgr()
+    said(mgr, "plan")
+    mgr.stops.ask = lambda groups, done: None
+    error = refused(mgr, "apply", errno.EAGAIN, plan_id="p1", dry_run=True)
+    assert error.startswith("the mons have not said within")
 
 
 @pytest.mark.slow
@@ -261,7 +289,7 @@ def test_an_orchestrated_upgrade_holds_a_wave():
 
 
 @pytest.mark.parametrize(("scope", "osds"), [
-    ({"hostname": "h2"}, {4, 5}), ({"osd": 7}, {7}), ({"drive_model": "no such"}, set()),
+    ({"hostname": "h2"}, {4, 5}), ({"osd": 7}, {7}), ({"drive_model": "acme"}, set(range(10))),
     ({"device_class": "hdd"}, set(range(10))),
 ])
 def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
@@ -270,6 +298,18 @@ def test_a_plan_can_be_narrowed_and_a_dry_run_keeps_none(scope, osds):
     assert {c["osd_id"] for c in plan["changes"]} == osds
     assert plan["plan_id"] == ""
     assert said(mgr, "plan ls")["plans"] == []
+
+
+@pytest.mark.parametrize(("scope", "error"), [
+    ({"hostname": "nope"}, "there is no host 'nope': use one of h0, h1, h2, h3, h4"),
+    ({"osd": 99}, "there is no osd.99: see `ceph osd ls`"),
+    ({"drive_model": "nope"},
+     "there is no drive model with 'nope' in its name: use a part of one of ACME HD1 1.0"),
+    ({"device_class": "nope"}, "there is no device class 'nope': use one of hdd"),
+])
+def test_a_plan_for_what_is_not_there_is_an_error_that_names_what_is(scope, error):
+    mgr = a_gate_mgr()
+    assert refused(mgr, "plan", errno.ENOENT, **scope) == error
 
 
 def test_a_plan_whose_drive_has_moved_is_refused_and_the_drive_named():

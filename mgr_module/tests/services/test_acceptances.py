@@ -1,8 +1,12 @@
 """What is given up or frozen is so once the mons and the probe have it, and not before."""
 
+import errno
+import threading
+
 import pytest
 from module_world import WB, WT, a_mgr, ok, said, start
 from prior_world import accept, codes, errors, left_over
+from test_commands_do_what_they_say import refused
 from wcache.core.protocol import (
     AcceptRequest,
     FailureOutcome,
@@ -70,17 +74,32 @@ def test_a_run_whose_acceptance_was_not_stored_is_given_up_by_the_next_mgr():
     assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
 
 
+NOT_STORED = "the cluster is frozen now, but the mons have not stored it"
+
+
+def test_a_freeze_answers_once_the_mons_have_it():
+    mgr = a_mgr()
+    mgr.store.slow = True
+    timer = threading.Timer(0.05, mgr.store.answer)
+    timer.start()
+    assert said(mgr, "freeze") == {"frozen": True, "changed": True}
+    timer.join()
+    mgr.restart()
+    assert mgr.engine.frozen
+
+
 def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
     mgr = a_mgr()
     start(mgr)
     mgr.step()
     mgr.store.slow = True
-    assert "not stored yet" in said(mgr, "freeze")["note"]
+    assert refused(mgr, "freeze", errno.EAGAIN).startswith(NOT_STORED)
+    assert mgr.engine.frozen  # in force all the same
     keys = [write.key for writes, done in mgr.store._queued if done for write in writes]
     assert keys[0] == "frozen"
     mgr.store.answer()
     mgr.store.slow = False
-    assert "note" not in said(mgr, "freeze")
+    assert said(mgr, "freeze") == {"frozen": True, "changed": False}
     mgr.restart()
     assert mgr.engine.frozen
 
@@ -88,7 +107,7 @@ def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
 def test_a_freeze_that_the_mons_refuse_is_shown_and_tried_again():
     mgr = a_mgr()
     mgr.store.fails = lambda key: key == "frozen"
-    assert "not stored yet" in said(mgr, "freeze")["note"]
+    assert refused(mgr, "freeze", errno.EAGAIN).startswith(NOT_STORED)
     assert "WCACHE_STORE_FAILED" in codes(mgr)
     mgr.store.fails = lambda key: False
     mgr.now_s += 20.0

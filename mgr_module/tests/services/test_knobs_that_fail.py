@@ -104,5 +104,5 @@ def test_a_dry_run_of_a_plan_stores_nothing_and_promises_nothing(knob):
 
 def test_a_plan_that_has_no_change_in_its_scope_promises_nothing():
     mgr = starved()
-    assert said(mgr, "plan", knob="memory", drive_model="nothing like it")["plan_id"] == ""
+    assert said(mgr, "plan", knob="memory", drive_model="acme")["plan_id"] == ""
     assert mgr.memory.facts.promises == ()

@@ -24,6 +24,52 @@ def test_a_drive_whose_journal_is_gone_is_restored_from_what_the_mgr_stored():
     assert "WCACHE_RESTORE_FAILED" not in codes(mgr)
 
 
+def stopped_in_a_run(mgr, told):
+    """h1's probe was stopped while it held a drive: it restored it, and ended."""
+    start(mgr)
+    probe = mgr.probes["h1"]
+    while not probe.leased:
+        mgr.step()
+    (domain_id,), lease = probe.leased, probe.lease
+    probe.lose_lease()
+    probe.lease = ""
+    if told:
+        probe.post("", None, notices=(Notice("n1", "back", domain_id, True, lease),))
+    probe.muted = True
+    while not all(machine.over for machine in mgr.engine.runs.values()):
+        mgr.step(5.0)
+    return probe
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_drive_of_a_probe_that_is_gone_is_a_warning_until_it_is_read(told):
+    mgr = a_mgr()
+    probe = stopped_in_a_run(mgr, told)
+    for _ in range(20):
+        mgr.step(5.0)
+    (finding,) = [
+        f for f in said(mgr, "status")["findings"] if f["code"] == "WCACHE_RESTORE_FAILED"
+    ]
+    assert (errors(mgr), finding["severity"]) == ([], "warning")
+    assert ("its probe has restored the prior state" in finding["detail"]) is told
+    assert "the probe does not respond" in finding["detail"]
+    probe.muted = False
+    mgr.report_all()
+    assert "WCACHE_RESTORE_FAILED" not in codes(mgr)
+
+
+def test_a_drive_that_its_probe_cannot_bring_back_is_an_error():
+    mgr = a_mgr()
+    start(mgr)
+    probe = mgr.probes["h1"]
+    while not probe.leased:
+        mgr.step()
+    probe.stuck = set(probe.drives)
+    for _ in range(50):
+        mgr.step(5.0)
+    assert "WCACHE_RESTORE_FAILED" in {f["code"] for f in errors(mgr)}
+
+
 def restored_unheard(mgr):
     """A probe restores by itself, its word is lost, and an admin switches the drive off by hand."""
     _, probe = held_and_lost(mgr, "probe-h1")

@@ -56,6 +56,23 @@ def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     fine(mgr)
 
 
+def test_an_old_run_that_measured_nothing_does_not_hide_what_a_plan_would_change():
+    mgr = a_mgr()
+    said(mgr, "try", accept_cost=True)
+    ok(mgr.command("campaign stop", campaign_id="c1"))
+    mgr.settle()
+    mgr.report_all()
+    assert said(mgr, "try")["next"] == "ceph wcache campaign show c1"
+    start(mgr)
+    mgr.settle()
+    mgr.report_all()
+    assert said(mgr, "plan", dry_run=True)["changes"]
+    answer = said(mgr, "try")
+    assert answer["next"] == "ceph wcache plan"
+    assert "campaign c1 of 1970-01-12 13:46:41 UTC: aborted" in answer["lines"][0]
+    assert "by other measurements: hdd, ACME HD1 1.0: turn the write cache off" in answer["lines"]
+
+
 def test_a_second_consent_while_it_runs_begins_nothing_and_one_after_it_measures_anew():
     mgr = a_mgr()
     first = said(mgr, "try", accept_cost=True)["campaign_id"]

@@ -61,11 +61,12 @@ class GateMgr(FakeMgr):
         return self.plan.status.value
 
 
-def a_gate_mgr(**options):
-    hosts = tuple(
-        (f"h{h}", (make.drive("sda", 2 * h), make.drive("sdb", 2 * h + 1)))
-        for h in range(HOSTS)
-    )
+TWO_DRIVES_EACH = tuple(
+    (f"h{h}", (make.drive("sda", 2 * h), make.drive("sdb", 2 * h + 1))) for h in range(HOSTS)
+)
+
+
+def a_gate_mgr(hosts=TWO_DRIVES_EACH, **options):
     mgr = GateMgr(*hosts, **options)
     mgr.report_all()
     start(mgr)

@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable, Mapping, Optional, Protocol, Tuple
 
 from ..core.events import LoadRequest, LoadSamples
-from ..core.knobs.mclock.capacity import SCHEDULER
+from ..core.knobs.mclock.capacity import SCHEDULER, limits
 from ..core.knobs.mclock.config import QUEUE
 from ..core.loads import (
     CAPACITY_BYTES,
@@ -46,11 +46,7 @@ class CapacityBench:
         scheduler = self._option(osd_id, QUEUE)
         if scheduler != SCHEDULER and not recipe.forced:
             raise CommandFailed(f"osd.{osd_id} schedules by {scheduler}, not by mClock")
-        kind = "hdd" if recipe.rotational else "ssd"
-        low, high = (
-            self._number(osd_id, f"osd_mclock_iops_capacity_{which}threshold_{kind}")
-            for which in ("low_", "")
-        )
+        low, high = (self._number(osd_id, name) for name in limits(recipe.rotational))
         begin_s = time.monotonic()
         iops = self._bench(osd_id)
         return LoadSamples(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, List, Set, Tuple
 
 from ..core.change.change_status import ChangeStatus
-from ..core.fleet.disputes import unconfirmed
+from ..core.fleet.disputes import Dispute, unconfirmed
 from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.automation.looking import stands
@@ -124,15 +124,23 @@ class FindingViews:
 
     def _unrestored(self) -> List[Finding]:
         """Prior states that are owed or lost: shown until they are read back or given up."""
-        engine = self._engine
-        found = [
-            Finding(
-                FindingCode.PRIOR_LOST if item.lost else FindingCode.RESTORE_FAILED,
-                Severity.ERROR, f"{item.hostname} {item.domain_id}".strip(), item.why,
-            )
-            for item in disputes_of(engine)
-        ]
+        found = [self._unsettled(item) for item in disputes_of(self._engine)]
         return [*found, *self._unset(), *self._paused()]
+
+    def _unsettled(self, item: Dispute) -> Finding:
+        """An error, but where all that is missing is a probe's next report.
+
+        A drive that was toggled stays pinned, so nothing is at risk until then.
+        """
+        code = FindingCode.PRIOR_LOST if item.lost else FindingCode.RESTORE_FAILED
+        severity, why = Severity.ERROR, item.why
+        agent = self._engine.hosts.agents.get(item.hostname)
+        silent = agent is not None and agent.silent(self._engine.clock())
+        if item.run_id and not item.lost and (item.told_back or silent):
+            severity = Severity.WARNING
+            if silent:
+                why += "; the probe does not respond: once started, it restores and reports"
+        return Finding(code, severity, f"{item.hostname} {item.domain_id}".strip(), why)
 
     def _paused(self) -> List[Finding]:
         """Rollouts that wait for an admin: what they have made stays meanwhile."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, List, Mapping
+from typing import Any, List, Mapping
 
 from ..core.change.preconditions import NEEDED
 from ..core.model import Verdict, load_name
+from ..core.record import Precondition
 from ..core.text import amount, cell, duration, latency, named, ratio, table, when
 from ..core.unmet import faults
 from . import observed_tables
@@ -302,16 +303,22 @@ def plan(data: Mapping[str, Any]) -> str:
     else:
         reason = f" ({data['reason']})" if data.get("reason") else ""
         lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
-        lines += waiting(data.get("waiting_for", []))
+        lines += waiting(data)
     return "\n".join(lines)
 
 
-def waiting(items: Iterable[str]) -> List[str]:
+def waiting(data: Mapping[str, Any]) -> List[str]:
     """What keeps a plan from going on: missed preconditions, or a probe that is asked again."""
-    return [
+    items = data.get("waiting_for", [])
+    lines = [
         f"waiting for: {item}" if line == item else f"waiting: {line}"
         for item in items for line in faults([item], NEEDED)
     ]
+    names = [Precondition(item).name.lower() for item in items if item in NEEDED]
+    if names:
+        command = f"ceph wcache apply {data['plan_id']} --override={','.join(names)}"
+        lines.append(f"to go on without: {command}")
+    return lines
 
 
 def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
-from ..core.text import NAMED_MAX, amount, duration, latency, named
+from ..core.text import NAMED_MAX, amount, duration, latency, named, when
 from ..core.unmet import unmet
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
@@ -30,9 +30,11 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
         rows = _measured(shown["recommendations"], campaign["results"])
         data["recommendations"] = rows
         lines = _answer(rows, campaign)
-        following = after_recommend({**shown, "recommendations": rows}) if rows else (
-            f"ceph wcache campaign show {data['campaign_id']}"
-        )
+        others = _elsewhere(rows, shown["recommendations"], data["scope"])
+        lines += [f"by other measurements: {_named(row)}: {_advice(row)}" for row in others]
+        following = after_recommend({**shown, "recommendations": rows + others}) if (
+            rows or others or shown["rollout"]
+        ) else f"ceph wcache campaign show {data['campaign_id']}"
         lines.append(f"to measure again: {command} --accept-cost")
     else:
         left_s = data["seconds_left"]
@@ -113,18 +115,34 @@ def _measured(
     ]
 
 
+def _elsewhere(
+    rows: List[Dict[str, Any]], all_rows: List[Dict[str, Any]], scope: str
+) -> List[Dict[str, Any]]:
+    """What a plan would change too, by other campaigns than the one that is told of."""
+    return [
+        row for row in all_rows
+        if row["to_change"] and row not in rows
+        and scope in ("cluster", f"class:{row['device_class']}")
+    ]
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    model = " ".join(
+        part for part in (row["drive_model"]["vendor"], row["drive_model"]["model"],
+                          row["drive_model"]["firmware"]) if part
+    )
+    return f"{row['device_class']}, {model or '(unnamed)'}"
+
+
 def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str]:
     lines = [
-        f"campaign {campaign['campaign_id']}: {campaign['status']}, "
+        f"campaign {campaign['campaign_id']} of {when(campaign['created_at_s'])} UTC: "
+        f"{campaign['status']}, "
         f"{duration(campaign['seconds'])} of drive time, "
         f"{amount(campaign['bytes_written'])} written"
     ]
     for row in rows:
-        model = " ".join(
-            part for part in (row["drive_model"]["vendor"], row["drive_model"]["model"],
-                              row["drive_model"]["firmware"]) if part
-        )
-        lines.append(f"{row['device_class']}, {model or '(unnamed)'}: {_advice(row)}")
+        lines.append(f"{_named(row)}: {_advice(row)}")
         lines += [f"  {_figures(load)}" for load in row["loads"]]
         lines += [f"  {line}" for line in _medians(row, campaign["results"])]
         lines.append(f"  why: {row['why']}")

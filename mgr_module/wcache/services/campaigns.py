@@ -35,6 +35,7 @@ from .dry_run import would
 from .guards import (
     bounded,
     disputed_domains,
+    require_no_plan,
     require_reports,
     require_store,
     require_thawed,
@@ -147,6 +148,7 @@ class CampaignService:
         require_thawed(engine)
         require_store(engine)
         require_unreserved(engine)
+        require_no_plan(engine)
         open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
         if open_ids:
             raise ConflictError(

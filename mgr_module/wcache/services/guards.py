@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Optional, Tuple
 
+from ..core.change.rollout import RolloutMachine
+from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute, Key
+from ..core.text import named
 from ..engine.engine import Engine
 
 
@@ -53,6 +56,29 @@ def require_unreserved(engine: Engine) -> None:
         )
 
 
+def require_plan(engine: Engine, plan_id: str) -> RolloutMachine:
+    """The plan of that id."""
+    machine = engine.rollouts.get(plan_id)
+    if machine is None:
+        raise NotFoundError(
+            f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
+        )
+    return machine
+
+
+def require_no_plan(engine: Engine) -> None:
+    """A rollout wants the drives for itself: nothing would be measured before its end."""
+    for plan_id, machine in engine.rollouts.items():
+        if not machine.over:
+            end = f"or end it with `ceph wcache rollout abort {plan_id}`"
+            if machine.paused:
+                raise ConflictError(
+                    f"plan {plan_id} is paused",
+                    f"go on with `ceph wcache rollout resume {plan_id}`, {end}",
+                )
+            raise ConflictError(f"plan {plan_id} is under way", f"wait for it, {end}")
+
+
 def require_idle(engine: Engine) -> None:
     """A rollout wants the drives for itself."""
     require_unreserved(engine)
@@ -61,9 +87,7 @@ def require_idle(engine: Engine) -> None:
             raise ConflictError(
                 f"campaign {machine.spec.campaign_id} is under way", "wait for it, or stop it"
             )
-    for plan_id, rollout in engine.rollouts.items():
-        if not rollout.over:
-            raise ConflictError(f"plan {plan_id} is under way", "wait for it")
+    require_no_plan(engine)
 
 
 def require_class(engine: Engine, device_class: Optional[str]) -> None:
@@ -76,6 +100,30 @@ def require_class(engine: Engine, device_class: Optional[str]) -> None:
         raise NotFoundError(
             f"there is no device class {device_class[:40]!r}",
             f"use one of {', '.join(sorted(known - {''})) or 'none'}",
+        )
+
+
+def require_scope(engine: Engine, scope: Scope) -> None:
+    """A class, host, OSD or drive model that is asked for is there."""
+    require_class(engine, scope.device_class)
+    osds = engine.view.cluster().osds
+    hosts = {*engine.hosts.reports, *(osd.hostname for osd in osds.values())}
+    if scope.hostname and scope.hostname not in hosts:
+        raise NotFoundError(
+            f"there is no host {scope.hostname[:60]!r}",
+            f"use one of {named(sorted(hosts - {''})) or 'none'}",
+        )
+    if scope.osd_id is not None and scope.osd_id not in osds:
+        raise NotFoundError(f"there is no osd.{scope.osd_id}", "see `ceph osd ls`")
+    models = {
+        str(drive.drive_model) for report in engine.hosts.reports.values()
+        for drive in report.drives
+    }
+    wanted = scope.drive_model or ""
+    if not any(wanted.lower() in model.lower() for model in models) and wanted:
+        raise NotFoundError(
+            f"there is no drive model with {wanted[:60]!r} in its name",
+            f"use a part of one of {named(sorted(models - {''})) or 'none'}",
         )
 
 

@@ -18,7 +18,6 @@ from ..core.change.lasting import not_lasting
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
 from ..core.change.scope import Scope
-from ..core.change.time_left import time_left
 from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
@@ -31,9 +30,11 @@ from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
 from ..engine.storing.readable import readable
 from ..options import Options
+from .apply_forecast import apply_forecast, broken
 from .guards import (
-    require_class,
     require_idle,
+    require_plan,
+    require_scope,
     require_settled,
     require_store,
     require_thawed,
@@ -80,10 +81,10 @@ class PlanService:
             )
         with engine.lock:
             cluster = engine.view.cluster()
-            require_class(engine, device_class)
+            scope = Scope(device_class, hostname, osd, drive_model)
+            require_scope(engine, scope)
             plan_id = f"p{next_number([*engine.rollouts, *engine.archive.names('rollout')])}"
             nonce = secrets.token_hex(NONCE_BYTES)
-            scope = Scope(device_class, hostname, osd, drive_model)
             taken = tuple(name for name in take_over.split(",") if name)
             asked = Asked(
                 plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken
@@ -128,16 +129,12 @@ class PlanService:
         is the consent to make what was judged well last.  A `dry_run` says what would happen.
         """
         engine, need_not = self._engine, holding.parse_override(override or "")
+        if dry_run:
+            return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
         with engine.lock:
             require_thawed(engine)
-            machine = engine.rollouts.get(plan_id)
-            if machine is None:
-                raise NotFoundError(
-                    f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
-                )
+            machine = require_plan(engine, plan_id)
             status = machine.rollout.status
-            if dry_run:
-                return self._forecast(machine, need_not, persist)
             if status is not RolloutStatus.PLANNED:
                 self._require_in_place(machine.rollout)
                 if persist and not machine.rollout.consent_persist:
@@ -205,10 +202,7 @@ class PlanService:
         self, machine: RolloutMachine, need_not: Tuple[Precondition, ...] = ()
     ) -> List[Precondition]:
         """What keeps the plan from going on, by what the mgr knows itself."""
-        seen = self._engine.looking.missed_now(machine)
-        asked = holding.override(machine.rollout, need_not)
-        missed = {item for c in asked.changes for item in holding.missed(asked, c, seen)}
-        return [item for item in seen if item in missed]
+        return broken(machine, need_not, self._engine.looking.missed_now(machine))
 
     def _make_last(self, machine: RolloutMachine, by: str) -> Dict[str, Any]:
         """The consent to last, after the one to change."""
@@ -234,29 +228,13 @@ class PlanService:
             "plan_id": plan_id, "changed": bool(actions), "status": machine.rollout.status.value
         }
 
-    def _forecast(
-        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...], persist: bool
-    ) -> Dict[str, Any]:
-        """What `apply` would do, in which order and for how long, and what would keep it."""
-        rollout = machine.rollout
-        left = time_left(rollout, self._engine.clock())
-        return {
-            "plan_id": rollout.plan_id, "changed": False, "status": rollout.status.value,
-            "dry_run": True, "waves": codec.to_plain(rollout.waves),
-            "would_change": [
-                f"{c.name}: {c.words}" for c in rollout.changes
-                if c.status is ChangeStatus.PLANNED
-            ],
-            "would_persist": [
-                rollout.changes[index].name for index in not_lasting(rollout)
-            ] if persist else [],
-            "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
-            "missed": [item.value for item in self.broken(machine, need_not)],
-            "moved": moved(
-                rollout, self._engine.hosts.reports, self._engine.view.cluster(),
-                self._engine.recommendations(),
-            ),
-        }
+    def _machine(self, plan_id: str) -> RolloutMachine:
+        machine = self._engine.rollouts.get(plan_id)
+        if machine is None:
+            raise NotFoundError(
+                f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
+            )
+        return machine
 
     def override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
         if set(need_not) <= set(machine.rollout.overridden):
@@ -324,11 +302,11 @@ class PlanService:
     ) -> Dict[str, Any]:
         """`rollback`: bring back what was there before a plan (default: the last one applied).
 
-        A plan that is being carried out stops where it is and goes back.
+        A plan that is being carried out stops where it is and goes back.  It works while the
+        cluster is frozen: a freeze stops changes, and this only takes them back.
         """
         engine = self._engine
         with engine.lock:
-            require_thawed(engine)
             if plan_id is None:
                 done = [p for p, m in engine.rollouts.items() if m.rollout.touched or not m.over]
                 if not done:

@@ -6,10 +6,12 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar
 
 from ..ceph.traffic import Traffic
 from ..core.codec import one_line
+from ..core.errors import NotReadyError
 from ..core.events import Halt
 from ..core.experiment.run_state import FROZEN_BY_ADMIN
 from ..core.knobs.knob import Planner
@@ -17,6 +19,7 @@ from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.memory_target.knob import MEMORY
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
+from ..engine.key_work import WAIT_S
 from ..engine.storing.persistence import FROZEN
 from .accept import AcceptService
 from .automation.auto import AutoService
@@ -33,6 +36,8 @@ from .probes import ProbeService
 from .rollouts import RolloutService
 from .trying import TryService
 
+# How often it is looked whether the mons have stored what a command waits for.
+STORE_LOOK_S = 0.02
 T = TypeVar("T")
 
 
@@ -42,8 +47,10 @@ class Service:
     def __init__(
         self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
         agents: AgentService, traffic: Traffic, memory: MemoryService,
+        store_wait_s: float = WAIT_S,
     ) -> None:
         self._engine = engine
+        self._store_wait_s = store_wait_s
         self._planners = planners
         self._failed: Dict[str, str] = {}  # what of the knobs raised when it was asked last
         self.probes = ProbeService(engine)
@@ -104,7 +111,11 @@ class Service:
         return found
 
     def freeze(self, thaw: bool = False, dry_run: bool = False) -> Dict[str, Any]:
-        """`freeze`: nothing is toggled any more, what is under way is restored."""
+        """`freeze`: nothing is toggled any more, what is under way is restored.
+
+        It answers once the mons have stored it: a mgr that takes over then knows of it too.
+        Raises NotReadyError where they have not after a moment; it is in force all the same.
+        """
         engine = self._engine
         with engine.lock:
             changed = engine.frozen == thaw
@@ -123,13 +134,25 @@ class Service:
                     if not rollout.over:
                         engine.feed(owner, Halt(FROZEN_BY_ADMIN))
             engine.hear_store()
-            answer: Dict[str, Any] = {"frozen": engine.frozen, "changed": changed}
-            if not engine.persistence.is_stored(FROZEN):
-                answer["note"] = (
-                    "in force now, but not stored yet: a mgr that takes over would not know of "
-                    "it; ask again in a moment"
-                )
-        return answer
+        if not self._is_stored(FROZEN):
+            raise NotReadyError(
+                f"the cluster is {'thawed' if thaw else 'frozen'} now, but the mons have not "
+                "stored it: a mgr that takes over would not know of it",
+                "ask again in a moment; check `ceph health` and the mons' disks if that goes on",
+            )
+        return {"frozen": engine.frozen, "changed": changed}
+
+    def _is_stored(self, owner: str) -> bool:
+        """Wait a moment for the mons' answer, without the lock: probes must not wait for it."""
+        engine, until_s = self._engine, time.monotonic() + self._store_wait_s
+        while True:
+            with engine.lock:
+                engine.hear_store()
+                if engine.persistence.is_stored(owner):
+                    return True
+            if time.monotonic() >= until_s:
+                return False
+            time.sleep(STORE_LOOK_S)
 
     def _would_freeze(self, thaw: bool, changed: bool) -> List[str]:
         engine = self._engine

@@ -160,6 +160,30 @@ def test_what_failed_before_a_lease_was_resumed_delays_no_restore_after_it(probe
     assert probe.mode(OBEYS) is BACK
 
 
+def test_a_restore_that_takes_some_seconds_is_told_once_it_is_back_and_not_before(probe):
+    children = lost_lease(probe)
+    assert probe.restoring.notices == []
+    children.told = True
+    children.work()
+    probe.clock.now_s += 10.0
+    probe.restoring.restore_owed()
+    assert [notice.restored for notice in probe.restoring.notices] == [True]
+
+
+def test_what_nobody_has_heard_yet_is_not_told_once_it_is_no_longer_so(probe):
+    children = lost_lease(probe)
+    probe.clock.now_s += 40.0
+    probe.restoring.restore_owed()
+    (late,) = probe.restoring.notices
+    assert "the prior state is not back: still at it" in late.text
+    children.told = True
+    children.work()
+    probe.clock.now_s += 40.0
+    probe.restoring.restore_owed()
+    (notice,) = probe.restoring.notices
+    assert (notice.restored, "the prior state is back" in notice.text) == (True, True)
+
+
 def test_an_entry_that_has_gone_is_not_told_as_a_prior_state_that_is_back(probe):
     """Somebody gave it up, or restored it: nothing was read by us."""
     hold(probe)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from contextlib import suppress
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from wcache.core.drive.journal import PriorDrive
 from wcache.core.drive.lease import LeaseKeeper, Restore
@@ -16,6 +17,8 @@ from .holds import Holds, lease_key
 from .restorer import Restorer
 
 NOTICES_MAX = 64
+# A restore on a busy host takes a while; one that is still running is told of after this long.
+RUNNING_TOLD_S = 20.0
 
 
 class Restoring:
@@ -38,6 +41,7 @@ class Restoring:
         self._one_at_a_time = threading.Lock()
         self._count = 0
         self._told: Dict[str, str] = {}  # what was said last of a domain that is not back
+        self._running_since_s: Dict[str, float] = {}
         self._items: Dict[str, Restore] = {}
         self.notices: List[Notice] = []
 
@@ -74,6 +78,9 @@ class Restoring:
         """Take what became of a domain; returns what is so now."""
         self._holds.follow(domain_id)
         item = self._items.get(domain_id)
+        now_s = self._clock()
+        if not isinstance(error, NotReadyError):
+            self._running_since_s.pop(domain_id, None)
         if error is None:
             self._told.pop(domain_id, None)
             again = domain_id in self._keeper.held
@@ -88,7 +95,11 @@ class Restoring:
                 del self._items[domain_id]
                 self._note(item, error.line(), restored=False)
             return error
-        self._keeper.not_restored(domain_id, self._clock())
+        self._keeper.not_restored(domain_id, now_s)
+        if isinstance(error, NotReadyError):
+            since_s = self._running_since_s.setdefault(domain_id, now_s)
+            if now_s - since_s < RUNNING_TOLD_S:
+                return error
         # "still running" names the seconds, which are no news
         news = "running" if isinstance(error, NotReadyError) else error.line()
         if item is not None and self._told.get(domain_id) != news:
@@ -102,10 +113,22 @@ class Restoring:
         self._count += 1
         notice_id = f"{self._instance_id}.{self._count}"
         prior = self._priors.pop(item.domain_id, ()) if restored else ()
+        if restored:  # what was said of it before, and nobody has heard, is no longer so
+            self.sent(n for n in tuple(self.notices) if _same(n, item) and not n.restored)
         self.notices.append(
             Notice(notice_id, text, item.domain_id, restored, item.lease_id, prior)
         )
         del self.notices[:-NOTICES_MAX]
+
+    def sent(self, notices: Iterable[Notice]) -> None:
+        """These need not be told (any more)."""
+        for notice in notices:
+            with suppress(ValueError):  # the guard may have dropped it meanwhile
+                self.notices.remove(notice)
+
+
+def _same(notice: Notice, item: Restore) -> bool:
+    return (notice.domain_id, notice.lease_id) == (item.domain_id, item.lease_id)
 
 
 def _domain(key: str) -> str:

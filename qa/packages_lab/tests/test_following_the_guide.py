@@ -135,7 +135,7 @@ def test_three_commands_lead_to_a_recommendation_and_the_undo_takes_all_away(
 
     plan = re.search(r"\bp\d+\b", host.type("ceph wcache plan"))
     if plan:
-        host.type(f"ceph wcache apply {plan[0]} --override=ok_to_stop")
+        host.type(f"ceph wcache apply {plan[0]}")
         until(host, f"ceph wcache plan show {plan[0]}", lambda seen: seen["status"] != "running")
         # with a change in place an upgrade goes on, and a removal does not
         host.copy(list(newer_debs.values()))

@@ -90,6 +90,23 @@ def test_apply_measures_and_carries_out_what_is_recommended_as_auto():
     fine(mgr)
 
 
+def test_what_is_under_way_when_it_is_turned_off_is_named_with_the_command_that_ends_it():
+    mgr = a_mgr()
+    ok(mgr.command("auto", mode="apply"))
+    mgr.step()
+    turned = said(mgr, "auto", mode="off")
+    assert turned["goes_on"] == "campaign c1: `ceph wcache campaign stop c1` ends it"
+    ok(mgr.command("auto", mode="apply"))
+    while not mgr.engine.rollouts:
+        mgr.step(6.0)
+    turned = said(mgr, "auto", mode="off")
+    assert turned["goes_on"] == "plan p1: `ceph wcache rollout abort p1` ends it"
+    assert "goes_on: plan p1" in ok(mgr.command("auto", mode="off"))
+    ok(mgr.command("rollout abort", plan_id="p1"))
+    mgr.settle()
+    assert "goes_on" not in said(mgr, "auto", mode="off")
+
+
 @pytest.mark.slow
 def test_a_new_osd_of_a_known_drive_model_is_confirmed_briefly_and_then_gets_the_standing_mode():
     mgr = standing()

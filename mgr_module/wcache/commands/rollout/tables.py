@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ...core.change.preconditions import NEEDED
+from ...core.change.time_left import between
 from ...core.text import roughly, table
 from ...core.unmet import faults
 from ..tables import lines_of, waiting
@@ -47,7 +48,7 @@ def rollout(data: Mapping[str, Any]) -> str:
         lines.append(f"judgement: {data['judgement']['words']}")
         if data["judgement"]["settle"]:
             lines.append(f"it would be settled by {data['judgement']['settle']}")
-    lines += waiting(data["waiting_for"])
+    lines += waiting(data)
     if data["seconds_left_most"] is not None:
         lines.append(f"time left: {_left(data)}, without what it may wait for")
     if data["status"] == "paused":
@@ -70,9 +71,12 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines += [f"would make {line} last over a power cycle" for line in persist]
     lines += [f"would restore {line}" for line in data.get("would_restore", ())]
     if "seconds_most" in data:
-        lines.append(f"takes {data['seconds_least']} to {data['seconds_most']} s")
+        taken = between(data["seconds_least"], data["seconds_most"])
+        lines.append(f"takes {taken}, without what it may wait for")
     lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]
     lines += [f"has changed: {line}" for line in data.get("moved", ())]
+    if data.get("next"):
+        lines.append(f"next: {data['next']}")
     return "\n".join(lines)
 
 
@@ -80,4 +84,4 @@ def _left(row: Mapping[str, Any]) -> str:
     least, most = row["seconds_left_least"], row["seconds_left_most"]
     if most is None:
         return "-"
-    return f"{roughly(least)} to {roughly(most)}" if most - least > 5 else roughly(most)
+    return between(least, most) if most - least > 5 else roughly(most)

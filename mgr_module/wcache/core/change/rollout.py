@@ -172,9 +172,7 @@ class RolloutMachine(Gating):
 
     def _check(self) -> List[events.Action]:
         self._phase = Phase.CHECKING
-        # of an older version's plan no more is asked than it was planned with
-        groups = self._groups() if self.rollout.gate is not None else ()
-        return [events.LookAtCluster(groups)]
+        return [events.LookAtCluster(self.groups_next)]
 
     def _cluster_seen(self, event: events.ClusterSeen, now_s: float) -> List[events.Action]:
         """Go on with the change, or hold before it."""

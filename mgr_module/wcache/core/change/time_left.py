@@ -12,12 +12,14 @@ from typing import Tuple
 
 from ..simulation import has_clients
 from ..text import roughly
+from . import steps
 from .change_status import UNFINISHED, ChangeStatus
 from .gate.gate_state import GateSettings
+from .rollout import DOUBTS_MAX
 from .rollout_state import Change, Rollout, RolloutStatus
 
 # What a change takes besides its judgement: its look, its toggle, its read back.
-CHANGE_S = 5.0
+CHANGE_LEAST_S, CHANGE_S = 1.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,14 @@ class TimeLeft:
     @property
     def words(self) -> str:
         """For people."""
-        low, high = roughly(max(1.0, self.least_s)), roughly(max(1.0, self.most_s))
-        return f"about {low} left" if low == high else f"{low} to {high} left"
+        text = between(self.least_s, self.most_s)
+        return f"{text} left" if " to " in text else f"about {text} left"
+
+
+def between(least_s: float, most_s: float) -> str:
+    """The two in words, once where they are the same."""
+    low, high = roughly(max(1.0, least_s)), roughly(max(1.0, most_s))
+    return low if low == high else f"{low} to {high}"
 
 
 def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
@@ -76,9 +84,15 @@ def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
 def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[float, float]:
     gate = rollout.gate or GateSettings(by_load=False)
     if not gate.by_load or change.load_point is None or not has_clients(change) or rollout.trial:
-        each = CHANGE_S if change.load_point is None else CHANGE_S + 2.0 * rollout.period_s
+        if steps.measure(rollout, change) is None:
+            # it is read back and no more, and then nothing else is done for a while
+            wait_s = steps.wait_s(rollout, change)
+            return size * (CHANGE_LEAST_S + wait_s), size * (CHANGE_S + wait_s)
         waits = max(rollout.canary_wait_s, rollout.settle_s) if first == 0 else rollout.settle_s
-        return size * (each + waits), size * (each + waits)
+        # what looks worse is measured again before it counts
+        again = DOUBTS_MAX * (rollout.settle_s + rollout.period_s)
+        most = CHANGE_S + 2.0 * rollout.period_s + again
+        return size * (CHANGE_LEAST_S + waits), size * (most + waits)
     low, high = gate.range_s(first == 0)
     if rollout.judged_s and first:
         usual = fmean(rollout.judged_s[1:] or rollout.judged_s)

@@ -30,6 +30,7 @@ class Dispute:
     """One reason why the prior state of a cache domain is not settled.
 
     `run_id`, `action_id` and `journal_key` say where it comes from; the others are empty.
+    `told_back`: the probe has said that it restored it, and it was not read since.
     """
 
     hostname: str
@@ -39,6 +40,7 @@ class Dispute:
     run_id: str = ""
     action_id: str = ""
     journal_key: str = ""
+    told_back: bool = False
 
     @property
     def key(self) -> Key:
@@ -107,13 +109,15 @@ def _of_run(state: RunState) -> List[Dispute]:
         if domain_id in state.accepted or not touched(state, domain_id):
             continue
         known = prior_of(state, domain_id).known
-        why = f"{state.spec.run_id} ended, and the prior state was not read back yet"
+        told = domain_id in state.told_back
+        by_probe = "its probe has restored the prior state, which" if told else "the prior state"
+        why = f"{state.spec.run_id} ended, and {by_probe} was not read back yet"
         if state.dispute or not known:
             why = state.dispute or f"the state before {state.spec.run_id} is not known"
         found.append(
             Dispute(
                 state.spec.hostname, domain_id, why, bool(state.dispute) or not known,
-                run_id=state.spec.run_id,
+                run_id=state.spec.run_id, told_back=told,
             )
         )
     return found

@@ -145,10 +145,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "run `ceph wcache rollback` with that plan",
     ),
     FindingCode.RESTORE_FAILED: (
-        "a prior cache state could not be restored",
-        "run `wcache-probe restore --all` on the host and follow what it says: it restores what "
-        "experiments held, and names `wcache-probe restore --action ID` for each applied change; "
-        "give up a drive that is gone for good with `ceph wcache drive accept`",
+        "a prior cache state was not restored, or not read back yet",
+        "start the probe on the host if it does not respond; else run `wcache-probe restore --all` "
+        "there and follow what it says: it restores what experiments held, and names `wcache-probe "
+        "restore --action ID` for each applied change; give up a drive that is gone for good with "
+        "`ceph wcache drive accept`",
     ),
     FindingCode.PRIOR_LOST: (
         "the cache mode that a drive had before a change is lost or disputed",
@@ -170,7 +171,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.FROZEN: (
         "an admin froze wcache",
-        "nothing is measured, applied or rolled back until you run `ceph wcache freeze --thaw`",
+        "nothing is measured or applied until you run `ceph wcache freeze --thaw`; `ceph wcache "
+        "rollback` takes back what was applied all the same",
     ),
     FindingCode.CAMPAIGN_ABORTS: (
         "campaigns keep aborting",

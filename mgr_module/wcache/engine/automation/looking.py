@@ -13,6 +13,7 @@ from ...core.change.rollout_state import RolloutStatus
 from ...core.cluster import ClusterState
 from ...core.experiment.run_state import RunStatus
 from ...core.fleet.claims import believed
+from ...core.history.entry import AUTO
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode
 from ...core.record import Precondition
@@ -154,6 +155,30 @@ def _under_way(engine: Engine) -> str:
         if not rollout.over:
             return f"plan {plan_id}"
     return engine.reserved
+
+
+def going_on(engine: Engine, device_class: Optional[str]) -> List[str]:
+    """What was begun by itself and is not over, each with the command that ends it.
+
+    Of a device class only, where one is given.
+    """
+    def mine(name: str) -> bool:
+        return device_class in (None, "", name)
+
+    plans = [
+        plan_id for plan_id, machine in engine.rollouts.items()
+        if machine.rollout.by == AUTO and not machine.over
+        and any(mine(change.device_class) for change in machine.rollout.changes)
+    ]
+    campaigns = sorted({
+        machine.spec.campaign_id for machine in engine.runs.values()
+        if not machine.over and engine.campaigns[machine.spec.campaign_id].by == AUTO
+        and any(mine(setup.device_class) for setup in machine.spec.experiments)
+    })
+    return [
+        *(f"plan {name}: `ceph wcache rollout abort {name}` ends it" for name in plans),
+        *(f"campaign {name}: `ceph wcache campaign stop {name}` ends it" for name in campaigns),
+    ]
 
 
 def ended(engine: Engine, owner: str) -> Optional[Ended]:

@@ -6,14 +6,16 @@ elsewhere, and the answer is posted.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Protocol, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from ...core import events
+from ...core.change import steps
 from ...core.change.bound import verdicts_moved
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
+from ...core.change.rollout_state import Change
 from ...core.cluster import ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
@@ -83,22 +85,29 @@ class Looking:
 
     def look(self, owner: str, machine: RolloutMachine, groups: Groups) -> None:
         """Post a ClusterSeen, at once or when the mons have answered."""
+        self.see(machine, groups, lambda seen: self._post_event(owner, seen))
+
+    def see(
+        self, machine: RolloutMachine, groups: Groups,
+        done: Callable[[events.ClusterSeen], None],
+    ) -> None:
+        """The same for anybody: `done` is called once, at once or from another thread."""
         missed = self.missed_now(machine)
         if not groups:
-            self._post_event(owner, events.ClusterSeen(missed))
+            done(events.ClusterSeen(missed))
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
         controls = self._controls(machine, groups) if gate is not None and gate.by_load else ()
-
-        # a toggle may stall its OSDs; a value in the config database stops none
-        asked = groups if isinstance(machine.current, CacheModeChange) else ()
+        asked = groups if _may_stop_several(machine.current, groups) else ()
+        # one OSD by itself is not stopped by a toggle, and its PGs are clean
+        least = 1 if len(groups[0]) < 2 else 0
 
         def answered(stoppable: int, upgrade: bool) -> None:
-            together = stoppable if asked else len(groups)
+            together = max(least, stoppable) if asked else len(groups)
             more = [Precondition.OK_TO_STOP] if together < 1 else []
             more += [Precondition.NO_UPGRADE] if upgrade else []
-            self._post_event(owner, events.ClusterSeen((*missed, *more), together, controls))
+            done(events.ClusterSeen((*missed, *more), together, controls))
 
         self._stops.ask(asked, answered)
 
@@ -138,3 +147,15 @@ class Looking:
         known = len(self._hosts.agents.all())
         needed = change.hostname if change is not None else ""
         return (not needed or needed in heard) and 2 * len(heard) >= known
+
+
+def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:
+    """Whether a step has several OSDs wait for drives at once.
+
+    A toggle stops no OSD: it waits for a flush.  A drive that hangs in it stops its OSDs: one,
+    which every cluster bears whose PGs are clean, or all those that share it, or the step.  A
+    value in the config database and a mode that only is to last touch no drive's switch.
+    """
+    if not isinstance(change, CacheModeChange) or steps.only_lasts(change):
+        return False
+    return len(groups) > 1 or len(groups[0]) > 1

@@ -30,7 +30,7 @@ from ...core.knobs.memory_target.knob import MEMORY
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
 from ...engine.automation.domains import Domains
-from ...engine.automation.looking import ended, look, modes_now, stands
+from ...engine.automation.looking import ended, going_on, look, modes_now, stands
 from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
 from ..campaigns import CampaignService
@@ -114,8 +114,11 @@ class AutoService:
                 engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
             self._stored.keep(state)
             self._wait_until_s = self._look_at_s = self._whole_look_at_s = 0.0
+            # what is under way is not cut off: an admin says whether it ends
+            goes_on = going_on(engine, device_class) if wanted is not Mode.APPLY else []
         engine.wake()
-        return {"device_class": device_class or "", "mode": wanted.value, "changed": changed}
+        answer = {"device_class": device_class or "", "mode": wanted.value, "changed": changed}
+        return {**answer, "goes_on": "; ".join(goes_on)} if goes_on else answer
 
     def status(self) -> Dict[str, Any]:
         """`auto status`: what is allowed, what is spent, what it waits for, what it leaves."""

@@ -32,9 +32,8 @@ from ...core.knobs.memory_target.rates import ratio
 from ...core.knobs.memory_target.reading import EDGES_DEFAULT_S
 from ...core.knobs.memory_target.single import single_osds
 from ...core.knobs.memory_target.trial import BLOCKS_MAX, OSDS_MAX, Trial
-from ...core.knobs.memory_target.trial_room import LIMIT_SHARE
+from ...core.knobs.memory_target.trial_room import LIMIT_SHARE, most_of_trial
 from ...core.output_format import FORMAT_VERSION
-from ...core.text import amount
 from ...core.unmet import unmet
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
@@ -291,27 +290,21 @@ class MemoryService:
             raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
         low = chosen[0][1].target_bytes
         high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target is None else target
-        if not low < high <= facts.limits.ceiling_bytes:
-            raise MalformedError(
-                f"the target of a trial must be larger than {low} bytes, and at most "
-                f"{facts.limits.ceiling_bytes} (memory_ceiling)"
+        most_bytes = most_of_trial(chosen, low, facts.limits)
+        if most_bytes.target_bytes <= low:
+            raise ConflictError(
+                f"no target above {low} bytes can be tried: {most_bytes.why}",
+                "choose fewer --osds" if most_bytes.fewer
+                else "see `ceph wcache memory recommend` for what the host has left",
             )
-        for host in facts.hosts:
-            raised = sum(high - low for where, _ in chosen if where is host)
-            room = host.room(facts.limits)
-            limits = [host.limit_of(i.osd.osd_id) for where, i in chosen if where is host]
-            tight = min((limit for limit in limits if limit is not None), default=None)
-            if tight is not None and high > int(tight * (1.0 - facts.limits.headroom)):
-                raise ConflictError(
-                    f"the cgroup limit of an OSD on host {host.name} is {amount(tight)}, of which "
-                    f"{facts.limits.headroom:.0%} stays free (memory_headroom)",
-                    "choose a smaller --target-bytes",
-                )
-            if raised and (room is None or host.given_bytes + raised > room.osds_bytes):
-                raise ConflictError(
-                    f"host {host.name} does not have the memory for it",
-                    "choose a smaller --target-bytes or fewer --osds",
-                )
+        if not low < high <= most_bytes.target_bytes:
+            why = "" if high <= low else f": {most_bytes.why}"
+            fewer = ", or fewer --osds" if high > low and most_bytes.fewer else ""
+            raise MalformedError(
+                f"the target of a trial must be larger than {low} bytes and at most "
+                f"{most_bytes.target_bytes}{why}",
+                f"choose --target-bytes={most_bytes.target_bytes} or less{fewer}",
+            )
         reach_s = max(
             (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),
             default=EDGES_DEFAULT_S[-1],

@@ -17,7 +17,7 @@ from wcache.core.knobs.mclock.capacity import (
     settings,
     stacks,
 )
-from wcache.core.knobs.mclock.config import Known
+from wcache.core.knobs.mclock.config import NAMES, Known
 from wcache.core.knobs.mclock.plan import GROUPS_MAX, make_changes
 from wcache.core.knobs.mclock.stale import stale
 from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
@@ -178,6 +178,20 @@ def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
     assert "outside of 50 to 500" in found.warnings[0]
     (own,) = advise(facts(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0)))
     assert own.changes
+
+
+@pytest.mark.parametrize(("iops", "who", "name", "value"), [
+    (901.0, "osd", "osd_mclock_iops_capacity_threshold_hdd", 992),
+    (901.0, "osd/class:hdd", "osd_mclock_iops_capacity_threshold_hdd", 992),
+    (30.5, "osd", "osd_mclock_iops_capacity_low_threshold_hdd", 27),
+])
+def test_a_threshold_that_is_set_as_advised_is_the_one_that_counts(iops, who, name, value):
+    taken = measured(0, iops, iops, iops, iops_min=50.0, iops_max=500.0)
+    (found,) = advise(facts(taken))
+    assert f"`ceph config set osd {name} {value}`" in found.warnings[0]
+    (now,) = advise(facts(taken, entries=[(who, name, str(value))]))
+    assert now.changes
+    assert name in NAMES  # the mgr reads it from the config database
 
 
 OWN = [(f"osd.{i}", HDD, "350") for i in range(4)]

@@ -91,8 +91,14 @@ class Gating(Lasting):
             found.append(index)
         return tuple(found) if self._gated(rollout.changes[first]) else (first,)
 
-    def _groups(self) -> Tuple[Tuple[int, ...], ...]:
-        """The OSDs of each candidate, for `osd ok-to-stop`."""
+    @property
+    def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
+        """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`.
+
+        Of an older version's plan no more is asked than it was planned with.
+        """
+        if self.rollout.gate is None:
+            return ()
         return tuple(
             change.treated
             for change in real(self.rollout.changes[index] for index in self._candidates())

@@ -76,6 +76,13 @@ def option(rotational: bool) -> str:
     return f"osd_mclock_max_capacity_iops_{'hdd' if rotational else 'ssd'}"
 
 
+def limits(rotational: bool) -> Tuple[str, str]:
+    """The options that say below and above which an OSD discards its own result."""
+    kind = "hdd" if rotational else "ssd"
+    name = "osd_mclock_iops_capacity"
+    return f"{name}_low_threshold_{kind}", f"{name}_threshold_{kind}"
+
+
 def of_one(iops: Sequence[float]) -> Optional[Capacity]:
     """The capacity of one OSD from its calls; None for fewer than CALLS_MIN.
 

@@ -7,12 +7,12 @@ from typing import Dict, List, Mapping, Tuple
 
 from ...cluster import OsdInfo
 from ...config_database import Config, Entry, mask_of
-from .capacity import SCHEDULER, option
+from .capacity import SCHEDULER, limits, option
 
 CAPACITIES = (option(True), option(False))
 QUEUE = "osd_op_queue"
 FORCED_BENCH = "osd_mclock_force_run_benchmark_on_init"
-NAMES = (*CAPACITIES, QUEUE, FORCED_BENCH)
+NAMES = (*CAPACITIES, QUEUE, FORCED_BENCH, *limits(True), *limits(False))
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,14 @@ use, and a limit may be lowered at any time, so this is asked of the probe again
 
 from __future__ import annotations
 
-from typing import Sequence
+from dataclasses import dataclass
+from typing import List, Sequence, Tuple
 
 from ...hardware.host_memory import HostMemory
 from ...text import amount
+from .facts import HostFacts, OsdFacts
+from .knob import STEP_BYTES
+from .room import Limits
 
 # A trial ends where so much of a limit is used, ...
 LIMIT_SHARE = 0.9
@@ -41,3 +45,41 @@ def crowded(osd_ids: Sequence[int], high_bytes: int, memory: HostMemory) -> str:
             f"{amount(memory.total_bytes)} available"
         )
     return ""
+
+
+@dataclass(frozen=True)
+class Most:
+    """The largest target that a trial's OSDs have room for, and what keeps out a larger one.
+
+    `fewer`: a trial of fewer of them would have room for more.
+    """
+
+    target_bytes: int
+    why: str
+    fewer: bool = False
+
+
+def most_of_trial(
+    chosen: Sequence[Tuple[HostFacts, OsdFacts]], low_bytes: int, limits: Limits
+) -> Most:
+    """Of OSDs that all go by `low_bytes` now, with the hosts that they are on."""
+    found: List[Most] = [
+        Most(limits.ceiling_bytes, f"memory_ceiling is {amount(limits.ceiling_bytes)}")
+    ]
+    for host in dict.fromkeys(where for where, _ in chosen):
+        ids = [item.osd.osd_id for where, item in chosen if where is host]
+        own = [limit for limit in map(host.limit_of, ids) if limit is not None]
+        if own:
+            found.append(Most(
+                int(min(own) * (1.0 - limits.headroom)),
+                f"the cgroup limit of an OSD on host {host.name} is {amount(min(own))}, of which "
+                f"{limits.headroom:.0%} stays free (memory_headroom)",
+            ))
+        room = host.room(limits)
+        free = room.osds_bytes - host.given_bytes if room is not None else 0
+        found.append(Most(
+            low_bytes + free // len(ids), f"host {host.name} does not have the memory for it",
+            free >= STEP_BYTES and len(ids) > 1,
+        ))
+    least = min(found, key=lambda item: item.target_bytes)
+    return Most(least.target_bytes // STEP_BYTES * STEP_BYTES, least.why, least.fewer)

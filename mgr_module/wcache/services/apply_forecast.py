@@ -1,0 +1,94 @@
+"""What `apply --dry-run` answers: what would be changed, for how long, and what would keep it."""
+
+from __future__ import annotations
+
+import queue
+from dataclasses import replace
+from typing import Any, Dict, Iterable, List, Tuple
+
+from ..core import codec
+from ..core.change import preconditions as holding
+from ..core.change.bound import moved
+from ..core.change.change_status import ChangeStatus
+from ..core.change.lasting import not_lasting
+from ..core.change.rollout import RolloutMachine
+from ..core.change.time_left import time_left
+from ..core.errors import NotReadyError
+from ..core.record import Precondition
+from ..engine.engine import Engine
+from ..engine.key_work import WAIT_S
+from .guards import require_plan, require_thawed
+
+
+def apply_forecast(
+    engine: Engine, plan_id: str, need_not: Tuple[Precondition, ...], *, trial: bool,
+    persist: bool,
+) -> Dict[str, Any]:
+    """What `apply` would do, in which order and for how long, and what would keep it.
+
+    It asks what `apply` asks before the first change, the mons too.
+    """
+    with engine.lock:
+        require_thawed(engine)
+        machine = require_plan(engine, plan_id)
+    seen = _seen_by_mons(engine, machine)
+    with engine.lock:
+        rollout = replace(machine.rollout, trial=trial or machine.rollout.trial)
+        planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
+        if trial:
+            rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
+        left = time_left(rollout, engine.clock())
+        missed = broken(machine, need_not, seen)
+        gone = moved(
+            machine.rollout, engine.hosts.reports, engine.view.cluster(),
+            engine.recommendations(),
+        )
+        return {
+            "plan_id": plan_id, "changed": False, "status": rollout.status.value,
+            "dry_run": True, "waves": codec.to_plain(machine.rollout.waves),
+            "would_change": [f"{change.name}: {change.words}" for change in planned],
+            "would_persist": [
+                rollout.changes[index].name for index in not_lasting(rollout)
+            ] if persist else [],
+            "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
+            "missed": [item.value for item in missed],
+            "moved": gone,
+            "next": "ceph wcache plan" if gone else _command(
+                plan_id, (*need_not, *missed), trial=trial, persist=persist
+            ),
+        }
+
+
+def broken(
+    machine: RolloutMachine, need_not: Tuple[Precondition, ...], seen: Tuple[Precondition, ...]
+) -> List[Precondition]:
+    """What keeps the plan from going on, of what was seen not to hold."""
+    asked = holding.override(machine.rollout, need_not)
+    missed = {item for c in asked.changes for item in holding.missed(asked, c, seen)}
+    return [item for item in seen if item in missed]
+
+
+def _seen_by_mons(engine: Engine, machine: RolloutMachine) -> Tuple[Precondition, ...]:
+    """What does not hold now, with what only the mons know; holds no lock while it waits."""
+    answers: queue.SimpleQueue[Tuple[Precondition, ...]] = queue.SimpleQueue()
+    with engine.lock:
+        engine.looking.see(machine, machine.groups_next, lambda seen: answers.put(seen.missed))
+    try:
+        return answers.get(timeout=WAIT_S)
+    except queue.Empty:
+        raise NotReadyError(
+            f"the mons have not said within {WAIT_S:g} s whether the OSDs may stop",
+            "ask again in a moment",
+        ) from None
+
+
+def _command(
+    plan_id: str, need_not: Iterable[Precondition], *, trial: bool, persist: bool
+) -> str:
+    """The command that carries the plan out whatever of these does not hold."""
+    names = dict.fromkeys(item.name.lower() for item in need_not if item not in holding.ALWAYS)
+    return " ".join((
+        f"ceph wcache apply {plan_id}", *(["--trial"] if trial else []),
+        *(["--persist"] if persist else []),
+        *([f"--override={','.join(names)}"] if names else []),
+    ))
