@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -86,3 +87,37 @@ def test_a_prior_state_that_nobody_here_knows_stops_its_drive_until_an_admin_acc
     assert kernel_view(device) == "write back"
     assert "accepted" in wcache.history_text()
     wcache.done(scope="osd.0", loads="depth1", pairs=4)
+
+
+def test_what_changes_on_a_host_is_seen_in_seconds_and_not_at_the_next_look(
+    wcache: Wcache, probe: Probe, steady: ClusterAccess
+):
+    device = Path(steady.osd_devices(0)["block"])
+    view = Path("/sys/block") / device.name / "queue" / "write_cache"
+
+    def shown() -> tuple[str, float]:
+        (drive,) = [
+            d for d in wcache("drive ls")["drives"] if d["dev_name"] == device.name
+        ]
+        return drive["state"]["kernel_view"], drive["reported_s_ago"] or 0.0
+
+    def seen_after_s(what: str) -> float:
+        began_s = time.monotonic()
+        wcache.wait(f"{what} is seen", lambda: shown()[0] == what, 60.0)
+        return time.monotonic() - began_s
+
+    wcache.option("poll_idle_s", 30)
+    try:
+        wcache.wait("the probe is idle", lambda: shown()[1] > 35.0)
+        view.write_text("write through")
+        by_glance_s = seen_after_s("write through")
+        wcache.wait("the probe is idle", lambda: shown()[1] > 15.0)
+        view.write_text("write back")
+        (view.parents[1] / "uevent").write_text("change")  # as udev does when a disk is closed
+        by_event_s = seen_after_s("write back")
+    finally:
+        view.write_text("write back")
+        wcache.option("poll_idle_s", 0.3)
+    print(f"seen after {by_glance_s:.1f} s by a glance, {by_event_s:.1f} s by an event")
+    assert by_glance_s < 25.0
+    assert by_event_s < 10.0

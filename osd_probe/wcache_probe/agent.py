@@ -23,10 +23,12 @@ from wcache.core.protocol import (
     Outcome,
     PollReply,
     Post,
+    ReportRequest,
     SetModeRequest,
     Task,
 )
 
+from .changes import Changes
 from .mgr_link import encode_post, printable
 from .restoring.owed import Restoring
 from .stop_signal import Stop
@@ -66,6 +68,7 @@ class Agent:
         jitter: Callable[[float, float], float] = random.uniform,
         at_turn: Callable[[], None] = lambda: None,
         watching: Callable[[], ContextManager[None]] = nullcontext,
+        changes: Optional[Changes] = None,
     ) -> None:
         self._identity = identity
         self._link = link
@@ -78,6 +81,7 @@ class Agent:
         self._jitter = jitter
         self._at_turn = at_turn
         self._watching = watching
+        self._changes = changes or Changes(clock=clock)
         self._trouble = ""
         self._failures = 0
         self._refusals = 0
@@ -97,6 +101,7 @@ class Agent:
     def run_turn(self) -> None:
         """Call the mgr once, do all that follows from it, and sleep until the next time."""
         self._at_turn()
+        self._changes.look()
         wait_s = self._call()
         self._restoring.restore_owed()
         if not self._stop.is_set():
@@ -105,6 +110,7 @@ class Agent:
 
     def _call(self) -> float:
         """Call the mgr and do what it wants; returns the seconds to wait until the next."""
+        self._changes.told()
         try:
             sent_at_s = self._clock()
             if self._restoring.notices:
@@ -161,6 +167,8 @@ class Agent:
         decision = self._keeper.decide(task, self._clock())
         if isinstance(decision, Repeat):
             return decision.outcome
+        if isinstance(task.request, ReportRequest):
+            self._changes.reporting()
         with self._watching():
             outcome = self._runner.perform(task)
         owed = self._keeper.owed(self._clock())
@@ -210,7 +218,7 @@ class Agent:
         lease = self._keeper.lease(self._clock())
         return Hello(
             PROTOCOL_VERSION, self._identity.probe_id, self._identity.instance_id,
-            lease.lease_id if lease else "", self._identity.simulated,
+            lease.lease_id if lease else "", self._identity.simulated, self._changes.due,
         )
 
     def _body(
@@ -219,7 +227,7 @@ class Agent:
         hello = self._hello()
         return Post(
             PROTOCOL_VERSION, self._identity.hostname, hello.probe_id, hello.instance_id,
-            task_id, outcome, notices, hello.lease_id, hello.simulated,
+            task_id, outcome, notices, hello.lease_id, hello.simulated, hello.changed,
         )
 
     # ---- the end

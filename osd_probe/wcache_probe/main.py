@@ -28,6 +28,7 @@ from .switcher import AfterStep, Switcher, nothing, read_journal
 if TYPE_CHECKING:
     import argparse
 
+    from .changes import Changes
     from .rados_link import RadosLink
     from .restoring.restorer import Start
     from .stop_signal import StopSignal
@@ -210,6 +211,8 @@ def _run(
     )
     way = link if link is not None else rados
     assert way is not None  # one of the two was made  # noqa: S101
+    changes = _changes(options)
+    stop.watch = changes
     missed = Missed(Appearing(options.run_dir), options.run_dir, start, _say)
 
     def at_turn() -> None:
@@ -222,7 +225,7 @@ def _run(
     _say(f"wcache-probe {identity.probe_id} speaks for {options.hostname}")
     agent = Agent(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
-        stop=stop, say=_say, at_turn=at_turn, watching=guard.watching,
+        stop=stop, say=_say, at_turn=at_turn, watching=guard.watching, changes=changes,
     )
     agent.run()
     code = 1 if keeper.held or agent.lost else 0
@@ -231,6 +234,21 @@ def _run(
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _changes(options: argparse.Namespace) -> Changes:
+    from .changes import Changes
+    from .linux.glance import glance, stamps
+    from .linux.persistence.preparation import RECORD_NAME, RULES_FOLDER
+    from .linux.uevents import Uevents
+
+    state_dir, root = options.state_dir, options.host_root
+    paths = [os.path.join(state_dir, name) for name in ("journal", RECORD_NAME, "evidence")]
+    if options.sim:
+        paths += [options.sim, os.path.join(state_dir, "sim-drives.json")]
+        return Changes(glance=lambda: stamps(paths))
+    paths.append(os.path.join(root, RULES_FOLDER))
+    return Changes(Uevents(), lambda: glance("/sys", root, paths))
 
 
 def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:

@@ -10,7 +10,10 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Optional, Protocol
+
+# Events that come in a storm are taken this often.
+EVENTS_EVERY_S = 0.2
 
 
 class Stop(Protocol):
@@ -23,11 +26,33 @@ class Stop(Protocol):
         """Sleep, but not past the moment it has to end, or is asked for something."""
 
 
+class Watch(Protocol):
+    """What may happen during a wait, and have it end early (`changes.py`)."""
+
+    @property
+    def fd(self) -> int:
+        """Readable where something has happened; -1 where that is never."""
+
+    def drain(self) -> None:
+        """Take what has happened."""
+
+    glance_every_s: float
+
+    def look(self, at_once: bool = False) -> None:
+        """Look around, where that is due or another command of ours has done something."""
+
+    def wake_in_s(self) -> Optional[float]:
+        """In how long the wait is to end; None where it need not."""
+
+
 class StopSignal:
     """Set by a signal; `fd` becomes readable then and stays so.
 
-    While it waits it calls `beat` every `beat_s` seconds, where that is not 0.
+    While it waits it calls `beat` every `beat_s` seconds, where that is not 0, and takes what
+    `watch` has.
     """
+
+    watch: Optional[Watch] = None
 
     def __init__(self, beat: Callable[[], None] = lambda: None, beat_s: float = 0.0) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -69,12 +94,29 @@ class StopSignal:
     def wait(self, seconds: float) -> None:
         """Sleep, but not past the moment it has to end or is woken."""
         until_s = time.monotonic() + max(0.0, seconds)
+        listen_at_s = 0.0
         while True:
             self._beat()
-            left_s = max(0.0, until_s - time.monotonic())
+            now_s, watch = time.monotonic(), self.watch
+            if watch is not None:
+                watch.look()
+            early_s = watch.wake_in_s() if watch is not None else None
+            left_s = max(0.0, until_s - now_s)
+            left_s = left_s if early_s is None else min(left_s, early_s)
             step_s = min(left_s, self._beat_s) if self._beat_s else left_s
-            ready, _, _ = select.select([self.fd, self._woken_fd], [], [], step_s)
+            step_s = step_s if watch is None else min(step_s, watch.glance_every_s)
+            fds, listens = [self.fd, self._woken_fd], watch is not None and watch.fd >= 0
+            if watch is not None and listens and now_s >= listen_at_s:
+                fds.append(watch.fd)
+            elif listens:
+                step_s = min(step_s, listen_at_s - now_s)
+            ready, _, _ = select.select(fds, [], [], step_s)
             if self._woken_fd in ready:
                 os.read(self._woken_fd, 4096)
-            if ready or step_s >= left_s:
+                if watch is not None:
+                    watch.look(at_once=True)
+            if self.fd in ready or self._woken_fd in ready or (not ready and step_s >= left_s):
                 return
+            if ready and watch is not None:
+                watch.drain()
+                listen_at_s = time.monotonic() + EVENTS_EVERY_S

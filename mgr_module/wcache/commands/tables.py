@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, List, Mapping
 
 from ..core.change.preconditions import NEEDED
+from ..core.fleet import ages
 from ..core.model import Verdict, load_name
 from ..core.record import Precondition
 from ..core.text import amount, cell, duration, latency, named, ratio, table, when
@@ -22,10 +23,10 @@ MANUAL_MAX = 20
 
 def status(data: Mapping[str, Any]) -> str:
     """`ceph wcache status`."""
-    agents = data["agents"]
+    agents, reported = data["agents"], ages.words(data["reported"])
     lines = [
         f"probes:    {agents['heard']} of {agents['known']} responding",
-        f"drives:    {data['drives']}",
+        f"drives:    {data['drives']}" + (f", reported {reported}" if reported else ""),
         f"campaign:  {data['campaign'] or 'none under way'}",
         f"rollout:   {data['rollout'] or 'none under way'}",
     ]
@@ -89,7 +90,7 @@ def drives(data: Mapping[str, Any]) -> str:
         )
     heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
              "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
-    return table(heads, rows)
+    return f"{table(heads, rows)}\nreported {ages.words(data['reported'])}"
 
 
 def forecast(data: Mapping[str, Any]) -> str:
@@ -104,6 +105,7 @@ def forecast(data: Mapping[str, Any]) -> str:
         f"caches emptied:  {emptied}",
     ]
     lines += [f"left out: {line}" for line in cost["skipped"]]
+    lines += ages.again(data["reported"], "ceph wcache campaign forecast")
     if "campaign_id" in data:
         lines += ["", f"campaign {data['campaign_id']} started",
                   f"next: ceph wcache campaign show {data['campaign_id']}"]
@@ -273,6 +275,8 @@ def plans(data: Mapping[str, Any]) -> str:
 def plan(data: Mapping[str, Any]) -> str:
     """`ceph wcache plan`."""
     left = [f"left alone: {line}" for line in data.get("left_alone", [])]
+    if "reported" in data:
+        left += ages.again(data["reported"], "ceph wcache plan")
     if not data["changes"]:
         return "\n".join(["nothing to change", *left])
     drives = [c for c in data["changes"] if c.get("kind") != "config"]

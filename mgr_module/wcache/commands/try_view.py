@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Optional
 
+from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
 from ..core.text import NAMED_MAX, amount, duration, latency, named, when
@@ -45,6 +46,8 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
             f"(campaign {data['campaign_id']})"
         ]
         following = command
+    if "reported" in data:
+        lines += again(data["reported"], command)
     return {**data, "lines": lines, "next": following}
 
 

@@ -12,6 +12,7 @@ from typing import AbstractSet, Any, Callable, Dict, List, Optional, Tuple
 from ..core import codec
 from ..core.drive.safety import judge
 from ..core.errors import NotFoundError
+from ..core.fleet.ages import age_of
 from ..core.fleet.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
 from ..core.output_format import FORMAT_VERSION
@@ -77,6 +78,7 @@ class Views:
                     ),
                 },
                 "drives": sum(models.values()),
+                "reported": codec.to_plain(engine.hosts.age(now_s)),
                 "drive_models": [
                     {"drive_model": model, "device_cache": cache, "kernel_view": view,
                      "safety": safety, "drives": count}
@@ -105,15 +107,23 @@ class Views:
                 )
             leased = self._findings.leased()
             reports = sorted(engine.hosts.reports.items())
+            now_s = engine.clock()
+            ages = {name: engine.hosts.report_age_s(name, now_s) for name, _ in reports}
             trusted = frozenset(item.drive_model for item in engine.analyses.trust.all())
+        if hostname:
+            ages = {hostname: ages[hostname]}
         # outside of the lock: a whole fleet's list takes long, and probes must not wait
         rows = [
-            _drive(name, drive, (name, drive.domain_id) in leased, trusted)
+            {**_drive(name, drive, (name, drive.domain_id) in leased, trusted),
+             "reported_s_ago": _rounded(ages[name])}
             for name, report in reports
             if hostname in (None, "", name)
             for drive in report.drives
         ]
-        return {"format_version": FORMAT_VERSION, "drives": rows}
+        return {
+            "format_version": FORMAT_VERSION, "drives": rows,
+            "reported": codec.to_plain(age_of(ages)),
+        }
 
     def controllers(self) -> Dict[str, Any]:
         """`controller ls`."""
@@ -182,6 +192,10 @@ class Views:
             "format_version": FORMAT_VERSION,
             **load_ls(self._profiles(), results, latencies),
         }
+
+
+def _rounded(age_s: Optional[float]) -> Optional[float]:
+    return None if age_s is None else round(age_s, 1)
 
 
 def _finding(item: Finding) -> Dict[str, str]:

@@ -321,6 +321,7 @@ class Hello:
     """Sent with every poll: who asks, and the lease it believes it holds.
 
     `probe_id` lives in the probe's state folder, `instance_id` is new at each start.
+    `changed`: the host is not as it was reported last.
     """
 
     version: int
@@ -328,6 +329,7 @@ class Hello:
     instance_id: str
     lease_id: str = ""
     simulated: bool = False
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -343,3 +345,4 @@ class Post:
     notices: Tuple[Notice, ...] = field(default=(), metadata={"max_items": 64})
     lease_id: str = ""
     simulated: bool = False
+    changed: bool = False

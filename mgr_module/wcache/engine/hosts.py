@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, Iterable, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
 from ..core.agents import Agents
 from ..core.deployment.form import Deployment
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.drive.journal import EntryKind
 from ..core.drive.proofs import proofs_for
+from ..core.fleet.ages import OLD_S, Age, age_of
 from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
 from ..core.protocol import MemoryRequest, ReportRequest, Request, Task
@@ -19,6 +20,8 @@ from .storing.archive import Archive
 NOTICES_MAX = 256
 # A host is looked at again this long after its last report.
 REPORT_EVERY_S = 600.0
+# One that says that it has changed, or of which a command wants to know, no sooner than this.
+CHANGED_EVERY_S = 5.0
 # A host whose memory is watched tells of it this often, as its calls allow.
 MEMORY_EVERY_S = 2.0
 
@@ -46,6 +49,7 @@ class Hosts:
         self.agents = Agents()
         self.reports: Dict[str, HostReport] = {}
         self.reported_at_s: Dict[str, float] = {}
+        self._look_wanted: Set[str] = set()  # by its probe, which saw a change, or by a command
         self.journal_known: Set[str] = set()
         self.tasks: Dict[str, Pending] = {}
         self._notices: Dict[str, Dict[Tuple[str, str], None]] = {}
@@ -69,8 +73,40 @@ class Hosts:
 
     def look_due(self, hostname: str, now_s: float) -> bool:
         """Whether the host's drives should be looked at again."""
+        age_s = self.report_age_s(hostname, now_s)
+        wanted = hostname in self._look_wanted
+        return age_s is None or age_s > (CHANGED_EVERY_S if wanted else REPORT_EVERY_S)
+
+    def look_wanted(self, hostname: str) -> bool:
+        """Whether somebody waits for the host's next report."""
+        return hostname in self._look_wanted
+
+    def want_look(self, hostname: str) -> None:
+        """The host is not as it was reported last, or may not be."""
+        self._look_wanted.add(hostname)
+
+    def reported(self, hostname: str, now_s: float) -> None:
+        """A report came."""
+        self.reported_at_s[hostname] = now_s
+        self._look_wanted.discard(hostname)
+        self.journal_known.add(hostname)
+
+    def report_age_s(self, hostname: str, now_s: float) -> Optional[float]:
+        """How old the host's report is; None where none came that tells of what is there now."""
         reported = self.reported_at_s.get(hostname)
-        return reported is None or now_s - reported > REPORT_EVERY_S
+        return None if reported is None else now_s - reported
+
+    def refresh(self, now_s: float) -> Age:
+        """How old what a command goes by is; hosts whose reports are old are looked at again."""
+        for name in self.reports:
+            age_s = self.report_age_s(name, now_s)
+            if age_s is None or age_s > OLD_S:
+                self.want_look(name)
+        return self.age(now_s)
+
+    def age(self, now_s: float) -> Age:
+        """How old the reports are."""
+        return age_of({name: self.report_age_s(name, now_s) for name in self.reports})
 
     def holds_no_lease(self, hostname: str, domain_id: str) -> bool:
         """Whether the probe's journal is known, and has no entry of a lease of the domain."""
@@ -132,6 +168,7 @@ class Hosts:
         self.agents.forget(hostname)
         self.reports.pop(hostname, None)
         self.reported_at_s.pop(hostname, None)
+        self._look_wanted.discard(hostname)
         self.journal_known.discard(hostname)
         self.tasks.pop(hostname, None)
         self._notices.pop(hostname, None)

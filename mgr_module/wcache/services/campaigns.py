@@ -54,7 +54,8 @@ class CampaignService:
         with self._engine.lock:
             runs, skipped, _ = self._prepare("c0", 0, arguments, sample)
             cost = forecast(runs, self._engine.view.cluster(), skipped)
-        return {"forecast": codec.to_plain(cost)}
+            reported = self._engine.hosts.refresh(self._engine.clock())
+        return {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
 
     def _prepare(
         self, campaign_id: str, seed: int, arguments: Dict[str, Any], sample: Optional[TrySample]
@@ -140,7 +141,11 @@ class CampaignService:
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             text += ", toggles nothing" if chosen.observe else ""
             self.begin(campaign, runs, text)
-        return {"campaign_id": campaign_id, "forecast": codec.to_plain(cost)}
+            reported = engine.hosts.refresh(engine.clock())
+        return {
+            "campaign_id": campaign_id, "forecast": codec.to_plain(cost),
+            "reported": codec.to_plain(reported),
+        }
 
     def new_id(self) -> str:
         """The id of a new campaign; a WcacheError where none may begin now."""

@@ -89,12 +89,16 @@ class PlanService:
             asked = Asked(
                 plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken
             )
+            reported = codec.to_plain(engine.hosts.refresh(engine.clock()))
             wanted = planner.plan(asked)
             changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
             if not changes:
                 if not dry_run:
                     wanted.remember(())
-                return {"plan_id": "", "changes": [], "left_alone": list(wanted.left_alone)}
+                return {
+                    "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
+                    "reported": reported,
+                }
             rollout = Rollout(
                 plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
                 consent_persist=persist, throwaway=options.throwaway_cluster,
@@ -109,7 +113,7 @@ class PlanService:
             told = {
                 "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
                 "stale_keys": self._facts.stale_keys_of(rollout.drive_changes),
-                "waves": codec.to_plain(waves),
+                "waves": codec.to_plain(waves), "reported": reported,
             }
             if dry_run:
                 return {"plan_id": "", **told}
@@ -134,6 +138,7 @@ class PlanService:
         with engine.lock:
             require_thawed(engine)
             machine = require_plan(engine, plan_id)
+            engine.hosts.refresh(engine.clock())
             status = machine.rollout.status
             if status is not RolloutStatus.PLANNED:
                 self._require_in_place(machine.rollout)

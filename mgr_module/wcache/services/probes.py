@@ -32,6 +32,7 @@ from ..core.protocol import (
 )
 from ..core.simulation import is_real
 from ..engine.engine import Engine
+from ..engine.hosts import CHANGED_EVERY_S
 from .admission import Admission, check_drives
 
 HELLO_BYTES_MAX = 4096
@@ -84,7 +85,8 @@ class ProbeService:
         if post.hostname != hostname:
             raise RefusedError(f"{hostname} sent a post in the name of {post.hostname[:60]}")
         hello = Hello(
-            post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated
+            post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
+            post.changed,
         )
         engine = self._engine
         with engine.lock:
@@ -170,6 +172,8 @@ class ProbeService:
             if agent is not None:
                 engine.archive.put_agent(agent)
             self._note(hostname, hostname, f"probe {hello.probe_id} started")
+        if hello.changed:
+            engine.hosts.want_look(hostname)
         pending = engine.hosts.tasks.get(hostname)
         answered = pending is not None and pending.task.task_id == answers
         if not answered:
@@ -233,8 +237,7 @@ class ProbeService:
         engine = self._engine
         if report.hostname != hostname:
             raise RefusedError(f"{hostname} sent a report in the name of {report.hostname[:60]}")
-        engine.hosts.reported_at_s[hostname] = engine.clock()
-        engine.hosts.journal_known.add(hostname)
+        engine.hosts.reported(hostname, engine.clock())
         engine.hosts.agents.note_version(hostname, report.probe_version)
         engine.accepting.read(report)
         engine.settle(engine.debts.read(engine.runs, report))
@@ -251,6 +254,8 @@ class ProbeService:
             next_s = options.poll_busy_s
         elif engine.reserved or any(not m.over for m in engine.runs.values()):
             next_s = min(1.0, options.poll_idle_s)
+        elif engine.hosts.look_wanted(hostname):
+            next_s = min(CHANGED_EVERY_S, options.poll_idle_s)
         return PollReply(
             PROTOCOL_VERSION, next_s, engine.task_for(hostname, engine.clock()),
             engine.renewed_lease(hostname), engine.frozen, options.throwaway_cluster,

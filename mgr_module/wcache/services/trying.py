@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, FrozenSet, List, Optional
 
 from ..ceph.traffic import Traffic
+from ..core import codec
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic
@@ -56,7 +57,10 @@ class TryService:
                 raise ConflictError(f"{occupied} is under way", "begin this after it")
             last = None if running is not None else self._last(chosen)
             if last is not None and not accept_cost:
-                return {**_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id}
+                return {
+                    **_head(ANSWER, last.options.scope), "campaign_id": last.campaign_id,
+                    "reported": codec.to_plain(engine.hosts.refresh(engine.clock())),
+                }
             arguments = {
                 "scope": chosen, "loads": LOADS, "drives_per_model": DRIVES_PER_MODEL,
             }
@@ -65,9 +69,9 @@ class TryService:
                 self._require_well()
                 begun = self._campaigns.start(sample, accept_cost=True, **arguments)
                 return self._measuring(engine.campaigns[begun["campaign_id"]])
-            cost = self._campaigns.forecast(sample, **arguments)["forecast"]
+            told = self._campaigns.forecast(sample, **arguments)
             return {
-                **_head(FORECAST, chosen), "forecast": cost, "in_the_way": self._in_the_way(),
+                **_head(FORECAST, chosen), **told, "in_the_way": self._in_the_way(),
                 "busy_osds": sorted(sample.busy_osds), "not_heard": self._not_heard(),
                 "frozen": engine.frozen,
                 "under_way": running.campaign_id if running is not None else "",

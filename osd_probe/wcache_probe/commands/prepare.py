@@ -26,6 +26,7 @@ from ..linux.persistence.preparation import Preparation
 from ..linux.persistence.prepare import Chosen, Preparer, choose, in_container
 from ..linux.real_host import linux_host
 from ..matrix.scratch import find
+from ..restoring.request import wake
 from ..switcher import read_journal
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
             )
         rule = preparer.write_rule(chosen)
     # an image takes its time, and a lease may have to end meanwhile
-    return preparer.see_to_images(rule)
+    code = preparer.see_to_images(rule)
+    wake(state.holder())  # a running probe tells the mgr
+    return code
 
 
 def _journalled(
@@ -188,5 +191,6 @@ def unprepare(
             )
         gone = preparer.remove_rule()
     code = preparer.clear_images()
+    wake(state.holder())
     say("this host is no longer prepared" if gone else "this host was not prepared")
     return code

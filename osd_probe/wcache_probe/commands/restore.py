@@ -21,7 +21,7 @@ from ..arguments import RESTORE_ONE, RUN_DIR, STATE_DIR
 from ..journal.journal_file import JournalFolder, StateFolder
 from ..mgr_link import printable
 from ..restoring.owed import Restoring
-from ..restoring.request import Line, RestoreRequests, catches, is_stopped
+from ..restoring.request import Line, RestoreRequests, catches, is_stopped, wake
 from ..restoring.restorer import RestoreApart, Start, answer
 from ..switcher import Switcher, read_journal
 
@@ -80,6 +80,8 @@ def restore(options: argparse.Namespace, start: Start) -> int:
     results = restorer.restore(list(chosen))
     if state.locked:
         state.journal.sync_marks()
+    else:
+        wake(state.holder())  # it tells the mgr
     lines = [line_of(chosen[key], error) for key, error in results.items()]
     return _print(lines, damaged, () if options.action else _applied(state, options))
 

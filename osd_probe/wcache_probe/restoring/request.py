@@ -101,6 +101,13 @@ def catches(pid: int) -> bool:
         return False
 
 
+def wake(pid: int) -> None:
+    """Have a running probe look around now; nothing, where there is none."""
+    if pid and catches(pid):
+        with contextlib.suppress(OSError):
+            os.kill(pid, SIGNAL)
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a process does nothing at all: stopped, traced, or dead already."""
     return _status(pid, "State")[:1] in ("T", "t", "Z", "X")

@@ -1,0 +1,118 @@
+"""When the mgr should hear that this host is not as it was last reported.
+
+Events of the kernel end a wait; a glance at files is taken now and then, and when another
+command of ours sends its signal.  The mgr then asks for a report, as it does every ten minutes.
+A storm of events makes no storm of reports: there is a pause after each, and a longer one
+after each that follows closely.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Optional, Protocol
+
+# udev's rules for a drive that appears run meanwhile, and several events come for one change.
+SETTLE_S = 1.0
+# From one report that a change has caused to the next, and how far that doubles.
+PAUSE_S, PAUSE_MAX_S = 5.0, 60.0
+# A glance reads some hundred small files, in about 10 ms.
+GLANCE_EVERY_S = 10.0
+
+
+class Events(Protocol):
+    """Where events come from: `fd` is readable where there are some, and -1 where none come."""
+
+    fd: int
+
+    def drain(self) -> bool:
+        """Take them; whether one of them matters."""
+
+
+class NoEvents:
+    """Nothing is ever heard."""
+
+    fd = -1
+
+    def drain(self) -> bool:
+        """Nothing."""
+        return False
+
+
+class Changes:
+    """What has changed since the last report began; used by the probe's loop alone."""
+
+    glance_every_s = GLANCE_EVERY_S
+
+    def __init__(
+        self, events: Optional[Events] = None, glance: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._events = events or NoEvents()
+        self._glance = glance
+        self._clock = clock
+        self._seen: object = None
+        self._glanced_at_s = float("-inf")
+        self._reported_at_s = float("-inf")
+        self._caused = False  # whether a change caused the last report
+        self._pause_s = PAUSE_S
+        self._since_s: Optional[float] = None
+        self._told = False
+
+    @property
+    def fd(self) -> int:
+        """Readable where there are events; -1 where none come."""
+        return self._events.fd
+
+    def drain(self) -> None:
+        """Take the events that have come."""
+        if self._events.drain():
+            self._changed()
+
+    def look(self, at_once: bool = False) -> None:
+        """Glance, now and then; `at_once` where another command of ours says that it did much."""
+        now_s = self._clock()
+        if not at_once and now_s < self._glanced_at_s + GLANCE_EVERY_S:
+            return
+        self._glanced_at_s = now_s
+        seen = self._glance()
+        if seen != self._seen and self._seen is not None:
+            self._changed()
+        self._seen = seen
+
+    def _changed(self) -> None:
+        if self._since_s is None:
+            self._since_s = self._clock()
+
+    @property
+    def due(self) -> bool:
+        """Whether the mgr should ask for a report now."""
+        at_s = self._due_at_s()
+        return at_s is not None and self._clock() >= at_s
+
+    def wake_in_s(self) -> Optional[float]:
+        """In how long the mgr should be called for it; None where it need not, or was."""
+        at_s = None if self._told else self._due_at_s()
+        return None if at_s is None else max(0.0, at_s - self._clock())
+
+    def told(self) -> None:
+        """The mgr has been told; it asks when it can."""
+        self._told = self.due
+
+    def reporting(self) -> None:
+        """A report begins: what changes from now on is not in it."""
+        now_s = self._clock()
+        caused = self._since_s is not None
+        if caused and self._caused and now_s < self._reported_at_s + PAUSE_MAX_S + PAUSE_S:
+            self._pause_s = min(PAUSE_MAX_S, 2.0 * self._pause_s)
+        elif caused:
+            self._pause_s = PAUSE_S
+        self._caused = caused
+        self._reported_at_s = now_s
+        self._since_s, self._told = None, False
+        self.look(at_once=True)
+        self._since_s = None
+
+    def _due_at_s(self) -> Optional[float]:
+        if self._since_s is None:
+            return None
+        return max(self._since_s + SETTLE_S, self._reported_at_s + self._pause_s)
