@@ -12,8 +12,10 @@ holds at its last.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
+from wcache.core.codec import INT_MAX
 from wcache.core.drive import journal as entries
 from wcache.core.drive import steps
 from wcache.core.drive import toggle as switching
@@ -151,7 +153,7 @@ class Switcher:
         later = [
             item.owner_id for item in sound.values()
             if item.kind is EntryKind.ACTION and item.domain_id == entry.domain_id
-            and item.written_at_s > entry.written_at_s
+            and item.order > entry.order
         ]
         if later:
             raise ConflictError(
@@ -220,7 +222,7 @@ class Switcher:
         if not isinstance(step, steps.ReadState):
             self.touches += 1
         if isinstance(step, steps.WriteJournal):
-            self._journal.write(step.entry.key, entries.encode(step.entry))
+            self._write(step.entry)
         elif isinstance(step, steps.RemoveJournal):
             self._journal.remove(step.entry.key)
         elif isinstance(step, steps.ReadState):
@@ -234,3 +236,21 @@ class Switcher:
         else:
             self._host.save_cache(step.drive, step.mode, step.saved)
         return None
+
+    def _write(self, entry: JournalEntry) -> None:
+        """Put an entry on stable storage, as the latest one unless it was there before.
+
+        Raises ConflictError where a lease of another journal holds its domain: what was there
+        before that lease is in that journal, and either way back would undo the other.
+        """
+        holder = self._journal.held_elsewhere(entry.domain_id)
+        if holder:
+            raise ConflictError(
+                f"a lease in the journal of another state folder holds {entry.domain_id}",
+                f"end that lease first; if its folder is gone, remove {holder}",
+            )
+        sound, _ = self.read_journal()
+        known = sound.get(entry.key)
+        last = max((item.serial for item in sound.values()), default=0)
+        serial = known.serial if known is not None else min(last + 1, INT_MAX)
+        self._journal.write(entry.key, entries.encode(replace(entry, serial=serial)))

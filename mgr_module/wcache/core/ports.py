@@ -111,6 +111,9 @@ class Journal(Protocol):
     def remove(self, key: str) -> None:
         """Remove an entry; one that is not there is fine."""
 
+    def held_elsewhere(self, domain_id: str) -> str:
+        """What says that a lease of another journal of this host holds a domain; else empty."""
+
 
 class MgrLink(Protocol):
     """Probe side: the way to the module.

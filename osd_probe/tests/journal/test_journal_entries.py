@@ -28,6 +28,30 @@ def test_an_entry_of_version_1_is_taken_with_the_new_fields_empty(name):
     assert journal.parse(key, journal.encode(entry)) == entry
 
 
+def test_an_entry_of_version_2_is_taken_without_a_serial():
+    drive = make.drive("sda", 0, wwid="naa.5000")
+    entry = JournalEntry(
+        2, EntryKind.ACTION, "a1", drive.domain_id, journal.prior_of((drive,)), 1.0
+    )
+    plain = json.loads(journal.encode(entry))
+    del plain["serial"]
+    again = journal.parse(entry.key, json.dumps(plain))
+    assert (again.version, again.serial) == (JOURNAL_VERSION, 0)
+
+
+def test_the_later_entry_is_the_one_with_the_greater_serial_whatever_the_clock_said():
+    drive = make.drive("sda", 0)
+
+    def entry(serial, at_s):
+        return JournalEntry(
+            JOURNAL_VERSION, EntryKind.ACTION, "a", drive.domain_id, journal.prior_of((drive,)),
+            at_s, serial=serial,
+        )
+
+    ordered = [entry(0, 5.0), entry(0, 9.0), entry(1, 7.0), entry(2, 3.0)]
+    assert sorted(reversed(ordered), key=lambda item: item.order) == ordered
+
+
 def test_an_entry_names_its_cluster_and_every_name_of_its_drives():
     drive = make.drive("sda", 0, wwid="naa.5000", serial="S1", wwn="0x5000")
     entry = JournalEntry(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wcache.core.errors import ConflictError, StorageError
-from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.journal.journal_file import ENTRIES_MAX, StateFolder
 from wcache_probe.journal.lease_marker import LeaseMarker
 from wcache_probe.switcher import read_journal
 
@@ -117,6 +117,40 @@ def test_another_state_folder_takes_no_mark_of_ours_away(state, tmp_path):
     other.journal.write("lease/d1", "{}")
     other.journal.remove("lease/d1")
     assert marked(state) == ["d1"]
+
+
+def test_a_full_journal_takes_no_new_entry_and_is_read_and_emptied_as_before(state):
+    folder = Path(state.path) / "journal"
+    for number in range(ENTRIES_MAX):
+        (folder / f"action%2Fa{number}.json").write_text("{}")
+    with pytest.raises(StorageError, match="is full: it has 4096 entries") as refused:
+        state.journal.write("lease/d1", "{}")
+    assert "wcache-probe status" in refused.value.advice
+    assert marked(state) == []
+    state.journal.write("action/a7", '{"again": 1}')
+    assert len(state.journal.read()) == ENTRIES_MAX
+    state.journal.sync_marks()
+    state.journal.remove("action/a7")
+    state.journal.write("lease/d1", "{}")
+    assert marked(state) == ["d1"]
+
+
+def test_an_older_journal_with_more_than_it_may_have_is_read(state):
+    folder = Path(state.path) / "journal"
+    for number in range(ENTRIES_MAX + 2):
+        (folder / f"action%2Fa{number}.json").write_text("{}")
+    assert len(read_journal(state.journal)[1]) == ENTRIES_MAX + 2
+
+
+def test_the_mark_of_another_journal_is_named_for_its_own_domain_alone(state, tmp_path):
+    other = StateFolder(str(tmp_path / "other"), str(tmp_path / "run"))
+    other.journal.write("lease/d1", "{}")
+    state.journal.write("lease/d2", "{}")
+    other.journal.write("action/d3", "{}")
+    (mark,) = state.journal.marks_of_others()
+    assert state.journal.held_elsewhere("d1") == mark
+    assert [state.journal.held_elsewhere(domain) for domain in ("d2", "d3", "1")] == ["", "", ""]
+    assert other.journal.held_elsewhere("d2")
 
 
 def test_a_state_folder_is_on_stable_storage_with_all_that_was_made_above_it(tmp_path):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from prepare_bench import Bank, host_of
+from prepare_bench import Bank, host_of, prepare
+from wcache.core.drive import toggle
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
+from wcache.core.drive.steps import Switched, WriteJournal
 from wcache.core.errors import ConflictError
 from wcache.core.model import CacheMode
 from wcache_probe.journal.journal_file import StateFolder
@@ -15,19 +15,36 @@ from wcache_probe.switcher import Switcher
 WT, WB = CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK
 
 
-def test_an_older_change_is_refused_while_a_later_one_stands_which_is_named(fake_host):
-    """The other way round what was there at first would be lost, and the drive end elsewhere."""
+@pytest.fixture
+def journal(fake_host):
+    return StateFolder(str(fake_host.root / "var"), str(fake_host.root / "run")).journal
+
+
+@pytest.fixture
+def host(fake_host):
+    """A drive that is on, on a host that was prepared."""
     host = host_of(fake_host, bank=Bank())
-    os.makedirs(fake_host.root / "state", mode=0o700)
-    journal = StateFolder(str(fake_host.root / "state"), str(fake_host.root / "run")).journal
-    for number, (action_id, mode) in enumerate((("a1", WT), ("a2", WB))):
-        (drive,) = host.look()
-        entry = JournalEntry(
-            2, EntryKind.ACTION, action_id, drive.domain_id, prior_of((drive,)), float(number)
-        )
-        journal.write(entry.key, encode(entry))
-        host.pin(drive)
-        host.set_cache(drive, mode)
+    prepare(fake_host, host)
+    return host
+
+
+def applied(host, journal, action_id, mode, at_s):
+    """A change by the program that makes it; the clock says `at_s`."""
+    (drive,) = host.look()
+    program = toggle.apply(
+        (drive,), action_id=action_id, expected=drive.mode, mode=mode, now_s=at_s,
+        throwaway=False, consent_turn_on=True, persist=False,
+    )
+    Switcher(host, journal).run(drive.domain_id, program)
+
+
+@pytest.mark.parametrize("times_s", [(1.0, 2.0), (2.0, 1.0)], ids=["clock runs", "clock set back"])
+def test_an_older_change_is_refused_while_a_later_one_stands_which_is_named(
+    host, journal, times_s
+):
+    """The other way round what was there at first would be lost, and the drive end elsewhere."""
+    applied(host, journal, "a1", WT, times_s[0])
+    applied(host, journal, "a2", WB, times_s[1])
     switcher = Switcher(host, journal)
     with pytest.raises(ConflictError, match="a2 has changed") as refused:
         switcher.restore_key("action/a1")
@@ -37,3 +54,70 @@ def test_an_older_change_is_refused_while_a_later_one_stands_which_is_named(fake
     switcher.restore_key("action/a1")
     assert host.look()[0].mode is WB
     assert journal.read() == {}
+
+
+def written(entry):
+    """A program that writes an entry and does nothing else."""
+    yield WriteJournal(entry)
+    return Switched((), (), changed=False)
+
+
+def entry_of(host, action_id, at_s=0.0):
+    (drive,) = host.look()
+    return JournalEntry(
+        2, EntryKind.ACTION, action_id, drive.domain_id, prior_of((drive,)), at_s
+    )
+
+
+def test_a_change_that_is_written_once_more_keeps_its_place(host, journal):
+    """As one that is made to last after a later one: what it found is still the earlier."""
+    switcher = Switcher(host, journal)
+    for action_id in ("a1", "a2", "a1"):
+        entry = entry_of(host, action_id)
+        switcher.run(entry.domain_id, written(entry))
+    sound, _ = switcher.read_journal()
+    assert {key: entry.serial for key, entry in sound.items()} == {"action/a1": 1, "action/a2": 2}
+
+
+def test_an_entry_of_an_older_version_is_earlier_than_all_that_came_after(host, journal):
+    old, new = entry_of(host, "old", at_s=9e9), entry_of(host, "new", at_s=1.0)
+    journal.write(old.key, encode(old))
+    switcher = Switcher(host, journal)
+    switcher.run(new.domain_id, written(new))
+    with pytest.raises(ConflictError, match="new has changed"):
+        switcher.restore_key("action/old")
+
+
+def leased(lease_id, drives):
+    return toggle.lease_set(
+        drives, None, lease_id=lease_id, mode=WT, now_s=0.0, throwaway=False,
+        consent_turn_on=True,
+    )
+
+
+def turned_on(action_id, drives):
+    return toggle.apply(
+        drives, action_id=action_id, expected=WT, mode=WB, now_s=0.0, throwaway=False,
+        consent_turn_on=True, persist=False,
+    )
+
+
+@pytest.mark.parametrize("change", [leased, turned_on])
+def test_a_drive_that_a_lease_of_another_state_folder_holds_is_left_to_it(
+    fake_host, host, journal, tmp_path, change
+):
+    """Else each would bring back what it found, and both would say that it is back."""
+    other = StateFolder(str(tmp_path / "other"), str(fake_host.root / "run")).journal
+    domain_id = host.look()[0].domain_id
+    theirs, ours = Switcher(host, other), Switcher(host, journal)
+    theirs.run(domain_id, leased("theirs", host.look()))
+    assert host.look()[0].mode is WT
+    program = change("ours", host.look())
+    with pytest.raises(ConflictError, match="another state folder holds") as refused:
+        ours.run(domain_id, program)
+    assert "run/leases/" in refused.value.advice
+    assert (journal.read(), host.look()[0].mode) == ({}, WT)
+    theirs.restore_key(f"lease/{domain_id}")
+    assert host.look()[0].mode is WB
+    ours.run(domain_id, leased("ours", host.look()))
+    assert host.look()[0].mode is WT

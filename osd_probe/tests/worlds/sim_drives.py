@@ -154,6 +154,9 @@ class MemoryJournal:
     def remove(self, key: str) -> None:
         self.entries.pop(key, None)
 
+    def held_elsewhere(self, domain_id: str) -> str:
+        return ""
+
 
 class Crash(BaseException):
     """The process ends here: nothing of ours may run any more."""

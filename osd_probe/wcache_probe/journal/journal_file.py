@@ -58,6 +58,13 @@ class JournalFolder:
     def write(self, key: str, text: str) -> None:
         """Add or replace an entry; on return it is on stable storage."""
         path = self._path(key)
+        names = self._names()
+        if len(names) >= ENTRIES_MAX and entry_file_name(key) not in names:
+            # what is in it must go on being read: it is the way back of so many drives
+            raise StorageError(
+                f"{self._folder} is full: it has {len(names)} entries",
+                "roll back or accept what stands there: see `wcache-probe status`",
+            )
         if _is_lease(entry_file_name(key)):
             self._marks.show(entry_file_name(key))
         temporary = path + ".new"
@@ -96,14 +103,17 @@ class JournalFolder:
         """The files that mark leases which stand in other journals of this host."""
         return self._marks.of_others()
 
+    def held_elsewhere(self, domain_id: str) -> str:
+        """The mark by which a lease in another journal of this host holds a domain, or ""."""
+        wanted = entry_file_name(f"{EntryKind.LEASE.value}/{domain_id}")
+        marks = self._marks.of_others()
+        return next((p for p in marks if os.path.basename(p).partition(".")[2] == wanted), "")
+
     def _names(self) -> list[str]:
         try:
-            names = sorted(n for n in os.listdir(self._folder) if n.endswith(SUFFIX))
+            return sorted(n for n in os.listdir(self._folder) if n.endswith(SUFFIX))
         except OSError as error:
             raise _failed("read", self._folder, error) from None
-        if len(names) > ENTRIES_MAX:
-            raise StorageError(f"{self._folder} has more than {ENTRIES_MAX} entries")
-        return names
 
     def _path(self, key: str) -> str:
         name = entry_file_name(key)
@@ -125,6 +135,10 @@ class NoJournal:
 
     def remove(self, key: str) -> None:
         """Nothing was there."""
+
+    def held_elsewhere(self, domain_id: str) -> str:
+        """Nobody asks: without a journal nothing is leased."""
+        return ""
 
 
 class StateFolder:

@@ -3,6 +3,9 @@
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.drive import toggle as sw
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
+from wcache.core.drive.prior import prior_from
+from wcache.core.drive.steps import ReadState
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Layer, LayerKind, Transport
 
@@ -58,3 +61,38 @@ def test_one_such_drive_holds_its_whole_cache_domain(why):
             (sound, drive), None, lease_id="l", mode=mode, now_s=0.0, throwaway=False,
             consent_turn_on=consent,
         ))
+
+
+def loop(mode):
+    return make.drive("loop0", 0, transport=Transport.LOOP, state=make.state(
+        BACK, kernel_view=KernelView(mode.value)
+    ))
+
+
+def prior_of_loop(mode):
+    return prior_from("", loop(mode).domain_id, [loop(mode)])
+
+
+def way_back(way, prior, throwaway):
+    """The first step of a way back to `prior` of a loop device that is in the other mode."""
+    now = loop(prior.other)
+    if way == "journal":
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.LEASE, "l", now.domain_id, prior_of((loop(prior),)), 0.0,
+            throwaway,
+        )
+        return next(sw.restore(entry, (now,)))
+    program = sw.bring_back(
+        prior_of_loop(prior), (now,), kind=EntryKind.LEASE, owner_id="l", now_s=0.0,
+        throwaway=throwaway,
+    )
+    assert isinstance(next(program), ReadState)
+    return program.send(now.state)
+
+
+@pytest.mark.parametrize("way", ["journal", "mgr alone"])
+def test_a_way_back_has_no_loop_device_drop_flushes_but_on_a_throwaway_cluster(way):
+    with pytest.raises(RefusedError, match="drops the OSD's flushes"):
+        way_back(way, THROUGH, throwaway=False)
+    way_back(way, THROUGH, throwaway=True)
+    way_back(way, BACK, throwaway=False)  # there it flushes again

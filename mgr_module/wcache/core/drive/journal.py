@@ -2,7 +2,8 @@
 
 An entry is on stable storage before the first step of any change, and goes away only
 after the prior state was read back.  Version 1 did not say of which cluster it is, nor by
-what names a drive can be found again: such an entry is taken with these fields empty.
+what names a drive can be found again, and version 2 not which of two entries is the later:
+such an entry is taken with these fields empty.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from .. import codec
 from ..errors import StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, Transport
 
-JOURNAL_VERSION = 2
-_READABLE = (1, JOURNAL_VERSION)
+JOURNAL_VERSION = 3
+_READABLE = (1, 2, JOURNAL_VERSION)
 ENTRY_BYTES_MAX = 256_000
 
 
@@ -54,12 +55,21 @@ class JournalEntry:
     throwaway: bool = False
     persisted: bool = False  # the saved value or a udev rule of ours was changed too
     cluster_fsid: str = ""  # the cluster on whose word it was written; empty where unknown
+    serial: int = 0  # the journal counts its entries; 0 is one of an older version
 
     @property
     def key(self) -> str:
         """Where the entry stands: one lease per domain, one entry per action."""
         name = self.domain_id if self.kind is EntryKind.LEASE else self.owner_id
         return f"{self.kind.value}/{name}"
+
+    @property
+    def order(self) -> Tuple[int, float]:
+        """Greater for the later one of two entries of a journal, however the clock was set.
+
+        Only among entries of older versions, which have no serial, does the clock decide.
+        """
+        return self.serial, 0.0 if self.serial else self.written_at_s
 
 
 def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:

@@ -11,7 +11,7 @@ every crash and every drive reset is safe; the price is one no-op flush per comm
 from __future__ import annotations
 
 from enum import Enum
-from typing import Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from ..errors import RefusedError
 from ..model import (
@@ -24,6 +24,8 @@ from ..model import (
     LayerKind,
     Transport,
 )
+
+DROPS = "a loop device in write through drops the OSD's flushes"
 
 
 class Safety(str, Enum):
@@ -135,7 +137,7 @@ def _may_toggle_one(
     if current is None:
         return f"its cache state is {drive.state.device_cache.value}, so it could not be restored"
     if drive.transport is Transport.LOOP:
-        return None if throwaway else "a loop device in write through drops the OSD's flushes"
+        return None if throwaway else DROPS
     if mode is CacheMode.WRITE_THROUGH and not experiment:
         return None
     if judge(drive.state) is Safety.UNSAFE:
@@ -170,6 +172,23 @@ def require_ours(drives: Sequence[DriveReport]) -> None:
             raise RefusedError(
                 f"{drive.dev_name}: {reason}, so no cache of its domain is turned on",
                 "cure that, or accept the drive as it is",
+            )
+
+
+def require_throwaway(
+    drives: Sequence[DriveReport], modes: Mapping[str, CacheMode], *, throwaway: bool
+) -> None:
+    """Raise RefusedError where a way back would have a loop device drop the OSD's flushes.
+
+    `modes` is where each drive goes, by its id.  Back to write back is a cure and needs no word.
+    """
+    for drive in drives:
+        mode = modes.get(drive.drive_id)
+        drops = drive.transport is Transport.LOOP and mode is CacheMode.WRITE_THROUGH
+        if drops and drive.mode is not mode and not throwaway:
+            raise RefusedError(
+                f"{drive.dev_name}: {DROPS}",
+                "accept the drive as it is, or mark the cluster as a throwaway one",
             )
 
 

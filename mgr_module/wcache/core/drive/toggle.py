@@ -30,6 +30,7 @@ from .safety import (
     not_known,
     pinnable,
     require_ours,
+    require_throwaway,
 )
 from .steps import (
     Flush,
@@ -98,6 +99,7 @@ def restore(
     saved = {item.drive_id: item.state.page.saved for item in entry.drives}
     found = tuple(drives)
     here = tuple(drive for drive in found if drive.drive_id in prior)
+    require_throwaway(found, modes, throwaway=entry.throwaway)
     if entry.persisted:
         if CacheMode.WRITE_BACK in saved.values():
             # saving a mode turns the shared cache on for a moment, whatever it is now
@@ -151,8 +153,11 @@ def bring_back(
     ids = [drive.drive_id for drive in found]
     if not not_back(prior.drives, states_by_id(ids, states)):
         return Switched(tuple(states), tuple(states), changed=False)
-    if any(item.mode is CacheMode.WRITE_BACK for item in prior.drives):
-        require_ours(found)  # before anything is journalled
+    # before anything is journalled
+    modes = {item.drive_id: item.mode for item in prior.drives}
+    require_throwaway(found, modes, throwaway=throwaway)
+    if CacheMode.WRITE_BACK in modes.values():
+        require_ours(found)
     # what a lease found was never saved anew; an applied change may have been
     saved = {item.drive_id: item.state.page.saved for item in prior.drives}
     persisted = kind is EntryKind.ACTION and any(
