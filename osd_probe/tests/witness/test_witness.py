@@ -8,17 +8,20 @@ import struct
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from loop_devices import loop_on
 from matrix_bench import Bench
+from mgr_fakes import builders as make
 from wcache.core import codec
-from wcache.core.errors import MalformedError, WcacheError
-from wcache.core.model import CacheMode, DriveModel
+from wcache.core.errors import MalformedError, RefusedError, WcacheError
+from wcache.core.model import CacheMode, DriveModel, Finding, FindingCode, Severity, Transport
 from wcache_probe.arguments import parse
 from wcache_probe.evidence.folder import EvidenceFolder
+from wcache_probe.linux.block.host_files import read_text
 from wcache_probe.matrix.scratch import MIB
 from wcache_probe.witness import wire
 from wcache_probe.witness.blocks import (
@@ -32,6 +35,7 @@ from wcache_probe.witness.blocks import (
 )
 from wcache_probe.witness.listen import listen
 from wcache_probe.witness.log_file import LogFile, read_log
+from wcache_probe.witness.write import refuse_shared
 
 RUN = b"r" * 16
 BLOCKS = 64
@@ -287,6 +291,43 @@ def test_what_is_not_blank_or_is_in_use_is_never_written_to(bench, tmp_path):
     finally:
         os.close(fd)
     assert bench.backing.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_a_device_that_another_program_holds_open_is_refused_before_it_is_marked(bench):
+    """An exclusive open does not keep out who is there already, and did not ask for that."""
+    before = bench.backing.read_bytes()
+    words = ("write", bench.path, "--to", "127.0.0.1:1", "--token", "00" * 16)
+    with open(bench.path, "r+b"):
+        process = witness(bench, *words)
+        error = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert f"open for writing in {read_text('/proc/self/comm')}" in error
+    assert "nothing was written" in error
+    assert bench.backing.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "unseen", "said"),
+    [
+        ({"foreign_uses": ("sda open for writing in tgtd (pid 3)",)}, False, "tgtd"),
+        ({}, True, "cannot be seen"),
+        ({"transport": Transport.LOOP}, True, ""),
+        ({}, False, ""),
+    ],
+    ids=["another program", "cannot be seen", "loop device", "nobody"],
+)
+def test_a_drive_that_is_shared_or_may_be_is_not_written_to(changes, unseen, said):
+    drive = make.drive("sda", **changes)
+    blind = Finding(
+        FindingCode.SHARED_DRIVE, Severity.WARNING, "other programs", "they cannot be seen"
+    )
+    findings = (blind,) if unseen else ()
+    if not said:
+        refuse_shared(SimpleNamespace(drive=drive), findings)
+        return
+    with pytest.raises(RefusedError, match=said):
+        refuse_shared(SimpleNamespace(drive=drive), findings)
 
 
 @pytest.mark.slow

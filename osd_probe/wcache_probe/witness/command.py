@@ -22,12 +22,12 @@ def witness(options: argparse.Namespace, say: Say) -> int:
 
         return listen(options.at, options.log, options.idle, say)
     # a mode is not changed, so no boot pin and no rule is asked for
-    scratch = find(
-        HostFiles(), linux_host(options), options.device, span_max=BLOCKS_MAX * BLOCK_BYTES
-    )
+    host = linux_host(options)
+    scratch = find(HostFiles(), host, options.device, span_max=BLOCKS_MAX * BLOCK_BYTES)
     if options.verb == "write":
-        from .write import write
+        from .write import refuse_shared, write
 
+        refuse_shared(scratch, host.host_findings())
         stop = StopSignal()
         stop.install()
         return write(

@@ -9,11 +9,11 @@ import secrets
 import socket
 import time
 from contextlib import closing
-from typing import Callable
+from typing import Callable, Sequence
 
 from wcache.core.drive.safety import not_flushing
 from wcache.core.errors import RefusedError, StorageError
-from wcache.core.model import CacheMode
+from wcache.core.model import CacheMode, Finding, FindingCode, Transport
 
 from ..linux.block.host_files import HostFiles, read_text
 from ..matrix.scratch import Scratch
@@ -59,6 +59,25 @@ def write(
             channel.send_run(run)
             channel.receive_number(b"kept")
             return _write_all(scratch, channel, run, stop, say)
+
+
+def refuse_shared(scratch: Scratch, findings: Sequence[Finding]) -> None:
+    """Raise RefusedError where something else uses the drive, or may do so and is not seen.
+
+    An exclusive open is no proof: who opened the device before, and not exclusively, keeps it.
+    `findings` are the host's own.
+    """
+    drive = scratch.drive
+    unseen = [item.detail for item in findings if item.code is FindingCode.SHARED_DRIVE]
+    if drive.transport is Transport.LOOP:
+        unseen = []  # as for `matrix`: it is a file of whoever made it
+    why = next(iter((*drive.foreign_uses, *unseen)), "")
+    if why:
+        raise RefusedError(
+            f"{drive.dev_name} is shared with something else ({why}), whose data would be "
+            "overwritten; nothing was written",
+            "end that, or give a drive that nothing else uses",
+        )
 
 
 def _write_all(
