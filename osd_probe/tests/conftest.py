@@ -34,6 +34,8 @@ class FakeFiles(HostFiles):
 class AllPrepared:
     """A host on which `prepare` named every drive."""
 
+    journal_lost = ""
+
     def refusal(self, wwid):
         return ""
 
@@ -181,6 +183,12 @@ class FakeHost:
     @property
     def osd_glob(self) -> str:
         return str(self.root / "osd" / "*")
+
+
+@pytest.fixture(scope="session")
+def new_host():
+    """Makes a fake host in a folder that is empty or not there."""
+    return FakeHost
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ restored: whoever restores waits for its lock.  So no survey goes on under a loc
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Optional, Tuple, Union
 
 from wcache.core.drive.journal import EntryKind
@@ -53,17 +52,14 @@ class DomainSurvey:
         return self._host.domain(request.domain_id)
 
     def drives(self) -> Tuple[DriveReport, ...]:
-        """The drives that were surveyed, each read anew.
+        """The drives that were surveyed, as they are under the lock.
 
+        `unprepare`, or an image that was made, may have come in between the two.
         NotReadyError where the survey found that none were needed.
         """
         if self._surveyed is None:
             raise NotReadyError("the journal has changed meanwhile", "try again")
-        # one that is refused may be one that answers no command: it is not asked again
-        return tuple(
-            drive if drive.toggle_refusal else replace(drive, state=self._host.state(drive))
-            for drive in self._surveyed
-        )
+        return self._host.anew(self._surveyed)
 
     def now(self, domain_id: str) -> Tuple[Tuple[str, ...], Tuple[DriveState, ...]]:
         """Ids and states of a domain's drives, by a survey of its own: not under a lock."""

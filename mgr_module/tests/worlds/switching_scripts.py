@@ -121,6 +121,12 @@ def worlds(transport, **more):
         yield World(transport, on, wakes_on, savable, view, layer=layer, **more)
 
 
+def with_most_to_lose(transport, **more):
+    """The states that are not savable and wake with the cache on."""
+    for view, layer in itertools.product((True, False), (None, True, False)):
+        yield World(transport, True, True, False, view, layer=layer, **more)
+
+
 def all_ways(script, transport, events_max, mutate=lambda script: script, **more):
     found, moments, ends = [], 0, []
     changed = mutate(script)

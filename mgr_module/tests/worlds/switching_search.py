@@ -21,6 +21,7 @@ from switching_world import (
     happening,
     in_new_kernel,
     same,
+    twin_beside,
     without_probe,
 )
 from wcache.core.errors import WcacheError
@@ -173,13 +174,14 @@ def _next_moments(
     if step is not None:
         ways = carry_out(step, world, journal)
         may_fail = len(ways) > 1
-        name = step if isinstance(step, str) else type(step).__name__
+        name = step if isinstance(step, str) else getattr(step, "name", type(step).__name__)
         for after, written, value in ways:
             failed = may_fail and isinstance(value, WcacheError)
             if failed and not events:
                 continue
             yield Moment(
-                history.then(value), after, twin, written, events - failed, crashes
+                history.then(value), after, twin_beside(twin, step, after), written,
+                events - failed, crashes,
             ), f"{name} fails" if isinstance(value, WcacheError) else name
     if crashes and (step is not None or journal):
         yield Moment(
@@ -187,8 +189,8 @@ def _next_moments(
         ), "CRASH"
     if events:
         yield Moment(
-            begun(recovery), in_new_kernel(world), in_new_kernel(twin), journal, events - 1,
-            crashes,
+            begun(recovery), in_new_kernel(world), in_new_kernel(twin),
+            None if world.journal_in_ram else journal, events - 1, crashes,
         ), NEW_KERNEL.upper()
         for word, after, after_twin in zip(WORDS, happening(world), happening(twin)):
             if after is not world or after_twin is not twin:

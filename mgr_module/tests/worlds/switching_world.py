@@ -19,13 +19,18 @@ from wcache.core.model import (
     DriveModel,
     DriveReport,
     DriveState,
+    Finding,
+    FindingCode,
     KernelView,
     Layer,
     LayerKind,
+    Severity,
     Transport,
 )
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+
+OURS, NEWER, ELSEWHERE = "ours", "made since the images were checked", "not on the host"
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,9 @@ class World:
     remembered: bool = False  # the living probe pinned this disk instance
     rule: Optional[bool] = None  # our udev rule: the mode it sets
     boot_rule: bool = False  # `prepare` ran: the disk's own block event pins it
+    image: str = OURS  # what the next boot is from; only ours has the rule
+    etc_in_ram: bool = False  # the next boot has no rule of the root's own
+    journal_in_ram: bool = False  # the next boot has no journal
     obeys: bool = True
     guarded: bool = True  # the adapters turn no cache on but in a disk that they pinned
 
@@ -99,7 +107,7 @@ def same(world: World) -> World:
 
 
 @cache
-def changed(world: World, **changes: Optional[bool]) -> World:
+def changed(world: World, **changes: object) -> World:
     """The world with these fields changed."""
     return same(replace(world, **changes))
 
@@ -131,11 +139,32 @@ def appears(world: World) -> World:
     The boot rule pins it in the disk's own block event, and whatever is stacked on the
     disk comes after that event.
     """
+    found = newly_found(world)
+    if world.boot_rule:
+        found = ruled(found)
+    return replace(found, layer=None if world.layer is None else found.view)
+
+
+def newly_found(world: World) -> World:
     view = world.on or world.transport is Transport.NVME
-    after = replace(world, override=False, remembered=False, view=view)
-    if world.boot_rule and world.transport is not Transport.NVME:
-        after = replace(after, override=True, view=True)
-    return replace(after, layer=None if world.layer is None else after.view)
+    return replace(world, override=False, remembered=False, view=view)
+
+
+def ruled(world: World) -> World:
+    return world if world.transport is Transport.NVME else replace(world, override=True, view=True)
+
+
+def boots(world: World) -> World:
+    """A new kernel, under which the drive kept its power.
+
+    The image stacks tables on the disk before the root, with its own rule, is there.
+    """
+    ours = world.boot_rule and world.image == OURS and not world.etc_in_ram
+    found = ruled(newly_found(world)) if ours else newly_found(world)
+    found = replace(found, layer=None if world.layer is None else found.view)
+    if world.etc_in_ram:
+        return replace(found, boot_rule=False, etc_in_ram=False)
+    return ruled(found) if world.boot_rule else found
 
 
 def replug(world: World) -> World:
@@ -175,7 +204,7 @@ def happening(world: World) -> Tuple[World, ...]:
 @cache
 def in_new_kernel(world: World) -> World:
     """The world after `NEW_KERNEL`."""
-    return same(appears(world))
+    return same(boots(world))
 
 
 @cache
@@ -188,14 +217,46 @@ def without_probe(world: World) -> World:
 LOOK, ENTRY, LOST = "look", "entry", "the journal is lost"
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Somebody does something to the host at this point of a script."""
+
+    name: str
+    happens: Callable[[World, Optional[JournalEntry]], World]
+
+
+def twin_beside(twin: World, step: object, world: World) -> World:
+    """The untouched twin after a step: it stands in the same host as the drive."""
+    if not isinstance(step, Beside):
+        return twin
+    return changed(
+        twin, boot_rule=world.boot_rule, image=world.image, etc_in_ram=world.etc_in_ram,
+        journal_in_ram=world.journal_in_ram,
+    )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A look that also says why the drive may not be toggled; `refusal` tells it of a world."""
+
+    refusal: Callable[[World], str]
+    name: str = "survey"
+
+
 def drive_of(world: World) -> DriveReport:
     return looked_at(world.transport, world.read())[0]
 
 
 @cache
-def looked_at(transport: Transport, state: DriveState) -> Tuple[DriveReport, ...]:
+def looked_at(
+    transport: Transport, state: DriveState, refusal: str = ""
+) -> Tuple[DriveReport, ...]:
     """What a look at the drive finds: by what was read, so equal looks are one object."""
-    return (DriveReport("d", "d", "sda", DriveModel("V", "M", "F"), transport, state),)
+    found = Finding(FindingCode.NOT_PREPARED, Severity.INFO, "sda", refusal)
+    return (DriveReport(
+        "d", "d", "sda", DriveModel("V", "M", "F"), transport, state, toggle_refusal=refusal,
+        findings=(found,) if refusal else (),
+    ),)
 
 
 Journal = Optional[JournalEntry]
@@ -206,8 +267,11 @@ def carry_out(step: object, world: World, journal: Journal) -> List[StepResult]:
     """Every way a step can end: (world, journal, what the program gets)."""
     if isinstance(step, sw.ReadState):
         return [(world, journal, world.read())]
-    if step == LOOK:
-        return [(world, journal, looked_at(world.transport, world.read()))]
+    if isinstance(step, Survey) or step == LOOK:
+        refusal = step.refusal(world) if isinstance(step, Survey) else ""
+        return [(world, journal, looked_at(world.transport, world.read(), refusal))]
+    if isinstance(step, Beside):
+        return [(same(step.happens(world, journal)), journal, None)]
     if step == ENTRY:
         return [(world, journal, journal)]
     if step == LOST:

@@ -47,6 +47,13 @@ class DriveHost(Protocol):
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
         """The drives of one cache domain, freshly read; NotFoundError if there are none."""
 
+    def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
+        """Drives that were surveyed before their lock was taken, as they are under it.
+
+        Their states are read, and whether the next boot pins them is looked at again.  One
+        that is refused for anything else may be one that answers no command: it is not asked.
+        """
+
     def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """What has to be pinned for a journal entry, before anything else is looked at.
 

@@ -82,7 +82,7 @@ class World:
         return LinuxDriveHost(
             files=self.files.files, osd_data_globs=[self.files.osd_glob],
             switches=Switches(scsi=self.bank), find_foreign_rules=tuple,
-            boot_pins=self.files.boot_pins, sleep=lambda s: None,
+            boot_pins=lambda: self.files.boot_pins(), sleep=lambda s: None,
         )
 
     def locked(self):
@@ -92,17 +92,29 @@ class World:
         except NotReadyError:
             return True
 
-    def perform(self, request):
+    def perform(self, request, lock=None):
         lease = None if isinstance(request, AcceptRequest) else self.lease
-        runner = runner_of(self.host, self.state, self.run_dir, lease)
+        runner = runner_of(self.host, self.state, self.run_dir, lease, lock)
         return runner.perform(Task("t", request))
 
+    def unprepared_first(self, domain_id):
+        """The lock, which `unprepare` gets between the survey of a change and its turn."""
+        self.files.boot_pins = Unprepared
+        return HostLock(self.run_dir).held(domain_id)
 
-def runner_of(host, state, run_dir, lease=None):
+
+class Unprepared:
+    journal_lost = ""
+
+    def refusal(self, _wwid):
+        return "the boot rule does not name it"
+
+
+def runner_of(host, state, run_dir, lease=None, lock=None):
     """What performs tasks; a lease that is given is live."""
     keeper = LeaseKeeper({})
     keeper.heard(PollReply(PROTOCOL_VERSION, 1.0, None, lease, False, False), 100.0, 100.0)
-    switcher = Switcher(host, state.journal, lock=HostLock(run_dir).held)
+    switcher = Switcher(host, state.journal, lock=lock or HostLock(run_dir).held)
     return TaskRunner(
         host=host, switcher=switcher, keeper=keeper,
         holds=Holds(keeper, switcher.read_journal), identity=Identity("h", "p", "i", False),
@@ -141,6 +153,36 @@ def test_under_the_lock_only_the_domains_own_drive_is_asked_and_it_is_asked_anew
     assert isinstance(outcome, StateOutcome), outcome
     assert {name for name, locked in world.bank.asked if not locked} == {OTHER, OURS}
     assert {name for name, locked in world.bank.asked if locked} == {OURS}
+
+
+@pytest.mark.parametrize("change", [set_mode, apply])
+def test_a_change_that_was_surveyed_before_unprepare_is_not_made_after_it(world, change):
+    outcome = world.perform(change(world), world.unprepared_first)
+    assert isinstance(outcome, FailureOutcome), outcome
+    assert outcome.refused
+    assert "boot rule does not name it" in outcome.message
+    assert world.state.journal.read() == {}
+    assert world.bank.drives[OURS].current[2] & 4, "its cache is on as before"
+
+
+def test_what_was_surveyed_before_prepare_is_changed_after_it(world):
+    world.files.boot_pins = Unprepared
+
+    def prepared_first(domain_id):
+        world.files.boot_pins = type(world.files).boot_pins
+        return HostLock(world.run_dir).held(domain_id)
+
+    outcome = world.perform(set_mode(world), prepared_first)
+    assert isinstance(outcome, StateOutcome), outcome
+
+
+def test_no_boot_rule_is_asked_for_on_the_way_back(world):
+    assert isinstance(world.perform(set_mode(world)), StateOutcome)
+    for key in world.state.journal.read():
+        world.state.journal.remove(key)  # only the mgr knows it now
+    outcome = world.perform(release(world), world.unprepared_first)
+    assert isinstance(outcome, StateOutcome), outcome
+    assert world.bank.drives[OURS].current[2] & 4, "its cache is on again"
 
 
 def test_what_was_accepted_is_read_when_the_lock_is_free_again(world):

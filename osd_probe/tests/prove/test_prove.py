@@ -21,7 +21,7 @@ from wcache_probe.linux.transports.pin import Pins
 from wcache_probe.linux.transports.sata_hba import SataHbaSwitch
 from wcache_probe.prove import command
 from wcache_probe.prove.trial import FlushTimes, Found, Trial
-from wcache_probe.switcher import Switcher
+from wcache_probe.switcher import Switcher, nobody_else
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 HONEST = {BACK: FlushTimes(60.0, 9000.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
@@ -197,15 +197,16 @@ class Stage:
         self.translation = translation
         fake_host.scsi_disk("sda", "8:0", rotational=1, **BEHIND)
         self.host = LinuxDriveHost(
-            files=fake_host.files, boot_pins=fake_host.boot_pins,
+            files=fake_host.files, boot_pins=lambda: self.boot_pins(),
             osd_data_globs=[fake_host.osd_glob],
             switches=Switches(scsi=translation.port()),
         )
+        self.boot_pins = fake_host.boot_pins
         self.state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
         self.drive = self.host.drive_of(by_name(fake_host.files, "sda"))
 
-    def run(self, trial):
-        switcher = Switcher(self.host, self.state.journal)
+    def run(self, trial, lock=nobody_else):
+        switcher = Switcher(self.host, self.state.journal, lock=lock)
         return command.run(
             self.host, switcher, FakeScratch(self.drive), self.drive.mode, trial
         )
@@ -285,8 +286,36 @@ def test_what_may_not_be_tried_is_refused_before_anything_is_touched(
 
 
 class NotPrepared:
+    journal_lost = ""
+
     def refusal(self, wwid):
         return "it is not in the boot rule"
+
+
+def test_what_was_looked_at_before_unprepare_is_not_tried_after_it(fake_host, tmp_path):
+    stage = Stage(fake_host, tmp_path, Translation())
+
+    def unprepared_first(domain_id):
+        stage.boot_pins = NotPrepared
+        return nobody_else(domain_id)
+
+    with pytest.raises(RefusedError, match="not in the boot rule"):
+        stage.run(stage.trial, unprepared_first)
+    assert stage.translation.changes == []
+    assert stage.journal() == {}
+
+
+def test_a_drive_that_changed_its_mode_before_the_lock_is_not_tried(fake_host, tmp_path):
+    """What the journal would say of it is no longer so."""
+    stage = Stage(fake_host, tmp_path, Translation())
+
+    def switched_first(domain_id):
+        stage.translation.drive.enabled = False
+        return nobody_else(domain_id)
+
+    with pytest.raises(RefusedError, match="no longer in write back"):
+        stage.run(stage.trial, switched_first)
+    assert stage.journal() == {}
 
 
 def test_what_the_boot_rule_lacks_or_is_refused_for_another_reason_is_not_tried(

@@ -24,6 +24,8 @@ WT, WB = CacheMode.WRITE_THROUGH, CacheMode.WRITE_BACK
 class AllPrepared:
     """Every drive is in the boot rule."""
 
+    journal_lost = ""
+
     def refusal(self, _wwid):
         return ""
 

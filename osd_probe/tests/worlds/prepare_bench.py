@@ -51,7 +51,7 @@ def host_of(fake_host, *, wwids=(WWID, "naa.5000c50000000002"), osds=("sda",), b
 
 def preparation(fake_host):
     root = str(fake_host.root)
-    return Preparation(root, os.path.join(root, "state"), fake_host.files.sys)
+    return Preparation(root, os.path.join(root, "state"), fake_host.files)
 
 
 def chosen(host, *entries, journalled=()):

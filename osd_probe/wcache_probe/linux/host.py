@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
+from wcache.core.drive.safety import not_named
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.hardware.controller import Controller
 from wcache.core.hardware.host_memory import HostMemory
@@ -36,7 +37,8 @@ from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder
 from . import memory
 from .block import osds, sysfs
-from .block.host_files import HostFiles, read_table
+from .block.host_files import HostFiles
+from .block.mounts import IN_RAM, file_system_of
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
 from .drives_alone import DrivesAlone
@@ -44,7 +46,14 @@ from .persistence import foreign_rules
 from .persistence.preparation import BootPins, Preparation
 from .persistence.rule_folder import RuleFolder
 from .persistence.udev_match import matches, pattern
-from .survey import Survey, state_of, with_rule
+from .survey import (
+    Survey,
+    not_prepared,
+    off_is_allowed,
+    state_of,
+    unprepared,
+    with_rule,
+)
 from .timing import time_fdatasync
 from .transports.base import Switch
 from .transports.classify import Switches
@@ -137,6 +146,16 @@ class LinuxDriveHost:
         if self._wear is None:
             return found
         return tuple(replace(drive, wear=self._wear.known(drive)) for drive in found)
+
+    def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
+        """The same drives with their states read, and the boot rule looked at, now."""
+        pins = self._boot_pins()
+        return tuple(off_is_allowed([
+            # one that is refused may be one that answers no command: it is not asked again
+            drive if drive.toggle_refusal and not not_named(drive)
+            else not_prepared(replace(drive, state=self.state(drive)), pins)
+            for drive in drives
+        ]))
 
     def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """Every path to what a journal entry names, with what shares its switch."""
@@ -293,7 +312,7 @@ class LinuxDriveHost:
                     f"{device.name} is left alone: {other}",
                     "give another drive of this model, or end what speaks against this one",
                 )
-            unpinned = self._boot_pins().refusal(device.wwid)
+            unpinned = unprepared(drive, self._boot_pins())
             if unpinned:
                 raise RefusedError(
                     f"{device.name}: {unpinned}",
@@ -319,17 +338,8 @@ def refuse_false_flush(device: BlockDevice, transport: Transport, files: HostFil
             "`losetup -l` shows it; name a loop device whose file this program can see",
         )
     # a file system without a device of its own (tmpfs, ramfs) has major 0
-    if number.startswith("0:") and file_system_of(files, number) in ("tmpfs", "ramfs"):
+    if number.startswith("0:") and file_system_of(files, number) in IN_RAM:
         raise RefusedError(
             f"{device.name} lies on tmpfs, where a flush does nothing",
             "put the backing file on a disk",
         )
-
-
-def file_system_of(files: HostFiles, number: str) -> str:
-    """The type of the mounted file system with a device number; empty where none is."""
-    for line in read_table(os.path.join(files.proc, "self", "mountinfo")):
-        fields = line.split(" ")
-        if len(fields) > 8 and fields[2] == number and "-" in fields[6:-1]:
-            return fields[fields.index("-", 6) + 1]
-    return ""

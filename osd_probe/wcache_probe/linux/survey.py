@@ -165,10 +165,7 @@ class Survey:
         elif len(ways) > 1:
             names = ", ".join(way[0].name for way in ways)
             refusal = f"it is reached over several paths ({names})"
-        unpinned = ""
-        if boots_with_rule(switch.transport) and not refusal:
-            unpinned = self._prepared.refusal(device.wwid)
-        return DriveReport(
+        found = DriveReport(
             drive_id=identity.drive_id,
             domain_id=identity.domain_id,
             dev_name=device.name,
@@ -183,14 +180,14 @@ class Survey:
             uses=tuple(sorted(uses, key=lambda use: (use.osd_id, use.role.value))),
             foreign_uses=shared,
             plp_hints=identity.plp_hints,
-            toggle_refusal=refusal or unpinned,
+            toggle_refusal=refusal,
             findings=(
                 *reading.findings, *_findings(device.name, switch, reading, odd, shared),
-                *_not_prepared(device.name, unpinned),
             ),
             wwid=printable(device.wwid, 512),
             bcache=bcaches_on(device),
         )
+        return found if refusal else not_prepared(found, self._prepared)
 
 
 def off_is_allowed(reports: Sequence[DriveReport]) -> List[DriveReport]:
@@ -237,10 +234,25 @@ def state_of(device: BlockDevice, switch: Switch, reading: CacheReading) -> Driv
     )
 
 
-def _not_prepared(name: str, unpinned: str) -> Tuple[Finding, ...]:
-    if not unpinned:
-        return ()
-    return (Finding(FindingCode.NOT_PREPARED, Severity.INFO, name, unpinned),)
+def unprepared(drive: DriveReport, pins: BootPins) -> str:
+    """Why the next boot would lack a drive's pin, or its journal; empty where neither.
+
+    Nothing toggles a drive that has no cache, and a loop device is toggled on a throwaway
+    cluster alone, and gone at the next boot.
+    """
+    if drive.transport is Transport.LOOP or drive.state.device_cache is DeviceCache.NONE:
+        return ""
+    if pins.journal_lost or not boots_with_rule(drive.transport):
+        return pins.journal_lost
+    return pins.refusal(drive.wwid)
+
+
+def not_prepared(drive: DriveReport, pins: BootPins) -> DriveReport:
+    """The report of a drive that nothing else speaks against, with what the next boot lacks."""
+    why = unprepared(drive, pins)
+    others = tuple(item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED)
+    said = (Finding(FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why),) if why else ()
+    return replace(drive, toggle_refusal=why, findings=(*others, *said))
 
 
 def _findings(

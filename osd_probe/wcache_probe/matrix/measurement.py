@@ -201,8 +201,9 @@ class MatrixMeasurement:
     def _set(self, mode: CacheMode) -> Tuple[DriveState, ...]:
         """Put the drive into a mode; returns its state then."""
         domain_id = self._scratch.drive.domain_id
+        surveyed = self._drives()
         with self._switcher.alone(domain_id):
-            drives = self._drives()
+            drives = self._host.anew(surveyed)
             entry = self._switcher.entry(EntryKind.LEASE, domain_id)
             if entry is not None and entry.owner_id != self._plan.matrix_id:
                 raise ConflictError(

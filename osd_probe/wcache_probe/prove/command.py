@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
+from dataclasses import replace
 from typing import Callable
 
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
@@ -116,12 +117,17 @@ def run(
 ) -> Found:
     """The trial, between a journal entry and the prior state."""
     domain_id = scratch.drive.domain_id
-    entry = entry_of(scratch.drive)
     with scratch.held(), switcher.alone(domain_id):
+        drive = replace(scratch.drive, state=host.state(scratch.drive))
+        if drive.mode is not mode:
+            raise RefusedError(f"{drive.dev_name} is no longer in {mode.value}", "start again")
+        with host.held_to_prove(drive):
+            pass  # the boot rule may have gone before the lock was ours
         scratch.claim()
+        entry = entry_of(drive)
         try:
-            switcher.run(domain_id, begin(entry, scratch.drive))
-            with host.held_to_prove(scratch.drive) as (device, switch):
+            switcher.run(domain_id, begin(entry, drive))
+            with host.held_to_prove(drive) as (device, switch):
                 return trial(device, switch, scratch, mode)
         finally:
             put_back(switcher, entry)

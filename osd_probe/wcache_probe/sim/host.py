@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import pinnable
@@ -135,6 +135,10 @@ class SimulatedHost:
         if drive is None:
             raise NotFoundError(f"there is no cache domain {domain_id!r} on this host")
         return (self._report(drive),)
+
+    def anew(self, drives: Sequence[DriveReport]) -> Tuple[DriveReport, ...]:
+        """The same drives with their states read; a simulated host never boots."""
+        return tuple(replace(drive, state=self.state(drive)) for drive in drives)
 
     def here(self, entry: JournalEntry) -> Tuple[DriveReport, ...]:
         """The same as `prior`: a simulated drive has one path."""

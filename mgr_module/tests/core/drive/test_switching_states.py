@@ -6,8 +6,6 @@ search finds the unsafe ways at once when a program is made wrong, so it can fai
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from switching_scripts import (
     EVERY,
@@ -24,6 +22,7 @@ from switching_scripts import (
     pair_off_first,
     recovery,
     restored,
+    with_most_to_lose,
 )
 from switching_search import explore, forget_histories
 from switching_world import (
@@ -48,12 +47,6 @@ def test_no_way_leads_to_acknowledged_data_that_is_lost(script, transport):
     found, moments, _ = all_ways(script, transport, events_max=1)
     assert found == []
     assert moments > 1000
-
-
-def with_most_to_lose(transport, **more):
-    """The states that are not savable and wake with the cache on."""
-    for view, layer in itertools.product((True, False), (None, True, False)):
-        yield World(transport, True, True, False, view, layer=layer, **more)
 
 
 # The programs with the most steps; on a disk there are more events than on NVMe.

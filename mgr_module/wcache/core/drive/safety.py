@@ -188,7 +188,7 @@ def require_throwaway(
         if drops and drive.mode is not mode and not throwaway:
             raise RefusedError(
                 f"{drive.dev_name}: {DROPS}",
-                "accept the drive as it is, or mark the cluster as a throwaway one",
+                "leave it as it is, and accept that: see `wcache-probe accept`",
             )
 
 

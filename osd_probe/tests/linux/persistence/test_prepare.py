@@ -1,6 +1,7 @@
 """The boot rule names the drives of OSDs and no others, and every image must have it."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,15 @@ from prepare_bench import (
 from wcache.core.drive.journal import encode
 from wcache.core.drive.toggle import hold
 from wcache.core.errors import ConflictError, RefusedError, StorageError
-from wcache.core.model import FindingCode, Severity
+from wcache.core.model import DeviceCache, FindingCode, Severity
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.boot_rule import FILE_NAME, BootRule, is_ours, line_of
 from wcache_probe.linux.persistence.cpio_image import files_in
-from wcache_probe.linux.persistence.prepare import Chosen, Preparer
+from wcache_probe.linux.persistence.prepare import Chosen, Preparer, choose
 from wcache_probe.linux.persistence.udev_match import matches, pattern
+from wcache_probe.linux.survey import not_prepared
 from wcache_probe.linux.unprepared import told_once
 
 # ---- the rule
@@ -94,6 +96,25 @@ def test_a_name_that_fits_two_drives_is_not_used(fake_host):
     found = chosen(host)
     assert found.wwids == ()
     assert "sdb" in found.left_out[0]
+
+
+def without_cache(drive):
+    return replace(drive, state=replace(drive.state, device_cache=DeviceCache.NONE))
+
+
+def test_a_drive_without_a_cache_is_not_named_and_not_missed(fake_host):
+    host = host_of(fake_host, osds=("sda", "sdb"))
+    drive, other = host.look()
+    uncached = without_cache(drive)
+    assert choose((uncached, other), (), (), host.disks()) == Chosen((other.wwid,))
+    assert not_prepared(uncached, preparation(fake_host).look()).findings == ()
+    assert FindingCode.NOT_PREPARED in [finding.code for finding in other.findings]
+
+
+def test_a_drive_of_the_journal_stays_named_though_it_says_that_it_has_no_cache_now(fake_host):
+    host = host_of(fake_host)
+    entry, uncached = entry_of(host.look()), without_cache(host.look()[0])
+    assert choose((uncached,), (uncached,), (entry,), host.disks()).wwids == (WWID,)
 
 
 def test_a_drive_with_a_serial_only_is_left_out_and_refused_by_name(fake_host):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Set, Tuple
 
 from . import exports
-from .host_files import HostFiles, entries, printable, read_table
+from .host_files import HostFiles, entries, printable, read_table, unescape
 from .stack import standing_on
 from .sysfs import BlockDevice
 
@@ -50,11 +50,11 @@ def _mounts(files: HostFiles) -> Set[Tuple[str, str]]:
             if len(fields) < 10 or "-" not in fields[6:]:
                 continue
             source = fields[fields.index("-", 6) + 2 : fields.index("-", 6) + 3]
-            text = f"mounted on {printable(_unescape(fields[4]))}"
+            text = f"mounted on {printable(unescape(fields[4]))}"
             found.add((fields[2], text))
             number = None
             if source and source[0].startswith("/dev/"):
-                inside = os.path.join(files.dev, _unescape(source[0])[len("/dev/") :])
+                inside = os.path.join(files.dev, unescape(source[0])[len("/dev/") :])
                 number = files.number_of_path(inside)
             if number:
                 found.add((number, text))
@@ -80,16 +80,9 @@ def _mount_tables(files: HostFiles) -> List[str]:
 def _swaps(files: HostFiles) -> Set[Tuple[str, str]]:
     found = set()
     for line in read_table(os.path.join(files.proc, "swaps"))[1:]:
-        path = _unescape(line.split(" ")[0].split("\t")[0])
+        path = unescape(line.split(" ")[0].split("\t")[0])
         if path.startswith("/dev/"):
             number = files.number_of_path(os.path.join(files.dev, path[len("/dev/") :]))
             if number:
                 found.add((number, "used as swap"))
     return found
-
-
-def _unescape(text: str) -> str:
-    """Undo the octal escapes of /proc tables (fs/seq_file.c, mangle_path())."""
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, char)
-    return text

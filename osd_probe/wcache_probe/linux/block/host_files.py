@@ -152,6 +152,13 @@ def resolve_below(root: str, path: str) -> str:
     return f"{root}{path}"
 
 
+def unescape(text: str) -> str:
+    """Undo the octal escapes of /proc tables (fs/seq_file.c, mangle_path())."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text
+
+
 def printable(text: str, chars_max: int = 128) -> str:
     """Text from a device or a path, fit for one line of output."""
     return "".join(c if c.isprintable() else "?" for c in text)[:chars_max].strip()

@@ -14,6 +14,7 @@ events of partitions wait for that of their disk.  By then the kernel has made t
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import FrozenSet, Iterable, Tuple
 
@@ -27,7 +28,14 @@ _TEXT = (
     f"{_HEADER}the kernel flushes these OSD drives from the moment they appear.\n"
     "# Do not edit: `wcache-probe prepare` writes it anew, `wcache-probe unprepare` removes it.\n"
     "# It must also be in each initramfs image, which `wcache-probe prepare` sees to.\n"
+    "# The lines of /dev/null let the probe see after a boot that the image had this very rule.\n"
 )
+# A note in udev's database that this rule ran in an initramfs, which has /init.  /dev/null is
+# there in each and on every host.  The note outlives the change of the root (db_persist), and
+# the event of the root's own udev takes it along.
+NOTE_FILE = "udev/data/c1:3"
+_NOTE = "WCACHE_BOOT_RULE"
+_ON_NULL = 'SUBSYSTEM=="mem", KERNEL=="null", '
 _MATCH = 'ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
 _PIN = 'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
 
@@ -45,7 +53,7 @@ class BootRule:
     def text(self) -> str:
         """The file."""
         lines = {*map(line_of, self.wwids), *self.kept}
-        return _TEXT + "".join(f"{line}\n" for line in sorted(lines))
+        return _TEXT + "".join(f"{line}\n" for line in (*_notes(lines), *sorted(lines)))
 
 
 def line_of(wwid: str) -> str:
@@ -63,6 +71,26 @@ def pins_one(line: str) -> bool:
 def is_ours(text: str) -> bool:
     """Whether `prepare` wrote a file, changed by hand since or not."""
     return text.startswith(_HEADER)
+
+
+def _notes(pins: Iterable[str]) -> Tuple[str, str]:
+    """The lines that leave the note of a rule with these lines for drives."""
+    return (
+        f'{_ON_NULL}IMPORT{{db}}="{_NOTE}"',
+        f'ACTION=="add", {_ON_NULL}TEST=="/init", ENV{{{_NOTE}}}="{_digest(pins)}", '
+        'OPTIONS+="db_persist"',
+    )
+
+
+def _digest(pins: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(pins)).encode("utf-8")).hexdigest()[:16]
+
+
+def note_of(text: str) -> str:
+    """The property that a rule file leaves; empty where it leaves none, as older ones."""
+    lines = lines_of(text)
+    pins = frozenset(filter(pins_one, lines))
+    return f"{_NOTE}={_digest(pins)}" if lines.issuperset(_notes(pins)) else ""
 
 
 def lines_of(text: str) -> FrozenSet[str]:

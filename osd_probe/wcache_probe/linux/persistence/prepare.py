@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import boots_with_rule
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
-from wcache.core.model import DriveReport
+from wcache.core.model import DeviceCache, DriveReport
 
 from ..block.host_files import read_text
 from .boot_rule import BootRule, is_ours
-from .images import IMAGES_MAX, Image, find_images
+from .images import IMAGES_MAX, BootedBy, Image, find_images
 from .initramfs import Tool, find_tool, rules_in, run_tool
 from .own_file import remove, write_whole
 from .preparation import RECORD_VERSION, Preparation, Record, digest
@@ -62,7 +62,9 @@ def choose(
     wanted: Dict[str, str] = {}
     left_out = []
     for drive in (*drives, *journalled):
-        if not boots_with_rule(drive.transport):
+        # one that says it has no cache has none that could be pinned
+        uncached = drive.state.device_cache is DeviceCache.NONE and drive.drive_id not in held
+        if not boots_with_rule(drive.transport) or uncached:
             continue
         if drive.domain_id in shared and drive.drive_id not in held:
             who = f" ({drive.foreign_uses[0]})" if drive.foreign_uses else ""
@@ -116,11 +118,14 @@ class Preparer:
             )
 
     def check_images(self, *, image_elsewhere: bool) -> None:
-        """Raise where the rule would not come into the image that this host boots."""
-        if self.preparation.needs_elsewhere(self._images()) and not image_elsewhere:
+        """Raise where the next boot would have neither the rule nor the journal."""
+        lost = self.preparation.journal_lost()
+        if lost:
+            raise StorageError(lost)
+        why = self.preparation.elsewhere(self._images())
+        if why and not image_elsewhere:
             raise NotFoundError(
-                "this host boots with an initramfs image that is not stored on it",
-                "put the rule file into that image yourself, then add --image-elsewhere",
+                why, "put the rule file into what it boots yourself, then add --image-elsewhere",
             )
 
     def write_rule(self, chosen: Chosen) -> str:
@@ -141,21 +146,28 @@ class Preparer:
     def see_to_images(self, rule: str) -> int:
         """Have each image contain the rule, and record it; 1 where one still lacks it."""
         images = self._images()
+        booted = self.preparation.booted_by(images)  # images made anew have other sizes
         lacking = self._lacking(images, rule)
         if lacking:
             images = self._make_anew(lacking)
             lacking = self._lacking(images, rule)
-        elsewhere = self.preparation.needs_elsewhere(images)
+        elsewhere = self.preparation.elsewhere(images)
         good = tuple(image for image in images if image not in lacking)
-        record = Record(RECORD_VERSION, digest(rule), good, elsewhere)
-        if record != self.preparation.record():
+        record = Record(
+            RECORD_VERSION, digest(rule), good, bool(elsewhere), self.preparation.boot_id()
+        )
+        before = self.preparation.record()
+        # the boot in which an older record was made stays: the later ones have shown something
+        if before is None or replace(record, boot_id=before.boot_id) != before:
             self.preparation.write_record(record)
         for image in good:
             self.say(f"{image.path}: has the rule")
         if elsewhere:
+            self.say(f"{elsewhere}; --image-elsewhere says that what it boots has the rule")
+        elif images and booted is BootedBy.UNKNOWN:
             self.say(
-                "this host has no initramfs image; --image-elsewhere says that the one which it "
-                "boots has the rule"
+                "whether this host boots one of these images cannot be told from its kernel; "
+                "after its next boot it can: if that image lacks the rule, no drive is toggled"
             )
         elif not images:
             self.say("this host boots without an initramfs image, so none has to hold the rule")

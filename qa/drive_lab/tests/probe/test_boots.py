@@ -77,6 +77,15 @@ def test_the_image_that_prepare_has_the_host_make_pins_drives_before_lvm(initram
             assert host.loaded_before_the_root(drive)
             assert set(host.views(drive)) == {"write back"}
             assert host.lost_when_the_cache_comes_on(drive, "made-anew") == 0
+        assert host.seen_of_the_boot() == ["HERE", "True"]
+        # an image of somebody else, which lacks the rule that the root has
+        host.lab.put_into_image({})
+        host.lab.reset()
+        assert host.seen_of_the_boot() == ["HERE", "False"]
+
+
+def test_a_boot_by_an_image_with_the_rule_leaves_the_note_in_udevs_database(host):
+    assert host.seen_of_the_boot() == ["HERE", "True"]
 
 
 def drives_of(host, *, ruled):

@@ -167,6 +167,16 @@ class BootingHost:
         self.lab.put_into_image({f"{self.initramfs.rules_folder}/{FILE_NAME}": text})
         return text
 
+    def seen_of_the_boot(self):
+        """Which image the probe sees this kernel was given, and whether that left the note."""
+        script = (
+            "from wcache_probe.linux.persistence.images import find_images; "
+            "from wcache_probe.linux.persistence.preparation import Preparation; "
+            "host = Preparation('/', '/var/lib/wcache'); "
+            "print(host.booted_by(find_images('/')).name, host.noted())"
+        )
+        return self.sh(f'PYTHONPATH={PACKAGES} python3 -B -c "{script}"').split()
+
     # off, and a new kernel
 
     def put_off(self, drive, manner):

@@ -1,0 +1,89 @@
+"""Mounted file systems, by /proc/self/mountinfo: what a path lies on, and what a boot leaves."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+from .host_files import HostFiles, read_table, unescape
+
+# the root of an initramfs that was never left is called rootfs
+IN_RAM = ("tmpfs", "ramfs", "rootfs")
+NETWORK = ("nfs", "nfs4", "cifs", "smb3", "ceph")
+OVERLAYS_MAX = 4
+# An overlay names its folders as its mounter saw them: for the root's, that is the initramfs
+# of dracut, of initramfs-tools or of mkinitcpio, with the root below one of these.
+_ROOT_IN_INITRAMFS = ("", "sysroot", "root", "new_root")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of the table; `options` are those of the file system itself."""
+
+    number: str
+    point: str
+    kind: str
+    options: Tuple[str, ...]
+
+
+def mounts(proc: str) -> List[Mount]:
+    """What is mounted for this process, the later of two on one point last (proc(5))."""
+    found = []
+    for line in read_table(os.path.join(proc, "self", "mountinfo")):
+        fields = line.split(" ")
+        if len(fields) < 10 or "-" not in fields[6:-3]:
+            continue
+        kind, _, options = fields[fields.index("-", 6) + 1 :][:3]
+        found.append(Mount(fields[2], unescape(fields[4]), kind, tuple(options.split(","))))
+    return found
+
+
+def file_system_of(files: HostFiles, number: str) -> str:
+    """The type of the mounted file system with a device number; empty where none is."""
+    return next((mount.kind for mount in mounts(files.proc) if mount.number == number), "")
+
+
+def mount_of(table: List[Mount], path: str) -> Optional[Mount]:
+    """The mount that a path lies on, where the table has one."""
+    real, found = os.path.realpath(path) + "/", None
+    for mount in table:
+        around = real.startswith(mount.point.rstrip("/") + "/")
+        # of two on one point the later one covers the other
+        if around and (found is None or len(mount.point) >= len(found.point)):
+            found = mount
+    return found
+
+
+def kept_in_ram(files: HostFiles, path: str, root: str = "/") -> str:
+    """What in RAM keeps a path: "tmpfs", or "an overlay over tmpfs"; empty where a disk may.
+
+    Empty too for an overlay whose folder cannot be found from here, as the one of a container:
+    nothing then says that it is in RAM.  `root` is where the host's own root is.
+    """
+    table, over = mounts(files.proc), ""
+    for _ in range(OVERLAYS_MAX):
+        mount = mount_of(table, path)
+        if mount is None:
+            return ""
+        if mount.kind in IN_RAM:
+            return over + mount.kind
+        upper = _upper(mount, root) if mount.kind == "overlay" else ""
+        if not upper:
+            return ""
+        path, over = upper, "an overlay over "
+    return ""
+
+
+def _upper(mount: Mount, root: str) -> str:
+    """The folder that takes what is written to an overlay, where it can be found."""
+    named = [text[len("upperdir="):] for text in mount.options if text.startswith("upperdir=")]
+    for folder in named:
+        for prefix in _ROOT_IN_INITRAMFS:
+            inside = folder.lstrip("/")
+            if prefix and not inside.startswith(f"{prefix}/"):
+                continue
+            found = os.path.join(root, inside[len(prefix):].lstrip("/"))
+            if os.path.isdir(found):
+                return found
+    return ""
