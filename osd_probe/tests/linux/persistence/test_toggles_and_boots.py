@@ -75,11 +75,11 @@ def said_in(fake, situation):
     data = fake.root / "sys/kernel/boot_params/data"
     data.parent.mkdir(parents=True)
     data.write_bytes(bytes(0x21C) + b"\x01\x02\x03\x00" + bytes(64))
-    builder = Builder(fake, "initrd.img-6.1")
     if situation.boot_rule:
+        builder = Builder(fake, "initrd.img-6.1")
         assert prepare(fake, host, tool=TOOL, run_tool=builder)[0] == 0
     if situation.image == NEWER:
-        builder.build("initrd.img-6.9")
+        fake.write("boot/initrd.img-6.9", "lacks the rule")
     fake.write("proc/sys/kernel/random/boot_id", "second\n")
     note = "" if situation.image == ELSEWHERE else f"E:{note_of(preparation(fake).rule_text())}\n"
     fake.write(f"run/{NOTE_FILE}", f"I:1\n{note}")

@@ -144,12 +144,20 @@ def test_a_drive_that_is_added_later_changes_the_rule_and_refuses_no_host(fake_h
     assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
     assert rule(fake_host) != before
     assert [drive.toggle_refusal for drive in host.look()] == ["", ""]
-    assert '"image_elsewhere":true' not in (fake_host.root / "state/prepared.json").read_text()
+    assert preparation(fake_host).record().image_elsewhere is False
     # the boot after that has to show it anew
     booted(fake_host, "third", noted=before)
     assert "lacks the rule" in refusal_of(host, "sda")
     booted(fake_host, "third", noted=rule(fake_host))
     assert [drive.toggle_refusal for drive in host.look()] == ["", ""]
+
+
+def test_a_rule_that_was_changed_by_hand_is_written_anew_and_refuses_no_host(fake_host, host):
+    booted(fake_host, "second", noted=rule(fake_host))
+    fake_host.write(f"etc/{WHERE}", BootRule(("naa.5000c50000000002",)).text())
+    builder = Builder(fake_host, "initrd.img-6.1")
+    assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+    assert refusal(host) == ""
 
 
 def test_running_prepare_again_does_not_make_the_boot_unknown_again(fake_host, host):
@@ -233,7 +241,10 @@ def test_a_root_from_the_network_may_have_its_image_from_there_too(fake_host):
     with pytest.raises(NotFoundError, match="root from the network"):
         prepare(fake_host, host, tool=TOOL, run_tool=builder)
     given(fake_host, size_of(fake_host))
-    assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+    for _ in range(2):  # the image that was made anew has another size
+        assert prepare(fake_host, host, tool=TOOL, run_tool=builder)[0] == 0
+        assert refusal(host) == ""
+    assert preparation(fake_host).record().image_elsewhere is False
 
 
 def test_the_rule_leaves_its_note_in_an_initramfs_alone_and_the_root_takes_it_along():

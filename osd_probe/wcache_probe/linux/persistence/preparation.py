@@ -149,10 +149,12 @@ class Preparation:
             return "this host's initramfs image is not stored on it, as an admin has said"
         if self._should_be_noted(record):
             return "this host was booted by an image that is not stored on it and lacks the rule"
-        mount = mount_of(mounts(self._files.proc), rules)
-        if mount is not None and mount.kind in NETWORK:
-            return "this host has its root from the network, and may have its image from there too"
         return ""
+
+    def root_from_network(self) -> bool:
+        """Whether the rule lies on a file system of the network, as the image then may."""
+        mount = mount_of(mounts(self._files.proc), os.path.dirname(self.rule_path))
+        return mount is not None and mount.kind in NETWORK
 
     def booted_by(self, images: Sequence[Image]) -> BootedBy:
         """Which image this kernel was given, by the kernel's own figures."""

@@ -107,6 +107,9 @@ class Preparer:
     find_tool: Callable[[], Optional[Tool]] = find_tool
     run_tool: Callable[[Tool], None] = run_tool
     reload_udev: Callable[[], str] = field(default=lambda: reload_udev())
+    # what `check_images` saw: images that are made anew have other sizes
+    booted: BootedBy = field(default=BootedBy.HERE, init=False)
+    elsewhere: str = field(default="", init=False)
 
     def check_rule(self) -> None:
         """Raise where the rule's file is somebody else's; as all checks, before any writing."""
@@ -122,10 +125,19 @@ class Preparer:
         lost = self.preparation.journal_lost()
         if lost:
             raise StorageError(lost)
-        why = self.preparation.elsewhere(self._images())
-        if why and not image_elsewhere:
+        images = self._images()
+        self.booted = self.preparation.booted_by(images)
+        self.elsewhere = self.preparation.elsewhere(images)
+        unseen = self.booted is BootedBy.UNKNOWN and not self.preparation.noted()
+        first = self.preparation.record() is None
+        if not self.elsewhere and unseen and first and self.preparation.root_from_network():
+            self.elsewhere = (
+                "this host has its root from the network, and may have its image from there too"
+            )
+        if self.elsewhere and not image_elsewhere:
             raise NotFoundError(
-                why, "put the rule file into what it boots yourself, then add --image-elsewhere",
+                self.elsewhere,
+                "put the rule file into what it boots yourself, then add --image-elsewhere",
             )
 
     def write_rule(self, chosen: Chosen) -> str:
@@ -146,15 +158,13 @@ class Preparer:
     def see_to_images(self, rule: str) -> int:
         """Have each image contain the rule, and record it; 1 where one still lacks it."""
         images = self._images()
-        booted = self.preparation.booted_by(images)  # images made anew have other sizes
         lacking = self._lacking(images, rule)
         if lacking:
             images = self._make_anew(lacking)
             lacking = self._lacking(images, rule)
-        elsewhere = self.preparation.elsewhere(images)
         good = tuple(image for image in images if image not in lacking)
         record = Record(
-            RECORD_VERSION, digest(rule), good, bool(elsewhere), self.preparation.boot_id()
+            RECORD_VERSION, digest(rule), good, bool(self.elsewhere), self.preparation.boot_id()
         )
         before = self.preparation.record()
         # the boot in which an older record was made stays: the later ones have shown something
@@ -162,9 +172,9 @@ class Preparer:
             self.preparation.write_record(record)
         for image in good:
             self.say(f"{image.path}: has the rule")
-        if elsewhere:
-            self.say(f"{elsewhere}; --image-elsewhere says that what it boots has the rule")
-        elif images and booted is BootedBy.UNKNOWN:
+        if self.elsewhere:
+            self.say(f"{self.elsewhere}; --image-elsewhere says that what it boots has the rule")
+        elif images and self.booted is BootedBy.UNKNOWN and not self.preparation.noted():
             self.say(
                 "whether this host boots one of these images cannot be told from its kernel; "
                 "after its next boot it can: if that image lacks the rule, no drive is toggled"
