@@ -176,6 +176,23 @@ def test_a_plan_that_waits_can_be_ended(how):
     assert shown(mgr)["missed"] == []  # it waits for nothing any more
 
 
+@pytest.mark.parametrize("more", [{}, {"trial": True}, {"persist": True}], ids=str)
+def test_nothing_is_applied_while_the_cluster_is_frozen_whatever_is_overridden(more):
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("freeze"))
+    override = ",".join(item.name.lower() for item in NEEDED)
+    for words in (more, {**more, "override": override}):
+        assert "the cluster is frozen" in refused(mgr, "apply", errno.EPERM, plan_id="p1", **words)
+    mgr.settle()
+    assert shown(mgr)["status"] == "planned"
+    assert all_modes(mgr) == {WB}
+    ok(mgr.command("freeze", thaw=True))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    assert shown(mgr)["status"] == "done"
+
+
 @pytest.mark.parametrize("override", ["", "pgs_clean,cluster_healthy,no_recovery"])
 def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_host(override):
     mgr = applying()

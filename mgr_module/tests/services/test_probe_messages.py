@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 
 import pytest
 from mgr_fakes import builders as make
@@ -9,7 +10,14 @@ from mgr_fakes.probe import FakeProbe
 from module_world import a_mgr, fine, ok, said, start
 from wcache.core import codec
 from wcache.core.model import Finding, FindingCode, Severity
-from wcache.core.protocol import FailureOutcome, ReportOutcome, SetModeRequest
+from wcache.core.protocol import (
+    FailureOutcome,
+    Notice,
+    ReportOutcome,
+    ReportRequest,
+    SetModeRequest,
+    StateOutcome,
+)
 
 
 def test_two_probes_cannot_claim_one_host_and_the_second_is_named():
@@ -118,6 +126,39 @@ def test_an_old_report_does_not_replace_a_newer_one():
     assert said(mgr, "status")["drives"] == 2
     assert mgr.send("wcache agent post", "h1", old)[0] == 0
     assert said(mgr, "status")["drives"] == 2
+
+
+def test_a_report_in_the_name_of_another_host_is_refused_and_changes_nothing():
+    mgr = a_mgr()
+    mgr.now_s += 700.0
+    probe = mgr.probes["h1"]
+    task = probe.turn(0).task
+    assert isinstance(task.request, ReportRequest)
+    before = dict(mgr.store.kept)
+    theirs = replace(probe.report(), hostname="h2", drives=())
+    assert probe.post(task.task_id, ReportOutcome(theirs)) is None
+    assert "h1 sent a report in the name of h2" in probe.error
+    assert mgr.store.kept == before
+    assert said(mgr, "status")["drives"] == 3
+    probe.post(task.task_id, ReportOutcome(probe.report()))
+    assert probe.error == ""
+
+
+def test_the_outcome_of_another_task_answers_none_also_where_its_post_has_news():
+    mgr = a_mgr()
+    start(mgr)
+    while not mgr.probes["h1"].leased:
+        mgr.step()
+    probe, tasks = mgr.probes["h1"], mgr.engine.hosts.tasks
+    task = probe.turn(0).task
+    drive = probe.drives["domain-sda"]
+    other = StateOutcome((drive.state,), (drive.state,), (), True, (drive.drive_id,))
+    news = (Notice("n1", "something by itself"),)
+    assert probe.post("another", other, notices=news).task == task
+    assert tasks["h1"].task == task
+    assert probe.post(task.task_id, probe.do(task)).task != task
+    mgr.settle()
+    fine(mgr)
 
 
 def test_a_simulated_probe_is_refused_where_data_matters():

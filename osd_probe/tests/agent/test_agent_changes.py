@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from sim_drives import BACK, OBEYS, OFF, THROUGH, Probe, StopNever, hold
+from fake_mgr import FSID
+from sim_drives import BACK, OBEYS, OFF, THROUGH, Probe, StopNever, hold, lease
+from wcache.core.drive.prior import prior_from
+from wcache.core.drive.steps import WriteJournal
 from wcache.core.errors import NotFoundError
-from wcache.core.protocol import AcceptRequest, ApplyRequest, RollbackRequest
+from wcache.core.model import Transport
+from wcache.core.protocol import (
+    AcceptRequest,
+    ApplyRequest,
+    ReleaseRequest,
+    RollbackRequest,
+    SetModeRequest,
+    StateOutcome,
+)
 
 
 @pytest.fixture
@@ -86,3 +99,52 @@ def test_the_entry_of_a_drive_that_died_is_dropped_when_an_admin_gives_it_up(pro
 
 def gone(_):
     raise NotFoundError("it is not there any more")
+
+
+def as_loop_devices(probe):
+    """Its drives are loop devices from now on: only a throwaway cluster may lose their flushes."""
+    domain = probe.host.domain
+    probe.host.domain = lambda domain_id: tuple(
+        replace(drive, transport=Transport.LOOP) for drive in domain(domain_id)
+    )
+
+
+@pytest.mark.parametrize("request_of", [
+    lambda: SetModeRequest(OBEYS, THROUGH, throwaway=True),
+    lambda: ApplyRequest(OBEYS, "a1", BACK, THROUGH, throwaway=True),
+], ids=["lease", "apply"])
+def test_a_task_that_calls_the_cluster_throwaway_is_not_believed_where_the_mgr_does_not(
+    probe, request_of
+):
+    """A task waits for long in a store; the reply says what the option is now."""
+    as_loop_devices(probe)
+    probe.mgr.lease = lease()
+    probe.mgr.ask("task", request_of())
+    probe.run()
+    assert "loop device" in probe.mgr.outcome("task").message
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+    probe.mgr.throwaway = True
+    probe.mgr.ask("again", request_of())
+    probe.run()
+    assert "loop device" not in probe.mgr.outcome("again").message
+
+
+@pytest.mark.parametrize("request_of", [
+    lambda prior: ReleaseRequest(OBEYS, "L1", True, prior),
+    lambda prior: RollbackRequest(OBEYS, "a1", True, prior),
+], ids=["release", "rollback"])
+@pytest.mark.parametrize("throwaway", [False, True])
+def test_an_entry_of_a_way_back_calls_the_cluster_throwaway_where_the_mgr_does_too(
+    probe, request_of, throwaway
+):
+    prior = prior_from(FSID, OBEYS, probe.host.domain(OBEYS))
+    probe.host.set_cache(probe.host.domain(OBEYS)[0], THROUGH)
+    written = []
+    probe.switcher._after_step = lambda number, step: written.append(step)
+    probe.mgr.throwaway = throwaway
+    probe.mgr.ask("back", request_of(prior))
+    probe.run()
+    assert isinstance(probe.mgr.outcome("back"), StateOutcome)
+    (entry,) = [step.entry for step in written if isinstance(step, WriteJournal)]
+    assert entry.throwaway is throwaway
+    assert probe.mode(OBEYS) is BACK

@@ -107,6 +107,34 @@ def test_a_lock_on_a_file_that_was_removed_keeps_nobody_out_and_is_taken_anew(ru
         HostLock(run_dir, wait_s=0).held("d").__enter__()
 
 
+class Overtaken(HostLock):
+    """Between its opening of the file and its lock, somebody else puts another file there."""
+
+    def __init__(self, run_dir, *names):
+        super().__init__(run_dir, wait_s=0)
+        self.held_by = HostLock(run_dir, wait_s=0).held("d")
+        self.names = list(names)
+
+    def _open(self, path):
+        fd = super()._open(path)
+        name = os.path.basename(path)
+        if name in self.names:
+            self.names.remove(name)
+            os.unlink(path)
+            self.held_by.__enter__()
+        return fd
+
+
+def test_a_lock_on_a_file_that_was_replaced_is_none(run_dir):
+    """Its name leads to the new file, and that is locked by another program."""
+    overtaken = Overtaken(run_dir, "d")
+    with pytest.raises(NotReadyError, match="another program"), overtaken.held("d"):
+        pass
+    overtaken.held_by.__exit__(None, None, None)
+    with overtaken.held("d"):
+        pass
+
+
 def test_a_run_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="locks"), HostLock(f"{tmp_path}/file").held("d"):

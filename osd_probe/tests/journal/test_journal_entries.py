@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from mgr_fakes import builders as make
+from sim_drives import MemoryJournal, Probe
 from wcache.core.drive import journal
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
 from wcache.core.errors import StorageError
+from wcache_probe.switcher import Switcher, read_journal
 
 STORED = Path(__file__).parents[3] / "qa" / "stored_v1"
 
@@ -72,3 +74,19 @@ def test_an_entry_of_a_version_to_come_is_refused_by_name():
     text = journal.encode(replace(entry, version=JOURNAL_VERSION + 1))
     with pytest.raises(StorageError, match=f"version {JOURNAL_VERSION + 1}"):
         journal.parse(entry.key, text)
+
+
+@pytest.mark.parametrize("name", ["action/a2", "lease/domain-sda", "lease/another"])
+def test_an_entry_under_the_name_of_another_one_is_damaged_and_nothing_goes_by_it(name):
+    """A file that was copied or renamed: what it says is not of what its name says."""
+    drive = make.drive("sda", 0)
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, "a1", drive.domain_id, journal.prior_of((drive,)), 1.0
+    )
+    kept = MemoryJournal({name: journal.encode(entry)})
+    sound, damaged = read_journal(kept)
+    assert sound == {}
+    assert "it is that of action/a1" in damaged[name]
+    with pytest.raises(StorageError, match="damaged"):
+        Switcher(Probe().host, kept).restore_key(name)
+    assert list(kept.entries) == [name]

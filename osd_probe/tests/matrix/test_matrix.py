@@ -7,7 +7,7 @@ import signal
 import pytest
 from loop_devices import loop_on
 from matrix_bench import Bench
-from wcache.core.errors import MalformedError, NotReadyError, StorageError
+from wcache.core.errors import MalformedError, NotReadyError, RefusedError, StorageError
 from wcache.core.experiment.matrix import CELLS
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.host import LinuxDriveHost
@@ -155,6 +155,18 @@ def test_a_result_whose_name_was_taken_meanwhile_is_kept_and_told(tmp_path):
     (kept,) = (other for other in tmp_path.iterdir() if other != path)
     assert kept.read_text() == "text\n"
     assert f"the result is in {kept}" in raised.value.message
+
+
+@pytest.mark.parametrize("how", ["held", "claim", "check"])
+def test_a_path_that_leads_to_another_device_since_is_neither_held_nor_written(
+    bench, scratch, tmp_path, how
+):
+    """A name of the kernel goes to the next device once its own one has gone."""
+    with loop_on(tmp_path / "another.img", SIZE_BYTES) as name:
+        scratch.path = f"/dev/{name}"
+        with pytest.raises(RefusedError, match=f"{name} is another device now"):
+            scratch.held().__enter__() if how == "held" else getattr(scratch, how)()
+        assert not any((tmp_path / "another.img").read_bytes())
 
 
 @pytest.mark.slow

@@ -228,9 +228,10 @@ def test_all_drives_of_a_domain_come_back(fake_host):
     assert journal.entries == {}
 
 
-def test_a_lun_that_came_later_and_drops_flushes_keeps_the_cache_off(shelf):
+@pytest.mark.parametrize("view", ["write through", "a word of a kernel to come"])
+def test_a_lun_that_came_later_and_is_not_known_to_flush_keeps_the_cache_off(shelf, view):
     drive = shelf.lease("sda")
-    shelf.fake.scsi_disk("sdz", "65:0", hctl="0:0:0:1", view="write through")
+    shelf.fake.scsi_disk("sdz", "65:0", hctl="0:0:0:1", view=view)
     shelf.models["sdz"] = ModelScsi()
     shelf.models["sdz"].naa = bytes.fromhex("5000c500000009fe")
     switcher = shelf.switcher()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import List, Optional, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Iterator, List, Optional, Sequence
 
 import pytest
 from sim_drives import (
@@ -17,6 +18,7 @@ from sim_drives import (
     hold,
     lease,
 )
+from wcache.core.drive import journal as entries
 from wcache.core.drive.steps import WriteJournal
 from wcache.core.errors import NotFoundError, NotReadyError
 from wcache.core.protocol import SetModeRequest
@@ -198,3 +200,33 @@ def test_an_entry_that_has_gone_is_not_told_as_a_prior_state_that_is_back(probe)
     assert "no longer in the journal" in probe.mgr.notices()
     assert "is back" not in probe.mgr.notices()
     assert probe.keeper.held == ()
+
+
+def test_an_entry_that_changed_hands_while_its_lock_was_waited_for_is_left_to_its_owner(probe):
+    """Who held the lock ended that lease, and began another one on the drive."""
+    hold(probe)
+    key = f"lease/{OBEYS}"
+
+    @contextmanager
+    def lock(_domain_id: str) -> Iterator[None]:
+        entry = entries.parse(key, probe.journal.entries[key])
+        probe.journal.entries[key] = entries.encode(replace(entry, owner_id="L2"))
+        yield
+
+    with pytest.raises(NotFoundError, match="no longer in the journal as it was"):
+        Switcher(probe.host, probe.journal, lock=lock).restore_key(key)
+    assert probe.mode(OBEYS) is THROUGH
+    assert entries.parse(key, probe.journal.entries[key]).owner_id == "L2"
+
+
+def test_a_damaged_entry_of_a_lease_frees_no_domain(probe):
+    hold(probe)
+    key = f"lease/{OBEYS}"
+    sound = probe.journal.entries[key]
+    probe.journal.entries[key] = sound[:-20]
+    probe.holds.follow(OBEYS)
+    assert probe.keeper.held == (OBEYS,)
+    probe.journal.entries[key] = sound
+    probe.mgr.lease = None
+    probe.agent(StopNever(probe)).run_turn()
+    assert probe.mode(OBEYS) is BACK

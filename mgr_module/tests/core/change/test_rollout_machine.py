@@ -159,6 +159,30 @@ def test_a_rollback_that_fails_is_kept_and_can_be_tried_again():
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
 
 
+KEEPS_OFF = make.state(WB, page=replace(make.state(WB).page, saved=WT))
+
+
+@pytest.mark.parametrize(("ids", "after"), [
+    (("d",), (make.state(WT),)), (("d",), (KEEPS_OFF,)), ((), ()),
+    (("another",), (make.state(WB),)), ((), (make.state(WB),)), (("d", "e"), (make.state(WB),)),
+], ids=["changed", "keeps another", "nothing read", "another drive", "no names", "too many names"])
+def test_rolled_back_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(ids, after):
+    mgr = begun(change(0), change(1))
+    mgr.finish()
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    assert isinstance(mgr.task.request, RollbackRequest)
+    said = StateOutcome(after, after, (), True, ids)
+    mgr.give(events.TaskAnswered(mgr.task.task_id, said))
+    mgr.finish()
+    assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.ROLLBACK_FAILED]
+    assert mgr.machine.rollout.status is RolloutStatus.STOPPED
+    assert [item.domain_id for item in mgr.machine.rollout.touched] == ["domain-1"]
+    mgr.run(mgr.machine.start_rollback("by an admin"))
+    mgr.finish()
+    assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
+    assert mgr.modes == {"domain-0": WB, "domain-1": WB}
+
+
 @pytest.mark.parametrize("where", ["before", "changing", "after", "back"])
 def test_a_probe_silent_for_ever_stops_a_rollout_and_says_why(where):
     mgr = begun()

@@ -155,3 +155,14 @@ def test_a_cache_comes_back_on_also_where_the_boot_rule_does_not_name_its_drive(
     program = brought_back(prior_from("", "domain-sda", [was]), [off])
     step = next(program)
     assert isinstance(program.send(step.drive.state), sw.WriteJournal)
+
+
+def test_drives_that_share_a_switch_are_not_called_back_before_all_were_read_after_the_last_turn():
+    """What the first one was turned to, the second one's turn takes away again."""
+    was = [report("A", WAS_ON), report("B", replace(WAS_ON, on=False))]
+    begin = {"A": OFF, "B": replace(OFF, on=True)}
+    known = prior_from("", "d", was)
+    moments, after, error = played(restored, known, begin)
+    assert not any(world.on for world in after.values())
+    assert "A accepted a change to write back but did not make it" in str(error)
+    assert "RemoveJournal" not in [name for _, _, name in moments]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from switching_world import BACK, THROUGH, World, drive_of
 from wcache.core.drive import toggle
 from wcache.core.drive.prior import prior_from
-from wcache.core.errors import StorageError, WcacheError
-from wcache.core.model import Transport
+from wcache.core.errors import RefusedError, StorageError, WcacheError
+from wcache.core.model import KernelView, Transport
 
 
 def switched_off(world: World):
@@ -43,3 +45,19 @@ def test_off_without_the_pin_is_for_a_drive_that_loses_data_and_no_other(flushes
     on, ended = switched_off(world)
     assert on is flushes
     assert (ended is not None) is flushes
+
+
+@pytest.mark.parametrize(("mode", "pinned", "view"), [
+    (THROUGH, False, KernelView.WRITE_BACK), (THROUGH, None, KernelView.WRITE_BACK),
+    (BACK, False, KernelView.WRITE_BACK), (BACK, None, KernelView.WRITE_BACK),
+    (BACK, True, KernelView.WRITE_THROUGH),
+])
+def test_nothing_is_toggled_where_a_pin_that_was_taken_does_not_read_back(mode, pinned, view):
+    """The kernel took the word, and somebody else's word came after it."""
+    world = World(Transport.SCSI, on=mode is THROUGH, wakes_on=True, savable=False, view=True)
+    read = replace(world.read(), pinned=pinned, kernel_view=view)
+    program = toggle.keep((drive_of(world),), mode)
+    steps = [next(program), program.send(read), program.send(None)]
+    assert [type(step) for step in steps] == [toggle.ReadState, toggle.Pin, toggle.ReadState]
+    with pytest.raises(RefusedError, match="could not be pinned"):
+        program.send(read)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from switching_scripts import EVERY, SCRIPT, applied, restored, toggled, worlds
+from switching_scripts import (
+    EVERY,
+    SCRIPT,
+    applied,
+    applied_on_and_rolled_back,
+    restored,
+    toggled,
+    worlds,
+)
 from switching_search import explore, forget_histories
 from switching_world import (
     BACK,
@@ -162,6 +170,35 @@ def test_a_mode_that_is_to_last_and_does_not_read_back_so_is_taken_back(transpor
     world, journal, error = went_through(changed, begin, {})
     assert "was told to keep write through over a power cycle" in str(error)
     assert (truth_of(world), journal) == (truth_of(begin), None)
+
+
+def steps_of(script, world):
+    """The steps that a script takes where nothing fails, readings left out."""
+    program, journal, taken = script(), None, []
+    step = next(program, None)
+    while step is not None:
+        if not isinstance(step, (str, sw.ReadState)):
+            taken.append(step)
+        world, journal, value = carry_out(step, world, journal)[0]
+        try:
+            step = program.send(value)
+        except StopIteration:
+            break
+    return taken
+
+
+@EVERY
+@SCRIPT
+def test_what_the_cache_holds_is_flushed_before_each_toggle_and_after_it(script, transport):
+    """Before: a drive need not write out what it has cached when its cache is turned off."""
+    on = script is not applied_on_and_rolled_back
+    taken = steps_of(script, World(transport, on, True, False, True, boot_rule=True))
+    places = [n for n, step in enumerate(taken) if isinstance(step, sw.SetCache)]
+    assert places
+    for place in places:
+        around = taken[place - 1], taken[place + 1]
+        assert all(isinstance(step, sw.Flush) for step in around)
+        assert {step.drive.drive_id for step in around} == {taken[place].drive.drive_id}
 
 
 def off_and_restored():

@@ -1,11 +1,14 @@
 """What may not be toggled is refused before the first step: nothing is written or pinned."""
 
+from dataclasses import replace
+
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.prior import prior_from
 from wcache.core.drive.steps import ReadState
+from wcache.core.drive.safety import Safety, judge
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Layer, LayerKind, Transport
 
@@ -96,3 +99,17 @@ def test_a_way_back_has_no_loop_device_drop_flushes_but_on_a_throwaway_cluster(w
         way_back(way, THROUGH, throwaway=False)
     way_back(way, THROUGH, throwaway=True)
     way_back(way, BACK, throwaway=False)  # there it flushes again
+
+
+@pytest.mark.parametrize("hidden", ["disk", "layer"])
+def test_what_is_not_known_to_flush_is_neither_called_safe_nor_turned_on(hidden):
+    if hidden == "disk":
+        state = replace(make.state(BACK), kernel_view=KernelView.UNKNOWN)
+    else:
+        state = make.state(BACK, layers=UNKNOWN)
+    assert judge(state) is Safety.UNKNOWN
+    drive = make.drive("nvme0n1", 0, transport=Transport.NVME, state=state)
+    program = sw.keep((drive,), BACK)
+    assert isinstance(next(program), sw.ReadState)
+    with pytest.raises(RefusedError, match="is unknown"):
+        program.send(state)

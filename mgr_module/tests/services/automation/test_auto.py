@@ -11,6 +11,7 @@ from module_world import WB, WT, all_modes, fine, ok, said
 from wcache.core.cluster import ClusterState
 from wcache.core.model import DriveModel, Finding, FindingCode, Severity
 from wcache.core.record import Precondition
+from wcache.services.automation.auto import REFUSED_WAIT_S
 
 OTHER = DriveModel("ACME", "HD2", "1.0")
 DAY_S = 86400.0
@@ -383,6 +384,21 @@ def test_a_frozen_cluster_is_left_alone():
     go_on(mgr)
     assert campaigns(mgr) == []
     assert "frozen" in said(mgr, "auto status")["waiting"]
+
+
+def test_of_a_frozen_cluster_no_plan_is_made_and_no_change_of_the_day_is_spent():
+    mgr = standing("recommend")
+    before = said(mgr, "auto status")["changes_left_today"]
+    ok(mgr.command("freeze"))
+    ok(mgr.command("auto", mode="apply"))
+    go_on(mgr)
+    assert said(mgr, "plan ls")["plans"] == []
+    assert said(mgr, "auto status")["changes_left_today"] == before
+    assert "frozen" in said(mgr, "auto status")["waiting"]
+    assert all_modes(mgr) == {WB}
+    ok(mgr.command("freeze", thaw=True))
+    go_on(mgr, REFUSED_WAIT_S)
+    assert all_modes(mgr) == {WT}
 
 
 def test_an_unclean_cluster_is_left_alone():

@@ -58,6 +58,23 @@ def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends()
     assert leases(mgr) == {}
 
 
+def test_no_larger_target_is_leased_before_the_mons_have_the_trial():
+    """A mgr that took over would not know whose targets it has to take back."""
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    begun(mgr)
+    mgr.store.slow = True
+    while not mgr.memory.trials.machine.trial.periods:
+        mgr.step(10.0)
+    for _ in range(3):
+        mgr.step(1.0)
+    assert leases(mgr) == {}
+    assert mgr.osd_memory.leases == []
+    mgr.store.slow = False
+    mgr.store.answer()
+    mgr.step(1.0)
+    assert leases(mgr)
+
+
 def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopped():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     begun(mgr)

@@ -91,6 +91,15 @@ def test_a_kernel_that_was_given_an_image_from_elsewhere_needs_an_admins_word(fa
     assert host.look()[0].toggle_refusal == ""
 
 
+def test_a_host_that_boots_an_image_from_elsewhere_since_is_not_prepared_any_more(fake_host):
+    """What `prepare` saw was a boot without an image, or with one that is gone."""
+    host = host_of(fake_host)
+    assert prepare(fake_host, host)[0] == 0
+    assert host.look()[0].toggle_refusal == ""
+    boots_from_elsewhere(fake_host)
+    assert "image is not stored on it" in host.look()[0].toggle_refusal
+
+
 def test_a_host_whose_drives_need_no_pin_is_prepared_wherever_its_image_is(fake_host, monkeypatch):
     host = host_of(fake_host, osds=())
     boots_from_elsewhere(fake_host)

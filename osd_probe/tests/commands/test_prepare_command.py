@@ -1,0 +1,39 @@
+"""`prepare` and a journal that changes while it looks at the host."""
+
+import os
+
+import pytest
+from prepare_bench import chosen, entry_of, host_of, preparation
+from wcache.core.drive.journal import encode
+from wcache.core.errors import NotReadyError
+from wcache_probe.arguments import parse
+from wcache_probe.commands import prepare as command
+from wcache_probe.journal.host_lock import HostLock
+from wcache_probe.journal.journal_file import StateFolder
+from wcache_probe.linux.persistence.prepare import Preparer
+
+
+def test_a_change_that_came_while_prepare_looked_is_not_left_out_of_the_rule(
+    fake_host, monkeypatch
+):
+    """The drive of an entry is named whatever uses it, and this entry is not looked at yet."""
+    host = host_of(fake_host)
+    state, run = (str(fake_host.root / name) for name in ("state", "run"))
+    words = parse(["prepare", "--state-dir", state, "--run-dir", run])
+    entry = entry_of(host.look())
+    disks = host.disks
+
+    def something_begins():
+        StateFolder(state, run).journal.write(entry.key, encode(entry))
+        return disks()
+
+    monkeypatch.setattr(command, "linux_host", lambda _options: host)
+    monkeypatch.setattr(host, "disks", something_begins)
+    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    with pytest.raises(NotReadyError, match="the journal has changed meanwhile"):
+        command.prepare(words, made)
+    assert not os.path.exists(made.preparation.rule_path)
+    with HostLock(run, wait_s=0).all_held():
+        pass
+    assert command.prepare(words, made) == 0
+    assert made.preparation.rule_text() == chosen(host).rule
