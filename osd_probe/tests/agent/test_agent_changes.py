@@ -6,18 +6,21 @@ from dataclasses import replace
 
 import pytest
 from fake_mgr import FSID
-from sim_drives import BACK, OBEYS, OFF, THROUGH, Probe, StopNever, hold, lease
+from sim_drives import BACK, NVME, OBEYS, OFF, THROUGH, Probe, StopNever, hold, lease
 from wcache.core.drive.prior import prior_from
-from wcache.core.drive.steps import WriteJournal
-from wcache.core.errors import NotFoundError
+from wcache.core.drive.steps import RemoveJournal, WriteJournal
+from wcache.core.errors import NotFoundError, StorageError
 from wcache.core.model import Transport
 from wcache.core.protocol import (
+    PROTOCOL_VERSION,
     AcceptRequest,
     ApplyRequest,
+    PollReply,
     ReleaseRequest,
     RollbackRequest,
     SetModeRequest,
     StateOutcome,
+    Task,
 )
 
 
@@ -99,6 +102,103 @@ def test_the_entry_of_a_drive_that_died_is_dropped_when_an_admin_gives_it_up(pro
 
 def gone(_):
     raise NotFoundError("it is not there any more")
+
+
+def test_only_entries_of_the_domain_that_was_accepted_are_given_up(probe):
+    probe.mgr.ask("a1", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    probe.mgr.ask("a2", ApplyRequest(NVME, "a2", BACK, THROUGH))
+    probe.mgr.ask("accept", AcceptRequest(OBEYS, ("action/a1", "action/a2")))
+    probe.run()
+    assert isinstance(probe.mgr.outcome("accept"), StateOutcome)
+    assert list(probe.journal.entries) == ["action/a2"]
+
+
+def test_nothing_is_given_up_of_a_domain_under_a_live_lease(probe):
+    """The lease could not be undone: what was there before it stands in that entry alone."""
+    hold(probe)
+    key = f"lease/{OBEYS}"
+    probe.mgr.ask("accept", AcceptRequest(OBEYS, (key,)))
+    probe.agent(StopNever(probe)).run_turn()
+    assert "lease L1 holds" in probe.mgr.outcome("accept").message
+    assert list(probe.journal.entries) == [key]
+    probe.mgr.lease = None
+    probe.agent(StopNever(probe)).run_turn()
+    assert probe.mode(OBEYS) is BACK
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["apply", "rollback"])
+def test_a_change_is_one_of_its_own_domain_alone(probe, back):
+    """Two plans that gave one id would take the entry of one drive for that of another."""
+    known = prior_from(FSID, NVME, probe.host.domain(NVME))
+    probe.mgr.ask("apply", ApplyRequest(OBEYS, "a1", BACK, THROUGH))
+    probe.run()
+    entries = dict(probe.journal.entries)
+    other = ApplyRequest(NVME, "a1", BACK, THROUGH, prior=known)
+    if back:
+        other = RollbackRequest(NVME, "a1", prior=known)
+    probe.mgr.ask("other", other)
+    probe.run()
+    assert f"action a1 changed {OBEYS}" in probe.mgr.outcome("other").message
+    assert probe.journal.entries == entries
+    assert (probe.mode(OBEYS), probe.mode(NVME)) == (THROUGH, BACK)
+
+
+@pytest.mark.parametrize("request_of", [
+    lambda prior: ReleaseRequest(OBEYS, "L2", prior=prior),
+    lambda prior: SetModeRequest(OBEYS, BACK, prior=prior),
+], ids=["release", "set mode"])
+def test_a_domain_that_one_lease_holds_is_not_changed_or_released_by_another(probe, request_of):
+    """The runner says so by its journal, also where the keeper has not heard of the entry."""
+    prior = prior_from(FSID, OBEYS, probe.host.domain(OBEYS))
+    hold(probe)
+    entries = dict(probe.journal.entries)
+    probe.keeper.is_free(OBEYS)
+    probe.keeper.heard(
+        PollReply(PROTOCOL_VERSION, 1.0, None, lease(lease_id="L2")), probe.clock(), probe.clock()
+    )
+    outcome = probe.runner.perform(Task("t", request_of(prior)))
+    assert outcome.refused
+    assert "lease L1" in outcome.message
+    assert (probe.mode(OBEYS), probe.journal.entries) == (THROUGH, entries)
+
+
+@pytest.mark.parametrize("of", [NVME, ""], ids=["of another domain", "none"])
+def test_the_runner_changes_nothing_without_a_live_lease_of_the_domain(probe, of):
+    """It is the last that looks: a lease may end while the host is surveyed."""
+    prior = prior_from(FSID, OBEYS, probe.host.domain(OBEYS))
+    reply = PollReply(PROTOCOL_VERSION, 1.0, None, lease(of) if of else None)
+    probe.keeper.heard(reply, probe.clock(), probe.clock())
+    outcome = probe.runner.perform(Task("t", SetModeRequest(OBEYS, THROUGH, prior=prior)))
+    assert "there is no live lease" in outcome.message
+    assert (probe.mode(OBEYS), probe.journal.entries) == (BACK, {})
+
+
+@pytest.mark.parametrize("request_of", [
+    lambda: SetModeRequest(OBEYS, THROUGH), lambda: ApplyRequest(OBEYS, "a1", BACK, THROUGH),
+], ids=["lease", "apply"])
+def test_a_change_that_failed_is_called_restored_by_what_is_read_at_its_end(probe, request_of):
+    """Its entry is gone, and then somebody else switches the drive."""
+    (drive,) = probe.host.domain(OBEYS)
+    flush, flushes = probe.host.flush, []
+
+    def second_one_fails(of):
+        flushes.append(of)
+        if len(flushes) == 2:
+            raise StorageError("the drive does not answer")
+        flush(of)
+
+    def after_step(_number, step):
+        if isinstance(step, RemoveJournal):
+            probe.host.set_cache(drive, THROUGH)
+
+    probe.host.flush = second_one_fails
+    probe.switcher._after_step = after_step
+    probe.mgr.lease = lease()
+    probe.mgr.ask("t1", request_of())
+    probe.agent(StopNever(probe)).run_turn()
+    outcome = probe.mgr.outcome("t1")
+    assert "does not answer" in outcome.message
+    assert (outcome.restored, probe.journal.entries) == (False, {})
 
 
 def as_loop_devices(probe):

@@ -120,6 +120,25 @@ def test_an_entry_of_another_cluster_is_refused_by_name_and_told(probe):
     assert (note.key, note.cluster_fsid, note.drives[0].mode) == (key, "other", BACK)
 
 
+@pytest.mark.parametrize(
+    "request_of",
+    [lambda: SetModeRequest(OBEYS, BACK), lambda: ApplyRequest(OBEYS, "a1", BACK, THROUGH)],
+    ids=["lease", "apply"],
+)
+def test_nothing_is_changed_again_by_an_entry_of_another_cluster(probe, request_of):
+    """What is taken back later would be what another mgr has seen."""
+    probe.mgr.lease = lease()
+    first = request_of()
+    ask(probe, replace(first, mode=THROUGH))
+    ((key, text),) = probe.journal.entries.items()
+    entry = journal.encode(replace(journal.parse(key, text), cluster_fsid="other"))
+    probe.journal.entries[key] = entry
+    probe.mgr.ask("again", request_of())
+    probe.agent(StopNever(probe)).run_turn()
+    assert probe.mgr.outcome("again").doubt is PriorDoubt.DISPUTED
+    assert (probe.mode(OBEYS), probe.journal.entries) == (THROUGH, {key: entry})
+
+
 def test_what_a_probe_restores_by_itself_is_told_with_what_its_journal_said(probe):
     hold(probe)
     probe.mgr.lease = None

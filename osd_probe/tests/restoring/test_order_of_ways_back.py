@@ -121,3 +121,17 @@ def test_a_drive_that_a_lease_of_another_state_folder_holds_is_left_to_it(
     assert host.look()[0].mode is WB
     ours.run(domain_id, leased("ours", host.look()))
     assert host.look()[0].mode is WT
+
+
+def test_a_change_is_not_taken_back_below_a_lease_that_began_after_it(host, journal):
+    """The lease's end would bring back the mode that was taken back."""
+    applied(host, journal, "a1", WT, 1.0)
+    switcher, drives = Switcher(host, journal), host.look()
+    switcher.run(drives[0].domain_id, leased("L1", drives))
+    with pytest.raises(ConflictError, match="lease L1 holds"):
+        switcher.restore_key("action/a1")
+    assert len(journal.read()) == 2
+    switcher.restore_key(f"lease/{drives[0].domain_id}")
+    assert host.look()[0].mode is WT
+    switcher.restore_key("action/a1")
+    assert host.look()[0].mode is WB

@@ -147,6 +147,25 @@ def test_what_the_mgr_alone_knows_is_not_brought_back_on_a_drive_that_is_not_our
         program.send(here[1].state)
 
 
+@pytest.mark.parametrize("change", [
+    {"foreign_uses": ("mounted at /srv",)}, {"toggle_refusal": "it is reached over several paths"},
+], ids=str)
+@pytest.mark.parametrize("name", ["sda", "sdb"])
+@pytest.mark.parametrize("way", [restored, restored_and_forgotten])
+def test_no_cache_comes_on_by_an_entry_where_a_drive_of_its_domain_is_not_ours_alone(
+    way, change, name
+):
+    """Saving a mode turns the cache on for a moment too, whatever it was."""
+    was = make.drive("sda", 0, mode=BACK)
+    if way is restored_and_forgotten:
+        off = make.state(THROUGH)
+        was = replace(was, state=replace(off, page=replace(off.page, saved=BACK)))
+    here = [make.drive(n, 0, mode=THROUGH, domain_id="domain-sda") for n in ("sda", "sdb")]
+    here = [replace(drive, **change) if drive.dev_name == name else drive for drive in here]
+    with pytest.raises(RefusedError, match=f"{name}: .* no cache of its domain is turned on"):
+        next(way(prior_from("", "domain-sda", [was]), here))
+
+
 def test_a_cache_comes_back_on_also_where_the_boot_rule_does_not_name_its_drive():
     was = make.drive("sda", 0, mode=BACK)
     told = "the boot rule does not name it"
@@ -157,7 +176,7 @@ def test_a_cache_comes_back_on_also_where_the_boot_rule_does_not_name_its_drive(
     assert isinstance(program.send(step.drive.state), sw.WriteJournal)
 
 
-def test_drives_that_share_a_switch_are_not_called_back_before_all_were_read_after_the_last_turn():
+def test_drives_on_one_switch_are_called_back_when_all_were_read_after_the_last_turn():
     """What the first one was turned to, the second one's turn takes away again."""
     was = [report("A", WAS_ON), report("B", replace(WAS_ON, on=False))]
     begin = {"A": OFF, "B": replace(OFF, on=True)}

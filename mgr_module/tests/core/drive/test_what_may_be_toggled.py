@@ -6,9 +6,9 @@ import pytest
 from mgr_fakes import builders as make
 from wcache.core.drive import toggle as sw
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
-from wcache.core.drive.prior import prior_from
-from wcache.core.drive.steps import ReadState
+from wcache.core.drive.prior import PriorDoubt, PriorError, prior_from
 from wcache.core.drive.safety import Safety, judge
+from wcache.core.drive.steps import ReadState
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Layer, LayerKind, Transport
 
@@ -113,3 +113,25 @@ def test_what_is_not_known_to_flush_is_neither_called_safe_nor_turned_on(hidden)
     assert isinstance(next(program), sw.ReadState)
     with pytest.raises(RefusedError, match="is unknown"):
         program.send(state)
+
+
+SEEN = make.drive("sda", 0, state=make.state(THROUGH, kernel_view=KernelView.WRITE_BACK))
+LOWERED = replace(SEEN, state=make.state(THROUGH, kernel_view=KernelView.WRITE_THROUGH))
+
+
+@pytest.mark.parametrize(("now", "said"), [
+    ((LOWERED,), "the kernel view of sda is write through and was write back"),
+    ((SEEN, make.drive("sdb", 0, drive_id="new", state=SEEN.state)), "new was not there"),
+    ((replace(SEEN, drive_id="another"),), "sda was not read"),
+], ids=["view was lowered", "a drive came", "another drive"])
+def test_what_is_not_as_the_mgr_saw_it_is_refused_before_the_first_step(now, said):
+    known = prior_from("", SEEN.domain_id, (SEEN,))
+    drives = tuple(replace(drive, domain_id=SEEN.domain_id) for drive in now)
+    terms = {"mode": BACK, "now_s": 0.0, "throwaway": False, "consent_turn_on": True}
+    with pytest.raises(PriorError, match=said) as refused:
+        next(sw.lease_set(drives, None, lease_id="l", prior=known, **terms))
+    assert refused.value.doubt is PriorDoubt.OTHER_STATE
+    with pytest.raises(PriorError, match=said):
+        next(sw.apply(
+            drives, action_id="a", expected=THROUGH, persist=False, known=known, **terms
+        ))
