@@ -152,6 +152,27 @@ def test_what_was_read_after_a_restore_that_was_asked_for_settles_it_at_once():
     assert errors(mgr) == []
 
 
+def test_an_answer_to_a_restore_that_shows_another_state_settles_nothing():
+    mgr = a_mgr()
+    _, probe = held_and_lost(mgr)
+    domain_id = next(name for name, mode in probe.modes().items() if mode is WT)
+    asked, do = asked_to_release(probe), probe.do
+
+    def stays(task):
+        outcome = do(task)
+        released = isinstance(task.request, ReleaseRequest)
+        return probe.switch(domain_id, WT) if released else outcome
+
+    probe.do = stays
+    mgr.restart()
+    while not asked:
+        mgr.step()
+    probe.muted = True  # no report comes after it
+    mgr.step()
+    assert asked == [domain_id]
+    assert "WCACHE_RESTORE_FAILED" in codes(mgr)
+
+
 def test_one_report_that_was_made_while_a_restore_ended_is_no_dispute():
     mgr = a_mgr()
     probe, domain_id = restored_unheard(mgr)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from process_bench import holding
 from wcache.core.errors import ConflictError, StorageError
 from wcache_probe.journal.journal_file import ENTRIES_MAX, StateFolder
 from wcache_probe.journal.lease_marker import LeaseMarker
@@ -192,30 +191,11 @@ def test_the_probe_id_stays_and_a_damaged_one_is_made_anew(state, tmp_path):
     assert state.probe_id() != first
 
 
-HOLD = """
-import sys
-from wcache_probe.journal.journal_file import StateFolder
-state = StateFolder(sys.argv[1], sys.argv[2])
-state.lock()
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_second_probe_on_one_folder_is_refused_with_the_pid_of_the_first(state, tmp_path):
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLD, state.path, str(tmp_path / "run")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    try:
-        assert child.stdout.readline() == "locked\n"
+    with holding(state.path, tmp_path / "run") as child:
         assert state.holder() == child.pid
         with pytest.raises(ConflictError, match=rf"pid {child.pid}"):
             state.lock()
-    finally:
-        child.kill()
-        child.communicate()
     assert state.holder() == 0
     state.lock()
     assert state.holder() == os.getpid()

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fake_mgr import FolderMgr
 from probe_process import ProbeProcess
-from process_bench import LEASE, marks, mgr_of, mode_of, set_mode
+from process_bench import LEASE, holding, marks, mgr_of, mode_of, set_mode
 from sim_drives import BACK, DRIVES, OBEYS, THROUGH
 from wcache.core.protocol import (
     ApplyRequest,
     Lease,
     SetModeRequest,
 )
-
-HOLD = """
-import sys
-from wcache_probe.journal.journal_file import StateFolder
-state = StateFolder(sys.argv[1], sys.argv[2])
-state.lock()
-print("locked", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -131,16 +120,11 @@ def test_restore_all_restores_beside_a_probe_that_does_nothing_any_more(probe, m
 
 
 def test_a_program_that_does_not_know_the_request_is_not_signalled(probe, mgr):
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(probe.state), str(probe.run_dir)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=probe.environment(),
-    )
-    assert holder.stdout.readline() == "locked\n"
-    done = probe.restore_all()
-    assert done.returncode == 2
-    assert f"pid {holder.pid}" in done.stderr
-    assert holder.poll() is None
-    holder.communicate()
+    with holding(probe.state, probe.run_dir) as holder:
+        done = probe.restore_all()
+        assert done.returncode == 2
+        assert f"pid {holder.pid}" in done.stderr
+        assert holder.poll() is None
 
 
 @pytest.mark.slow

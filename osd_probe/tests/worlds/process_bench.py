@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import List
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import Iterator, List
 
 from fake_mgr import FolderMgr, StoredPriors
 from probe_process import ProbeProcess
@@ -16,6 +20,30 @@ from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim.host import SimulatedHost
 
 LEASE = Lease("L1", OBEYS, 30.0)
+HOLD = """
+import sys
+from wcache_probe.journal.journal_file import StateFolder
+StateFolder(sys.argv[1], sys.argv[2]).lock()
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(state_dir: object, run_dir: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds a state folder, as a probe does, and knows no request."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(state_dir), str(run_dir)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        yield holder
+    finally:
+        holder.kill()
+        holder.communicate()
 
 
 def mgr_of(probe: ProbeProcess) -> FolderMgr:

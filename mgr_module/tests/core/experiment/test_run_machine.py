@@ -190,6 +190,31 @@ def test_a_probe_that_keeps_restarting_while_it_releases_ends_the_run_unrestored
     assert not mgr.machine.state.restored
 
 
+ON, OFF = make.state(WB), make.state(WT)
+
+
+@pytest.mark.parametrize(("ids", "after", "restored"), [
+    (("wwn-domain-sda",), (ON,), True), (("wwn-domain-sda",), (OFF,), False), ((), (), False),
+    (("another",), (ON,), False), ((), (ON,), False),
+], ids=["as it was", "in the other mode", "nothing read", "another drive", "no names"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_restored_is_said_of_a_drive_that_was_read_as_it_was_and_of_no_other(
+    ids, after, restored, fails
+):
+    mgr = begun()
+    while not isinstance(mgr.task and mgr.task.request, SetModeRequest):
+        mgr.answer()
+    mgr.answer()
+    mgr.give(events.Halt("stop"))
+    assert isinstance(mgr.task.request, ReleaseRequest)
+    answer = StateOutcome(after, after, counters(), True, ids)
+    if fails:  # what it says of itself is not enough
+        answer = FailureOutcome("broken off", restored=True, drive_ids=ids, after=after)
+    mgr.give(events.TaskAnswered(mgr.task.task_id, answer))
+    assert mgr.machine.over
+    assert mgr.machine.state.restored is restored
+
+
 @pytest.mark.parametrize("phase", [SetModeRequest, CountersRequest])
 def test_a_probe_that_shows_no_drive_or_the_wrong_mode_proves_nothing(phase):
     for states in ((), (make.state(WB, device_cache=DeviceCache.UNKNOWN),)):
