@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 
 import pytest
+from mgr_fakes import builders as make
 from model_drives import ModelScsi
 from prepare_bench import WHERE, Bank, host_of, preparation, prepare
 from wcache.core.drive.journal import EntryKind, JournalEntry, encode, prior_of
 from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError
-from wcache.core.model import CacheMode, FindingCode
+from wcache.core.model import CacheMode, FindingCode, KernelView
 from wcache_probe.arguments import parse
 from wcache_probe.commands.prepare import unprepare
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.persistence.prepare import Preparer
+from wcache_probe.linux.survey import off_is_allowed
 
 
 def unprepared(fake_host, host, state="state"):
@@ -83,6 +85,14 @@ def test_off_needs_no_boot_rule_where_a_drive_loses_data_now(fake_host, view):
     # nothing else is let through by that
     for mode in CacheMode:
         assert may_toggle([drive], mode, throwaway=False, consent_turn_on=True)
+
+
+def test_off_is_not_let_through_where_more_than_the_boot_rule_speaks_against_it():
+    """Also of a drive that loses data now: over two paths, say, the wrong one may be switched."""
+    why = "it is reached over several paths (sda, sdb)"
+    unsafe = make.state(CacheMode.WRITE_BACK, kernel_view=KernelView.WRITE_THROUGH)
+    (drive,) = off_is_allowed([make.drive("sda", 0, state=unsafe, toggle_refusal=why)])
+    assert drive.toggle_refusal == why
 
 
 def test_a_lease_of_another_journal_keeps_the_rule(fake_host):
