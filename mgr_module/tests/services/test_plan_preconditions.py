@@ -193,6 +193,16 @@ def test_nothing_is_applied_while_the_cluster_is_frozen_whatever_is_overridden(m
     assert shown(mgr)["status"] == "done"
 
 
+def test_what_is_in_place_is_not_made_to_last_while_the_cluster_is_frozen():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.settle()
+    ok(mgr.command("freeze"))
+    error = refused(mgr, "apply", errno.EPERM, plan_id="p1", persist=True)
+    assert "the cluster is frozen" in error
+
+
 @pytest.mark.parametrize("override", ["", "pgs_clean,cluster_healthy,no_recovery"])
 def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_host(override):
     mgr = applying()
