@@ -31,7 +31,8 @@ from wcache.core.record import (
     Period,
     Record,
 )
-from wcache.core.verdict.recommend import ModeSummary, Result, recommend
+from wcache.core.verdict.recommend import recommend
+from wcache.core.verdict.result import ModeSummary, Result
 
 HOSTILE = '</td><script src="//evil.example/x.js">alert(1)</script><img onerror=x>'
 MODEL = DriveModel("ACME", HOSTILE, "1.0")

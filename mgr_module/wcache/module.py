@@ -27,7 +27,7 @@ from .commands.views import Views
 from .core.cluster import OsdNow, osds_now
 from .core.knobs.knob import option_names
 from .core.knobs.registry import KNOBS
-from .core.verdict.recommend import Result
+from .core.verdict.result import Result
 from .engine.engine import Engine
 from .engine.evidence.analysis_child import AnalysisChild
 from .engine.key_work import KeyWork

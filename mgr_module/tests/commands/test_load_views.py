@@ -7,7 +7,7 @@ from wcache.commands.load_views import load_ls, render
 from wcache.core.cluster import OsdLatency
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile
-from wcache.core.verdict.recommend import Result
+from wcache.core.verdict.result import Result
 
 RESULT = Result(
     "r1", "c1", "h1", 3, "hdd", "d0", "w0", DriveModel("V", "M", "1"),

@@ -8,7 +8,7 @@ from mgr_fakes.store import MemoryStore
 from wcache.core.cluster import OsdNow, osds_now
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.load_profile import WorkCounters
-from wcache.core.verdict.recommend import Result
+from wcache.core.verdict.result import Result
 from wcache.engine.load_watch import OSDS_MAX, STORE_EVERY, LoadWatch
 from wcache.engine.storing.archive import Archive
 

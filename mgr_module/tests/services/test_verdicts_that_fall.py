@@ -8,7 +8,7 @@ from gate_world import begun
 from gated_plan import GatedMgr
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import WB, WT, all_modes, fine, ok, said, start
+from module_world import WB, WT, all_modes, fine, measured, ok, said, start
 from test_commands_do_what_they_say import refused, until
 from wcache.core import events
 from wcache.core.change.change_status import ChangeStatus
@@ -195,3 +195,26 @@ def test_a_step_that_was_held_before_its_first_change_takes_its_blocks_anew():
     assert (mgr.watch is not None, mgr.blocks, mgr.task) == (True, 0, None)
     assert mgr.to_the_end()
     assert set(mgr.modes.values()) == {WT}
+
+
+@pytest.mark.parametrize("ends", ["freeze", "campaign stop"])
+def test_a_campaign_that_is_stopped_after_a_pair_leaves_what_was_decided(ends):
+    mgr = measured()
+    (before,) = said(mgr, "recommend")["recommendations"]
+    assert before["verdict"] == "write through"
+    campaign_id = start(mgr)
+    while not any(run.state.spec.campaign_id == campaign_id and len(run.periods[0]) > 5
+                  for run in mgr.engine.runs.values()):
+        mgr.step(0.1)
+    ok(mgr.command(ends, **({"campaign_id": campaign_id} if ends != "freeze" else {})))
+    mgr.settle()
+    stopped = [r for r in mgr.engine.analyses.results.values() if r.campaign_id == campaign_id]
+    assert stopped
+    assert all(0 < r.pairs < 4 for r in stopped)
+    mgr.restart()
+    mgr.report_all()
+    (after,) = said(mgr, "recommend")["recommendations"]
+    same = ("verdict", "mode", "why", "record_ids", "loads")
+    assert [after[key] for key in same] == [before[key] for key in same]
+    assert f"a later experiment ({stopped[0].record_id}) is not counted" in ok(
+        mgr.command("recommend"))

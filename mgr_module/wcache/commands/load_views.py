@@ -9,7 +9,7 @@ from ..core.model import LoadPoint
 from ..core.simulation import real
 from ..core.text import table
 from ..core.verdict.load_profile import HOURS_MIN, HourLoad, LoadProfile, merged, shares
-from ..core.verdict.recommend import Result
+from ..core.verdict.result import Result
 
 ProfilesByOsd = Callable[[], Mapping[int, LoadProfile]]
 

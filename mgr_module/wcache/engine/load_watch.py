@@ -15,7 +15,7 @@ from ..core.cluster import OsdNow
 from ..core.errors import WcacheError
 from ..core.simulation import real
 from ..core.verdict.load_profile import LoadProfile, WorkCounters, add, bound
-from ..core.verdict.recommend import Result
+from ..core.verdict.result import Result
 from .storing.archive import Archive
 
 EVERY_S = 600.0

@@ -21,7 +21,8 @@ from wcache.core.knobs.mclock.config import Known
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
-from wcache.core.verdict.recommend import ModeSummary, Result, recommend
+from wcache.core.verdict.recommend import recommend
+from wcache.core.verdict.result import ModeSummary, Result
 from wcache.engine.evidence.records import RECOVERED
 from wcache.engine.load_watch import OSDS_MAX
 from wcache.engine.storing.archive import Archive

@@ -15,7 +15,8 @@ from wcache.core.verdict.load_profile import (
     merged,
     shares,
 )
-from wcache.core.verdict.recommend import OSDS_NAMED_MAX, Result, recommend
+from wcache.core.verdict.recommend import OSDS_NAMED_MAX, recommend
+from wcache.core.verdict.result import Result
 
 D1, BATCH, TRAFFIC = (
     LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_TRAFFIC,

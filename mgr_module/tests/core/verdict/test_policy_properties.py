@@ -10,7 +10,8 @@ from wcache.core.loads import SAMPLES
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.load_profile import HourLoad, LoadProfile
-from wcache.core.verdict.recommend import Result, recommend
+from wcache.core.verdict.recommend import recommend
+from wcache.core.verdict.result import Result
 
 STEP = 1.07  # no power of it is a margin, so that rounding decides nothing
 MIRRORED = {

@@ -10,7 +10,8 @@ from wcache.core.knobs.knob import CHANGES_MAX, Asked
 from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.across_loads import over_loads
 from wcache.core.verdict.pooling import LoadVerdict
-from wcache.core.verdict.recommend import Result, recommend
+from wcache.core.verdict.recommend import recommend
+from wcache.core.verdict.result import Result
 
 WT = CacheMode.WRITE_THROUGH
 D1, BATCH, TRAFFIC, TIMER = (

@@ -18,7 +18,7 @@ from ..host_report import HostReport
 from ..knobs.registry import KNOBS
 from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
-from ..verdict.recommend import Result
+from ..verdict.result import Result
 
 # code: (summary for `ceph health`, what to do)
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {

@@ -15,7 +15,8 @@ from ..experiment.campaign import Campaign
 from ..experiment.run_state import OVER, RunState
 from ..model import LoadPoint
 from ..simulation import DriveKind
-from ..verdict.recommend import Result, latest
+from ..verdict.repeated import standing as weighed
+from ..verdict.result import Result
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
     Standing ones go by their rank (newest first) within their device class, drive model and
     load, so that a recommendation loses drives evenly and never all of them.
     """
-    standing = {result.record_id for result in latest(list(results.values()))}
+    standing = {result.record_id for result in weighed(list(results.values()))}
     groups: Dict[Tuple[DriveKind, LoadPoint], List[Result]] = defaultdict(list)
     for record_id in standing:
         item = results[record_id]

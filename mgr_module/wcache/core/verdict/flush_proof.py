@@ -92,7 +92,7 @@ def withheld_for(
         told for told in power_cuts
         if told.cut.host_booted and told.cut.checked and told.cut.mode is CacheMode.WRITE_BACK
     ]
-    fast = [one for one in seen if _has(one, FindingCode.FLUSH_TOO_FAST)]
+    fast = [one for one in seen if has_finding(one, FindingCode.FLUSH_TOO_FAST)]
     if fast:
         more = f" (and {len(fast) - 1} more)" if len(fast) > 1 else ""
         return (
@@ -101,7 +101,7 @@ def withheld_for(
             "is not recommended; if you know that it has power-loss protection, say so with `ceph "
             "wcache drive-model trust-plp`"
         )
-    if all(_has(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
+    if all(has_finding(one, FindingCode.FLUSH_NOT_COUNTED) for one in seen):
         kept_by = {told.hostname for told in kept}
         concerned = homes | {one.hostname for one in seen}
         if any(told.accepted for told in kept) or len(kept_by) >= HOSTS_MIN:
@@ -123,7 +123,8 @@ def withheld_for(
     return ""
 
 
-def _has(one: Seen, code: FindingCode) -> bool:
+def has_finding(one: Seen, code: FindingCode) -> bool:
+    """Whether an experiment raised a finding."""
     return any(finding.code is code for finding in one.findings)
 
 

@@ -43,6 +43,7 @@ class PoolTerm:
     tail_log_ratio: Optional[float] = None
     tail_pair_sd: Optional[float] = None
     apart: str = ""  # the roles that the OSD has on other drives than its block
+    unit: int = 0  # pairs that one difference stands for; 0 where an older version did not say
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class DriveVerdict:
-    """One drive's newest result at the load point, as far as pooling needs it."""
+    """What counts of one drive at the load point, as far as pooling needs it."""
 
     record_id: str
     name: str  # of the drive, for people

@@ -7,90 +7,27 @@ points then; what points both ways is said and not averaged away.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
-from ..model import CacheMode, DriveModel, Finding, LoadPoint, Verdict
+from ..model import CacheMode, DriveModel, FindingCode, LoadPoint, Verdict
 from ..simulation import DriveKind, in_cluster, real
 from ..text import named
 from . import false_coverage
 from .across_loads import over_loads
 from .estimate import estimate
-from .flush_proof import power_cuts_by_model, withheld_for
+from .flush_proof import has_finding, power_cuts_by_model, withheld_for
 from .homes import Homes
 from .load_profile import LoadProfile, evened
-from .pooling import DriveVerdict, LoadVerdict, Pool, PoolTerm, pooled
+from .pooling import DriveVerdict, LoadVerdict, Pool, pooled
+from .repeated import Standing, standing
+from .result import Result
 
 NAMED_MAX = 3  # hosts in one line
 OSDS_NAMED_MAX = 8
-
-
-@dataclass(frozen=True)
-class ModeSummary:
-    """Descriptive numbers of one mode, in microseconds; None where n does not allow one."""
-
-    n: int
-    mean_us: Optional[float] = None
-    std_us: Optional[float] = None
-    min_us: Optional[float] = None
-    p25_us: Optional[float] = None
-    p50_us: Optional[float] = None
-    p75_us: Optional[float] = None
-    p90_us: Optional[float] = None
-    max_us: Optional[float] = None
-
-
-@dataclass(frozen=True)
-class Trusted:
-    """What an experiment says where the drive's power-loss protection is taken as proven."""
-
-    verdict: Verdict
-    why: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """One analysed experiment, as the module keeps it.
-
-    `ratio` is write back over write through: above 1, write through is faster.
-    """
-
-    record_id: str
-    campaign_id: str
-    hostname: str
-    osd_id: int
-    device_class: str
-    domain_id: str
-    drive_id: str
-    drive_model: DriveModel
-    load_point: LoadPoint
-    verdict: Verdict
-    pairs: int
-    seconds: float
-    bytes_written: int
-    ended: str
-    ratio: Optional[float] = None
-    ratio_low: Optional[float] = None
-    ratio_high: Optional[float] = None
-    why: str = ""
-    write_back: ModeSummary = ModeSummary(0)
-    write_through: ModeSummary = ModeSummary(0)
-    warnings: Tuple[str, ...] = field(default=(), metadata={"max_items": 64})
-    simulated: bool = False
-    throwaway: bool = False
-    forced: bool = False
-    ended_at_s: float = 0.0
-    analysed: bool = True
-    findings: Tuple[Finding, ...] = field(default=(), metadata={"max_items": 8})
-    pool_term: Optional[PoolTerm] = None
-    # the record whose periods these are, seen from the other drive of a factorial
-    measured_in: str = ""
-    # what it would be but for FLUSH_TOO_FAST; None where that was not raised
-    if_trusted: Optional[Trusted] = None
-    pin_price_us: Optional[float] = None  # of one no-op flush in write through
 
 
 @dataclass(frozen=True)
@@ -112,19 +49,6 @@ class Recommendation:
     measure_on: str = ""
 
 
-def latest(results: Sequence[Result]) -> List[Result]:
-    """The newest usable result of each drive at each load point.
-
-    Forced runs missed a precondition and stay out of what is pooled.
-    """
-    newest: Dict[Tuple[str, str, LoadPoint, bool], Result] = {}
-    for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
-        if result.analysed and not result.forced and result.pairs > 0:
-            key = (result.hostname, result.drive_id, result.load_point, result.simulated)
-            newest[key] = result
-    return list(newest.values())
-
-
 Profiles = Mapping[Tuple[str, str], LoadProfile]
 """Load profiles by (device class, drive model)."""
 
@@ -135,18 +59,18 @@ OsdProfiles = Mapping[Tuple[str, str], Mapping[int, LoadProfile]]
 PoolKey = Tuple[DriveKind, LoadPoint]
 
 
-def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Result]]:
-    """The results that are pooled with each other: the newest of each drive, by load point."""
-    found: Dict[PoolKey, List[Result]] = defaultdict(list)
-    for result in latest(results):
+def groups(results: Sequence[Result]) -> Dict[PoolKey, List[Standing]]:
+    """The results that are pooled with each other: what counts of each drive, by load point."""
+    found: Dict[PoolKey, List[Standing]] = defaultdict(list)
+    for result in standing(results):
         found[(DriveKind.of(result), result.load_point)].append(result)
     return dict(found)
 
 
-def drive_verdict(result: Result) -> DriveVerdict:
-    """A result as pooling takes it."""
+def drive_verdict(result: Standing) -> DriveVerdict:
+    """What counts of a drive as pooling takes it; named by all that it was weighed of."""
     return DriveVerdict(
-        result.record_id, f"{result.hostname} {result.drive_id}",
+        "+".join(result.record_ids), result.drive_name,
         estimate(result.verdict, result.ratio, result.ratio_low, result.ratio_high), result.pairs,
         tuple(finding.code for finding in result.findings), result.pool_term,
     )
@@ -169,12 +93,16 @@ def recommend(
     an admin accepts.  Where few of many drive models would change, they are held to a stricter
     level (`false_coverage`).  What two hosts or more have needs the word of two.
     """
-    by_kind: Dict[DriveKind, List[Result]] = defaultdict(list)
+    by_kind: Dict[DriveKind, List[Standing]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
     flushing: Dict[DriveKind, List[Result]] = defaultdict(list)
     for (kind, _), group in groups(results).items():
         by_kind[kind] += group
         flushing[kind.in_any_class] += group
+    for result in results:
+        # nor is it forgotten once the drive was measured again
+        if not result.forced and has_finding(result, FindingCode.FLUSH_TOO_FAST):
+            flushing[DriveKind.of(result).in_any_class].append(result)
     known = profiles or {}
     cuts = power_cuts_by_model(reports, accepted)
     homes: Homes = at_home or {}
@@ -225,10 +153,10 @@ def _corrected(
 
 
 def _recommend(
-    results: List[Result], profile: Optional[LoadProfile], pools: Mapping[PoolKey, Pool],
+    results: List[Standing], profile: Optional[LoadProfile], pools: Mapping[PoolKey, Pool],
     alpha: float,
 ) -> Recommendation:
-    by_load: Dict[LoadPoint, List[Result]] = defaultdict(list)
+    by_load: Dict[LoadPoint, List[Standing]] = defaultdict(list)
     for result in results:
         by_load[result.load_point].append(result)
     first = results[0]
@@ -243,7 +171,7 @@ def _recommend(
     warnings = [
         f"osd.{result.osd_id} {result.load_point.short}: {text}"
         for result in results
-        for text in (*result.warnings, *_contradictions(result))
+        for text in (*result.warnings, *_contradictions(result), *result.beside)
     ]
     warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
@@ -255,7 +183,8 @@ def _recommend(
     )
     return Recommendation(
         first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
-        tuple(warnings), tuple(sorted(r.record_id for r in results)), first.simulated,
+        tuple(warnings), tuple(sorted(name for result in results for name in result.record_ids)),
+        first.simulated,
     )
 
 
@@ -287,7 +216,7 @@ def _contradictions(result: Result) -> Tuple[str, ...]:
 
 
 def _unless_one_host(
-    found: Recommendation, results: Sequence[Result], at_home: Homes
+    found: Recommendation, results: Sequence[Standing], at_home: Homes
 ) -> Recommendation:
     """Withheld where a drive model is on two hosts or more, and one alone has decided."""
     hosts = at_home.get(DriveKind.of(found).home, frozenset())

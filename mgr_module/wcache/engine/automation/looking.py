@@ -20,7 +20,8 @@ from ...core.record import Precondition
 from ...core.simulation import DriveKind, all_simulated, is_real, not_up, osd_of
 from ...core.text import named
 from ...core.unmet import unmet
-from ...core.verdict.recommend import Recommendation, Result, latest
+from ...core.verdict.recommend import Recommendation
+from ...core.verdict.repeated import Standing, standing
 from ..engine import Engine
 from .domains import Domain, Domains
 
@@ -57,7 +58,7 @@ def look(
     """
     cluster = engine.view.cluster()
     reports = believed(engine.hosts.reports.values(), cluster)
-    results = latest(list(engine.analyses.results.values()))
+    results = standing(list(engine.analyses.results.values()))
     measured, transient = _measured(results)
     throwaway = engine.options().throwaway_cluster
     drives = tuple(
@@ -106,7 +107,7 @@ def _unreported(engine: Engine) -> str:
     return f"the next report of {named(missing, 3)} is awaited"
 
 
-def _measured(results: List[Result]) -> Tuple[Set[Tuple[str, str]], Set[Tuple[str, str]]]:
+def _measured(results: List[Standing]) -> Tuple[Set[Tuple[str, str]], Set[Tuple[str, str]]]:
     """Drives that were measured, and those whose newest results have a transient."""
     found = {(r.drive_id, str(r.drive_model)) for r in results}
     shaky = {

@@ -18,7 +18,8 @@ from typing import (
 from ...core import events
 from ...core.record import Record
 from ...core.verdict.pooling import Pool
-from ...core.verdict.recommend import PoolKey, Result
+from ...core.verdict.recommend import PoolKey
+from ...core.verdict.result import Result
 from ..storing.archive import Archive
 from .accepted_proofs import Accepted
 from .foreign import Foreign

@@ -13,7 +13,9 @@ from ...core.codec import one_line
 from ...core.model import Verdict
 from ...core.record import RESULT_FORMAT, RESULT_VERSION
 from ...core.verdict.pooling import POOL_DRIVES_MIN, Pool, poolable
-from ...core.verdict.recommend import PoolKey, Result, drive_verdict, groups
+from ...core.verdict.recommend import PoolKey, drive_verdict, groups
+from ...core.verdict.repeated import Standing
+from ...core.verdict.result import Result
 from .results import number
 
 TRIES_MAX = 3
@@ -60,8 +62,8 @@ class Pools:
         for key in sorted(wanted):
             self._ask(key, wanted[key])
 
-    def _ask(self, key: PoolKey, found: List[Result]) -> None:
-        ids = tuple(sorted(result.record_id for result in found))
+    def _ask(self, key: PoolKey, found: List[Standing]) -> None:
+        ids = tuple(sorted(drive_verdict(result).record_id for result in found))
         with self._lock:
             asked, tries = self._asked.get(key, ((), 0))
             tries = tries if asked == ids else 0
@@ -82,8 +84,8 @@ class Pools:
         self._analysis.pool([item(result) for result in found], done)
 
 
-def _poolable(found: Sequence[Result]) -> List[Result]:
-    by_id = {result.record_id: result for result in found}
+def _poolable(found: Sequence[Standing]) -> List[Standing]:
+    by_id = {drive_verdict(result).record_id: result for result in found}
     kept = poolable([drive_verdict(result) for result in found])
     return [by_id[drive.record_id] for drive in kept]
 
@@ -97,7 +99,7 @@ def item(result: Result) -> Dict[str, Any]:
         "pairs": result.pairs, "log_ratio": term.log_ratio, "pair_sd": term.pair_sd,
         "tail_log_ratio": term.tail_log_ratio, "tail_pair_sd": term.tail_pair_sd,
         "verdict": result.verdict.value,
-        "subject": {"domain_id": drive_verdict(result).name},
+        "subject": {"domain_id": result.drive_name},
         "alike": {
             "load_point": result.load_point.value,
             "drive_model": str(result.drive_model),

@@ -7,11 +7,12 @@ from dataclasses import fields
 from typing import Any, Mapping, Optional, Tuple
 
 from ...core.codec import one_line
+from ...core.experiment.design import design_of
 from ...core.experiment.factorial import PROVEN, measured_in
 from ...core.model import CacheMode, Finding, FindingCode, Severity, Verdict
 from ...core.record import Record
 from ...core.verdict.pooling import PoolTerm
-from ...core.verdict.recommend import ModeSummary, Result, Trusted
+from ...core.verdict.result import ModeSummary, Result, Trusted
 
 BEING_ANALYSED = "being analysed"
 DRIVE_DOUBTS = (
@@ -73,7 +74,7 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
     return PoolTerm(
         mean, sd, setup.transport, setup.role, release, setup.rotational,
         tail_mean if tells else None, tail_sd if tells else None,
-        ", ".join(role.value for role in setup.apart),
+        ", ".join(role.value for role in setup.apart), design_of(setup).pairs_per_unit,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Dict, Iterable, Optional, Tuple
 
 from ...core.ports import Done
 from ...core.verdict.plp.trust import TrustedModel, TrustedModels, lifted
-from ...core.verdict.recommend import Result
+from ...core.verdict.result import Result
 from ..storing.archive import Archive
 
 # The name under which it is stored.

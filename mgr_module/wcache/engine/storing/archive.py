@@ -34,7 +34,7 @@ from ...core.record import Period, Record
 from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
-from ...core.verdict.recommend import Result
+from ...core.verdict.result import Result
 from .memory_archive import MemoryArchive
 from .readable import VALUE_BYTES_MAX, PlanTexts, readable
 

@@ -11,7 +11,7 @@ from ...core.experiment.run import RunMachine
 from ...core.fleet.retention import Bounds, surplus
 from ...core.ports import Done
 from ...core.record import Record
-from ...core.verdict.recommend import Result
+from ...core.verdict.result import Result
 from ..evidence.analyses import Analyses
 from ..evidence.records import RecordPersistence
 from .archive import Archive

@@ -7,7 +7,7 @@ from typing import Dict, Iterable, Tuple
 
 from ...model import CacheMode, LoadPoint
 from ...simulation import DriveKind
-from ...verdict.recommend import Result
+from ...verdict.result import Result
 from ..cache_mode_change import CacheModeChange
 from ..change_status import ChangeStatus
 from ..rollout_state import Rollout

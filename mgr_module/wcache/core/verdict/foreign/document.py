@@ -15,7 +15,8 @@ from ... import codec
 from ...errors import MalformedError, VersionError
 from ...model import DriveModel, LoadPoint, Verdict
 from ...simulation import is_real
-from ..recommend import Recommendation, Result
+from ..recommend import Recommendation
+from ..result import Result
 
 FORMAT = "wcache.evidence"
 VERSION = 1

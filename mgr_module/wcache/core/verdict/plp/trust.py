@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import AbstractSet, Tuple
 
 from ...model import FindingCode
-from ..recommend import Result
+from ..result import Result
 
 REASON_CHARS_MAX = 200
 MODELS_MAX = 1000

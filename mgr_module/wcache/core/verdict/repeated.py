@@ -1,0 +1,275 @@
+"""Several experiments of one drive at one load: what they say together.
+
+They are taken as one experiment that went on.  A repeated confidence interval holds at every
+look, whatever made somebody stop and go on (Jennison and Turnbull 1989), so all pairs together
+have the interval of that many pairs.  Where the experiments differ more than their pairs do,
+the error of the mean grows by that (Birge, Physical Review 1932).  It never shrinks.
+
+What was decided stands until all pairs together leave no room for it, or another experiment
+proves something else: the last one is not believed for being the last, nor for being stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..experiment.pairs import FIRST_LOOK
+from ..material import MATERIAL_RATIO
+from ..model import LoadPoint, Verdict
+from ..simulation import DriveKind
+from .boundaries import DECIDE_ALPHA, SAME_ALPHA, SD_FLOOR, half_width
+from .estimate import Estimate, estimate
+from .pooling import DOUBTS, PoolTerm
+from .result import Result
+
+MARGIN = math.log(MATERIAL_RATIO)
+# So many experiments in a row that agree outweigh older ones that they contradict: drives change.
+REPEATED = 2
+NAMED_MAX = 4  # experiments in one line
+
+
+@dataclass(frozen=True)
+class Standing(Result):
+    """What a drive's experiments at one load say: the one that counts, weighed with its like.
+
+    `record_ids` are those that it was weighed of, newest first; `beside` says of the others, one
+    line each, why they do not count.
+    """
+
+    record_ids: Tuple[str, ...] = ()
+    beside: Tuple[str, ...] = ()
+
+
+class _Mean(NamedTuple):
+    """Units (pairs, or replicates of a factorial) taken together: how many, mean, sd of one."""
+
+    units: int
+    log_ratio: float
+    sd: float
+
+    def within(self, alpha: float) -> Tuple[float, float]:
+        """Its interval at level 1 - alpha, in logs."""
+        half = half_width(self.units, self.sd, alpha)
+        return self.log_ratio - half, self.log_ratio + half
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the rule of one experiment says of it (`analysis/sequential.py`)."""
+        low, high = self.within(DECIDE_ALPHA)
+        if low > MARGIN or high < -MARGIN:
+            return Verdict.WRITE_THROUGH if low > 0 else Verdict.WRITE_BACK
+        low, high = self.within(SAME_ALPHA)
+        same = low > -MARGIN and high < MARGIN
+        return Verdict.NO_DIFFERENCE if same else Verdict.INSUFFICIENT
+
+    def allows(self, verdict: Verdict) -> bool:
+        """Whether its interval leaves room for what was decided."""
+        low, high = self.within(DECIDE_ALPHA)
+        if verdict is Verdict.NO_DIFFERENCE:
+            return low < MARGIN and high > -MARGIN
+        return Estimate(verdict, math.exp(low), math.exp(high)).allows(verdict)
+
+
+def standing(results: Sequence[Result]) -> List[Standing]:
+    """What counts of each drive at each load point.
+
+    Forced runs missed a precondition and stay out, and so does what has no pair.
+    """
+    by_drive: Dict[Tuple[str, str, LoadPoint, bool], List[Result]] = {}
+    for result in sorted(results, key=lambda r: (r.ended_at_s, r.record_id)):
+        if result.analysed and not result.forced and result.pairs > 0:
+            key = (result.hostname, result.drive_id, result.load_point, result.simulated)
+            by_drive.setdefault(key, []).append(result)
+    return [_of_one_drive(found) for found in by_drive.values()]
+
+
+def _of_one_drive(found: Sequence[Result]) -> Standing:
+    """`found` are its experiments, oldest first; those with another firmware say nothing of it."""
+    kind = DriveKind.of(found[-1])
+    mine = [result for result in found if DriveKind.of(result) == kind]
+    if len(mine) == 1:
+        return _standing(mine[0], mine)
+    chief = _chief(mine)
+    like = [result for result in mine if result is chief or _alike(result, chief)]
+    if chief.verdict is Verdict.CONFLICTING or not _tells(chief) or len(like) == 1:
+        return _standing(chief, [chief], mine)
+    return _weighed(chief, like, mine)
+
+
+def _chief(mine: Sequence[Result]) -> Result:
+    """The newest that proved something; else the newest that tells, unless that is flagged."""
+    proven = [r for r in mine if r.verdict is not Verdict.INSUFFICIENT]
+    if proven:
+        return proven[-1]
+    telling = [] if _flagged(mine[-1]) else [r for r in mine if _tells(r)]
+    return telling[-1] if telling else mine[-1]
+
+
+def _flagged(result: Result) -> bool:
+    return any(finding.code in DOUBTS for finding in result.findings) or _of(result).flagged
+
+
+def _of(result: Result) -> Estimate:
+    return estimate(result.verdict, result.ratio, result.ratio_low, result.ratio_high)
+
+
+def _tells(result: Result) -> bool:
+    """Whether its interval says something of the cache mode."""
+    return (
+        result.verdict is not Verdict.CONFLICTING and not _flagged(result)
+        and _of(result).bounded and _units(result) >= FIRST_LOOK
+    )
+
+
+def _units(result: Result) -> int:
+    unit = result.pool_term.unit if result.pool_term is not None else 0
+    return result.pairs // (unit or 1)
+
+
+def _alike(result: Result, chief: Result) -> bool:
+    """Whether it was measured in the same way, and tells."""
+    mine, its = result.pool_term, chief.pool_term
+    if not _tells(result) or mine is None or its is None:
+        return _tells(result) and mine is its
+    return _setup(mine) == _setup(its)
+
+
+def _setup(term: PoolTerm) -> Tuple[object, ...]:
+    return (
+        term.transport, term.role, term.ceph_release, term.rotational, term.apart, term.unit,
+    )
+
+
+def _weighed(chief: Result, like: Sequence[Result], mine: Sequence[Result]) -> Standing:
+    """`like` are oldest first; all of them tell, and they were measured in the same way."""
+    apart = [result for result in like if _disjoint(result, chief)]
+    if apart:
+        since = [r for r in like if r.ended_at_s > apart[-1].ended_at_s and r not in apart]
+        if sum(result.verdict is chief.verdict for result in since) < REPEATED:
+            return _conflicting(chief, like, mine, (
+                f"{_named([*apart, chief])} prove different ratios for the same drive: measure it "
+                "again; two in a row that agree settle it"
+            ))
+        like = since
+    decided = [result for result in like if result.verdict.decided]
+    together = _together(like)
+    if together is None:
+        return _standing(chief, [chief], mine)
+    verdict = together.verdict
+    if verdict.decided and (decided or _tails_agree(verdict, like)):
+        return _standing(_as_one(chief, together, verdict, like), like, mine)
+    if not decided:
+        return _standing(_as_one(chief, together, Verdict.INSUFFICIENT, like), like, mine)
+    if len({result.verdict for result in decided}) > 1 or not together.allows(chief.verdict):
+        return _conflicting(chief, like, mine, (
+            f"{_named(like)} do not agree, and together they decide nothing: measure it again"
+        ))
+    # what is undecided is no reason to doubt what was decided
+    both = _together(decided)
+    if both is None or both.verdict is not chief.verdict:
+        return _standing(chief, [chief], mine)
+    return _standing(_as_one(chief, both, chief.verdict, decided), decided, mine)
+
+
+def _disjoint(one: Result, other: Result) -> bool:
+    a, b = _of(one), _of(other)
+    return a.ratio_low > b.ratio_high or b.ratio_low > a.ratio_high
+
+
+def _together(like: Sequence[Result]) -> Optional[_Mean]:
+    """All pairs as one experiment; None where an older version did not keep what that takes."""
+    terms = [result.pool_term for result in like]
+    known = [term for term in terms if term is not None and term.unit]
+    if len(known) < len(terms):
+        return None
+    units = [_units(result) for result in like]
+    return _mean(units, [
+        (term.log_ratio, max(term.pair_sd / math.sqrt(term.unit), SD_FLOOR)) for term in known
+    ])
+
+
+def _mean(units: Sequence[int], parts: Sequence[Tuple[float, float]]) -> _Mean:
+    """By (mean, sd of a unit): each unit counts once, so how it came out weighs nothing."""
+    count = sum(units)
+    mean = math.fsum(n * part[0] for n, part in zip(units, parts)) / count
+    within = math.fsum((n - 1) * part[1] ** 2 for n, part in zip(units, parts))
+    variance = within / (count - len(units))
+    scatter = math.fsum(n * (part[0] - mean) ** 2 for n, part in zip(units, parts))
+    birge = max(1.0, scatter / max(1, len(units) - 1) / variance)
+    return _Mean(count, mean, math.sqrt(variance * birge))
+
+
+def _tails_agree(verdict: Verdict, like: Sequence[Result]) -> bool:
+    """Whether the 90th percentiles lie on no other side: none of these proved anything alone."""
+    logs = [
+        (_units(result), result.pool_term.tail_log_ratio) for result in like
+        if result.pool_term is not None
+    ]
+    known = [(n, log) for n, log in logs if log is not None]
+    if not known:
+        return True
+    mean = sum(n * log for n, log in known) / sum(n for n, _ in known)
+    if verdict is Verdict.WRITE_THROUGH:
+        return mean > -MARGIN
+    return mean < MARGIN if verdict is Verdict.WRITE_BACK else abs(mean) < MARGIN
+
+
+def _as_one(chief: Result, mean: _Mean, verdict: Verdict, like: Sequence[Result]) -> Result:
+    """The chief with what all say together; its median and spread of modes stay its own."""
+    if len(like) == 1:
+        return chief
+    term = chief.pool_term
+    assert term is not None  # callers looked  # noqa: S101
+    low, high = mean.within(DECIDE_ALPHA)
+    return replace(
+        chief, verdict=verdict, ratio=math.exp(mean.log_ratio), ratio_low=math.exp(low),
+        ratio_high=math.exp(high), pairs=mean.units * term.unit,
+        why=f"{len(like)} experiments of this drive weighed together: {_named(like)}",
+        pool_term=replace(
+            term, log_ratio=mean.log_ratio, pair_sd=mean.sd * math.sqrt(term.unit),
+        ),
+    )
+
+
+def _conflicting(
+    chief: Result, like: Sequence[Result], mine: Sequence[Result], why: str
+) -> Standing:
+    known = [_of(result) for result in like]
+    said = replace(
+        chief, verdict=Verdict.CONFLICTING, why=why, pool_term=None,
+        ratio_low=min(item.ratio_low for item in known),
+        ratio_high=max(item.ratio_high for item in known),
+    )
+    return _standing(said, like, mine)
+
+
+def _standing(
+    result: Result, members: Sequence[Result], mine: Sequence[Result] = ()
+) -> Standing:
+    names = {member.record_id for member in members}
+    beside = [other for other in mine if other.record_id not in names][::-1]
+    more = (f"and {len(beside) - NAMED_MAX} more",) if len(beside) > NAMED_MAX else ()
+    values = {item.name: getattr(result, item.name) for item in fields(Result)}
+    return Standing(
+        **values, record_ids=tuple(member.record_id for member in members)[::-1],
+        beside=(*(_beside(result, other) for other in beside[:NAMED_MAX]), *more),
+    )
+
+
+def _beside(result: Result, other: Result) -> str:
+    """What another experiment of the drive said, and how it ended."""
+    when = "later" if other.ended_at_s > result.ended_at_s else "earlier"
+    ratio = "" if other.ratio is None else f", ratio {other.ratio:.3g}"
+    return (
+        f"a{'n' if when == 'earlier' else ''} {when} experiment ({other.record_id}) is not "
+        f"counted: {other.verdict.value}{ratio} of {other.pairs} pairs, {other.ended}"
+    )
+
+
+def _named(results: Sequence[Result]) -> str:
+    """Experiments with their intervals, the first few of them."""
+    found = [f"{r.record_id} ({_of(r).span})" for r in results[:NAMED_MAX]]
+    more = f" and {len(results) - NAMED_MAX} more" if len(results) > NAMED_MAX else ""
+    return ", ".join(found) + more
