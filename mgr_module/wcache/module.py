@@ -86,7 +86,7 @@ class Module(MgrModule):
                 orchestrator=CephOrchestrator(self),
             ),
             blocks=CephBlocks(
-                self, commit_counters=ceph_compat.commit_counters,
+                self, counters=ceph_compat.load_counters,
                 commits_min=lambda: self._options.traffic_commits_min,
                 is_up=lambda osd_id: _is_up(view, osd_id),
             ),

@@ -12,8 +12,12 @@ _Watch = Tuple[BlocksRequest, Callable[[Block], None], Callable[[str, bool, bool
 class FakeBlocks:
     """The `BlockRunner` port: each block is what `latency_us` says when its time is over."""
 
-    def __init__(self, latency_us: Callable[[int], float]) -> None:
+    def __init__(
+        self, latency_us: Callable[[int], float],
+        read_us: Callable[[int], float] = lambda osd_id: 0.0,
+    ) -> None:
         self.latency_us = latency_us
+        self.read_us = read_us
         self.waiting: Dict[str, _Watch] = {}
         self._taken: Dict[str, int] = {}
         self._due_s: Dict[str, float] = {}
@@ -59,7 +63,11 @@ class FakeBlocks:
             self.cancel(token)
             on_end(f"osd.{slow[0]} is past the limit", True, False)
             return
-        osds = tuple(OsdBlock(o, value, 100) for o, value in found.items() if value > 0)
+        reads = {o: self.read_us(o) for o in found}
+        osds = tuple(
+            OsdBlock(o, value, 100 if value else 0, reads[o], 100 if reads[o] else 0)
+            for o, value in found.items() if value > 0 or reads[o] > 0
+        )
         self._taken[token] += 1
         if self._taken[token] >= request.blocks:
             self.cancel(token)

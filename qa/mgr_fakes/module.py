@@ -230,7 +230,7 @@ class FakeMgr:
         self.now_s += 1.0
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.loads = FakeLoads(self.latency_ns, self.bench)
-        self.blocks = FakeBlocks(self.block_us)
+        self.blocks = FakeBlocks(self.block_us, self.read_us)
         self.analysis = self.make_analysis()
         archive = Archive(self.store)
         self.engine = Engine(
@@ -289,6 +289,10 @@ class FakeMgr:
 
     def block_us(self, osd_id: int) -> float:
         """The commit latency of its clients; 0 where nothing writes."""
+        return 0.0
+
+    def read_us(self, osd_id: int) -> float:
+        """The latency of its clients' reads; 0 where nothing reads."""
         return 0.0
 
     def command(self, prefix: str, inbuf: str = "", **arguments: Any) -> Tuple[int, str, str]:

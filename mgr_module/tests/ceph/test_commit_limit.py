@@ -6,7 +6,7 @@ import queue
 import pytest
 from wcache.ceph.blocks import CephBlocks
 from wcache.ceph.commit_limit import CommitLimit, in_flight
-from wcache.ceph.compat import commit_counters
+from wcache.ceph.compat import commit_counters, load_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest
@@ -101,7 +101,7 @@ def watched(treated, controls, limit_ms, blocks, stopped=""):
     heard = queue.Queue()
     seen = []
     CephBlocks(
-        HungOsd(stopped), commit_counters=commit_counters, commits_min=lambda: 1,
+        HungOsd(stopped), counters=load_counters, commits_min=lambda: 1,
         is_up=lambda osd_id: True,
     ).watch(
         "t", BlocksRequest(treated, controls, 0.01, blocks, limit_ms),
@@ -146,3 +146,21 @@ def test_a_measurement_of_traffic_ends_when_its_osd_hangs(spread):
     samples, error = done.get(timeout=60)
     assert error == ""
     assert "committed nothing for" in samples.aborted
+
+
+def test_a_block_tells_of_reads_too_and_of_an_osd_that_only_reads():
+    class Reads(HungOsd):
+        def send_command(self, result, svc_type, svc_id, command, tag):
+            self.looks += 1
+            counted = {"bluestore": {"txc_commit_lat": {"avgcount": 7, "sum": 0.1}},
+                       "osd": {"op_r_latency": {"avgcount": 10 * self.looks,
+                                                "sum": 0.004 * self.looks}}}
+            result.complete(0, json.dumps(counted), "")
+
+    heard = queue.Queue()
+    CephBlocks(
+        Reads(), counters=load_counters, commits_min=lambda: 1, is_up=lambda osd_id: True,
+    ).watch("t", BlocksRequest((0,), (), 0.01, 1, 1000.0), heard.put, lambda *end: heard.put(end))
+    (osd,) = heard.get(timeout=60).osds
+    assert (osd.latency_us, osd.commits, osd.read_us) == (0.0, 0, 400.0)
+    assert osd.reads >= 10

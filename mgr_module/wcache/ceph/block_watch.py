@@ -11,10 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
 
-from ..core.loads import Block, BlocksRequest, OsdBlock
+from ..core.loads import COMMIT_COUNTERS, READ_COUNTER, Block, BlocksRequest, OsdBlock
 from .commit_limit import CommitLimit, Counters, gained
 
 LOOK_EVERY_S = 1.0
+READS = (READ_COUNTER,)
 # An OSD that takes longer to tell is not in this block.
 ANSWER_S = 1.0
 # The answer of an OSD that seems silent may have come while nobody looked: the mgr had stopped.
@@ -152,7 +153,16 @@ class BlockWatch:
     ) -> Block:
         osds: List[OsdBlock] = []
         for osd_id, now in after.items():
-            since = gained(before.get(osd_id, {}), now)
-            if since is not None and since[1] >= self._commits_min():
-                osds.append(OsdBlock(osd_id, round(1e6 * since[0] / since[1], 1), since[1]))
+            first = before.get(osd_id, {})
+            writes, reads = (
+                self._mean(gained(first, now, names)) for names in (COMMIT_COUNTERS, READS)
+            )
+            if writes[1] or reads[1]:
+                osds.append(OsdBlock(osd_id, *writes, *reads))
         return Block(seconds, tuple(osds))
+
+    def _mean(self, since: Optional[Tuple[float, int]]) -> Tuple[float, int]:
+        """(us, how many); zeros where they are too few to tell."""
+        if since is None or since[1] < self._commits_min():
+            return 0.0, 0
+        return round(1e6 * since[0] / since[1], 1), since[1]

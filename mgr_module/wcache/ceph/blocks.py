@@ -17,11 +17,11 @@ class CephBlocks:
 
     def __init__(
         self, mgr: SendsCommands, *,
-        commit_counters: Callable[[Mapping[str, object]], Counters],
+        counters: Callable[[Mapping[str, object]], Counters],
         commits_min: Callable[[], int], is_up: Callable[[int], bool],
     ) -> None:
         self._mgr = mgr
-        self._commit_counters = commit_counters
+        self._counters = counters
         self._commits_min = commits_min
         self._is_up = is_up
         self._cancels: Dict[str, threading.Event] = {}
@@ -65,4 +65,4 @@ class CephBlocks:
             plain = json.loads(text)
         except ValueError:
             return None
-        return self._commit_counters(plain) if isinstance(plain, dict) else None
+        return self._counters(plain) if isinstance(plain, dict) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, Mapping, Optional, Tuple
+from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..core.loads import COMMIT_COUNTERS, SUBMIT_COUNTERS, TRANSACTION_COUNTERS
 
@@ -66,9 +66,14 @@ def mean_ms(before: Counters, after: Counters) -> Optional[float]:
     return None if found is None else 1e3 * found[0] / found[1]
 
 
-def gained(before: Counters, after: Counters) -> Optional[Tuple[float, int]]:
-    """(seconds, commits) since; None where it did not commit, or was restarted."""
-    for name in COMMIT_COUNTERS:
+def gained(
+    before: Counters, after: Counters, names: Sequence[str] = COMMIT_COUNTERS
+) -> Optional[Tuple[float, int]]:
+    """(seconds, commits) since; None where it did not commit, or was restarted.
+
+    `names` are counters of something else, best first.
+    """
+    for name in names:
         if name in before and name in after:
             count = after[name][1] - before[name][1]
             return (after[name][0] - before[name][0], count) if count > 0 else None

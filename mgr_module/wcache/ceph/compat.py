@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mgr_module
 
-from ..core.loads import COMMIT_COUNTERS, SUBMIT_COUNTERS, TRANSACTION_COUNTERS
+from ..core.loads import COMMIT_COUNTERS, READ_COUNTER, SUBMIT_COUNTERS, TRANSACTION_COUNTERS
 
 _base = getattr(mgr_module, "CLICommandBase", None)
 
@@ -49,6 +49,13 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
     if pair is not None:
         found["op_w_process_latency"] = pair
     return found
+
+
+def load_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
+    """The same, with clients' reads: what a rollout is judged by."""
+    found = commit_counters(perf_dump)
+    pair = _pair(_object(perf_dump.get("osd")).get(READ_COUNTER))
+    return found if pair is None else {**found, READ_COUNTER: pair}
 
 
 def points(mgr: Any, osd_id: int, name: str) -> Sequence[Sequence[float]]:

@@ -110,13 +110,22 @@ def spread_at_s(seconds: float, count: int, index: int) -> float:
 OSDS_MAX = 128
 
 
+# Clients' reads, answered (src/osd/osd_perf_counters.cc, since 0.94): those of a primary.
+READ_COUNTER = "op_r_latency"
+
+
 @dataclass(frozen=True)
 class OsdBlock:
-    """The mean commit latency of an OSD's own traffic in a block."""
+    """The mean commit latency of an OSD's own traffic in a block, and that of its reads.
+
+    0 where it did too few to tell.
+    """
 
     osd_id: int
     latency_us: float
     commits: int
+    read_us: float = 0.0
+    reads: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,6 +139,12 @@ class Block:
         """By OSD, the logarithm of its latency."""
         return {item.osd_id: math.log(item.latency_us) for item in self.osds
                 if item.latency_us > 0}
+
+    @property
+    def of_reads(self) -> Block:
+        """The same block with clients' reads in the place of commits."""
+        found = (OsdBlock(item.osd_id, item.read_us, item.reads) for item in self.osds)
+        return Block(self.seconds, tuple(found))
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class _Mclock(Planner):
                 "no capacity was measured yet, so there is nothing to plan by",
                 "measure with `ceph wcache mclock measure`",
             )
-        return mclock_changes(asked, advices, self._engine.view.cluster())
+        return mclock_changes(asked, advices, self._engine.view.cluster(), watch.config)
 
     def findings(self) -> Sequence[Finding]:
         """Stored values that do not fit the mode of the drives."""

@@ -4,7 +4,15 @@ import random
 
 import pytest
 from mgr_fakes.gate_simulation import SCENES, rates
-from wcache.core.change.gate.judge import LOOKS, Judgement, Verdict, judge, look_at
+from wcache.core.change.gate.judge import (
+    LOOKS,
+    Judgement,
+    Verdict,
+    judge,
+    judge_all,
+    load_of_any,
+    look_at,
+)
 from wcache.core.change.gate.numbers import difference
 from wcache.core.loads import Block, OsdBlock
 
@@ -40,6 +48,52 @@ def test_what_happens_to_all_is_nobodys_fault_and_what_happens_to_one_is():
     assert judge(before, busy, (0,), ()).verdict is Verdict.WORSE
     assert judge(before, slow, (0,), controls).verdict is Verdict.WORSE
     assert judge(before, fast, (0,), controls).verdict is Verdict.BETTER
+
+
+def with_reads(count, write_us, read_us, seed):
+    """Blocks with reads beside the writes; 0 where there are none."""
+    writes = blocks(count, lambda o: write_us(o) or 1.0, seed=seed)
+    reads = blocks(count, lambda o: read_us(o) or 1.0, seed=seed + 100)
+    return [
+        Block(5.0, tuple(
+            OsdBlock(w.osd_id, w.latency_us if write_us(w.osd_id) else 0.0, 100,
+                     r.latency_us if read_us(w.osd_id) else 0.0, 100)
+            for w, r in zip(one.osds, other.osds)
+        ))
+        for one, other in zip(writes, reads)
+    ]
+
+
+@pytest.mark.parametrize(("writes", "reads", "verdict", "of"), [
+    (1.0, 1.0, Verdict.NO_WORSE, "commit"),
+    (1.0, 1.5, Verdict.WORSE, "read"),
+    (1.5, 1.0, Verdict.WORSE, "commit"),
+    (0.5, 1.5, Verdict.WORSE, "read"),
+    (0.5, 1.0, Verdict.NO_WORSE, "read"),
+    (0.5, 0.5, Verdict.BETTER, "commit"),
+    (None, 1.5, Verdict.WORSE, "read"),
+    (1.5, None, Verdict.WORSE, "commit"),
+    (None, 1.0, Verdict.NO_WORSE, "read"),
+])
+def test_of_writes_and_reads_the_worse_one_counts_and_what_nobody_does_is_left_out(
+    writes, reads, verdict, of
+):
+    def made(factors, usual_us):
+        return lambda o: 0.0 if factors is None else usual_us * (factors if o == 0 else 1.0)
+
+    calm = [None if each is None else 1.0 for each in (writes, reads)]
+    before = with_reads(48, made(calm[0], 1000.0), made(calm[1], 400.0), 1)
+    after = with_reads(96, made(writes, 1000.0), made(reads, 400.0), 2)
+    found = judge_all(before, after, (0,), (1, 2, 3))
+    assert (found.verdict, found.of) == (verdict, of)
+    assert f"{of} latency" in found.words
+    assert load_of_any(before, (0,), (1, 2, 3)) == ""
+
+
+def test_with_neither_writes_nor_reads_nothing_can_be_judged():
+    none = with_reads(48, lambda o: 0.0, lambda o: 0.0, 1)
+    assert "clients write too little to osd.0" in load_of_any(none, (0,), (1, 2, 3))
+    assert judge_all(none, none, (0,), (1, 2, 3)).verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize(("gone", "why"), [

@@ -7,11 +7,22 @@ written, and the change is not made where it has moved.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, FrozenSet, Optional, Tuple
+from typing import ClassVar, FrozenSet, Optional, Sequence, Tuple
 
 from ..config_database import EDITS_MAX, ConfigEdit, OsdValue
 from ..model import LoadPoint
 from .change_status import ChangeStatus, gain
+
+# A block counts where all of them told of their load, so they are few.
+JUDGED_MAX = 8
+
+
+def sample(osd_ids: Sequence[int]) -> Tuple[int, ...]:
+    """At most JUDGED_MAX of these OSDs, from the first to the last."""
+    ids = list(dict.fromkeys(osd_ids))
+    if len(ids) <= JUDGED_MAX:
+        return tuple(ids)
+    return tuple(ids[index * len(ids) // JUDGED_MAX] for index in range(JUDGED_MAX))
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,8 @@ class ConfigChange:
     expect: Tuple[OsdValue, ...] = field(default=(), metadata={"max_items": EDITS_MAX})
     wait_s: float = 0.0
     back_wait_s: float = 0.0
+    # OSDs that take another value by it, a sample: whose clients judge it
+    judged_on: Tuple[int, ...] = field(default=(), metadata={"max_items": JUDGED_MAX})
 
     @property
     def simulated(self) -> bool:

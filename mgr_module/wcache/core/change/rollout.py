@@ -91,6 +91,8 @@ class RolloutMachine(Gating):
             return self._next_back()
         if self._phase is Phase.HELD:
             return self._check()
+        if self._phase is Phase.WAITING and self._in_step():
+            return self._next_of_step()
         if self._phase is Phase.WAITING:
             return self._watch_after() if self._unjudged() else self._measure(Phase.AFTER)
         late = events.BlocksEnded(self._token, "no measurement of clients' writes came in time")
@@ -272,6 +274,9 @@ class RolloutMachine(Gating):
         self._resumed = False
         if self._in_step():
             self._change(status=ChangeStatus.MADE)
+            pause_s = steps.wait_s(self.rollout, change)
+            if pause_s and self._in_step():
+                return self._wait(pause_s)
             return [events.SaveRun(), *self._next_of_step()]
         pause_s = steps.wait_s(self.rollout, change)
         if steps.measure(self.rollout, change) is None:

@@ -40,6 +40,13 @@ def looked(rollout: Rollout, change: Change, outcome: object) -> Tuple[Change, s
     return config_steps.looked(rollout, change, outcome)
 
 
+def judged_on(change: Change) -> Tuple[int, ...]:
+    """The OSDs whose clients' load judges a change; none where nobody knows whom it concerns."""
+    if isinstance(change, CacheModeChange):
+        return change.treated
+    return change.judged_on or (change.treated if change.load_point is not None else ())
+
+
 def is_read(change: Change) -> bool:
     """Whether a change is read once more before it counts: a drive can change by itself."""
     return isinstance(change, CacheModeChange)

@@ -71,8 +71,8 @@ def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
     while at < len(changes):
         size = 1
         while (
-            size < rollout.parallel_max and at + size < len(changes)
-            and rollout.wave_of(at + size) == rollout.wave_of(at)
+            at + size < len(changes) and rollout.wave_of(at + size) == rollout.wave_of(at)
+            and (size < rollout.parallel_max or _one_value(rollout, at, at + size))
         ):
             size += 1
         if any(item.status in UNFINISHED for item in changes[at:at + size]):
@@ -81,9 +81,16 @@ def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
     return tuple(found)
 
 
+def _one_value(rollout: Rollout, first: int, index: int) -> bool:
+    """Whether clients' load judges two changes together: they are steps of one value."""
+    one, item = rollout.changes[first], rollout.changes[index]
+    by_load = rollout.gate is not None and rollout.gate.by_load
+    return by_load and bool(steps.judged_on(item)) and one.touches == item.touches
+
+
 def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[float, float]:
     gate = rollout.gate or GateSettings(by_load=False)
-    if not gate.by_load or change.load_point is None or not has_clients(change) or rollout.trial:
+    if not gate.by_load or not steps.judged_on(change) or not has_clients(change) or rollout.trial:
         if steps.measure(rollout, change) is None:
             # it is read back and no more, and then nothing else is done for a while
             wait_s = steps.wait_s(rollout, change)
@@ -97,5 +104,9 @@ def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[fl
     if rollout.judged_s and first:
         usual = fmean(rollout.judged_s[1:] or rollout.judged_s)
         low, high = min(max(low, 0.8 * usual), high), min(high, max(low, 1.2 * usual))
-    more = size * CHANGE_S + rollout.settle_s
+    waits = size * steps.wait_s(rollout, change)
+    more = size * CHANGE_S + rollout.settle_s + waits
+    if steps.measure(rollout, change) is None:
+        # without clients' load it is only read back
+        return size * CHANGE_LEAST_S + waits, high + more
     return low + more, high + more

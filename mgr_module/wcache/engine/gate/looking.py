@@ -16,7 +16,8 @@ from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Change
-from ...core.cluster import ClusterView
+from ...core.cluster import ClusterState, ClusterView
+from ...core.config_database import mask_of
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
@@ -113,11 +114,12 @@ class Looking:
 
     def _controls(self, machine: RolloutMachine, groups: Groups) -> Tuple[int, ...]:
         treated = {osd_id for group in groups for osd_id in group}
+        cluster = self._view.cluster()
         touched: Set[int] = {
             osd_id for change in machine.rollout.changes
-            if change.status is not ChangeStatus.PLANNED for osd_id in change.treated
+            if change.status is not ChangeStatus.PLANNED or change is machine.current
+            for osd_id in _touched(change, cluster)
         }
-        cluster = self._view.cluster()
         reports = believed(self._hosts.reports.values(), cluster)
         return controls_for(treated, touched, reports, cluster)
 
@@ -159,3 +161,15 @@ def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:
     if not isinstance(change, CacheModeChange) or steps.only_lasts(change):
         return False
     return len(groups) > 1 or len(groups[0]) > 1
+
+
+def _touched(change: Change, cluster: ClusterState) -> Set[int]:
+    """All OSDs that a change may concern: more than those that it is judged on."""
+    if isinstance(change, CacheModeChange):
+        return set(change.treated)
+    masks = [mask_of(edit.who) for edit in change.edits]
+    # of an OSD that nobody can place it may be true
+    return {
+        osd_id for osd_id, osd in cluster.osds.items()
+        if any(mask.covers(osd) is not False for mask in masks)
+    }

@@ -9,9 +9,9 @@ with the error rates divided over the looks (Bonferroni).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from ...loads import Block
 from ...material import MATERIAL_LN
@@ -25,6 +25,8 @@ LOOKS = (16, 32, 64, 96)
 # often.  0.01 is promised; what the estimated correlation costs in short stretches is between.
 FALSE_WORSE = 0.006
 FALSE_NO_WORSE = 0.05
+# Which latency of clients a judgement is about.
+COMMITS, READS = "commit", "read"
 # So few usable blocks say nothing.
 USABLE_MIN = 8
 
@@ -36,6 +38,10 @@ class Verdict(str, Enum):
     NO_WORSE = "no worse"
     BETTER = "better"
     UNDECIDED = "undecided"
+
+
+# Of writes and reads the graver one counts; better only where neither is otherwise.
+_GRAVEST = (Verdict.WORSE, Verdict.UNDECIDED, Verdict.NO_WORSE, Verdict.BETTER)
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Judgement:
     controls: int = 0
     why: str = ""
     settle: str = ""
+    of: str = COMMITS  # which latency
 
     @property
     def goes_on(self) -> bool:
@@ -74,7 +81,7 @@ class Judgement:
                  "left: a load that changed meanwhile looks like an effect of the change"
         )
         return (
-            f"{self.verdict.value}: commit latency {self.ratio:.2f} times that before "
+            f"{self.verdict.value}: {self.of} latency {self.ratio:.2f} times that before "
             f"({self.low:.2f} to {self.high:.2f}), {beside}"
         )
 
@@ -100,11 +107,44 @@ def look_at(blocks_after: int) -> bool:
     return blocks_after in LOOKS
 
 
-def judge(
+def judge_all(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
     controls: Sequence[int],
 ) -> Judgement:
-    """What is known after so many blocks; UNDECIDED where it may be known later."""
+    """By writes and by reads, as far as clients did either before; the worse of the two counts.
+
+    Two judgements share the error rates of one.
+    """
+    found = [(COMMITS, before, after)]
+    found += [(READS, _of_reads(before), _of_reads(after))]
+    told = [item for item in found if not load_of(item[1], treated, controls)[2]] or found[:1]
+    judged = [
+        replace(judge(first, later, treated, controls, parts=len(told)), of=of)
+        for of, first, later in told
+    ]
+    return min(judged, key=lambda item: _GRAVEST.index(item.verdict))
+
+
+def _of_reads(blocks: Sequence[Block]) -> List[Block]:
+    return [block.of_reads for block in blocks]
+
+
+def load_of_any(
+    before: Sequence[Block], treated: Sequence[int], controls: Sequence[int]
+) -> str:
+    """Why neither writes nor reads can judge a change; "" where one of them can."""
+    why = load_of(before, treated, controls)[2]
+    return why and (load_of(_of_reads(before), treated, controls)[2] and why)
+
+
+def judge(
+    before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
+    controls: Sequence[int], parts: int = 1,
+) -> Judgement:
+    """What is known after so many blocks; UNDECIDED where it may be known later.
+
+    `parts`: so many judgements are made beside each other, of which one is believed.
+    """
     mine, others, why = load_of(before, treated, controls)
     if not why:
         left = present(after, mine)
@@ -132,14 +172,14 @@ def judge(
             settle="steadier writes of clients", blocks_before=len(first),
             blocks_after=len(later),
         )
-    return _decide(first, later, len(mine), len(others))
+    return _decide(first, later, len(mine), len(others), parts)
 
 
 def _decide(
-    first: Sequence[float], later: Sequence[float], treated: int, controls: int
+    first: Sequence[float], later: Sequence[float], treated: int, controls: int, parts: int
 ) -> Judgement:
     seen = difference(first, later)
-    low = seen.low(FALSE_WORSE / len(LOOKS))
+    low = seen.low(FALSE_WORSE / len(LOOKS) / parts)
     high = seen.high(FALSE_NO_WORSE / len(LOOKS))
     verdict = Verdict.UNDECIDED
     if low > 0.0 and seen.mean > MATERIAL_LN:

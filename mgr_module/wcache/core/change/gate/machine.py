@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import List, Optional, Tuple
+from typing import FrozenSet, List, Optional, Tuple
 
 from ... import events
 from ...codec import one_line
@@ -17,7 +17,9 @@ from ...loads import Block, BlocksRequest
 from ...record import Precondition
 from ...simulation import has_clients, real
 from .. import steps
+from ..cache_mode_change import CacheModeChange
 from ..change_status import ChangeStatus
+from ..config_change import ConfigChange
 from ..keeping import MID_CHANGE
 from ..lasting import Lasting
 from ..phase import Phase
@@ -31,12 +33,16 @@ from .judge import (
     Judgement,
     Verdict,
     judge,
+    judge_all,
     load_of,
+    load_of_any,
     look_at,
 )
 
 # A block that is this much later than it should be does not come any more.
 BLOCK_LATE_S = 60.0
+# Steps of one value that are judged together.
+RAMP_MAX = 100
 # So often is a watch that ended with an error begun again.
 WATCHES_MAX = 3
 
@@ -46,6 +52,8 @@ class Gating(Lasting):
     """Steps and their judgement."""
 
     _blocks: List[Block] = field(default_factory=list)
+    # what the change touches whose OSDs have no clients' load: it is read back and no more
+    _without_clients: FrozenSet[Tuple[str, str]] = frozenset()
     _watches: int = 0
 
     @property
@@ -58,7 +66,16 @@ class Gating(Lasting):
         step = self.rollout.step
         if self._phase is not Phase.BLOCKS_AFTER or len(self._blocks) < USABLE_MIN:
             return step.judgement
-        return judge(step.before, self._blocks, step.treated, step.controls)
+        return self._judged()
+
+    def _judged(self) -> Judgement:
+        """By clients' writes; values in the config database may change what reads take too."""
+        step = self.rollout.step
+        drives = all(
+            isinstance(self.rollout.changes[index], CacheModeChange) for index in step.indices
+        )
+        by = judge if drives else judge_all
+        return by(step.before, self._blocks, step.treated, step.controls)
 
     def _gated(self, change: Change) -> bool:
         """Whether clients' load judges it; else a bench before and after, or what is read back."""
@@ -67,7 +84,8 @@ class Gating(Lasting):
             rollout.gate is not None and rollout.gate.by_load
             and not rollout.trial and has_clients(change)
             and Precondition.CLIENT_LOAD not in rollout.overridden
-            and change.load_point is not None and not steps.only_lasts(change)
+            and bool(steps.judged_on(change)) and not steps.only_lasts(change)
+            and change.touches != self._without_clients
         )
 
     def _in_step(self) -> bool:
@@ -81,6 +99,10 @@ class Gating(Lasting):
         found = [first]
         for index in range(first + 1, len(rollout.changes)):
             item = rollout.changes[index]
+            if self._is_ramp(first, index):
+                # one value in several steps: each alone is too small to be seen
+                found.append(index)
+                continue
             if (
                 len(found) >= rollout.parallel_max or rollout.wave_of(index)
                 != rollout.wave_of(first) or not self._gated(item)
@@ -91,6 +113,15 @@ class Gating(Lasting):
             found.append(index)
         return tuple(found) if self._gated(rollout.changes[first]) else (first,)
 
+    def _is_ramp(self, first: int, index: int) -> bool:
+        """Whether a change is a further step of the values that the first one changes."""
+        one, item, rollout = (*(self.rollout.changes[i] for i in (first, index)), self.rollout)
+        return (
+            isinstance(item, ConfigChange) and self._gated(item)
+            and item.status is ChangeStatus.PLANNED and item.touches == one.touches
+            and rollout.wave_of(index) == rollout.wave_of(first) and index - first < RAMP_MAX
+        )
+
     @property
     def groups_next(self) -> Tuple[Tuple[int, ...], ...]:
         """The OSDs of each change that the next step may be made of, for `osd ok-to-stop`.
@@ -100,7 +131,7 @@ class Gating(Lasting):
         if self.rollout.gate is None:
             return ()
         return tuple(
-            change.treated
+            steps.judged_on(change)
             for change in real(self.rollout.changes[index] for index in self._candidates())
         )
 
@@ -124,8 +155,8 @@ class Gating(Lasting):
         """The preconditions hold: take the blocks before the step."""
         most = 1 if event.together is None else max(1, event.together)
         indices = self._candidates()[:most]
-        treated = sorted({o for i in indices for o in self.rollout.changes[i].treated})
-        step = GateStep(indices, tuple(treated), tuple(event.controls))
+        treated = self._judged_on(indices)
+        step = GateStep(indices, treated, tuple(event.controls))
         self.rollout = replace(self.rollout, step=step, step_at_s=self._now_s)
         self._watches = 0
         return self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
@@ -140,16 +171,28 @@ class Gating(Lasting):
         if self._phase is Phase.BLOCKS_AFTER:
             return self._judge_step() if look_at(len(self._blocks)) else []
         count = len(self._blocks)
-        none = not any(o in each.logs() for each in self._blocks for o in step.treated)
+        told = {osd.osd_id for each in self._blocks for osd in each.osds}
+        none = told.isdisjoint(step.treated)
         if count < BLOCKS_BEFORE and not (none and count >= USABLE_MIN):
             return []
         _, _, why = load_of(self._blocks, step.treated, step.controls)
+        change = self.current
+        if why and isinstance(change, ConfigChange):
+            why = load_of_any(self._blocks, step.treated, step.controls)
+            if why:
+                return self._only_read(change, why)
         if why:
             return self._no_load(why)
         self.rollout = replace(
             self.rollout, step=replace(step, before=tuple(self._blocks))
         )
         return self._next_of_step()
+
+    def _only_read(self, change: ConfigChange, why: str) -> List[events.Action]:
+        """Nobody waits for these OSDs: reading the values back is all the proof there is."""
+        self._without_clients = change.touches
+        self.rollout = replace(self.rollout, step=GateStep())
+        return [events.Note(f"{change.name}: {why}: it is only read back"), *self._check()]
 
     def _no_load(self, why: str) -> List[events.Action]:
         self.rollout = replace(self.rollout, step=GateStep())
@@ -195,10 +238,13 @@ class Gating(Lasting):
     def _end_step_early(self) -> List[events.Action]:
         """Nothing more is changed in this step: what it has made is judged."""
         made = self._unjudged()
-        treated = sorted({o for i in made for o in self.rollout.changes[i].treated})
-        step = replace(self.rollout.step, indices=made, treated=tuple(treated))
+        step = replace(self.rollout.step, indices=made, treated=self._judged_on(made))
         self.rollout = replace(self.rollout, step=step)
         return self._next_of_step()
+
+    def _judged_on(self, indices: Tuple[int, ...]) -> Tuple[int, ...]:
+        found = {o for i in indices for o in steps.judged_on(self.rollout.changes[i])}
+        return tuple(sorted(found))
 
     def _watch_after(self) -> List[events.Action]:
         self._watches = 0
@@ -207,7 +253,7 @@ class Gating(Lasting):
     def _judge_step(self) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # callers looked  # noqa: S101
-        found = judge(step.before, self._blocks, step.treated, step.controls)
+        found = self._judged()
         last = len(self._blocks) >= LOOKS[-1]
         # the canary is watched for all of its time, unless it is worse
         long_canary = self._is_canary() and gate.canary_block_s > gate.block_s
@@ -233,7 +279,7 @@ class Gating(Lasting):
     def _keep_latencies(self) -> None:
         step, changed = self.rollout.step, {}
         for index in self._unjudged():
-            mine = self.rollout.changes[index].treated
+            mine = steps.judged_on(self.rollout.changes[index])
             before, after = (log_ratios(each, mine, ()) for each in (step.before, self._blocks))
             if before and after:
                 changed[index] = replace(

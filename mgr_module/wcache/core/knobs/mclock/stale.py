@@ -41,9 +41,17 @@ def stale(facts: Facts) -> Tuple[Finding, ...]:
     return tuple(
         Finding(
             FindingCode.MCLOCK_STALE, Severity.WARNING, f"class {device_class}",
-            f"{name} of {named(sections)} {why}",
+            f"{name} of {named(sections)} {why}: {_cure(device_class)}",
         )
         for (device_class, name, why), sections in sorted(groups.items())
+    )
+
+
+def _cure(device_class: str) -> str:
+    """What to type; measuring asks for its own consent, since clients wait behind it."""
+    return (
+        f"`ceph wcache mclock measure --scope=class:{device_class} --accept-cost`, then `ceph "
+        f"wcache mclock apply --device-class={device_class}`"
     )
 
 

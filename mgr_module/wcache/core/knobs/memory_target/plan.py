@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from ...change.config_change import ConfigChange
+from ...change.config_change import ConfigChange, sample
 from ...config_database import ConfigEdit, OsdValue
 from ..knob import CHANGES_MAX, Asked, Wanted
 from .advice import GroupAdvice, own_keys
@@ -258,6 +258,8 @@ def _stepped(
     values: Sequence[int], before: Sequence[int], facts: Facts,
 ) -> ConfigChange:
     first = all(was == s.now_bytes for was, s in zip(before, sections))
+    known = facts.by_id()
+    felt = [o for s in sections for o in s.osd_ids if known[o][1].osd.up]
     edits = [
         ConfigEdit(s.who, TARGET, str(value), s.prior if first else str(was))
         for s, value, was in zip(sections, values, before)
@@ -270,7 +272,7 @@ def _stepped(
     return _change(
         asked, changes, tuple(edits), sections[0].device_class, where + more,
         "its part in the division of the host's memory", expect,
-        facts.limits.step_s if falls else 0.0, facts.limits.step_s if rises else 0.0,
+        facts.limits.step_s if falls else 0.0, facts.limits.step_s if rises else 0.0, felt,
     )
 
 
@@ -293,9 +295,9 @@ def _expected(
 def _change(
     asked: Asked, changes: Sequence[ConfigChange], edits: Tuple[ConfigEdit, ...],
     device_class: str, where: str, why: str, expect: Tuple[OsdValue, ...] = (),
-    wait_s: float = 0.0, back_wait_s: float = 0.0,
+    wait_s: float = 0.0, back_wait_s: float = 0.0, felt: Sequence[int] = (),
 ) -> ConfigChange:
     return ConfigChange(
         asked.action_id(len(changes)), MEMORY.name, edits, device_class, why, where,
-        expect=expect, wait_s=wait_s, back_wait_s=back_wait_s,
+        expect=expect, wait_s=wait_s, back_wait_s=back_wait_s, judged_on=sample(felt),
     )

@@ -1,0 +1,202 @@
+"""Values in the config database (memory, mClock) are judged by clients' reads and writes."""
+
+import random
+
+import pytest
+from memory_world import GIB, a_mgr
+from memory_world import watch as read_memory
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import fine, ok, said
+from wcache.core.record import Precondition
+
+pytestmark = pytest.mark.slow  # whole rollouts
+
+HDD = "osd_mclock_max_capacity_iops_hdd"
+CLASS = ("osd/class:hdd", HDD)
+STEP_S = 5.0
+
+
+class Clients:
+    """Their reads and writes, slower by a factor on OSDs that a test names."""
+
+    def __init__(self, mgr, slow=lambda osd_id: False, reads=400.0, writes=10_000.0):
+        self.slow, self.reads, self.writes = slow, reads, writes
+        self.slower_reads, self.slower_writes = 1.5, 1.0
+        self.random = random.Random(7)
+        mgr.blocks.latency_us = lambda o: self._us(o, self.writes, self.slower_writes)
+        mgr.blocks.read_us = lambda o: self._us(o, self.reads, self.slower_reads)
+
+    def _us(self, osd_id, usual, factor):
+        noise = self.random.lognormvariate(0.0, 0.02)
+        return usual * noise * (factor if self.slow(osd_id) else 1.0)
+
+
+def memory_mgr(**options):
+    """Three hosts with two OSDs: the starved class gets more, the idle one less, in steps."""
+    given = {"memory_floor": GIB, "memory_step_s": STEP_S, **options}
+    mgr = a_mgr(
+        hosts=3, ram_bytes=int(7.8 * GIB), gate_by_load=True, gate_block_s=0.5, canary_wait_s=0.0,
+        **given,
+    )
+    read_memory(mgr)
+    return mgr
+
+
+def begin(mgr, **plan):
+    plan_id = said(mgr, "plan", **plan)["plan_id"]
+    ok(mgr.command("apply", plan_id=plan_id))
+    return mgr.engine.rollouts[plan_id]
+
+
+def end(mgr, machine, seconds=0.5):
+    for _ in range(8000):
+        if not machine.moving:
+            return machine.rollout.status.value
+        mgr.step(seconds)
+    raise AssertionError(f"never ends: {machine.phase} {machine.rollout.reason}")
+
+
+def notes(mgr):
+    return [entry["text"] for entry in said(mgr, "history", limit=400)["history"]]
+
+
+def smaller(mgr):
+    """Whether an OSD has less memory than it had."""
+    before = {osd_id: mgr.osd_memory.target_of(osd_id) for osd_id in mgr.osd_memory.osds}
+    return lambda osd_id: mgr.osd_memory.target_of(osd_id) < before[osd_id]
+
+
+def test_memory_that_hurts_nobodys_reads_and_writes_is_divided_to_the_end():
+    mgr = memory_mgr()
+    Clients(mgr)
+    machine = begin(mgr, knob="memory")
+    assert end(mgr, machine) == "done"
+    judged = [text for text in notes(mgr) if text.startswith("step judged")]
+    assert judged
+    assert all("no worse" in text or "better" in text for text in judged)
+    fine(mgr)
+
+
+@pytest.mark.parametrize("which", ["reads", "writes"])
+def test_memory_that_slows_clients_goes_back_to_what_it_was(which):
+    mgr = memory_mgr()
+    kept = dict(mgr.config.kept)
+    clients = Clients(mgr, smaller(mgr))
+    if which == "writes":
+        clients.slower_reads, clients.slower_writes = 1.0, 1.5
+    machine = begin(mgr, knob="memory")
+    assert end(mgr, machine) == "rolled back"
+    assert f"worse: {'read' if which == 'reads' else 'commit'} latency 1." in machine.rollout.reason
+    assert mgr.config.kept == kept
+    assert smaller(mgr)(1) is False
+
+
+def test_clients_that_only_read_are_enough_to_judge_by():
+    mgr = memory_mgr()
+    Clients(mgr, smaller(mgr), writes=0.0)
+    machine = begin(mgr, knob="memory")
+    assert end(mgr, machine) == "rolled back"
+    assert "worse: read latency" in machine.rollout.reason
+
+
+def test_the_steps_of_one_value_are_judged_together_and_wait_between_them():
+    mgr = memory_mgr()
+    Clients(mgr)
+    machine = begin(mgr, knob="memory")
+    sizes, written_at_s = set(), []
+    for _ in range(8000):
+        if not machine.moving:
+            break
+        before = len(mgr.config.writes)
+        mgr.step(0.5)
+        sizes.add(len(machine.rollout.step.indices))
+        written_at_s += [mgr.now_s] * (len(mgr.config.writes) - before)
+    assert machine.rollout.status.value == "done"
+    assert max(sizes) > 5
+    assert len(written_at_s) == len(machine.rollout.changes)
+    falls = [
+        at_s for at_s, change in zip(written_at_s, machine.rollout.changes) if change.wait_s
+    ]
+    assert min(b - a for a, b in zip(falls, falls[1:])) >= STEP_S
+
+
+def test_without_clients_it_is_read_back_and_that_is_said_once_for_a_value():
+    mgr = memory_mgr()
+    machine = begin(mgr, knob="memory")
+    assert end(mgr, machine) == "done"
+    said_so = [text for text in notes(mgr) if text.endswith("it is only read back")]
+    assert 1 <= len(said_so) <= 3
+    assert all("clients write too little" in text for text in said_so)
+
+
+def test_a_mgr_that_is_lost_within_the_steps_of_a_value_goes_on():
+    mgr = memory_mgr()
+    Clients(mgr)
+    begin(mgr, knob="memory")
+    for _ in range(4000):
+        mgr.step(0.5)
+        made = [c.status.value for c in mgr.engine.rollouts["p1"].rollout.changes]
+        if made.count("made, not judged yet") == 3:
+            break
+    mgr.restart()
+    Clients(mgr)
+    mgr.report_all()
+    read_memory(mgr)
+    assert end(mgr, mgr.engine.rollouts["p1"]) == "done"
+
+
+# ---- mClock
+
+
+def mclock_mgr(osds=5):
+    mgr = FakeMgr(
+        *((f"h{i}", (make.drive("sda", i),)) for i in range(osds)), gate_by_load=True,
+        gate_block_s=0.5, canary_wait_s=0.0,
+    )
+    mgr.report_all()
+    for osd_id in range(osds):
+        mgr.config.kept[(f"osd.{osd_id}", HDD)] = "120.500000"
+    mgr.step()
+    ok(mgr.command("mclock measure", accept_cost=True))
+    mgr.settle()
+    mgr.engine.config.read_soon()
+    mgr.step()
+    return mgr
+
+
+def test_a_capacity_that_slows_clients_goes_back():
+    mgr = mclock_mgr()
+    kept = dict(mgr.config.kept)
+    Clients(mgr, lambda osd_id: CLASS in mgr.config.kept)
+    machine = begin(mgr, knob="mclock")
+    assert end(mgr, machine) == "rolled back"
+    assert "worse: read latency 1." in machine.rollout.reason
+    assert mgr.config.kept == kept
+
+
+def test_a_capacity_that_hurts_nobody_is_set_and_an_admin_may_leave_clients_out():
+    mgr = mclock_mgr()
+    Clients(mgr)
+    machine = begin(mgr, knob="mclock")
+    assert end(mgr, machine) == "done"
+    assert {who for who, name in mgr.config.kept if name == HDD} == {CLASS[0]}
+    assert any(text.startswith("step judged") for text in notes(mgr))
+    other = mclock_mgr()
+    Clients(other, lambda osd_id: CLASS in other.config.kept)
+    plan_id = said(other, "plan", knob="mclock")["plan_id"]
+    name = Precondition.CLIENT_LOAD.name.lower()
+    ok(other.command("apply", plan_id=plan_id, override=name))
+    assert end(other, other.engine.rollouts[plan_id]) == "done"
+
+
+def test_what_a_section_reaches_is_no_control_of_it_though_only_some_are_watched():
+    mgr = mclock_mgr(osds=12)
+    Clients(mgr)
+    begin(mgr, knob="mclock")
+    while not mgr.blocks.requests:
+        mgr.step(0.5)
+    (request,) = mgr.blocks.requests
+    assert len(request.treated) == 8
+    # the whole class has it, so none of its OSDs stands for what would have been
+    assert request.controls == ()
