@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from wcache.core.protocol import (
     ReportRequest,
     SetModeRequest,
 )
+from wcache_probe.changes import PAUSE_S, SETTLE_S
 
 NO_LIBRADOS = """
 import sys
@@ -325,3 +327,22 @@ def test_what_the_journal_names_is_pinned_at_a_start_before_anybody_is_spoken_to
     assert ended.returncode == 2, ended.stderr
     (after,) = [one for one in json.loads(path.read_text())["drives"] if one["drive_id"] == OBEYS]
     assert (after["pinned"], after["mode"]) == (True, THROUGH.value)
+
+
+@pytest.mark.slow
+def test_what_restore_has_done_beside_a_running_probe_is_told_to_the_mgr_at_once(probe, mgr):
+    def changed():
+        return [hello for hello in mgr.hellos() if hello["changed"]]
+
+    probe.start()
+    mgr.say(ApplyRequest(OBEYS, "a1", BACK, THROUGH), "apply", next_poll_s=0.1)
+    mgr.answer_to("apply")
+    mgr.say(ReportRequest(), "look", next_poll_s=120.0)
+    mgr.answer_to("look")  # the next turn is two minutes from now, and the next glance 10 s
+    before, reported_s = len(changed()), time.monotonic()
+    done = probe.command(*probe.words("restore"), "--action", "a1")
+    due_s = max(time.monotonic() + SETTLE_S, reported_s + PAUSE_S)
+    assert (done.returncode, mode_of(probe)) == (0, BACK), done.stderr
+    mgr.wait_for(lambda: len(changed()) > before)
+    assert time.monotonic() - due_s < 3.0
+    assert probe.stop() == 0

@@ -216,9 +216,13 @@ class FolderMgr:
         """Every post so far."""
         return self._lines("posts.jsonl")
 
+    def hellos(self) -> List[dict]:
+        """Every poll so far."""
+        return self._lines("hellos.jsonl")
+
     def instances(self) -> int:
         """How many starts of the probe have called so far."""
-        calls = (*self._lines("hellos.jsonl"), *self.posts())
+        calls = (*self.hellos(), *self.posts())
         return len({call["instance_id"] for call in calls})
 
     def _lines(self, name: str) -> List[dict]:
