@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
@@ -77,12 +78,8 @@ def unclean(steady: ClusterAccess) -> Iterator[Any]:
 
 
 def wait_until_known(wcache: Wcache) -> None:
-    """Until the mgr has heard of the PG: before, a campaign is refused for want of consent."""
-    start = ("wcache", "campaign", "start", "osd.0", "depth1")
-    wcache.wait(
-        "the mgr to know",
-        lambda: "preconditions not met" in wcache.cluster.ceph(*start, check=False).stderr,
-    )
+    """Until the mgr has heard of the PG."""
+    wcache.wait("the mgr to know", lambda: wcache("try").get("in_the_way"))
 
 
 @pytest.mark.one_release
@@ -104,6 +101,32 @@ def test_a_rollback_of_a_plan_under_way_stops_it_and_goes_back(
         assert len(answer.stderr.strip().splitlines()) == 1
     again = steady.ceph("wcache", "apply", plan.plan_id, check=False).stderr
     assert "make a new one with `ceph wcache plan`" in again
+
+
+def test_a_dry_run_asks_the_mons_and_a_frozen_cluster_lets_a_plan_go_back(
+    wcache: Wcache, plan: Plan, steady: ClusterAccess
+):
+    before = all_views(steady)
+    began_s = time.monotonic()
+    would = wcache("apply", plan_id=plan.plan_id, dry_run=True)
+    assert time.monotonic() - began_s < 3.0  # the mons have answered, and nobody gave up on them
+    assert (would["missed"], would["next"]) == ([], f"ceph wcache apply {plan.plan_id}")
+    assert would["seconds_most"] > CANARY_S
+    wcache("apply", plan_id=plan.plan_id)
+    with pytest.raises(CommandError, match=f"plan {plan.plan_id} is under way"):
+        wcache("campaign start", scope="osd.0", loads="timer")
+    wcache.wait("a change to be in place", lambda: plan.first_is("applied"))
+    assert wcache("freeze") == {"frozen": True, "changed": True}
+    try:
+        assert steady.ceph("config-key", "get", "mgr/wcache/frozen").stdout.strip() == "1"
+        wcache.wait("its end", plan.over)
+        assert plan.now()["status"] == "stopped"
+        assert wcache("rollback", plan_id=plan.plan_id)["changed"] is True
+        wcache.wait("the way back", plan.over)
+        assert plan.now()["status"] == "rolled back"
+        assert all_views(steady) == before
+    finally:
+        wcache("freeze", thaw=True)
 
 
 @pytest.mark.one_release
