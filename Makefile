@@ -11,8 +11,8 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory check debs demo flake8 lab powercuts rpms \
-    test test-all test-cluster test-lab test-lab-all test-mutations test-packages \
+.PHONY: bench bench-decision bench-fleet bench-memory cephadm check debs demo flake8 lab powercuts rpms \
+    test test-all test-cephadm test-cluster test-lab test-lab-all test-mutations test-packages \
     test-packages-short test-release-16 test-release-18 test-release-20 test-releases \
     test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
     test-timers wheels zipapps
@@ -32,6 +32,14 @@ check:
 CLUSTER_TESTS ?= cluster and not long
 test-cluster:
 	@RELEASE=$(RELEASE) "$$(qa/venv.sh)/bin/python" -m pytest -m "$(CLUSTER_TESTS)" vstart-tests
+
+# A cluster of cephadm on machines of its own, to look at: make cephadm [HOSTS=2].  It says how
+# to talk to it and how to stop it.  Its tests: the page's route, and life under cephadm.
+cephadm:
+	@vstart-tests/cephadm_rig/rig start --hosts $(or $(HOSTS),2)
+
+test-cephadm:
+	@"$$(qa/venv.sh)/bin/python" -m pytest -s -m cephadm vstart-tests/cephadm
 
 # On 20 all of them; on 16 and 18 those with something in them that differs between releases
 # (make test-releases EACH=cluster: all).  One after the other: three clusters at once on two
@@ -172,4 +180,4 @@ test:
 test-all:
 	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster SIMULATIONS= \
 	    check test-slow test-packages test-mutations test-statistics simulate-fleet \
-	    test-releases test-lab-all
+	    test-releases test-cephadm test-lab-all

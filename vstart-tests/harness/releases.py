@@ -18,7 +18,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from .errors import HarnessError
 from .roots import Root
@@ -205,7 +205,7 @@ def _debian_mirror() -> Tuple[str, ...]:
     return ()
 
 
-def _recipe(release: Release) -> List[str]:
+def root_recipe(suite: str, packages: Sequence[str]) -> List[str]:
     """The build command without the folder and the mirror: what the cache key covers."""
     recipe = [
         "mmdebstrap",
@@ -216,13 +216,12 @@ def _recipe(release: Release) -> List[str]:
         '--aptopt=Acquire::Languages "none"',
     ]
     recipe += [f"--dpkgopt=path-exclude={each}" for each in EXCLUDED_PATHS]
-    packages = CEPH_PACKAGES + ROOT_PACKAGES + release.more_packages
-    recipe += [f"--include={','.join(packages)}", release.suite]
-    return recipe
+    return [*recipe, f"--include={','.join(packages)}", suite]
 
 
 def _ensure_chroot(release: Release) -> Path:
-    return ensure_root(f"root-{release.number}", _recipe(release))
+    packages = CEPH_PACKAGES + ROOT_PACKAGES + release.more_packages
+    return ensure_root(f"root-{release.number}", root_recipe(release.suite, packages))
 
 
 def ensure_root(name: str, recipe: Sequence[str]) -> Path:
@@ -230,32 +229,41 @@ def ensure_root(name: str, recipe: Sequence[str]) -> Path:
 
     `recipe` is mmdebstrap's command line, suite last, without the folder and the mirror.
     """
-    key = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:12]
-    root = cache_folder() / f"{name}-{key}"
-    if root.is_dir():
-        return root
-    with cache_lock(name):
-        if not root.is_dir():
-            _build_root(name, recipe, root)
-    return root
 
-
-def _build_root(name: str, recipe: Sequence[str], root: Path) -> None:
-    """Build in a folder beside the real one, then rename: a root is whole or not there."""
-    install_packages(["mmdebstrap", "debian-archive-keyring"])
-    for leftover in root.parent.glob(f"tmp-{name}-*"):
-        shutil.rmtree(leftover)
-    print(f"building {root}", file=sys.stderr, flush=True)
-    began_s = time.monotonic()
-    building = Path(tempfile.mkdtemp(prefix=f"tmp-{name}-", dir=root.parent))
-    try:
-        building.chmod(0o755)
+    def build(folder: Path) -> None:
+        install_packages(["mmdebstrap", "debian-archive-keyring"])
         # what it mounts there goes with it, also where it is killed for taking too long: a
         # folder with mounts in it must never be removed
         alone = ["unshare", "--mount", "--propagation", "private"]
-        run([*alone, *recipe, str(building), *_debian_mirror()], f"root for {recipe[-1]}")
-        os.rename(building, root)
+        run([*alone, *recipe, str(folder), *_debian_mirror()], f"root for {recipe[-1]}")
+
+    key = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:12]
+    return ensure_built(name, key, build)
+
+
+def ensure_built(name: str, key: str, build: Callable[[Path], None]) -> Path:
+    """A folder in the cache, filled by `build` where there is none of that name and key yet."""
+    folder = cache_folder() / f"{name}-{key}"
+    if folder.is_dir():
+        return folder
+    with cache_lock(name):
+        if not folder.is_dir():
+            _build(name, folder, build)
+    return folder
+
+
+def _build(name: str, folder: Path, build: Callable[[Path], None]) -> None:
+    """Build in a folder beside the real one, then rename: it is whole or not there."""
+    for leftover in folder.parent.glob(f"tmp-{name}-*"):
+        shutil.rmtree(leftover)
+    print(f"building {folder}", file=sys.stderr, flush=True)
+    began_s = time.monotonic()
+    building = Path(tempfile.mkdtemp(prefix=f"tmp-{name}-", dir=folder.parent))
+    try:
+        building.chmod(0o755)
+        build(building)
+        os.rename(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     took_s = time.monotonic() - began_s
-    print(f"built {root} in {took_s:.0f} s", file=sys.stderr, flush=True)
+    print(f"built {folder} in {took_s:.0f} s", file=sys.stderr, flush=True)
