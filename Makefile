@@ -11,10 +11,10 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory cephadm check debs demo flake8 lab powercuts rpms \
-    test test-all test-cephadm test-cluster test-lab test-lab-all test-mutations test-packages \
-    test-packages-short test-release-16 test-release-18 test-release-20 test-releases \
-    test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
+.PHONY: bench bench-decision bench-fleet bench-memory cephadm check debs demo flake8 lab \
+    powercuts rpms test test-all test-cephadm test-cluster test-lab test-lab-all test-mutations \
+    test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
+    test-releases test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
     test-timers wheels zipapps
 
 flake8:

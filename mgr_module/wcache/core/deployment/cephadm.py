@@ -25,6 +25,7 @@ from .yaml_text import yaml_lines
 
 # Where the container has the host's /etc, /boot and /usr/lib, to read rules and images.
 HOST_ROOT = "/host"
+_RUN_FOLDER = "/run/wcache"
 _TMPFILES = "/etc/tmpfiles.d/wcache.conf"
 
 
@@ -37,7 +38,7 @@ def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
         "/dev": "/dev",
         "/sys": "/sys",
         "/run/udev": "/run/udev:ro",
-        "/run/wcache": "/run/wcache",
+        _RUN_FOLDER: _RUN_FOLDER,
         "/var/lib/wcache": "/var/lib/wcache",
         "/var/lib/ceph": "/var/lib/ceph:ro",
         "/etc/ceph": "/etc/ceph:ro",
@@ -75,7 +76,7 @@ def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
 def install(hostnames: Sequence[str], image: str, *, program_inside: bool) -> Script:
     """Prepare each host, have its key carried there, apply the specs."""
     on_host = (
-        f"install -d -m 700 /var/lib/wcache; echo d /run/wcache 0755 >{_TMPFILES}; "
+        f"install -d -m 700 /var/lib/wcache; echo d {_RUN_FOLDER} 0755 >{_TMPFILES}; "
         f"systemd-tmpfiles --create {_TMPFILES}; wcache-probe prepare"
     )
     lines = [
@@ -105,7 +106,7 @@ def install(hostnames: Sequence[str], image: str, *, program_inside: bool) -> Sc
 
 def remove(hostname: str) -> Script:
     """Remove the service, which makes the probe restore, then what is on the host."""
-    on_host = f"wcache-probe unprepare; rm -f {_TMPFILES}"
+    on_host = f"wcache-probe unprepare && rm -rf {_TMPFILES} {_RUN_FOLDER}"
     return Script(
         (),
         (

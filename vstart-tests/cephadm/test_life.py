@@ -1,0 +1,229 @@
+"""What cephadm and power do to mgrs, probes and hosts while a drive is measured.
+
+After each, every drive is in the mode that it was in, and `status` has no new finding.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, Dict
+
+import pytest
+from cephadm.route import Route, heard
+from cephadm_rig import CephadmCluster
+from cephadm_rig.machine import Machine
+from harness import HarnessError
+from harness.processes import wait_until
+from probes import Wcache, kernel_view
+
+pytestmark = [pytest.mark.cephadm]
+
+BACK, THROUGH = "write back", "write through"
+HOST = "h2"
+STRIKES_MAX = 5
+RESTORED_S = 120.0
+LONG = {"scope": f"host:{HOST}", "loads": "depth1", "pairs": 80}
+
+
+@pytest.fixture
+def machine(rig: CephadmCluster) -> Machine:
+    """The host that is measured on; an admin sits at another one."""
+    return rig.machines[HOST]
+
+
+@pytest.fixture
+def drive(machine: Machine) -> Path:
+    """The drive that is measured."""
+    return Path(machine.drives[0])
+
+
+@pytest.fixture
+def leased(wcache: Wcache, views: Dict[str, str], drive: Path) -> str:
+    """A campaign that measures a drive in periods long enough to strike in one; its id."""
+    wcache.option("settle_s", 1.0)
+    campaign_id = wcache.start_campaign(**LONG)
+    wcache.wait("a first pair", lambda: wcache.campaign(campaign_id)["periods_done"] >= 2, 240)
+    return campaign_id
+
+
+def strike(wcache: Wcache, drive: Path, how: Callable[[], object]) -> None:
+    """Do something while the drive is leased and off."""
+    wcache.wait_period_in(THROUGH, drive)
+    how()
+
+
+def comes_back(drive: Path, timeout_s: float = RESTORED_S) -> None:
+    """The drive is as it was before, and stays so: nothing measures it any more."""
+    assert wait_until(lambda: kernel_view(drive) == BACK, timeout_s), "not restored"
+
+
+def over(wcache: Wcache, campaign_id: str) -> Dict:
+    """End the campaign, if it has not come to an end, and show it."""
+
+    def stopped() -> bool:
+        if wcache.campaign(campaign_id)["status"] == "running":
+            wcache("campaign stop", campaign_id=campaign_id)
+        return wcache.campaign(campaign_id)["status"] != "running"
+
+    wcache.wait(f"the end of {campaign_id}", stopped, 240)
+    return wcache.campaign(campaign_id)
+
+
+def active_host(rig: CephadmCluster) -> str:
+    """The host whose mgr is active."""
+    return rig.active_mgr().partition(".")[0]
+
+
+def make_active(rig: CephadmCluster, host: str) -> None:
+    """Have the mgr of a host become the active one."""
+    if active_host(rig) != host:
+        rig.fail_mgr()
+    assert active_host(rig) == host
+
+
+def test_a_mgr_that_fails_over_to_another_host_goes_on_with_the_campaign(
+    wcache: Wcache, rig: CephadmCluster, leased: str
+):
+    done, host = wcache.campaign(leased)["periods_done"], active_host(rig)
+    rig.fail_mgr()
+    assert active_host(rig) != host
+    wcache.wait("more periods", lambda: wcache.campaign(leased)["periods_done"] > done, 240)
+    shown = over(wcache, leased)
+    assert shown["run_list"][0]["restored"] is True
+    assert "resumed after a restart of the mgr" in wcache.history_text()
+
+
+def test_a_probes_container_that_is_killed_in_a_lease_restores_at_its_next_start(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, leased: str
+):
+    name = f"ceph-{rig.fsid}-container-wcache-{HOST}-{HOST}"
+    for _ in range(STRIKES_MAX):
+        # its process, not the container: nothing of it has a word in this
+        strike(wcache, drive, lambda: machine.run("pkill -9 -f '[/]usr/bin/wcache-probe run'"))
+        if kernel_view(drive) == THROUGH:
+            break
+        wcache.wait("the probe", lambda: machine.run(f"podman ps -q -f name={name}").stdout, 120)
+    else:
+        raise AssertionError("the probe was never killed in the middle of a lease")
+    before = wcache.campaign(leased)["periods_done"]
+    comes_back(drive)
+    # systemd starts it, and it goes on with the period that was cut off
+    wcache.wait("more periods", lambda: wcache.campaign(leased)["periods_done"] > before, 240)
+    assert over(wcache, leased)["run_list"][0]["restored"] is True
+    assert "the probe was restarted" in wcache.history_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", ["restart", "redeploy"])
+def test_cephadm_restarts_and_redeploys_a_probe_in_a_lease(
+    wcache: Wcache, rig: CephadmCluster, drive: Path, leased: str, installed: Route, verb: str
+):
+    before = installed.containers("container")
+    strike(wcache, drive, lambda: rig.ceph("orch", verb, f"container.wcache-{HOST}"))
+
+    def anew() -> bool:
+        now = installed.containers("container")
+        return set(now) == set(before) and now != before
+
+    wcache.wait("another container", anew, 300)
+    done = wcache.campaign(leased)["periods_done"]
+    wcache.wait("more periods", lambda: wcache.campaign(leased)["periods_done"] > done, 240)
+    assert over(wcache, leased)["run_list"][0]["restored"] is True
+
+
+@pytest.mark.long
+def test_mgrs_that_are_redeployed_go_on_with_the_campaign(
+    wcache: Wcache, rig: CephadmCluster, leased: str, installed: Route
+):
+    before = installed.containers("mgr")
+    rig.ceph("orch", "redeploy", "mgr")
+    installed.wait_deployed_anew("mgr", before)
+    done = wcache.wait("the campaign", lambda: wcache.campaign(leased), 120)["periods_done"]
+    wcache.wait("more periods", lambda: wcache.campaign(leased)["periods_done"] > done, 240)
+    assert over(wcache, leased)["run_list"][0]["restored"] is True
+
+
+@pytest.mark.long
+def test_a_host_that_enters_maintenance_restores_its_drives_and_comes_back(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, leased: str
+):
+    make_active(rig, "h1")
+    strike(wcache, drive, lambda: rig.ceph(
+        "orch", "host", "maintenance", "enter", HOST, timeout_s=240
+    ))
+    comes_back(drive)
+    shown = over(wcache, leased)
+    assert kernel_view(drive) == BACK, shown
+    rig.ceph("orch", "host", "maintenance", "exit", HOST, timeout_s=240)
+    rig.wait_osd_up(1, timeout_s=240)
+    rig.wait_healthy(300, ignoring=("WCACHE_",))
+
+
+@pytest.mark.long
+def test_a_host_that_is_drained_restores_its_drive_before_its_probe_goes(
+    wcache: Wcache, rig: CephadmCluster, drive: Path, leased: str, installed: Route
+):
+    make_active(rig, "h1")
+    strike(wcache, drive, lambda: rig.ceph("orch", "host", "drain", HOST, timeout_s=120))
+    gone = f"-container-wcache-{HOST}-"
+    wcache.wait("the probe to go", lambda: not [
+        name for name in installed.containers("container") if gone in name
+    ], 300)
+    assert kernel_view(drive) == BACK
+    over(wcache, leased)
+    assert kernel_view(drive) == BACK
+    # the other host cannot hold all data alone: it comes back
+    rig.ceph("orch", "osd", "rm", "stop", "1")
+    for label in ("_no_schedule", "_no_conf_keyring"):
+        rig.ceph("orch", "host", "label", "rm", HOST, label)
+    wcache.wait("the probe", lambda: [
+        name for name in installed.containers("container") if gone in name
+    ], 400)
+    installed.wait_mgrs()
+    rig.wait_healthy(300, ignoring=("WCACHE_",))
+
+
+@pytest.mark.long
+def test_a_host_that_loses_its_power_in_a_lease_restores_when_it_boots(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, leased: str
+):
+    make_active(rig, "h1")
+    strike(wcache, drive, lambda: machine.power_off(cut=True))
+    # a loop device has no power that could be cut: the mode that it is left in stays
+    left_in = kernel_view(drive)
+    machine.power_on()
+    machine.wait_up()
+    comes_back(drive, 300)
+    rig.wait_osd_up(1, timeout_s=300)
+    over(wcache, leased)
+    rig.wait_healthy(300, ignoring=("WCACHE_",))
+    print(f"it was left in {left_in}")
+
+
+@pytest.mark.long
+def test_a_host_that_is_shut_down_and_boots_keeps_what_was_applied(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, views: Dict[str, str]
+):
+    make_active(rig, "h1")
+    plan_id = wcache("plan")["plan_id"]
+    wcache("apply", plan_id=plan_id, override="ok_to_stop")
+    wcache.wait("the change", lambda: wcache("plan show", plan_id=plan_id)["status"] == "done", 300)
+    assert kernel_view(drive) == THROUGH
+    machine.power_off()
+    machine.power_on()
+    machine.wait_up()
+    rig.wait_osd_up(1, timeout_s=300)
+    try:
+        wcache.wait("the probe", lambda: HOST in heard(wcache), 300)
+        assert kernel_view(drive) == THROUGH
+    finally:
+        wcache("rollback", plan_id=plan_id)
+        wcache.wait("the way back", lambda: (
+            wcache("plan show", plan_id=plan_id)["status"] == "rolled back"
+        ), 300)
+    rig.wait_healthy(300, ignoring=("WCACHE_",))
+
+
+def test_a_host_that_is_no_host_of_the_rig_is_refused(rig: CephadmCluster):
+    with pytest.raises(HarnessError, match="is on no host"):
+        rig.place_of("osd.99")

@@ -1,0 +1,70 @@
+"""What doc/install.md says of cephadm, word by word, from installing to the undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cephadm.route import Route, heard
+from cephadm_rig import CephadmCluster
+from harness import CommandError
+from probes import Wcache, kernel_view
+
+pytestmark = [pytest.mark.cephadm]
+
+BACK, THROUGH = "write back", "write through"
+# No probe can see all processes of a machine from inside a pid namespace, and says so.
+OF_THE_RIG = {"WCACHE_SHARED_DRIVE"}
+
+
+def views(rig: CephadmCluster) -> set:
+    drives = [drive for machine in rig.machines.values() for drive in machine.drives]
+    return {kernel_view(Path(drive)) for drive in drives}
+
+
+def test_the_page_leads_to_a_recommendation_with_a_probe_on_each_host(
+    installed: Route, wcache: Wcache
+):
+    assert installed.answer["recommendations"], installed.answer
+    agents = wcache("agent ls")["agents"]
+    assert {row["hostname"] for row in agents} == set(installed.rig.machines)
+    assert {row["form"] for row in agents} == {"cephadm"}
+    raised = {code for code in installed.rig.health_checks() if code.startswith("WCACHE_")}
+    assert raised <= OF_THE_RIG
+
+
+def test_a_plan_is_applied_survives_an_upgrade_and_is_rolled_back(
+    installed: Route, wcache: Wcache, rig: CephadmCluster
+):
+    advice = wcache.decide("hdd", loads="depth1")["results"]
+    assert advice
+    assert wcache.advice("hdd")["mode"] == THROUGH
+    plan_id = wcache("plan")["plan_id"]
+    installed.type([f"ceph wcache apply {plan_id}"])
+    installed.until(
+        "wcache plan show", lambda seen: seen["status"] == "done", plan_id=plan_id
+    )
+    assert views(rig) == {THROUGH}
+    # module and probe of another version: all containers are new, and nothing was undone
+    installed.upgrade()
+    wcache.wait("the probes", lambda: heard(wcache) == set(rig.machines), 300)
+    assert views(rig) == {THROUGH}
+    for hostname in rig.machines:
+        with pytest.raises(CommandError, match="rollback"):
+            wcache("agent rm", hostname=hostname)
+    installed.type([f"ceph wcache rollback {plan_id}"])
+    installed.until(
+        "wcache plan show", lambda seen: seen["status"] == "rolled back", plan_id=plan_id
+    )
+    assert views(rig) == {BACK}
+
+
+def test_undo_takes_all_of_it_away_and_the_cluster_is_as_before(
+    installed: Route, rig: CephadmCluster
+):
+    installed.undo()
+    assert installed.left() == []
+    rig.wait_healthy(300, ignoring=sorted(installed.health_before))
+    assert rig.health_checks() <= installed.health_before
+    assert views(rig) == {BACK}
+    print(f"{installed.commands} commands typed in all", flush=True)
