@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness import CommandError
+from harness.modules import PACKAGED
 from probes import Probe
 
 pytestmark = [pytest.mark.cluster, pytest.mark.one_release]
@@ -104,10 +105,13 @@ def test_three_commands_lead_to_a_recommendation_and_one_leads_back(
 
 
 @pytest.fixture
-def orchestrator_with(wcache, steady):
+def orchestrator_with(wcache, own_cluster, steady):
     """Sets the host list of the orchestrator that Ceph has for tests."""
-    steady.enable_module("test_orchestrator")
-    steady.ceph("orch", "set", "backend", "test_orchestrator")
+    link = own_cluster.module_folder / "test_orchestrator"
+    link.symlink_to(f"{PACKAGED}/{link.name}")
+    steady.restart_mgr()
+    steady.enable_module(link.name)
+    steady.ceph("orch", "set", "backend", link.name)
     wcache.wait("the module", lambda: wcache("status"), 60)
 
     def knows(*hostnames: str) -> None:
@@ -117,7 +121,7 @@ def orchestrator_with(wcache, steady):
 
     yield knows
     steady.ceph("orch", "set", "backend", "")
-    steady.disable_module("test_orchestrator")
+    steady.remove_module(link.name)
     wcache.wait("the module", lambda: wcache("status"), 60)
 
 
