@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import Any, List, Mapping
 
@@ -251,7 +252,7 @@ def after_recommend(data: Mapping[str, Any]) -> str:
         return f"{_BY_TRAFFIC}, while clients write"
     for r in data["recommendations"]:
         if r["measure_on"]:
-            return f"ceph wcache campaign start --scope=host:{r['measure_on']}"
+            return f"ceph wcache campaign start --scope=host:{shlex.quote(r['measure_on'])}"
     verdicts = {r["verdict"] for r in data["recommendations"]}
     if Verdict.CONFLICTING.value in verdicts:
         return f"{_BY_TRAFFIC}, while clients write"

@@ -15,6 +15,7 @@ has of `osd` and the first that it has of `osd.3`.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Tuple
@@ -208,10 +209,11 @@ class ConfigEdit:
         """The command by hand."""
         if self.who.endswith(LABELS_OF):
             verb = "rm" if self.value is None else "add"
-            return f"ceph orch host label {verb} {self.who[: -len(LABELS_OF)]} {self.name}"
+            host = self.who[: -len(LABELS_OF)]
+            return shlex.join(["ceph", "orch", "host", "label", verb, host, self.name])
         if self.value is None:
-            return f"ceph config rm {self.who} {self.name}"
-        return f"ceph config set {self.who} {self.name} {self.value}"
+            return shlex.join(["ceph", "config", "rm", self.who, self.name])
+        return shlex.join(["ceph", "config", "set", self.who, self.name, self.value])
 
     @property
     def inverse(self) -> ConfigEdit:

@@ -6,6 +6,7 @@ is not touched.
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Dict, List, Tuple
 
 from ..core import events
@@ -92,8 +93,8 @@ class AcceptService:
         if agent is None or agent.silent(self._engine.clock()):
             raise NotReadyError(
                 f"the probe on {hostname} is not responding, and its journal has entries to drop",
-                f"start it, or run `wcache-probe accept {domain_id} --yes` there; where the host "
-                f"is gone for good, `ceph wcache agent rm {hostname} --force` first",
+                f"start it, or run `wcache-probe accept {shlex.quote(domain_id)} --yes` there; "
+                f"where the host is gone for good, `ceph wcache agent rm {hostname} --force` first",
             )
 
     def _owners(self, found: List[Dispute]) -> Tuple[str, ...]:

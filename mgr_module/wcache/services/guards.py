@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from ..core.change.rollout import RolloutMachine
@@ -152,9 +153,10 @@ def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
 
 
 def _cure(item: Dispute) -> str:
+    accept = shlex.join(["ceph", "wcache", "drive", "accept", item.hostname, item.domain_id])
     if not item.lost:
         return (
             "wait until its probe has restored it, or see `wcache-probe restore --all`; a drive "
-            f"that is gone for good: `ceph wcache drive accept {item.hostname} {item.domain_id}`"
+            f"that is gone for good: `{accept}`"
         )
-    return f"see `ceph wcache drive accept {item.hostname} {item.domain_id}`"
+    return f"see `{accept}`"

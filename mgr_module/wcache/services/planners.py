@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Callable, Dict, List, Mapping, Sequence
 
@@ -86,7 +87,7 @@ class _CacheMode(Planner):
         wanted = asked.device_class
         if not any(r.device_class == (wanted or r.device_class) for r in recommendations):
             of_class = f" in device class {wanted}" if wanted else ""
-            scope = f" --scope=class:{wanted}" if wanted else ""
+            scope = f" --scope=class:{shlex.quote(wanted)}" if wanted else ""
             raise NotReadyError(
                 f"nothing was measured yet{of_class}, so there is nothing to plan by",
                 f"measure with `ceph wcache campaign start{scope}`",

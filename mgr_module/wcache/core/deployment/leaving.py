@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Dict, Iterable, List, Optional
 
 from ..change.change_status import TOUCHED, ChangeStatus
@@ -91,5 +92,5 @@ def _drives(domain_id: str, report: Optional[HostReport]) -> str:
 def _until_accepted(hostname: str, domain_id: str) -> str:
     return (
         "`ceph wcache status` reports it until you run `ceph wcache drive accept "
-        f"{hostname} {domain_id} --yes`"
+        f"{hostname} {shlex.quote(domain_id)} --yes`"
     )

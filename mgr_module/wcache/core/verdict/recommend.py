@@ -6,6 +6,7 @@ points then; what points both ways is said and not averaged away.
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
@@ -240,7 +241,7 @@ def _unless_one_host(
     return replace(
         found, verdict=Verdict.INSUFFICIENT, mode=None,
         why=f"{found.why}; {said} ({with_it} have this drive model): measure on {host}"
-            f"{more}: `ceph wcache campaign start --scope=host:{host}`",
+            f"{more}: `ceph wcache campaign start --scope=host:{shlex.quote(host)}`",
         measure_on=host,
     )
 

@@ -8,6 +8,7 @@ without either.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from enum import Enum
 from typing import Optional, Sequence
@@ -109,7 +110,7 @@ def judged(
         return said(
             f"it sets {mode.value}, and nothing is recommended for {len(open_)} of {len(drives)} "
             "OSD drive(s) here, so leave it for now: measure with `ceph wcache campaign start "
-            f"--scope=host:{hostname}`"
+            f"--scope=host:{shlex.quote(hostname)}`"
         )
     if all(drive.state.page.saved is mode for drive in drives):
         return said(

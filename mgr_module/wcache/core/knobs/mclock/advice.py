@@ -9,6 +9,7 @@ no OSD falls back to the default in between.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
@@ -332,10 +333,11 @@ def _overridden(
             osd_id for osd_id in item.surely | item.maybe
             if config.at(f"osd.{osd_id}", entry.name) is not None
         }
+        rm = shlex.join(["ceph", "config", "rm", entry.who, entry.name])
         keeps = f"; until then {_ids(own)} keep their own keys" if own else ""
         lines.append(
             f"{entry.who} ({entry.value}) {' and '.join(parts)}, so class {device_class} does "
-            f"not reach them: remove it by hand (ceph config rm {entry.who} {entry.name}){keeps}"
+            f"not reach them: remove it by hand ({rm}){keeps}"
         )
     if len(stronger) > NAMED_MAX:
         others = named([item.entry.who for item in stronger[NAMED_MAX:]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import replace
 from typing import Dict, List, Sequence
 
@@ -30,7 +32,7 @@ def cephadm_settings(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
             f"{min(0.95, *ratios):.2f}"
         )
     for host in hosts:
-        lines.append(f"ceph orch host label add {host.name} {OPT_OUT_LABEL}")
+        lines.append(f"ceph orch host label add {shlex.quote(host.name)} {OPT_OUT_LABEL}")
     kinds = {kind for host in hosts for kind, _ in host.daemons}
     if "container" in kinds or "wcache-probe" in kinds:
         lines.append(PROBE_NOTE)
@@ -53,7 +55,11 @@ def rook_patch(facts: Facts, hosts: Sequence[HostFacts]) -> List[str]:
             wanted[item.device_class] = min(known, item.target_bytes)
     return [
         "kubectl -n rook-ceph patch cephcluster rook-ceph --type merge -p "
-        f"'{{\"spec\":{{\"resources\":{{\"osd-{name}\":{{\"requests\":{{\"memory\":"
-        f"\"{target // 2**20}Mi\"}}}}}}}}}}'"
+        + shlex.quote(_patch(f"osd-{name}", f"{target // 2**20}Mi"))
         for name, target in sorted(wanted.items())
     ]
+
+
+def _patch(of: str, memory: str) -> str:
+    spec = {"spec": {"resources": {of: {"requests": {"memory": memory}}}}}
+    return json.dumps(spec, separators=(",", ":"))
