@@ -24,7 +24,8 @@ from .ceph.traffic import CephTraffic
 from .ceph.view import CephView
 from .commands import commands
 from .commands.views import Views
-from .core.cluster import OsdNow, osds_now
+from .core.cluster import OsdNow
+from .core.fleet.claims import osds_now
 from .core.knobs.knob import option_names
 from .core.knobs.registry import KNOBS
 from .core.verdict.result import Result
@@ -133,7 +134,7 @@ class Module(MgrModule):
     def _osds_now(self, view: CephView) -> Dict[int, OsdNow]:
         cluster = view.cluster()
         with self._engine.lock:
-            return osds_now(cluster, self._engine.hosts.reports)
+            return osds_now(self._engine.hosts.reports.values(), cluster)
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""

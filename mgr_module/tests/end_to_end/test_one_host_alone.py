@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_world import GIB, watch
+from memory_world import a_mgr as a_mgr_with_memory
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.probe import FakeProbe
@@ -15,6 +17,7 @@ from wcache.ceph.health import DETAILS_MAX, health_checks
 from wcache.core import codec
 from wcache.core.drive.prior import PRIOR_BYTES_MAX, prior_from
 from wcache.core.errors import MalformedError, StorageError
+from wcache.core.fleet.claims import believed
 from wcache.core.host_report import HostReport
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.protocol import (
@@ -141,6 +144,57 @@ def test_a_host_speaks_for_no_osd_of_a_host_that_speaks_for_itself():
     assert {(m.spec.hostname, m.spec.domain_id) for m in mgr.engine.runs.values()} == {
         ("h1", "domain-sda"), ("h1", "domain-sdb"), ("h2", "domain-sdc"),
     }
+
+
+def uses_believed(cluster, *reports):
+    """By host: the OSDs for which its report counts."""
+    return {
+        report.hostname: sorted(use.osd_id for drive in report.drives for use in drive.uses)
+        for report in believed(reports, cluster)
+    }
+
+
+def test_a_report_speaks_for_the_osds_of_one_host_of_the_map():
+    cluster = make.cluster([
+        make.osd(0, "h1"), make.osd(1, "h2"), make.osd(2, "h3"), make.osd(3, "h3"),
+        make.osd(4, ""),
+    ])
+
+    def counts(hostname, *osd_ids):
+        drives = [make.drive(f"sd{osd_id}", osd_id) for osd_id in osd_ids]
+        h2 = make.report("h2", make.drive("sda", 1))
+        return uses_believed(cluster, make.report(hostname, *drives), h2)[hostname]
+
+    assert counts("h1", 0, 1, 2, 3) == [0]
+    assert counts("h1", 2, 3) == []
+    # an OSD of which the map does not say yet, or not any more, where it runs
+    assert counts("h1", 0, 4, 99) == [0, 4, 99]
+    # a probe that calls its host otherwise than Ceph does
+    assert counts("h3.example", 2, 3) == [2, 3]
+    assert counts("h3.example", 1, 2, 3) == [2, 3]
+    assert counts("h3.example", 0, 2, 3) == []
+    (refused,) = [
+        drive.toggle_refusal for report in believed(
+            [make.report("h1", make.drive("sda", 0), make.drive("sdx", 2))], cluster
+        ) for drive in report.drives if drive.toggle_refusal
+    ]
+    assert refused == "osd.2 runs on h3, and this report speaks for h1 alone"
+
+
+@pytest.mark.parametrize("claims", [False, True])
+def test_no_key_of_another_host_decides_the_memory_of_a_host_without_a_probe(claims):
+    mgr = a_mgr_with_memory(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
+    ok(mgr.command("agent rm", hostname="h1", force=True))
+    del mgr.probes["h1"]
+    own = mgr.probes["h0"].drives.values()
+    claimed = [make.drive("sdx", 2), make.drive("sdy", 3)] if claims else []
+    assert report_of(mgr, "h0", *own, *claimed) == ""
+    watch(mgr)
+    known = {row["host"]: row["ram_bytes"] for row in said(mgr, "memory status")["hosts"]}
+    assert known == {"h0": int(7.8 * GIB), "h1": None}
+    plan = said(mgr, "plan", knob="memory")
+    assert {e["who"].split("/")[1] for c in plan["changes"] for e in c["edits"]} == {"host:h0"}
+    assert [line for line in plan["left_alone"] if "h1" in line and "no probe" in line]
 
 
 def test_the_findings_of_one_host_do_not_hide_those_of_others():

@@ -5,7 +5,8 @@ from dataclasses import replace
 import mgr_fakes.builders as make
 import pytest
 from mgr_fakes.store import MemoryStore
-from wcache.core.cluster import OsdNow, osds_now
+from wcache.core.cluster import OsdNow
+from wcache.core.fleet.claims import osds_now
 from wcache.core.model import DriveModel, LoadPoint, Verdict
 from wcache.core.verdict.load_profile import WorkCounters
 from wcache.core.verdict.result import Result
@@ -193,13 +194,14 @@ def test_a_drive_that_is_not_under_its_osd_now_has_no_load(now):
 
 
 def test_an_osd_is_on_the_drives_that_its_own_host_reports():
-    seen = make.cluster([make.osd(1, "h2", uuid="u1"), make.osd(2, "h2.example", uuid="u2")])
-    reports = {
-        "h1": make.report("h1", make.drive("old", 1)),  # from before the id was used again
-        "h2": make.report("h2", make.drive("sda", 1, 2), make.drive("nvme0n1", 1)),
-    }
-    assert osds_now(seen, reports) == {
+    seen = make.cluster([make.osd(1, "h2", uuid="u1"), make.osd(2, "h3.example", uuid="u2")])
+    reports = [
+        make.report("h1", make.drive("old", 1)),  # from before the id was used again
+        make.report("h2", make.drive("sda", 1), make.drive("nvme0n1", 1)),
+        make.report("h3", make.drive("sda", 2)),
+    ]
+    assert osds_now(reports, seen) == {
         1: OsdNow("u1", frozenset({("h2", "wwn-sda"), ("h2", "wwn-nvme0n1")})),
-        2: OsdNow("u2", frozenset({("h2", "wwn-sda")})),
+        2: OsdNow("u2", frozenset({("h3", "wwn-sda")})),
     }
-    assert osds_now(seen, {})[1] == OsdNow("u1", frozenset())
+    assert osds_now([], seen)[1] == OsdNow("u1", frozenset())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Protocol, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Protocol, Tuple
 
-from .host_report import HostReport
 from .model import DriveReport, LoadPoint, Role
 from .record import Precondition
 
@@ -78,27 +77,6 @@ class OsdNow:
 
     uuid: str
     drives: FrozenSet[Tuple[str, str]]
-
-
-def osds_now(cluster: ClusterState, reports: Mapping[str, HostReport]) -> Dict[int, OsdNow]:
-    """Every OSD of the map with its drives, by the last report of its host.
-
-    A report of another host may be from before the id was used again.  It counts where
-    none of the OSD's own host names the OSD, as where the probe calls its host otherwise.
-    """
-    named: Dict[int, Dict[str, FrozenSet[Tuple[str, str]]]] = {}
-    for hostname, report in reports.items():
-        for drive in report.drives:
-            for use in drive.uses:
-                hosts = named.setdefault(use.osd_id, {})
-                held = hosts.get(hostname, frozenset())
-                hosts[hostname] = held | {(hostname, drive.drive_id)}
-    found: Dict[int, OsdNow] = {}
-    for osd_id, osd in cluster.osds.items():
-        hosts = named.get(osd_id, {})
-        anywhere: FrozenSet[Tuple[str, str]] = frozenset().union(*hosts.values())
-        found[osd_id] = OsdNow(osd.uuid, hosts.get(osd.hostname, anywhere))
-    return found
 
 
 def failure_domains(osd: OsdInfo, cluster: ClusterState) -> Tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Tuple
 
 from ...core.config_database import Config
+from ...core.fleet.claims import believed
 from ...core.knobs.mclock.capacity import settings
 from ...core.knobs.mclock.config import Known, see
 from ..engine import Engine
@@ -28,10 +29,11 @@ class MclockKnown:
     def see(self, config: Config) -> None:
         """Compare a reading with what was seen before."""
         engine = self._engine
-        osds = engine.view.cluster().osds
+        cluster = engine.view.cluster()
         with engine.lock:
-            reports, moving = list(engine.hosts.reports.values()), moving_domains(engine)
-        known = see(self.known, config, osds, settings(reports, moving))
+            reports = believed(engine.hosts.reports.values(), cluster)
+            moving = moving_domains(engine)
+        known = see(self.known, config, cluster.osds, settings(reports, moving))
         if known != self.known:
             with engine.lock:
                 self.known = known

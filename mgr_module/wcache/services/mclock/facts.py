@@ -6,6 +6,7 @@ from typing import Callable, Iterable, List, Set, Tuple
 
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
+from ...core.fleet.claims import believed
 from ...core.knobs.mclock.advice import Facts
 from ...core.knobs.mclock.capacity import option, settings, stacks
 from ...core.knobs.mclock.stale import stale
@@ -62,9 +63,9 @@ class MclockFacts:
     def gather(self, with_wanted: bool = False) -> Facts:
         """Everything that advice follows from; `with_wanted` the recommended modes too."""
         engine = self._engine
-        osds = engine.view.cluster().osds
+        cluster = engine.view.cluster()
         with engine.lock:
-            reports = list(engine.hosts.reports.values())
+            reports = believed(engine.hosts.reports.values(), cluster)
             self._capacities.take()
             measured = tuple(self._capacities.measured.values())
             wanted = {
@@ -73,7 +74,7 @@ class MclockFacts:
                 if r.mode is not None
             }
         return Facts(
-            osds, settings(reports, moving_domains(engine)), stacks(reports),
+            cluster.osds, settings(reports, moving_domains(engine)), stacks(reports),
             self._watch.config, measured, self._known.known, wanted, self._compiled_queue(),
         )
 
@@ -86,7 +87,8 @@ class MclockFacts:
         if not self._watch.config.entries:
             return []
         changing = set(changing)
-        now = settings(list(self._engine.hosts.reports.values()))
+        reports, cluster = self._engine.hosts.reports.values(), self._engine.view.cluster()
+        now = settings(believed(reports, cluster))
         found = []
         for osd_id in sorted({*changing, *changed}):
             for rotational in (True, False):
