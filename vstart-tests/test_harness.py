@@ -123,7 +123,9 @@ def test_a_key_has_the_caps_it_was_made_with_and_no_others(steady: ClusterAccess
         with pytest.raises(CommandError) as refused:
             steady.ceph(*as_client, "osd", "set", "noout")
         assert refused.value.rc == 13
-        assert keyring.stat().st_mode & 0o077 == 0
+        keyring.chmod(0o644)
+        assert steady.auth_key("client.harness") == keyring
+        assert keyring.stat().st_mode & 0o777 == 0o600
     finally:
         steady.ceph("auth", "rm", "client.harness")
 

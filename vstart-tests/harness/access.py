@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Union
 
+from .config import write_private
 from .console import Console
 from .errors import CommandError, HarnessError
 from .loops import set_queue
@@ -302,9 +302,7 @@ class ClusterAccess(ABC):
         if flat:
             self.ceph("auth", "caps", entity, *flat)
         path = self.folder / f"{entity}.keyring"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(made.stdout)
+        write_private(path, made.stdout)
         return path
 
     def osd_devices(self, osd_id: int) -> Dict[str, str]:

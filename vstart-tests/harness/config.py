@@ -58,9 +58,15 @@ def write_keyring(path: Path, entities: Mapping[str, Tuple[str, Mapping[str, str
     for entity, (key, caps) in entities.items():
         lines += [f"[{entity}]", f"\tkey = {key}"]
         lines += [f'\tcaps {service} = "{cap}"' for service, cap in caps.items()]
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    write_private(path, "\n".join(lines) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, also where one of that name is there."""
+    path.unlink(missing_ok=True)  # it would keep its mode
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
-        file.write("\n".join(lines) + "\n")
+        file.write(text)
 
 
 def caps_of(mgrs: Sequence[str], osd_ids: Iterable[int]) -> Dict[str, Mapping[str, str]]:

@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import shlex
+from dataclasses import replace
 
 from memory_world import GIB, watch
 from memory_world import a_mgr as a_mgr_with_memory
@@ -14,7 +15,7 @@ from prior_world import left_over
 from test_commands_do_what_they_say import refused
 from wcache.commands.tables import after_recommend
 from wcache.core.config_database import LABELS_OF, ConfigEdit
-from wcache.core.knobs.memory_target.facts import HostFacts
+from wcache.core.knobs.memory_target.advice import advise
 from wcache.core.knobs.memory_target.instead import cephadm_settings, rook_patch
 
 EVIL = "d; reboot $(reboot) 'x\" #"
@@ -64,16 +65,25 @@ def test_the_section_of_a_setting_and_the_host_of_a_label_are_one_word():
         assert back[-2:] == [words[-2] if words[0] == "orch" else words[2], "name"]
 
 
-def test_the_name_of_a_host_or_of_a_device_class_is_one_word_of_cures_for_memory():
+def test_the_name_of_a_host_is_one_word_of_the_ways_around_cephadm():
+    mgr = a_mgr_with_memory(hosts=1)
+    watch(mgr)
+    facts = mgr.memory.facts.gather()
+    host = replace(facts.hosts[0], name=EVIL, autotuned=True)
+    *_, label = cephadm_settings(facts, [host])
+    assert shlex.split(label)[-2:] == [EVIL, "_no_autotune_memory"]
+    (kept,) = advise(replace(facts, hosts=(host,)))
+    (words,) = pasted(kept.left_alone[0], "take-over")
+    assert words[-1] == f"--take-over={EVIL}"
+
+
+def test_the_name_of_a_device_class_is_one_word_of_a_patch_for_rook():
     mgr = a_mgr_with_memory(hosts=1, classes=(EVIL, "ssd"))
     for osd in mgr.osd_memory.osds.values():
         osd.env_bytes = 2 * GIB
     watch(mgr)
     facts = mgr.memory.facts.gather()
-    (host,) = facts.hosts
-    (label,) = cephadm_settings(facts, [HostFacts(EVIL, ())])
-    assert shlex.split(label)[-2:] == [EVIL, "_no_autotune_memory"]
-    patches = [json.loads(shlex.split(line)[-1]) for line in rook_patch(facts, [host])]
+    patches = [json.loads(shlex.split(line)[-1]) for line in rook_patch(facts, facts.hosts)]
     assert f"osd-{EVIL}" in {name for plain in patches for name in plain["spec"]["resources"]}
 
 

@@ -106,14 +106,14 @@ def chosen(
         return [_one(hostname, places, listed, hosts_read)], []
     if not places.hostnames:
         raise NotFoundError("no OSD has named its host yet", "see `ceph osd metadata`")
-    hostnames, left_out = [], []
+    hostnames, left_out, known = [], [], frozenset(listed or ())
     for name in places.hostnames:
         try:
             checked_hostname(name)
         except MalformedError as error:
             left_out.append(f"{name[:SAID_CHARS_MAX]!r}: {error.message}")
             continue
-        if listed is not None and name not in listed:
+        if listed is not None and name not in known:
             left_out.append(f"{name}: `ceph orch host ls` does not have it")
         else:
             hostnames.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -116,7 +117,7 @@ def why_not(facts: Facts, host: HostFacts) -> str:
     if host.autotuned:
         return (
             "cephadm's autotuner sets its targets; take it over with `ceph wcache plan "
-            f"--knob=memory --take-over={host.name}`, or set cephadm's own options"
+            f"--knob=memory --take-over={shlex.quote(host.name)}`, or set cephadm's own options"
         )
     if host.room(facts.limits) is None:
         return "no probe has reported how much memory it has; see `ceph wcache agent add`"
