@@ -154,6 +154,20 @@ class FakeHost:
         (real / "device").symlink_to(self.root / folder)
         (real / "wwid").write_text(f"nvme.1b36-{name}\n")
 
+    def nvme_subsystem(self, number, name, paths):
+        """A namespace with native multipath: `paths` has the counters of each controller."""
+        subsystem = f"sys/devices/virtual/nvme-subsystem/nvme-subsys{name[4]}"
+        for controller, stat in paths.items():
+            hidden = name.replace("n1", f"c{controller[4:]}n1")
+            self.write(f"sys/devices/pci0/nvme/{controller}/{hidden}/stat", stat)
+            link = self.root / subsystem / controller
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(self.root / "sys/devices/pci0/nvme" / controller)
+        real = self.device(name, number)
+        (self.root / subsystem).mkdir(parents=True, exist_ok=True)
+        (real / "device").symlink_to(self.root / subsystem)
+        return real
+
     def osd(self, osd_id, fsid="a" * 8 + "-0000-0000-0000-" + "b" * 12, **links):
         """An OSD's data folder; `links` are block, db, wal and the device each leads to."""
         folder = self.root / "osd" / f"osd.{osd_id}"

@@ -13,8 +13,9 @@ from typing import Dict, List, Optional, Tuple
 
 from wcache.analysis import pairs as pairing
 from wcache.analysis import sequential
-from wcache.analysis.decision import ONE_COMMIT_EACH, Decision, Options, decide
+from wcache.analysis.decision import Decision, Options, decide
 from wcache.analysis.experiment import analyse
+from wcache.analysis.flushes import ONE_COMMIT_EACH
 from wcache.core.experiment.budget import spent
 from wcache.core.experiment.pairs import FIRST_LOOK, IN_PROGRESS, Discarded, compose, pairs_of
 from wcache.core.experiment.run_state import RunSpec

@@ -107,6 +107,7 @@ def kernel_view(agent: GuestAgent, block_name: str) -> str:
 FIND_DRIVES = r"""
 for disk in /sys/block/sd* /sys/block/nvme*; do
     [ -e "$disk" ] || continue
+    case "${disk##*/}" in nvme*c*) continue ;; esac  # a hidden path to a disk
     identity=$(cat "$disk/device/wwid" "$disk/device/serial" 2>/dev/null)
     echo "${disk##*/}" $identity
 done | sed 's/naa\.//'

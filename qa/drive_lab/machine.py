@@ -70,7 +70,7 @@ class LabDrive:
             "write-cache": "on" if cache_on else "off",
         }
         if spec.transport is Transport.NVME:
-            return _option("nvme", {"bus": f"nvme-port-{self.slot}", **common})
+            return _option("nvme", {"bus": _nvme_port(self.slot, 0), **common})
         common["rotation_rate"] = "7200" if spec.rotational else "1"
         common["wwn"] = self.placed.wwn
         if spec.transport is Transport.SATA:
@@ -166,6 +166,7 @@ class MachineSpec:
     hostname: str = "wcache-lab"
     tap: str = ""  # empty: no network
     address: str = "10.77.0.2/24"
+    nvme_paths: int = 1  # controllers of each NVMe drive; with several it cannot be unplugged
     # with any other than the lab's own the guest boots by itself: systemd, LVM, its own /boot
     initramfs: Initramfs = Initramfs.LAB
     kernel_options: Sequence[str] = ()  # besides the lab's own, for such a guest
@@ -226,11 +227,29 @@ def qemu_argv(
     if machine.tap:
         argv += ["-netdev", f"tap,id=net,ifname={machine.tap},script=no,downscript=no"]
         argv += ["-device", "virtio-net-pci,netdev=net,romfile="]
-    argv += _controllers(drives)
+    argv += _controllers(drives, machine.nvme_paths)
     for drive in drives:
         argv += ["-blockdev", backend_option(drive, folder)]
-        argv += ["-device", drive.device_option(cache_on[drive.name])]
+        if drive.spec.transport is Transport.NVME and machine.nvme_paths > 1:
+            argv += _subsystem(drive, machine.nvme_paths, cache_on[drive.name])
+        else:
+            argv += ["-device", drive.device_option(cache_on[drive.name])]
     return argv
+
+
+def _subsystem(drive: LabDrive, paths: int, cache_on: bool) -> list[str]:
+    """One namespace that several controllers share, which the guest's kernel makes one disk."""
+    name = f"subsystem-{drive.slot}"
+    argv = ["-device", _option("nvme-subsys", {"id": name, "nqn": drive.name})]
+    for path in range(paths):
+        argv += ["-device", _option("nvme", {
+            "id": f"{drive.device}-{path}", "bus": _nvme_port(drive.slot, path),
+            "serial": drive.placed.serial, "subsys": name,
+        })]  # fmt: skip
+    return [*argv, "-device", _option("nvme-ns", {
+        "id": drive.device, "bus": f"{drive.device}-0", "drive": drive.node, "nsid": "1",
+        "shared": "on", "write-cache": "on" if cache_on else "off",
+    })]  # fmt: skip
 
 
 def backend_option(drive: LabDrive, folder: Path) -> str:
@@ -242,7 +261,11 @@ def backend_option(drive: LabDrive, folder: Path) -> str:
     )
 
 
-def _controllers(drives: Sequence[LabDrive]) -> list[str]:
+def _nvme_port(slot: int, path: int) -> str:
+    return f"nvme-port-{slot}-{path}"
+
+
+def _controllers(drives: Sequence[LabDrive], nvme_paths: int) -> list[str]:
     argv: list[str] = []
     slots = {transport: 0 for transport in DRIVERS}
     for drive in drives:
@@ -254,9 +277,10 @@ def _controllers(drives: Sequence[LabDrive]) -> list[str]:
         argv += ["-device", "mptsas1068,id=sas"]
     for ahci in range(-(-slots[Transport.SATA] // AHCI_PORTS)):
         argv += ["-device", f"ich9-ahci,id=ahci{ahci}"]
-    for slot in range(slots[Transport.NVME]):
+    for number in range(slots[Transport.NVME] * nvme_paths):
         # a root port each, because only those take and give up a drive at run time
-        argv += ["-device", f"pcie-root-port,id=nvme-port-{slot},chassis={slot + 1}"]
+        port = _nvme_port(*divmod(number, nvme_paths))
+        argv += ["-device", f"pcie-root-port,id={port},chassis={number + 1}"]
     return argv
 
 

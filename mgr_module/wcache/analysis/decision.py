@@ -11,11 +11,11 @@ from ..core.experiment.pairs import FIRST_LOOK, IN_PROGRESS
 from ..core.experiment.settling_time import settling
 from ..core.experiment.settling_time.checks import RECHECK_PAIRS, pairs_limit
 from ..core.hardware.bcache import crossed_target
-from ..core.hardware.flush_times import flush_floor_us
 from ..core.material import MATERIAL_RATIO
-from ..core.model import CacheMode, FindingCode, LoadPoint, Transport, Verdict
-from ..core.record import Pair, Period, Record
+from ..core.model import CacheMode, FindingCode, Verdict
+from ..core.record import Pair, Record
 from . import sequential, summary
+from .flushes import too_fast
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
 from .verdict_text import verdict_text
@@ -27,19 +27,6 @@ CERTAIN_ALPHA = 0.0005  # then there is no point in going on
 FADING_FACTOR = 2.0
 LARGE_RATIO = 3.0
 CHECKED_PAIRS_MAX = 9  # a coin that has not given the chance by then need not be waited for
-FLUSHES_MIN = 16
-# With the cache off a pinned kernel still flushes, and there is nothing to flush.  One that
-# has to write takes longer; where write back wins and its flushes do not, nothing is written.
-# Beyond the time to program a page or two, empty flushes may only be queueing behind writes.
-EMPTY_FACTOR = 1.5
-EMPTY_CEILING_US = 400.0
-FLUSH_TICK_MS = 1.0  # /sys/block/*/stat counts whole milliseconds
-# Only where a sample is one commit; batches share theirs.
-ONE_COMMIT_EACH = (LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.FDATASYNC_TIMER)
-NOT_COUNTED = (
-    "the kernel did not count flushes (it does from Linux 5.5 on), and this load does not show "
-    "whether the drive executes them: write back is not recommended on it alone"
-)
 
 
 @dataclass(frozen=True)
@@ -104,10 +91,10 @@ def decide(
     carried = _carried(record, pairs, seen, verdict, measured.mean, options.margin)
     if carried is not None:
         may_lie = verdict is Verdict.WRITE_BACK and not trusted
-        doubt = _too_fast(record, pairs) if may_lie else ""
+        doubt = too_fast(record, pairs) if may_lie else ""
         if doubt and carried.findings:  # it holds for the drive whatever else is in doubt
-            too_fast = (FindingCode.FLUSH_TOO_FAST, doubt)
-            carried = replace(carried, findings=(*carried.findings, too_fast))
+            found = (FindingCode.FLUSH_TOO_FAST, doubt)
+            carried = replace(carried, findings=(*carried.findings, found))
         return carried
     if verdict.mode is not None and measured.n < CHECKED_PAIRS_MAX:
         waiting = _unchecked(seen, measured.mean)
@@ -116,7 +103,7 @@ def decide(
     if not seen.later and not seen.stays:
         warnings.append("transients were not checked: the periods hold too few samples")
     if verdict is Verdict.WRITE_BACK:
-        doubt = "" if trusted else _too_fast(record, pairs)
+        doubt = "" if trusted else too_fast(record, pairs)
         if doubt:
             return Decision(
                 Verdict.INSUFFICIENT, doubt, ((FindingCode.FLUSH_TOO_FAST, doubt),), True
@@ -262,65 +249,6 @@ def _unchecked(seen: Differences, mean: float) -> str:
         return ""
     missing = " and ".join(mode.value for mode in CacheMode if mode not in stayed)
     return f"transients are not checked yet: no two consecutive periods in {missing}"
-
-
-def _too_fast(record: Record, pairs: Sequence[Pair]) -> str:
-    """Doubt where write back wins by flushes faster than a drive can do, or ''.
-
-    The kernel's flush counters tell it at any load; without them only the load points
-    whose samples are single commits do, since a commit holds at least one flush.
-    """
-    setup = record.setup
-    if setup.transport is Transport.LOOP:
-        return ""
-    flush_us = mean_flush_us([pair.write_back for pair in pairs])
-    empty_us = mean_flush_us([pair.write_through for pair in pairs], FLUSH_TICK_MS)
-    if (
-        flush_us is not None and empty_us is not None
-        and flush_us < min(EMPTY_CEILING_US, EMPTY_FACTOR * empty_us)
-    ):
-        return (
-            f"a flush in write back takes {flush_us:.3g} us, no longer than one with the cache "
-            f"off ({empty_us:.3g} us): the drive may be ignoring flushes"
-        )
-    if flush_us is None and setup.load_point in ONE_COMMIT_EACH:
-        times_us = [ns / 1e3 for pair in pairs for ns in pair.write_back.samples_ns]
-        flush_us = summary.median(times_us) if times_us else None
-    if flush_us is None or flush_us >= flush_floor_us(setup.rotational):
-        return ""
-    return (
-        f"a flush in write back takes {flush_us:.3g} us, faster than a drive without power-loss "
-        "protection can write: the drive may be ignoring flushes"
-    )
-
-
-def flushes_unproven(record: Record, pairs: Sequence[Pair]) -> bool:
-    """Whether neither the kernel's counters nor the samples show that flushes are carried out.
-
-    Samples do where each is one commit, and takes as long as a flush of such a drive has to.
-    """
-    setup = record.setup
-    if setup.transport is Transport.LOOP or any(pair.write_back.flush_counters for pair in pairs):
-        return False
-    if setup.load_point not in ONE_COMMIT_EACH:
-        return True
-    return not any(pair.write_back.samples_ns for pair in pairs) or bool(_too_fast(record, pairs))
-
-
-def mean_flush_us(periods: Sequence[Period], lost_ms: float = 0.0) -> Optional[float]:
-    """Mean time of the kernel's flushes; None where too few were counted.
-
-    `lost_ms` is what whole milliseconds may hide at a period's edges, to be added.
-    """
-    flushes = 0
-    spent_ms = 0.0
-    for period in periods:
-        counters = period.flush_counters
-        drives = len(counters) // 2  # all at the start, then all at the end
-        for start, end in zip(counters[:drives], counters[drives:]):
-            flushes += end.flushes - start.flushes
-            spent_ms += end.flush_ms - start.flush_ms + lost_ms
-    return spent_ms * 1e3 / flushes if flushes >= FLUSHES_MIN and spent_ms >= 0 else None
 
 
 def contradicted_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -> str:

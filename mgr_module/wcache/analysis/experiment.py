@@ -18,9 +18,9 @@ from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_V
 from . import factorial, sequential, summary
 from . import pairs as pairing
 from .consistency import check
-from .decision import NOT_COUNTED, Decision, Options, decide, flushes_unproven, verdict_of
+from .decision import Decision, Options, decide, verdict_of
+from .flushes import NOT_COUNTED, missing, pin_price_us, unproven
 from .pairs import Differences
-from .pin_price import pin_price_us
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
 
@@ -66,6 +66,10 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     decision, trusted = decided_with(warnings, False), None
     if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
         trusted = decided_with([], True)
+    unsent = missing(record, used)
+    if unsent and decision.verdict is Verdict.WRITE_BACK:
+        # both modes were measured without flushes, so neither is what it would be with them
+        decision = Decision(Verdict.INSUFFICIENT, unsent, decision.findings, True)
     # what one difference stands for: a pair, or the pairs of a replicate
     unit = design.pairs_per_unit
     pairs_max = min((record.setup.pairs_max or sequential.HORIZON) // unit, sequential.HORIZON)
@@ -86,7 +90,9 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     price = pin_price_us(record, used)
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
-    if used and not too_fast and flushes_unproven(record, used):
+    if unsent:
+        findings.append((FindingCode.FLUSH_MISSING, unsent))
+    elif used and not too_fast and unproven(record, used):
         findings.append((FindingCode.FLUSH_NOT_COUNTED, NOT_COUNTED))
         if decision.verdict is Verdict.WRITE_BACK:
             warnings.append(NOT_COUNTED)

@@ -163,6 +163,7 @@ class FindingCode(str, Enum):
     FLUSH_TOO_FAST = "WCACHE_FLUSH_TOO_FAST"
     FLUSH_NOT_COUNTED = "WCACHE_FLUSH_NOT_COUNTED"
     FLUSH_LOST = "WCACHE_FLUSH_LOST"
+    FLUSH_MISSING = "WCACHE_FLUSH_MISSING"
     FOREIGN_RULE = "WCACHE_FOREIGN_RULE"
     NOT_PREPARED = "WCACHE_NOT_PREPARED"
     NOT_PINNED = "WCACHE_NOT_PINNED"
@@ -290,13 +291,16 @@ class PlpHint:
 class FlushCounters:
     """Kernel flush counters of one disk (`/sys/block/*/stat`, fields 16 and 17).
 
-    `at_ns` is the probe's monotonic clock when they were read.
+    `at_ns` is the probe's monotonic clock when they were read.  `paths` are the disks in the
+    kernel that they are the sum of: an NVMe namespace has one for each path.  0 where a probe
+    did not say, and may have read the multipath head, which counts no flushes.
     """
 
     at_ns: int
     writes: int
     flushes: int
     flush_ms: int
+    paths: int = 0
 
 
 @dataclass(frozen=True)

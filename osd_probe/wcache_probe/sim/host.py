@@ -174,7 +174,7 @@ class SimulatedHost:
         counted = found.physics.counters
         return FlushCounters(
             self._now_ns(), counted.writes + counted.fua_writes, counted.flushes,
-            int(counted.flush_ns / NS_PER_MS),
+            int(counted.flush_ns / NS_PER_MS), paths=1,
         )
 
     def pin(self, drive: DriveReport) -> None:

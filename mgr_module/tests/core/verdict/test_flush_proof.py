@@ -7,10 +7,22 @@ import pytest
 from bench_decision import synthetic
 from wcache.analysis.decision import Options
 from wcache.analysis.experiment import analyse
+from wcache.ceph.health import health_checks
 from wcache.core.drive.accepted_proofs import AcceptedProof, digest
-from wcache.core.fleet.findings import of_power_cuts
+from wcache.core.fleet.findings import of_power_cuts, of_results
 from wcache.core.host_report import HostReport, PowerCut
-from wcache.core.model import CacheMode, FlushCounters, LoadPoint, Verdict
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveState,
+    FindingCode,
+    FlushCounters,
+    KernelView,
+    LoadPoint,
+    Role,
+    Severity,
+    Verdict,
+)
 from wcache.core.simulation import DriveKind
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.evidence.results import of_record
@@ -20,7 +32,7 @@ BATCH, DEPTH1, TRAFFIC = (
 )
 
 
-def measured(load, *, counted, ratio=0.1, level_us=None):
+def measured(load, *, counted=False, ratio=0.1, level_us=None, also=lambda record: record):
     """The result of a real drive at a load, on a kernel that counts flushes or does not."""
     draw = synthetic.lognormal(
         random.Random(4), ratio=ratio, sample_sd=0.05, period_sd=0.01
@@ -33,7 +45,7 @@ def measured(load, *, counted, ratio=0.1, level_us=None):
         record = at_level(record, level_us)
     if counted:
         record = with_counters(record)
-    record = replace(record, record_id=f"r-{load.value}")
+    record = replace(also(record), record_id=f"r-{load.value}")
     return of_record(record, analyse(record, Options()))
 
 
@@ -59,6 +71,26 @@ def with_counters(record):
     ))
 
 
+def still(record, *, writes=100, flushes=0, view=KernelView.WRITE_BACK, paths=1):
+    """The same record, whose disk counted so many writes and flushes in each period."""
+    state = DriveState(DeviceCache.WRITE_BACK, view)
+    counters = (FlushCounters(0, 5, 5, 5), FlushCounters(1, 5 + writes, 5 + flushes, 5))
+
+    def one(period):
+        through = period.mode is CacheMode.WRITE_THROUGH
+        own = replace(state, device_cache=DeviceCache.WRITE_THROUGH) if through else state
+        return replace(
+            period, state_before=(own,), state_after=(own,),
+            flush_counters=tuple(replace(item, paths=paths) for item in counters),
+        )
+
+    return replace(record, pairs=tuple(
+        replace(
+            pair, write_back=one(pair.write_back), write_through=one(pair.write_through)
+        ) for pair in record.pairs
+    ))
+
+
 def codes(result):
     return [finding.code.value for finding in result.findings]
 
@@ -68,7 +100,7 @@ def test_without_counters_a_batch_alone_never_leads_to_write_back_and_it_is_said
     assert codes(result) == ["WCACHE_FLUSH_NOT_COUNTED"]
     (advice,) = recommend([result])
     assert (advice.verdict, advice.mode) == (Verdict.INSUFFICIENT, None)
-    assert "the kernel does not count them (it does from Linux 5.5 on)" in advice.why
+    assert "the kernel counted none (from Linux 5.5 on it does)" in advice.why
 
 
 def test_where_the_kernel_counts_the_same_batch_leads_to_write_back():
@@ -87,6 +119,48 @@ def test_one_commit_at_a_time_shows_it_for_the_other_loads_of_the_drive_model():
 def test_one_commit_at_a_time_that_is_too_fast_shows_nothing():
     fast = measured(DEPTH1, counted=False, ratio=5.0, level_us=50.0)
     assert "WCACHE_FLUSH_NOT_COUNTED" in codes(fast)
+
+
+@pytest.mark.parametrize("change", [
+    {"writes": 0}, {"paths": 0}, {"view": KernelView.WRITE_THROUGH}, {"flushes": 1},
+])
+def test_counters_that_stand_still_are_no_counters(change):
+    """300 writes and no flush: the head of a multipath device, on a kernel that counts."""
+    result = measured(BATCH, also=lambda record: still(record, **change))
+    assert codes(result) == ["WCACHE_FLUSH_NOT_COUNTED"]
+    (advice,) = recommend([result])
+    assert (advice.verdict, advice.mode) == (Verdict.INSUFFICIENT, None)
+
+
+@pytest.mark.parametrize("load", [BATCH, DEPTH1])
+@pytest.mark.parametrize("ratio", [0.1, 4.0])
+def test_commits_and_writes_without_a_flush_are_the_worst_finding(load, ratio):
+    result = measured(load, ratio=ratio, also=still)
+    (finding,) = result.findings
+    assert (finding.code, finding.severity) == (FindingCode.FLUSH_MISSING, Severity.ERROR)
+    assert "and no flush reached the drive" in finding.detail
+    (advice,) = recommend([result])
+    assert advice.mode is not CacheMode.WRITE_BACK
+    fine = measured(TRAFFIC, counted=True)  # of the same drive model
+    assert recommend([result, fine])[0].mode is not CacheMode.WRITE_BACK
+    checks = health_checks(of_results([result]))
+    assert checks["WCACHE_FLUSH_MISSING"]["severity"] == "error"
+
+
+@pytest.mark.parametrize(("role", "apart", "found"), [
+    (Role.BLOCK, (), True), (Role.BLOCK, (Role.DB,), False), (Role.DB, (Role.DB,), True),
+    (Role.DB, (Role.DB, Role.WAL), False), (Role.WAL, (Role.DB, Role.WAL), True),
+])
+def test_only_the_drive_that_takes_the_commits_flush_must_see_one(role, apart, found):
+    def alone(record):
+        return still(replace(record, setup=replace(record.setup, role=role, apart=apart)))
+
+    assert ("WCACHE_FLUSH_MISSING" in codes(measured(BATCH, also=alone))) is found
+
+
+def test_a_period_with_fewer_writes_than_commits_was_not_written_to_that_drive():
+    result = measured(BATCH, also=lambda record: still(record, writes=1))
+    assert codes(result) == ["WCACHE_FLUSH_NOT_COUNTED"]
 
 
 @pytest.mark.parametrize("load", [BATCH, TRAFFIC])

@@ -89,13 +89,19 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "with `ceph wcache drive-model trust-plp`",
     ),
     FindingCode.FLUSH_NOT_COUNTED: (
-        "the kernel does not count the flushes of drives that are faster in write back",
+        "the kernel counted no flushes of drives that are faster in write back",
         "measure one commit at a time too (`--loads=depth1`), or boot Linux 5.5 or newer: until "
         "then write back is not recommended for them",
     ),
     FindingCode.FLUSH_LOST: (
         "a drive model lost writes that it had acknowledged, in a power cut",
         "keep every drive of that model in write through; see doc/hardware.md",
+    ),
+    FindingCode.FLUSH_MISSING: (
+        "OSDs committed and no flush reached their drives, whose kernel view is write back",
+        "what such a cache holds is lost at a power cut: on the host, turn it off now, with the "
+        "commands of WCACHE_UNSAFE in doc/troubleshooting.md. Then look for what drops flushes "
+        "between OSD and drive (`wcache-probe look`), and measure again, which clears this",
     ),
     FindingCode.FOREIGN_RULE: (
         "something else on the host sets write caches",

@@ -88,6 +88,12 @@ def withheld_for(
     lost = [told for told in power_cuts if told.cut.lost]
     if lost:
         return f"{_lost_words(lost[0])}, so write back is not recommended"
+    unsent = [one for one in seen if has_finding(one, FindingCode.FLUSH_MISSING)]
+    if unsent:
+        return (
+            f"no flush reached {_named(unsent[0])} ({FindingCode.FLUSH_MISSING.value}), so write "
+            "back is not recommended"
+        )
     kept = [
         told for told in power_cuts
         if told.cut.host_booted and told.cut.checked and told.cut.mode is CacheMode.WRITE_BACK
@@ -110,13 +116,13 @@ def withheld_for(
             return ""  # whoever has that host's key harms that host alone
         if kept:
             return (
-                f"only {kept[0].hostname} says that a power cut lost nothing, and the kernel does "
-                "not count flushes: witness one on a second host, or accept that proof with `ceph "
+                f"only {kept[0].hostname} says that a power cut lost nothing, and the kernel "
+                "counted no flushes: witness one on a second host, or accept that proof with `ceph "
                 "wcache drive-model accept-proof`"
             )
         return (
-            "nothing shows that the drive carries out its flushes: the kernel does not count them "
-            "(it does from Linux 5.5 on), and no load was measured in which each sample is one "
+            "nothing shows that the drive carries out its flushes: the kernel counted none (from "
+            "Linux 5.5 on it does), and no load was measured in which each sample is one "
             f"commit; measure {LoadPoint.OSD_BENCH_DEPTH1.value} too, or pull a spare drive's "
             "plug under `wcache-probe witness`"
         )

@@ -22,7 +22,7 @@ POOL_DRIVES_MAX = 512
 # Fewer pairs have no spread to judge a drive by.
 POOL_PAIRS_MIN = FIRST_LOOK
 NAMED_MAX = 3  # drives in one note
-DOUBTS = (FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
+DOUBTS = (FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.CARRYOVER)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from ...core.verdict.result import ModeSummary, Result, Trusted
 
 BEING_ANALYSED = "being analysed"
 DRIVE_DOUBTS = (
-    FindingCode.FLUSH_TOO_FAST, FindingCode.FLUSH_NOT_COUNTED, FindingCode.CARRYOVER
+    FindingCode.FLUSH_MISSING, FindingCode.FLUSH_TOO_FAST, FindingCode.FLUSH_NOT_COUNTED,
+    FindingCode.CARRYOVER,
 )
 
 
@@ -86,16 +87,22 @@ def _findings(value: Any, record: Record) -> Tuple[Finding, ...]:
         code = item.get("code") if isinstance(item, dict) else None
         for known in DRIVE_DOUBTS:
             if code == known.value:
-                # a longer period cures the one; a loop device has no medium to be slow
-                grave = known is FindingCode.FLUSH_TOO_FAST and not setup.throwaway
                 found.append(
                     Finding(
-                        known, Severity.WARNING if grave else Severity.INFO,
+                        known, _severity(known, setup.throwaway),
                         f"{setup.hostname} {setup.drive_id}",
                         one_line(str(item.get("detail", "")), 300),
                     )
                 )
     return tuple(found[:8])
+
+
+def _severity(code: FindingCode, throwaway: bool) -> Severity:
+    if code is FindingCode.FLUSH_MISSING:
+        return Severity.ERROR
+    # a longer period cures the others; a loop device has no medium to be slow
+    grave = code is FindingCode.FLUSH_TOO_FAST and not throwaway
+    return Severity.WARNING if grave else Severity.INFO
 
 
 def not_analysed(record: Record, why: str) -> Result:

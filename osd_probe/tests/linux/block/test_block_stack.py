@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from wcache.core.errors import RefusedError
-from wcache.core.model import FindingCode, KernelView, LayerKind, Role
+from wcache.core.model import FindingCode, FlushCounters, KernelView, LayerKind, Role
 from wcache_probe.linux.block import foreign, osds
 from wcache_probe.linux.block.stack import is_followed, paths_down, queues_on
 from wcache_probe.linux.block.sysfs import by_name
@@ -227,3 +227,22 @@ def test_a_kernel_that_counts_no_flushes_has_no_counters(fake_host, stat, flushe
     (fake_host.root / "sys/class/block/sda/stat").write_text(stat)
     counted = by_name(fake_host.files, "sda").counters(7)
     assert (counted.flushes if counted is not None else None) == flushes
+
+
+def stat(writes, flushes, flush_ms):
+    return f"0 0 0 0 {writes} 0 0 0 0 0 0 0 0 0 0 {flushes} {flush_ms}"
+
+
+def test_flushes_of_an_nvme_namespace_are_counted_at_its_hidden_paths(fake_host):
+    """The head of native multipath counts writes, and never a flush."""
+    paths = {"nvme0": stat(100, 40, 4), "nvme3": stat(20, 7, 1)}
+    head = fake_host.nvme_subsystem("259:0", "nvme0n1", paths)
+    (head / "stat").write_text(stat(120, 0, 0))
+    counted = by_name(fake_host.files, "nvme0n1").counters(7)
+    assert counted == FlushCounters(7, 120, 47, 5, paths=2)
+
+
+def test_an_nvme_namespace_without_a_path_counts_nothing(fake_host):
+    head = fake_host.nvme_subsystem("259:0", "nvme0n1", {})
+    (head / "stat").write_text(stat(120, 0, 0))
+    assert by_name(fake_host.files, "nvme0n1").counters(7) is None

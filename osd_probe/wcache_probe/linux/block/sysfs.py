@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Iterator, List, Optional, Tuple
@@ -21,6 +22,7 @@ from .host_files import (
 
 SECTOR_BYTES = 512  # sysfs counts in these whatever the drive's own sectors are
 
+_NVME_HEAD = re.compile(r"nvme([0-9]+)n([0-9]+)")
 _DM_KINDS = (
     ("LVM-", LayerKind.LVM),
     ("CRYPT-", LayerKind.CRYPT),
@@ -117,12 +119,36 @@ class BlockDevice:
         """Writes and flushes so far; None on kernels that do not count them.
 
         Fields 5, 16 and 17 of `stat` (Documentation/block/stat.rst), since kernel 5.5.
-        A flush with no data is counted as a write of no sectors too.
+        A flush with no data is counted as a write of no sectors too.  They are the sum over
+        all paths: flushes are counted at the disk that carries them out (block/blk-flush.c,
+        blk_account_io_flush), which of an NVMe namespace with native multipath are hidden ones.
         """
-        fields = (read_text(os.path.join(self.folder, "stat")) or "").split()
-        if len(fields) < 17 or not all(field.isdigit() for field in fields[:17]):
+        sums = [0, 0, 0]
+        folders = self._nvme_paths()
+        for folder in (self.folder,) if folders is None else folders:
+            fields = (read_text(os.path.join(folder, "stat")) or "").split()
+            if len(fields) < 17 or not all(field.isdigit() for field in fields[:17]):
+                return None
+            sums = [total + int(fields[at]) for total, at in zip(sums, (4, 15, 16))]
+        paths = 1 if folders is None else len(folders)
+        return FlushCounters(at_ns, sums[0], sums[1], sums[2], paths) if paths else None
+
+    def _nvme_paths(self) -> Optional[Tuple[str, ...]]:
+        """The folders of the hidden disks below a namespace with native multipath, or None.
+
+        Its parent is the subsystem, which links to its controllers; `nvmeXcYnZ` in the folder
+        of controller Y is its path to `nvmeXnZ` (drivers/nvme/host/core.c, nvme_alloc_ns).
+        """
+        head = _NVME_HEAD.fullmatch(self.name)
+        parent = os.path.realpath(os.path.join(self.folder, "device"))
+        if head is None or not os.path.basename(parent).startswith("nvme-subsys"):
             return None
-        return FlushCounters(at_ns, int(fields[4]), int(fields[15]), int(fields[16]))
+        subsystem, namespace = head.groups()
+        found = (
+            os.path.join(parent, controller, f"nvme{subsystem}c{controller[4:]}n{namespace}")
+            for controller in entries(parent) if re.fullmatch("nvme[0-9]+", controller)
+        )
+        return tuple(folder for folder in found if os.path.isdir(folder))
 
     def below(self) -> Tuple[BlockDevice, ...]:
         """The devices it stands on: the partitioned disk, or its slaves."""

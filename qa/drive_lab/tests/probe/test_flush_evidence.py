@@ -1,8 +1,12 @@
 """What shows that flushes are carried out: a power cut with a witness; and a kernel that is old."""
 
+import json
 import time
 
 import pytest
+from drive_lab.lab import Lab
+from drive_lab.machine import MachineSpec
+from lab_bench import Bench
 from probe_bench import BACK, THROUGH
 from wcache.core.hardware.flush_times import FLUSH_FLOOR_ROTATIONAL_US
 
@@ -111,3 +115,72 @@ def test_a_kernel_whose_flush_fields_are_hidden_changes_drives_and_counts_nothin
         assert probe.mode() is BACK
     finally:
         bench.sh(f"umount {stat}").checked()
+
+
+TWO_PATHS = """
+schema = 1
+
+[[drive]]
+name = "nvme"
+model = "Lab NVMe"
+transport = "nvme"
+size_bytes = 134217728
+latency = { fua_write = { median_us = 300 }, dirty_flush = { median_us = 500 } }
+"""
+COMMITS = 40
+COMMIT_AND_COUNT = f"""
+import json, os, sys
+sys.path[:0] = ["/wcache/osd_probe", "/wcache/mgr_module"]
+from wcache.core.codec import to_plain
+from wcache_probe.linux.block.host_files import HostFiles
+from wcache_probe.linux.block.sysfs import by_name
+
+name = sys.argv[1]
+drive = by_name(HostFiles(), name)
+before = drive.counters(0)
+fd = os.open("/dev/" + name, os.O_WRONLY)
+for number in range({COMMITS}):
+    for half in (0, 2**26):  # two writes and a flush, so that paths in turn take flushes
+        os.pwrite(fd, bytes(4096), half + 4096 * number)
+    os.fdatasync(fd)
+print(json.dumps([to_plain(before), to_plain(drive.counters(0))]))
+"""
+
+
+@pytest.fixture
+def two_paths(release, tmp_path):
+    """A guest whose NVMe drive has two controllers, as a dual-port one has."""
+    drives = tmp_path / "drives.toml"
+    drives.write_text(TWO_PATHS)
+    with Lab(drives, release=release, machine=MachineSpec(nvme_paths=2)) as running:
+        yield Bench(running)
+
+
+def test_flushes_of_a_drive_with_two_nvme_paths_are_counted_over_both(two_paths):
+    bench = two_paths
+    disk = bench.disk("nvme")
+    paths = bench.sh(f"ls -d /sys/block/{disk.name.replace('n1', 'c*n1')}").checked().split()
+    assert len(paths) == 2, paths
+    bench.sh(
+        "for policy in /sys/class/nvme-subsystem/*/iopolicy; do echo round-robin > $policy; done"
+    ).checked()
+
+    def flushes(folder):
+        return int(bench.sh(f"cat {folder}/stat").checked().split()[15])
+
+    head = f"/sys/block/{disk.name}"
+    before = [flushes(folder) for folder in (head, *paths)]
+    reached = bench.lab.drive("nvme").counters()
+    said = bench.lab.guest.run(
+        ["python3", "-c", COMMIT_AND_COUNT, disk.name], timeout_s=120.0
+    ).checked()
+    after = [flushes(folder) for folder in (head, *paths)]
+    assert bench.lab.drive("nvme").counters().flush - reached.flush >= COMMITS
+    assert after[0] == before[0], "the head of native multipath counts no flush"
+    seen = bench.sh("head /sys/block/nvme*/stat /sys/class/nvme-subsystem/*/iopolicy").stdout
+    assert after[1] > before[1], seen
+    assert after[2] > before[2], seen
+    start, end = json.loads(said)
+    assert (start["paths"], end["paths"]) == (2, 2)
+    assert end["flushes"] - start["flushes"] >= COMMITS
+    assert end["writes"] - start["writes"] >= COMMITS
