@@ -118,3 +118,69 @@ def test_after_the_latency_limit_nothing_more_is_asked_of_the_osd():
     mgr = ScriptedOsd(DUMPS, [dump({1: 5}), dump({1: 15})])
     assert measured(mgr, limit_ms=20.0).aborted
     assert mgr.asked[-1] == "perf dump"
+
+
+class SeveralOsds:
+    """A mgr with OSDs on one drive: each says its dumps one after the other, then the last."""
+
+    def __init__(self, dumps, bench=None):
+        self.dumps = {osd_id: list(found) for osd_id, found in dumps.items()}
+        self.asked = []
+        self.bench = bench
+
+    def send_command(self, result, svc_type, svc_id, command, tag):
+        plain = json.loads(command)
+        self.asked.append((int(svc_id), plain["prefix"], plain.get("logger")))
+        if plain["prefix"] == "bench":
+            result.complete(0, json.dumps(self.bench), "")
+            return
+        dumps = self.dumps[int(svc_id)]
+        found = dumps.pop(0) if len(dumps) > 1 else dumps[0]
+        if found is not None:  # else it does not answer
+            result.complete(0, json.dumps({"lat": found}), "")
+
+
+def together(mgr, load, seconds, beside, up=lambda osd_id: True):
+    loads = CephLoads(
+        mgr, bench_seconds=lambda text: (0.001, 4096),
+        commit_counters=lambda dump: {"txc_commit_lat": tuple(dump["lat"])},
+        commits_min=lambda: 20, is_up=up,
+    )
+    done = queue.Queue()
+    request = LoadRequest(0, load, Role.DB, 1, seconds, 1000.0, beside=beside)
+    loads.start("t", request, lambda *answer: done.put(answer))
+    samples, error = done.get(timeout=20)
+    assert error == ""
+    return samples
+
+
+def test_traffic_is_that_of_all_osds_on_the_drive():
+    """The OSD with the smallest id may be idle while others share the drive that is toggled."""
+    idle = [(10.0, 1000)]
+    mgr = SeveralOsds({0: idle, 4: DUMPS, 7: [(1.0, 10), (1.5, 20), (2.0, 30)]})
+    samples = together(mgr, LoadPoint.OSD_TRAFFIC, 1.0, (4, 7))
+    assert samples.unusable == ""
+    assert gains(samples.counters) == [("txc_commit_lat", 5.0, 320)]
+    assert gains(samples.later_counters) == [("txc_commit_lat", 1.5, 210)]
+    assert samples.histogram is None, "one OSD's tail is not that of all"
+    # a tenth of all counters is asked of those beside
+    assert {logger for osd_id, _, logger in mgr.asked if osd_id != 0} == {"bluestore"}
+
+
+@pytest.mark.parametrize("dumps", [
+    [(10.0, 1000), (1.0, 5), (1.0, 6)], [(10.0, 1000), (14.0, 1300), (1.0, 6)],
+    [(10.0, 1000), None, (14.0, 1300)], [None],
+])
+def test_an_osd_beside_that_is_silent_or_restarted_is_left_out_of_the_period(dumps):
+    own = [(10.0, 1000), (11.0, 1100)]
+    mgr = SeveralOsds({0: own, 4: dumps})
+    samples = together(mgr, LoadPoint.OSD_TRAFFIC, 1.0, (4, 9), up=lambda osd_id: osd_id != 9)
+    assert gains(samples.counters) == [("txc_commit_lat", 1.0, 100)]
+    assert samples.later_counters == ()
+
+
+def test_a_bench_tells_what_the_others_on_the_drive_committed_meanwhile():
+    mgr = SeveralOsds({4: [(10.0, 1000), (14.0, 1300)], 7: [(1.0, 10), (2.0, 30)]}, bench={})
+    samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4, 7))
+    assert (samples.beside.sum_s, samples.beside.count) == (5.0, 320)
+    assert together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, ()).beside is None

@@ -11,6 +11,9 @@ from .block_watch import BlockWatch
 from .command import SendsCommands, put_to_osd
 from .commit_limit import Counters
 
+# A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
+DUMP = {"prefix": "perf dump", "logger": "bluestore"}
+
 
 class CephBlocks:
     """The `BlockRunner` port over a mgr module."""
@@ -51,7 +54,7 @@ class CephBlocks:
         self, request: BlocksRequest, cancel: threading.Event, on_block: Callable[[Block], None]
     ) -> Tuple[str, bool, bool]:
         watch = BlockWatch(
-            request, ask=lambda osd_id: put_to_osd(self._mgr, osd_id, {"prefix": "perf dump"}),
+            request, ask=lambda osd_id: put_to_osd(self._mgr, osd_id, DUMP),
             read=self._read, commits_min=self._commits_min, is_up=self._is_up,
         )
         try:

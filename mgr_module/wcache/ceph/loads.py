@@ -14,13 +14,22 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.events import LoadRequest, LoadSamples
 from ..core.experiment import osd_histogram
-from ..core.loads import BATCH_WRITES, COMMIT_COUNTERS, LARGE_BYTES, LARGE_WRITES, spread_at_s
+from ..core.loads import (
+    BATCH_WRITES,
+    COMMIT_COUNTERS,
+    LARGE_BYTES,
+    LARGE_WRITES,
+    commit_latency,
+    spread_at_s,
+)
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
+from .block_watch import ANSWER_S
+from .blocks import DUMP
 from .capacity import CapacityBench
-from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd
-from .commit_limit import CommitLimit, mean_ms
+from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd, put_to_osd
+from .commit_limit import CommitLimit
 
 # How often a period of the OSD's own traffic is checked against the latency limit.
 CHECK_EVERY_S = 0.5
@@ -113,6 +122,7 @@ class CephLoads:
 
     def _bench(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         total_bytes, write_bytes, writes = _CALLS[request.load_point]
+        others = self._beside(request)
         samples: List[int] = []
         written = 0
         begin = time.monotonic()
@@ -136,16 +146,46 @@ class CephLoads:
             samples.append(int(1e9 * seconds / writes))
             if 1e3 * seconds / writes > request.latency_limit_ms:
                 aborted = _past_limit(request, 1e3 * seconds / writes)
+        seconds = time.monotonic() - begin
         return LoadSamples(
-            time.monotonic() - begin, tuple(samples), (), written, aborted, at_ns=tuple(began)
+            seconds, tuple(samples), (), written, aborted, at_ns=tuple(began),
+            beside=self._committed([others, self._beside(request)]) if others else None,
         )
 
+    @staticmethod
+    def _committed(looks: Sequence[Mapping[int, Counters]]) -> Optional[CounterDelta]:
+        return commit_latency(_together(_steady(looks), looks[0], looks[-1]))
+
+    def _beside(self, request: LoadRequest) -> Dict[int, Counters]:
+        """The counters of the other OSDs on the drives, asked all at once; of those that answer."""
+        asked = {
+            osd_id: put_to_osd(self._mgr, osd_id, DUMP)
+            for osd_id in request.beside if self._is_up(osd_id)
+        }
+        until_s = time.monotonic() + ANSWER_S
+        found: Dict[int, Counters] = {}
+        for osd_id, reply in asked.items():
+            if reply.wait(max(0.0, until_s - time.monotonic())):
+                counters = self._parsed(reply.out)
+                if counters is not None:
+                    found[osd_id] = counters
+        return found
+
+    def _all(self, request: LoadRequest) -> Dict[int, Counters]:
+        """The counters of the OSD, and of the others on the drives; it must answer."""
+        return {request.osd_id: self._dump(request.osd_id), **self._beside(request)}
+
     def _dump(self, osd_id: int) -> Counters:
-        text = self._command(osd_id, {"prefix": "perf dump"})
+        found = self._parsed(self._command(osd_id, {"prefix": "perf dump"}))
+        if found is None:
+            raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON")
+        return found
+
+    def _parsed(self, text: str) -> Optional[Counters]:
         try:
             plain = json.loads(text)
         except ValueError:
-            raise CommandFailed(f"osd.{osd_id} gave counters that are not JSON") from None
+            return None
         return self._commit_counters(plain if isinstance(plain, dict) else {})
 
     def work(self, osd_id: int) -> Optional[WorkCounters]:
@@ -167,14 +207,15 @@ class CephLoads:
         return osd_histogram.parse(text)
 
     def _traffic(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
-        writes = self._histogram(request.osd_id)
-        first = last = self._dump(request.osd_id)
+        # one OSD's tail says nothing of what all of them commit
+        writes = None if request.beside else self._histogram(request.osd_id)
+        first = last = self._all(request)
         limit = CommitLimit(request.latency_limit_ms)
         begin = time.monotonic()
-        limit.look(request.osd_id, first, begin)
+        limit.look(request.osd_id, first[request.osd_id], begin)
         end = begin + request.seconds
         check_every_s = min(CHECK_EVERY_S, request.seconds / 2)  # one in the middle at least
-        between: List[Tuple[float, Counters]] = []
+        between: List[Tuple[float, Dict[int, Counters]]] = []
         aborted = ""
         while not aborted:
             left_s = end - time.monotonic()
@@ -183,11 +224,15 @@ class CephLoads:
             if cancel.wait(min(left_s, check_every_s)):
                 raise CommandFailed("stopped")
             asked_s = time.monotonic()
-            last = now = self._dump(request.osd_id)
-            aborted = limit.look(request.osd_id, now, asked_s)
+            last = now = self._all(request)
+            aborted = limit.look(request.osd_id, now[request.osd_id], asked_s)
             between.append((time.monotonic() - begin, now))
         seconds = time.monotonic() - begin
-        deltas = _gained(first, last)
+        middle = _middle(between[:-1], seconds)
+        looks = [first, last] if middle is None else [first, middle, last]
+        osd_ids = _steady(looks)
+        deltas = _together(osd_ids, first, last)
+        later = () if middle is None else _together(osd_ids, middle, last)
         commits = max((d.count for d in deltas if d.name in COMMIT_COUNTERS), default=0)
         unusable = ""
         if commits < self._commits_min() and not aborted:
@@ -200,16 +245,16 @@ class CephLoads:
             histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
         return LoadSamples(
             seconds, (), deltas, 0, aborted, unusable,
-            later_counters=_later(between[:-1], last, seconds), histogram=histogram,
+            later_counters=tuple(delta for delta in later if delta.count > 0), histogram=histogram,
         )
 
     def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
         """The mean commit latency of each part in which anything was committed."""
         writes = self._histogram(request.osd_id) if request.histogram else None
-        last = self._dump(request.osd_id)
+        last = self._all(request)
         limit = CommitLimit(request.latency_limit_ms)
         begin = last_s = time.monotonic()
-        limit.look(request.osd_id, last, begin)
+        limit.look(request.osd_id, last[request.osd_id], begin)
         samples: List[int] = []
         began: List[int] = []
         aborted = ""
@@ -219,12 +264,12 @@ class CephLoads:
             if cancel.wait(max(0.0, end - time.monotonic())):
                 raise CommandFailed("stopped")
             asked_s = time.monotonic()
-            now = self._dump(request.osd_id)
-            mean = mean_ms(last, now)
-            if mean is not None:
-                samples.append(int(1e6 * mean))
+            now = self._all(request)
+            commit = self._committed([last, now])
+            if commit is not None:
+                samples.append(int(1e9 * commit.sum_s / commit.count))
                 began.append(int(1e9 * (last_s - begin)))
-            aborted = limit.look(request.osd_id, now, asked_s)
+            aborted = limit.look(request.osd_id, now[request.osd_id], asked_s)
             if aborted:
                 break
             last, last_s = now, time.monotonic()
@@ -244,16 +289,40 @@ def _gained(before: Counters, after: Counters) -> Tuple[CounterDelta, ...]:
     )
 
 
-def _later(
-    between: Sequence[Tuple[float, Counters]], last: Counters, seconds: float
+def _steady(looks: Sequence[Mapping[int, Counters]]) -> List[int]:
+    """The OSDs that told at each look and were not restarted between; one alone whatever it told.
+    """
+    if len(looks[0]) == 1:
+        return list(looks[0])
+    return [
+        osd_id for osd_id in looks[0]
+        if all(osd_id in look for look in looks) and all(
+            len(_gained(before[osd_id], now[osd_id])) == len(before[osd_id].keys() & now[osd_id])
+            for before, now in zip(looks, looks[1:])
+        )
+    ]
+
+
+def _together(
+    osd_ids: Sequence[int], before: Mapping[int, Counters], after: Mapping[int, Counters]
 ) -> Tuple[CounterDelta, ...]:
-    """What was gained from the dump nearest the middle on; () where none lies near it."""
-    at_s, middle = min(
-        between, key=lambda item: abs(item[0] - seconds / 2), default=(0.0, last)
+    """What OSDs gained in sum, by the counters that all of them have."""
+    by_name: Dict[str, List[CounterDelta]] = {}
+    for osd_id in osd_ids:
+        for delta in _gained(before[osd_id], after[osd_id]):
+            by_name.setdefault(delta.name, []).append(delta)
+    return tuple(
+        CounterDelta(name, sum(d.sum_s for d in deltas), sum(d.count for d in deltas))
+        for name, deltas in by_name.items() if len(deltas) == len(osd_ids)
     )
-    if abs(at_s - seconds / 2) > seconds / 4:
-        return ()
-    return tuple(delta for delta in _gained(middle, last) if delta.count > 0)
+
+
+def _middle(
+    between: Sequence[Tuple[float, Dict[int, Counters]]], seconds: float
+) -> Optional[Dict[int, Counters]]:
+    """The look nearest the middle; None where none lies near it."""
+    at_s, middle = min(between, key=lambda item: abs(item[0] - seconds / 2), default=(0.0, None))
+    return middle if abs(at_s - seconds / 2) <= seconds / 4 else None
 
 
 def _past_limit(request: LoadRequest, latency_ms: float) -> str:

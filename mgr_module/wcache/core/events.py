@@ -19,6 +19,9 @@ class LoadRequest:
     `spread`: `count` samples spread over `seconds`; of its own traffic, the mean
     commit latency of each `count`-th part of them.  `histogram`: with the client writes by
     latency all the same.  `recipe`: of an OSD's capacity, which takes one call.
+
+    `beside` are other OSDs on the drives: of traffic, theirs counts with it; of a bench, what
+    they commit meanwhile is told.
     """
 
     osd_id: int
@@ -30,6 +33,7 @@ class LoadRequest:
     spread: bool = False
     histogram: bool = False
     recipe: Optional[CapacityRecipe] = None
+    beside: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class LoadSamples:
     be measured on this OSD (too little traffic), while others still can.  `at_ns` says
     when each sample of a spread measurement began.  `later_counters` is what `counters`
     gained in about the second half, where that was read; `histogram` the client writes by
-    latency, where the OSD tells.
+    latency, where the OSD tells.  `beside` is what other OSDs on the drives committed meanwhile.
     """
 
     seconds: float
@@ -53,6 +57,7 @@ class LoadSamples:
     later_counters: Tuple[CounterDelta, ...] = ()
     histogram: Optional[LatencyHistogram] = None
     capacity: Optional[CapacityCall] = None
+    beside: Optional[CounterDelta] = None
 
 
 # ---- events
@@ -254,6 +259,15 @@ class WatchBlocks:
 
 
 @dataclass(frozen=True)
+class WatchOsds:
+    """Watch OSDs of a drive that is toggled until the next step but a timer: BlocksEnded if one
+    is past the latency limit.  Nothing follows from it but an end, so it waits for no store."""
+
+    token: str
+    request: BlocksRequest
+
+
+@dataclass(frozen=True)
 class Note:
     """A line for the audit log."""
 
@@ -263,5 +277,5 @@ class Note:
 
 Action = Union[
     GiveTask, AskConfig, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, LookAtCluster,
-    WatchBlocks, Note,
+    WatchBlocks, WatchOsds, Note,
 ]

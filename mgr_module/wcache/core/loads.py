@@ -108,6 +108,8 @@ def spread_at_s(seconds: float, count: int, index: int) -> float:
 
 # OSDs in one block: those of a step and their controls.
 OSDS_MAX = 128
+# OSDs on one cache domain that are watched while it is toggled, each every second.
+WATCHED_MAX = 64
 
 
 # Clients' reads, answered (src/osd/osd_perf_counters.cc, since 0.94): those of a primary.

@@ -113,6 +113,8 @@ class Period:
     histogram: Optional[LatencyHistogram] = None
     # of the bcache devices above the drive: at the start, then at the end
     bcache: Tuple[BcacheState, ...] = ()
+    # of a bench: what other OSDs on the drives committed meanwhile, where there are any
+    beside: Optional[CounterDelta] = None
 
 
 @dataclass(frozen=True)

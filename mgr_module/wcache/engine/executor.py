@@ -19,7 +19,7 @@ from ..core.errors import StorageError
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
-from ..core.protocol import RollbackRequest, Task
+from ..core.protocol import RollbackRequest, Task, TimerRequest
 from ..core.verdict.recommend import Recommendation
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses
@@ -152,7 +152,7 @@ class Executor:
 
     def _do_one(self, owner: str, action: events.Action) -> None:
         if isinstance(action, events.GiveTask):
-            self._begins(owner)
+            self._begins(owner, watched=isinstance(action.request, TimerRequest))
             hostname = self._host_of(owner)
             if hostname:
                 name = type(action.request).__name__
@@ -182,14 +182,20 @@ class Executor:
         elif isinstance(action, events.WatchBlocks):
             self._begins(owner)
             self.watching.start(owner, action)
+        elif isinstance(action, events.WatchOsds):
+            self.watching.start(owner, action)
         else:
             self._note("mgr", owner, action.text, action.severity)
 
-    def _begins(self, owner: str) -> None:
-        """A step is taken: what was held, measured or watched before it is over."""
+    def _begins(self, owner: str, watched: bool = False) -> None:
+        """A step is taken: what was held or measured before it is over.
+
+        So is what was watched, unless the step is `watched` too.
+        """
         self._gate.take(owner)
         self._measuring.cancel(owner)
-        self.watching.cancel(owner)
+        if not watched:
+            self.watching.cancel(owner)
 
     def _host_of(self, owner: str) -> str:
         if owner in self.runs:

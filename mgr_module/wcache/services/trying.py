@@ -6,13 +6,13 @@ then what came out.
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, List, Optional
+from typing import Any, Dict, List, Optional
 
 from ..ceph.traffic import Traffic
 from ..core import codec
 from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
-from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic
+from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
 from ..core.fleet.claims import believed
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import all_simulated, real
@@ -64,7 +64,7 @@ class TryService:
             arguments = {
                 "scope": chosen, "loads": LOADS, "drives_per_model": DRIVES_PER_MODEL,
             }
-            sample = TrySample(self._busy(chosen))
+            sample = self._sample(chosen)
             if accept_cost:
                 self._require_well()
                 begun = self._campaigns.start(sample, accept_cost=True, **arguments)
@@ -78,7 +78,7 @@ class TryService:
                 "occupied": occupied,
             }
 
-    def _busy(self, scope: str) -> FrozenSet[int]:
+    def _sample(self, scope: str) -> TrySample:
         engine, options = self._engine, self._engine.options()
         cluster = engine.view.cluster()
         require_reports(engine)
@@ -88,11 +88,9 @@ class TryService:
             use.osd_id for item in real(found)
             for drive in item.drives for use in drive.uses
         }
-        return frozenset(
-            osd_id for osd_id in osd_ids
-            if enough_traffic(
-                self._traffic.commits_per_s(osd_id), options.period_s, options.traffic_commits_min
-            )
+        return TrySample(
+            {osd_id: self._traffic.commits_per_s(osd_id) for osd_id in osd_ids},
+            enough_traffic_per_s(options.period_s, options.traffic_commits_min),
         )
 
     def _in_the_way(self) -> List[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Iterable, Sequence, Tuple
 
 from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
 from ..model import CacheMode, LoadPoint
@@ -51,26 +51,32 @@ def cost_of(setup: ExperimentSetup, periods: Periods, discarded: Discarded) -> C
 def client_wait_s(setup: ExperimentSetup, periods: Sequence[Period]) -> float:
     """Seconds that clients waited longer because of the experiment, in sum over them.
 
-    Under their own traffic it is what the slower mode added to each of their commits; a
-    bench or a timer keeps the OSD's queue or its drive busy for as long as it measures.
+    Under their own traffic it is what the slower mode added to each of their commits, at all
+    OSDs on the drives.  A bench or a timer keeps the OSD's queue or its drive busy for as long
+    as it measures; a bench sees besides what the slower mode adds at the other OSDs.
     """
     if setup.load_point is not LoadPoint.OSD_TRAFFIC:
-        return sum(max(0.0, p.seconds - p.settle_s) for p in periods)
+        others = [(p.mode, p.beside.sum_s, p.beside.count) for p in periods if p.beside]
+        return sum(max(0.0, p.seconds - p.settle_s) for p in periods) + _longer(others)[1]
     pairs = [period for period in periods if not period.at_ns]
-    waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
-    for period in pairs:
-        waited_s, count = commits(period)
-        total_s, total = waits[period.mode]
-        waits[period.mode] = (total_s + waited_s, total + count)
-    if not all(count for _, count in waits.values()):
-        return 0.0
-    means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
-    slower = max(CacheMode, key=lambda mode: means[mode])
-    longer_s = waits[slower][1] * (means[slower] - means[slower.other])
+    slower, longer_s = _longer([(p.mode, *commits(p)) for p in pairs])
     # a settling check counts no commits: clients wait in it as in a period that lasts as long
     measured_s = sum(p.seconds - p.settle_s for p in pairs if p.mode is slower)
     checked_s = sum(p.seconds for p in periods if p.at_ns and p.mode is slower)
     return longer_s * (1 + checked_s / measured_s) if measured_s > 0 else longer_s
+
+
+def _longer(seen: Iterable[Tuple[CacheMode, float, int]]) -> Tuple[CacheMode, float]:
+    """The slower mode, and the seconds that it added; `seen` are sums and counts of commits."""
+    waits: Dict[CacheMode, Tuple[float, int]] = dict.fromkeys(CacheMode, (0.0, 0))
+    for mode, waited_s, count in seen:
+        total_s, total = waits[mode]
+        waits[mode] = (total_s + waited_s, total + count)
+    if not all(count for _, count in waits.values()):
+        return CacheMode.WRITE_BACK, 0.0
+    means = {mode: total_s / count for mode, (total_s, count) in waits.items()}
+    slower = max(CacheMode, key=lambda mode: means[mode])
+    return slower, waits[slower][1] * (means[slower] - means[slower.other])
 
 
 def spent(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..cluster import ClusterState
 from ..codec import one_line
 from ..drive.safety import may_toggle
 from ..errors import MalformedError, NotFoundError
 from ..host_report import HostReport
-from ..loads import ASSUMED_SAMPLE_S, WRITE_BYTES
+from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
 from ..simulation import in_cluster, measured_by_probe, not_up
 from .design import design_of
@@ -126,6 +126,11 @@ class Candidate:
     drives: Tuple[DriveReport, ...]
     simulated: bool
 
+    @property
+    def osd_ids(self) -> FrozenSet[int]:
+        """Every OSD on its drives, in whatever role."""
+        return frozenset(use.osd_id for drive in self.drives for use in drive.uses)
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -210,9 +215,11 @@ def _why_not(
         )
     if reason:
         return reason
-    osd_ids = {use.osd_id for drive in candidate.drives for use in drive.uses}
+    osd_ids = candidate.osd_ids
     if not osd_ids and in_cluster(candidate):
         return "no OSD uses it"
+    if len(osd_ids) > WATCHED_MAX and not options.observe:
+        return f"{len(osd_ids)} OSDs share it, more than the {WATCHED_MAX} that can be watched"
     return not_up(candidate, osd_ids, cluster) or None
 
 

@@ -9,6 +9,7 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 
 from .. import events
 from ..drive.prior import Prior
+from ..loads import BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
@@ -19,6 +20,7 @@ from .settling_time.checks import check_size
 from .slots import AnySlot, CheckSlot
 
 TIMER_SECONDS_MAX = 10.0
+WATCH_S = 3600.0  # longer than any period: a watch ends with the next step
 
 
 class Phase(Enum):
@@ -56,6 +58,7 @@ class PeriodUnderWay:
     samples: Optional[events.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
     looked_at: str = ""  # the cache domain that is looked at
+    watch_token: str = ""  # of the watch of all OSDs on what is toggled
 
     @property
     def under_way(self) -> bool:
@@ -112,8 +115,14 @@ def load_of(
         return MeasureRequest(spec.domain_id, setup.osd_id, setup.load_point, count, spread_s)
     return events.LoadRequest(
         setup.osd_id, setup.load_point, setup.role, count, seconds, spec.latency_limit_ms,
-        isinstance(slot, CheckSlot),
+        isinstance(slot, CheckSlot), beside=spec.beside,
     )
+
+
+def watch_of(spec: RunSpec, setup: ExperimentSetup, *, benched: bool) -> BlocksRequest:
+    """A watch of all OSDs on what is toggled, but for one whose queue a bench fills."""
+    osd_ids = spec.beside if benched else (setup.osd_id, *spec.beside)
+    return BlocksRequest(osd_ids, (), WATCH_S, 1, spec.latency_limit_ms)
 
 
 BCACHES_MAX = 16  # of a reading that are kept with a period
@@ -153,7 +162,7 @@ def period_of(
         seen[1] if len(seen) > 1 else None, samples.at_ns, samples.later_counters,
         samples.histogram, tuple(
             one for outcome in (*set_up, *now.after) for one in outcome.bcache[:BCACHES_MAX]
-        ),
+        ), samples.beside,
     )
 
 

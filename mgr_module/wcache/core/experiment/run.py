@@ -14,6 +14,7 @@ from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..errors import StorageError
+from ..loads import WRITE_BYTES
 from ..protocol import (
     CountersRequest,
     DrivesOutcome,
@@ -26,7 +27,16 @@ from ..record import Record
 from . import accounting, run_priors
 from . import period as period_run
 from .pairs import IN_PROGRESS, is_look
-from .period import PeriodUnderWay, Phase, all_in, load_of, period_of, samples_of, set_request
+from .period import (
+    PeriodUnderWay,
+    Phase,
+    all_in,
+    load_of,
+    period_of,
+    samples_of,
+    set_request,
+    watch_of,
+)
 from .run_held import HeldRun
 from .run_state import RunStatus
 from .slots import CheckSlot, Slot
@@ -65,6 +75,8 @@ class RunMachine(HeldRun):
             return self._silent(event.detail, now_s)
         if isinstance(event, events.Halt):
             return self._halt(event.reason, now_s, event.unfit)
+        if isinstance(event, events.BlocksEnded) and event.token == self._now.watch_token:
+            return self._halt(event.why, now_s) if self._now.under_way else []
         return []
 
     def _begin(self, now_s: float) -> List[events.Action]:
@@ -203,14 +215,23 @@ class RunMachine(HeldRun):
         self._now.phase = Phase.SETTLING
         self._now.settled_at_s = now_s + self._experiment.settle_s(self._now.slot)
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
-        return self._tick(now_s)
+        return [*self._watch(benched=False), *self._tick(now_s)]
+
+    def _watch(self, *, benched: bool) -> List[events.Action]:
+        """From the toggle on every OSD on the domain is watched; one alone by what measures it."""
+        if not self.spec.beside:
+            return []
+        self._now.watch_token = self._new_token()
+        request = watch_of(self.spec, self._setup, benched=benched)
+        return [events.WatchOsds(self._now.watch_token, request)]
 
     def _measure(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.MEASURING
         left_s = self._now.cut_off_at_s - now_s
         load = load_of(self.spec, self._setup, self._now.slot, left_s)
         if isinstance(load, events.LoadRequest):
-            return [events.MeasureLoad(self._new_token(), load)]
+            watch = self._watch(benched=True) if WRITE_BYTES[load.load_point] else []
+            return [*watch, events.MeasureLoad(self._new_token(), load)]
         return [self._task(load)]
 
     def _measured(self, event: events.LoadMeasured, now_s: float) -> List[events.Action]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Set, Tuple
 
 from ..drive.prior import Prior
+from ..loads import WATCHED_MAX
 from ..record import ExperimentSetup, Precondition
 from ..simulation import DriveKind
 from .factorial import crossed_domain
@@ -58,6 +59,8 @@ class RunSpec:
     observes: bool = False  # toggles nothing, and holds no lease
     # other cache domains of its OSD, which are looked at as well
     looks_at: Tuple[str, ...] = ()
+    # other OSDs on what it toggles: their clients wait too
+    beside: Tuple[int, ...] = field(default=(), metadata={"max_items": WATCHED_MAX})
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:

@@ -17,7 +17,7 @@ from ..cluster import ClusterState, OsdInfo, flush_role, roles_of, touches
 from ..loads import CHECK_SAMPLES, SAMPLES
 from ..model import DriveReport, LoadPoint, Role
 from ..record import CrossedDrive, ExperimentSetup
-from ..simulation import osd_of
+from ..simulation import in_cluster, osd_of
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
 from .run_state import RunSpec
@@ -70,6 +70,7 @@ def make_runs(
                     options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
                     options.consent_turn_on, cluster.missed, options.forced,
                     options.client_wait_max_s, options.same_share,
+                    beside=_beside(candidate, osd_id, crossing),
                 )
             )
 
@@ -157,7 +158,17 @@ def _roles(candidate: Candidate, osd_id: int) -> Tuple[Role, ...]:
 
 def _stands_for(candidate: Candidate) -> Optional[int]:
     """The OSD that stands for a domain, whose switch all its OSDs share; None without one."""
-    return min((use.osd_id for drive in candidate.drives for use in drive.uses), default=None)
+    return min(candidate.osd_ids, default=None)
+
+
+def _beside(
+    candidate: Candidate, osd_id: int, crossing: Optional[Crossing]
+) -> Tuple[int, ...]:
+    """The other OSDs on the cache domains that a run toggles."""
+    toggled = (candidate,) if crossing is None else (crossing.block, crossing.other)
+    if not in_cluster(candidate):
+        return ()  # the mgr knows nothing of a simulated OSD
+    return tuple(sorted(set().union(*(one.osd_ids for one in toggled)) - {osd_id}))
 
 
 def _drive(candidate: Candidate, osd_id: int) -> DriveReport:

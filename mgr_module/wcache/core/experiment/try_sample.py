@@ -7,7 +7,7 @@ enough of it; one write at a time is taken elsewhere.  Never both.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import FrozenSet, Sequence, Tuple
+from typing import FrozenSet, Iterable, Mapping, Sequence, Tuple
 
 from ..model import LoadPoint
 from ..simulation import measured_by_probe
@@ -25,20 +25,30 @@ SPARE = 2.0
 
 @dataclass(frozen=True)
 class TrySample:
-    """Which OSDs have traffic enough to be measured by."""
+    """How often OSDs commit, in a second, and how often is enough to be measured by."""
 
-    busy_osds: FrozenSet[int]
+    commits_per_s: Mapping[int, float]
+    enough_per_s: float
+
+    def is_busy(self, osd_ids: Iterable[int]) -> bool:
+        """Whether these OSDs of one cache domain commit so often between them."""
+        return sum(self.commits_per_s.get(one, 0.0) for one in osd_ids) >= self.enough_per_s
+
+    @property
+    def busy_osds(self) -> FrozenSet[int]:
+        """The OSDs that do so each by itself."""
+        return frozenset(one for one in self.commits_per_s if self.is_busy([one]))
 
 
-def enough_traffic(commits_per_s: float, period_s: float, commits_min: int) -> bool:
-    """Whether an OSD commits so often that its own traffic can be measured."""
-    return commits_per_s * period_s >= SPARE * commits_min
+def enough_traffic_per_s(period_s: float, commits_min: int) -> float:
+    """How often OSDs must commit, in a second, so that their own traffic can be measured."""
+    return SPARE * commits_min / period_s
 
 
 def cheapest(
     runs: Sequence[RunSpec], options: CampaignOptions, sample: TrySample
 ) -> Tuple[Tuple[RunSpec, ...], CampaignOptions]:
-    """Of each run the experiments at its OSD's cheapest load; runs without one are left out.
+    """Of each run the experiments at its OSDs' cheapest load; runs without one are left out.
 
     Simulated OSDs have no clients that a mgr would know of.
     """
@@ -48,7 +58,7 @@ def cheapest(
             setup for setup in run.experiments
             if setup.load_point is (
                 LoadPoint.OSD_TRAFFIC
-                if setup.osd_id in sample.busy_osds and not measured_by_probe(run)
+                if sample.is_busy((setup.osd_id, *run.beside)) and not measured_by_probe(run)
                 else LoadPoint.OSD_BENCH_DEPTH1
             )
         )

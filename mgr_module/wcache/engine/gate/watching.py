@@ -1,8 +1,8 @@
-"""Watches of clients' load under way: one for each rollout at most, made elsewhere."""
+"""Watches of clients' load under way: one for each rollout or run at most, made elsewhere."""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Protocol
+from typing import Callable, Dict, Protocol, Union
 
 from ...core import events
 from ...core.loads import Block, BlocksRequest
@@ -25,7 +25,7 @@ class BlockRunner(Protocol):
 
 
 class Watching:
-    """Starts and ends the watches that rollouts ask for; `post_event` takes any thread."""
+    """Starts and ends the watches that machines ask for; `post_event` takes any thread."""
 
     def __init__(
         self, blocks: BlockRunner, post_event: Callable[[str, events.Event], None]
@@ -34,7 +34,9 @@ class Watching:
         self._post_event = post_event
         self._under_way: Dict[str, str] = {}  # owner to token
 
-    def start(self, owner: str, action: events.WatchBlocks) -> None:
+    def start(
+        self, owner: str, action: Union[events.WatchBlocks, events.WatchOsds]
+    ) -> None:
         """Watch for `owner`; what it watched before is cancelled."""
         self.cancel(owner)
         self._under_way[owner] = action.token
