@@ -3,6 +3,7 @@
 import json
 
 from wcache.ceph.view import CephView
+from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
 
 
@@ -95,3 +96,61 @@ def test_a_cluster_in_error_is_not_healthy_unless_the_error_is_ours_or_muted():
     assert missed("WCACHE_UNSAFE") == []
     assert missed("POOL_NO_REDUNDANCY", "HEALTH_WARN") == []
     assert missed("OSD_DOWN", "HEALTH_WARN") == [Precondition.CLUSTER_HEALTHY]
+
+
+def test_slow_operations_are_a_precondition_of_their_own():
+    found = seen(checks=[("SLOW_OPS", {"severity": "HEALTH_WARN"})])
+    assert found.missed == (Precondition.NO_SLOW_OPS,)
+    assert found.blocking == found.missed
+    both = seen(checks=[("SLOW_OPS", {}), ("OSD_DOWN", {})]).missed
+    assert set(both) == {Precondition.NO_SLOW_OPS, Precondition.CLUSTER_HEALTHY}
+
+
+class SlowMaps(Maps):
+    """With slow operations in BlueStore, as PGMap::get_health_checks tells of them."""
+
+    def __init__(self, *osd_ids, kept="600", muted=False):
+        super().__init__(())
+        self.kept = kept
+        self.says(*osd_ids, muted=muted)
+
+    def says(self, *osd_ids, muted=False):
+        words = "observed slow operation indications in BlueStore"
+        detail = [{"message": f"     osd.{osd_id} {words}"} for osd_id in osd_ids]
+        check = {"severity": "HEALTH_WARN", "muted": muted, "detail": detail}
+        checks = {"BLUESTORE_SLOW_OP_ALERT": check} if osd_ids else {}
+        self.maps["health"] = {"json": json.dumps({"checks": checks})}
+
+    def get_foreign_ceph_option(self, entity, key):
+        assert entity.startswith("osd.")
+        assert key == "bluestore_slow_ops_warn_lifetime"
+        if self.kept is None:
+            raise KeyError(key)
+        return self.kept
+
+
+def test_slow_bluestore_keeps_a_wave_from_starting_and_forbids_no_measuring():
+    now_s = [1000.0]
+    maps = SlowMaps(3)
+    view = CephView(maps, bench_empties_caches=False, clock=lambda: now_s[0])
+    found = view.cluster()
+    assert found.slow_osds == (SlowOsd(3, 1000.0, 600.0),)
+    assert found.unfit == (Precondition.NO_SLOW_BLUESTORE,)
+    assert found.missed == ()
+    now_s[0] = 1500.0
+    maps.says(3, 5)
+    assert view.cluster().slow_osds == (SlowOsd(3, 1000.0, 600.0), SlowOsd(5, 1500.0, 600.0))
+    maps.says(5)
+    assert [one.osd_id for one in view.cluster().slow_osds] == [5]
+    maps.says()
+    assert view.cluster().unfit == ()
+    maps.says(5)
+    now_s[0] = 2000.0
+    assert view.cluster().slow_osds[0].since_s == 1500.0 + 500.0
+
+
+def test_a_muted_alert_keeps_nothing_waiting_and_an_unknown_option_has_cephs_default():
+    muted = CephView(SlowMaps(3, muted=True), bench_empties_caches=False).cluster()
+    assert (muted.slow_osds, muted.unfit) == ((), ())
+    view = CephView(SlowMaps(3, kept=None), bench_empties_caches=False, clock=lambda: 1.0)
+    assert view.cluster().slow_osds == (SlowOsd(3, 1.0, 86400.0),)

@@ -14,7 +14,14 @@ from ..core.experiment.design import design_of
 from ..core.experiment.factorial import both_sides, other_drive
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
-from ..core.record import RECORD_FORMAT, RECORD_VERSION, RESULT_FORMAT, RESULT_VERSION, Record
+from ..core.record import (
+    RECORD_FORMAT,
+    RECORD_VERSION,
+    RESULT_FORMAT,
+    RESULT_VERSION,
+    Precondition,
+    Record,
+)
 from . import factorial, sequential, summary
 from . import pairs as pairing
 from .consistency import check
@@ -87,6 +94,8 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     odd = [seen.indexes[i] for i in summary.odd_ones(seen.whole)]
     if odd:
         warnings.append(f"outlier pairs, kept: {', '.join(map(str, odd))}")
+    if Precondition.NO_SLOW_OPS in record.missed_preconditions:
+        warnings.append("measured beside slow operations (SLOW_OPS); pooled with its like only")
     price = pin_price_us(record, used)
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
@@ -148,7 +157,10 @@ def alike(record: Record) -> Dict[str, Any]:
     Of the Ceph version only the release: a flush more or less per commit came with those.
     """
     setup = record.setup
+    # a field of theirs alone: results of before it was known are like those without
+    slow = Precondition.NO_SLOW_OPS in record.missed_preconditions
     return {
+        **({"meanwhile": "slow operations"} if slow else {}),
         "load_point": setup.load_point.value,
         "drive_model": str(setup.drive_model),
         "transport": setup.transport.value,

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, FrozenSet, List, Mapping, Protocol, Tuple
+import re
+import time
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Protocol, Tuple
 
-from ..core.cluster import ClusterState, OsdInfo, OsdLatency
+from ..core.cluster import ClusterState, OsdInfo, OsdLatency, SlowOsd
 from ..core.record import Precondition
 
 # Health checks that make latencies mean something else.
 _SICK = (
     "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
-    "SLOW_OPS", "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
+    "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
 )
+# Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
+# long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
+# PGMap.cc, get_health_checks).
+_SLOW_BLUESTORE = "BLUESTORE_SLOW_OP_ALERT"
+_SLOW_KEPT = "bluestore_slow_ops_warn_lifetime"
+_SLOW_KEPT_DEFAULT_S = 86400.0
+_OSD = re.compile(r"osd\.([0-9]{1,9}) ")
 # More PGs in scrub than this, and than this share of OSDs that are up, are a storm: each keeps
 # all OSDs of its PG busy.
 SCRUBS_MIN, SCRUBS_SHARE = 4, 0.25
@@ -32,12 +41,19 @@ class Mgr(Protocol):
     def get(self, data_name: str) -> Any:
         """One of the mgr's structures; may be shared and read-only."""
 
+    def get_foreign_ceph_option(self, entity: str, key: str) -> Any:
+        """An option as a daemon has it; KeyError where the release has none."""
+
 
 class CephView:
     """The `ClusterView` port over a mgr module."""
 
-    def __init__(self, mgr: Mgr, *, bench_empties_caches: bool) -> None:
+    def __init__(
+        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time
+    ) -> None:
         self._mgr = mgr
+        self._clock = clock
+        self._slow: Dict[int, SlowOsd] = {}
         self._bench_empties_caches = bench_empties_caches
 
     def cluster(self) -> ClusterState:
@@ -65,10 +81,14 @@ class CephView:
                 str(row.get("uuid", "")),
                 int(row.get("up_from", 0)),
             )
+        checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
+        slow = self._slow_osds(checks.get(_SLOW_BLUESTORE, {}))
+        unfit = self._unfit(osd_map, checks, sum(osd.up for osd in osds.values()))
+        if slow:
+            unfit = (*unfit, Precondition.NO_SLOW_BLUESTORE)
         return ClusterState(
-            str(osd_map["fsid"]), self._version(), osds, self._missed(),
-            self._bench_empties_caches, _failure_types(osd_map, crush),
-            self._unfit(osd_map, sum(osd.up for osd in osds.values())),
+            str(osd_map["fsid"]), self._version(), osds, self._missed(checks),
+            self._bench_empties_caches, _failure_types(osd_map, crush), unfit, slow,
         )
 
     def latencies(self) -> Dict[int, OsdLatency]:
@@ -85,12 +105,29 @@ class CephView:
         words = self._mgr.version.split()
         return words[2] if len(words) > 2 else self._mgr.version
 
-    def _missed(self) -> Tuple[Precondition, ...]:
+    def _slow_osds(self, check: Mapping[str, Any]) -> Tuple[SlowOsd, ...]:
+        """The OSDs that a health check names, unless it is muted.  It says not since when."""
+        ids = set()
+        for line in () if check.get("muted") else check.get("detail", ()):
+            named = _OSD.match(str(line.get("message", "")).lstrip())
+            ids |= {int(named.group(1))} if named else set()
+        self._slow = {
+            i: self._slow.get(i) or SlowOsd(i, self._clock(), self._kept_s(i)) for i in sorted(ids)
+        }
+        return tuple(self._slow.values())
+
+    def _kept_s(self, osd_id: int) -> float:
+        try:
+            return float(self._mgr.get_foreign_ceph_option(f"osd.{osd_id}", _SLOW_KEPT))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return _SLOW_KEPT_DEFAULT_S
+
+    def _missed(self, checks: Mapping[str, Any]) -> Tuple[Precondition, ...]:
         missed: List[Precondition] = []
-        health = json.loads(self._mgr.get("health")["json"])
-        checks = health.get("checks", {})
         if any(name in _SICK or _is_error(name, check) for name, check in checks.items()):
             missed.append(Precondition.CLUSTER_HEALTHY)
+        if "SLOW_OPS" in checks:
+            missed.append(Precondition.NO_SLOW_OPS)
         states = self._mgr.get("pg_summary")["all"]
         if any("active" not in s or "clean" not in s for s in _words(states)):
             missed.append(Precondition.PGS_CLEAN)
@@ -100,14 +137,15 @@ class CephView:
             missed.append(Precondition.NO_SCRUB)
         return tuple(missed)
 
-    def _unfit(self, osd_map: Mapping[str, Any], osds_up: int) -> Tuple[Precondition, ...]:
+    def _unfit(
+        self, osd_map: Mapping[str, Any], checks: Mapping[str, Any], osds_up: int
+    ) -> Tuple[Precondition, ...]:
         """What keeps a wave from starting, and forbids no measuring."""
         found: List[Precondition] = []
         states = self._mgr.get("pg_summary")["all"]
         scrubbing = sum(n for name, n in states.items() if "scrubbing" in name.split("+"))
         if scrubbing > max(SCRUBS_MIN, SCRUBS_SHARE * osds_up):
             found.append(Precondition.NO_SCRUB_STORM)
-        checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
         flags = str(osd_map.get("flags", "")).split(",")
         if "HOST_IN_MAINTENANCE" in checks or "noout" in flags or any(
             "noout" in each for each in osd_map.get("crush_node_flags", {}).values()

@@ -10,6 +10,7 @@ from ..core.hardware.bcache import BcacheState, crossed_target
 from ..core.latency_table import HEADINGS, LatencyTable, row
 from ..core.model import LoadPoint, load_name
 from ..core.text import table
+from ..core.unmet import faults
 from .drives.bcache import bcache_words
 
 _TRAFFIC, _TIMER = LoadPoint.OSD_TRAFFIC.value, LoadPoint.FDATASYNC_TIMER.value
@@ -38,6 +39,9 @@ def lines(observed: List[Mapping[str, Any]]) -> List[str]:
             rows.append((name, drive, "client writes", mode, *cells, last))
         if one["note"]:
             notes.append(f"{name} {drive} {load}: {one['note']}")
+        notes += [
+            f"{name} {drive} {load}: {fault} meanwhile" for fault in faults(one.get("unmet", ()))
+        ]
         notes += [f"{name} {drive} {load}: {line}" for line in _bcache(one.get("bcache", ()))]
     heads = ("OSD", "DRIVE", "LOAD", "CACHE MODE", *HEADINGS, "WRITES/S")
     return ["", table(heads, rows), "", *LEGEND, *notes]

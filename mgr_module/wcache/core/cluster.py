@@ -34,6 +34,19 @@ class OsdInfo:
 
 
 @dataclass(frozen=True)
+class SlowOsd:
+    """An OSD that had slow operations in BlueStore, as long as Ceph keeps that.
+
+    `since_s`: since when this mgr has seen it.  `kept_s`: how long Ceph keeps it after the
+    last one (`bluestore_slow_ops_warn_lifetime`).
+    """
+
+    osd_id: int
+    since_s: float
+    kept_s: float
+
+
+@dataclass(frozen=True)
 class OsdLatency:
     """The latencies of `ceph osd perf`, in whole ms; on BlueStore the two are one number."""
 
@@ -57,6 +70,7 @@ class ClusterState:
     bench_empties_caches: bool = False
     failure_types: FrozenSet[str] = frozenset()
     unfit: Tuple[Precondition, ...] = ()
+    slow_osds: Tuple[SlowOsd, ...] = ()  # for one of which no wave starts
 
     @property
     def blocking(self) -> Tuple[Precondition, ...]:

@@ -137,16 +137,25 @@ class Halt:
 
 
 @dataclass(frozen=True)
+class Unmet:
+    """These preconditions do not hold while a run measures that bears it."""
+
+    items: Tuple[Precondition, ...]
+
+
+@dataclass(frozen=True)
 class ClusterSeen:
     """Which preconditions do not hold now.
 
     `together`: so many of the first groups that were asked about may stop at the same time;
-    None where none were.  `controls` are OSDs that can stand beside them unchanged.
+    None where none were.  `controls` are OSDs that can stand beside them unchanged.  `detail`
+    says more of what does not hold.
     """
 
     missed: Tuple[Precondition, ...]
     together: Optional[int] = None
     controls: Tuple[int, ...] = ()
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,7 +189,7 @@ class ConfigAnswered:
 
 Event = Union[
     Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded,
+    Unmet, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded,
 ]
 
 # ---- actions

@@ -30,10 +30,12 @@ class Precondition(str, Enum):
     CLUSTER_HEALTHY = "cluster healthy"
     PGS_CLEAN = "PGs active+clean"
     NO_RECOVERY = "no recovery or backfill"
+    NO_SLOW_OPS = "no slow operations (SLOW_OPS)"
     NO_SCRUB = "no scrub on the OSD"
     JOURNAL_SETTLED = "the probe's journal is known and holds no lease of the drive"
     # what a wave of a rollout needs besides
     NO_SCRUB_STORM = "no scrub on many OSDs at once"
+    NO_SLOW_BLUESTORE = "no slow operations in BlueStore lately (BLUESTORE_SLOW_OP_ALERT)"
     NO_UPGRADE = "no orchestrated upgrade"
     NO_MAINTENANCE = "no host in maintenance"
     PROBES_HEARD = "the probes of these hosts and of most others are heard"

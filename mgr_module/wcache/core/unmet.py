@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Container, Dict, Iterable, List
+from typing import Container, Dict, Iterable, List, Sequence
 
+from .cluster import SlowOsd
 from .record import Precondition
+from .text import named, roughly, when
 
 # `try` needs a probe at all; everything else it asks of the cluster is a `Precondition`.
 PROBE_RESPONDS = "a probe is responding"
@@ -16,10 +18,13 @@ _FAULTS: Dict[str, str] = {
     Precondition.CLUSTER_HEALTHY: "the cluster is not healthy",
     Precondition.PGS_CLEAN: "not all PGs are active+clean",
     Precondition.NO_RECOVERY: "recovery or backfill is under way",
+    Precondition.NO_SLOW_OPS: "OSDs or mons have slow operations (SLOW_OPS)",
     Precondition.NO_SCRUB: "PGs are being scrubbed",
     Precondition.JOURNAL_SETTLED:
         "the probe's journal is not known, or still has a lease of the drive",
     Precondition.NO_SCRUB_STORM: "many PGs are being scrubbed",
+    Precondition.NO_SLOW_BLUESTORE:
+        "OSDs had slow operations in BlueStore (BLUESTORE_SLOW_OP_ALERT)",
     Precondition.NO_UPGRADE: "an orchestrated upgrade is under way",
     Precondition.NO_MAINTENANCE: "a host is in maintenance, or noout is set",
     Precondition.PROBES_HEARD:
@@ -36,21 +41,33 @@ _FAULTS: Dict[str, str] = {
 }
 
 
-def faults(items: Iterable[str], named: Container[str] = ()) -> List[str]:
+def slow_words(osds: Sequence[SlowOsd]) -> str:
+    """Which OSDs had slow operations, since when that is known, and how long Ceph keeps it."""
+    if not osds:
+        return ""
+    seen = named([f"osd.{one.osd_id} (seen since {when(one.since_s)} UTC)" for one in osds])
+    kept = roughly(max(one.kept_s for one in osds))
+    return (
+        f"slow in BlueStore: {seen}; Ceph keeps that for {kept} after the last slow operation "
+        "(bluestore_slow_ops_warn_lifetime), or until the OSD restarts"
+    )
+
+
+def faults(items: Iterable[str], overridable: Container[str] = ()) -> List[str]:
     """A line for each precondition, given as such or by its stored value.
 
-    Those of `named` end with the name that `--override` takes.
+    Those of `overridable` end with the name that `--override` takes.
     """
     return [
-        f"{_FAULTS.get(item, item)} ({Precondition(item).name.lower()})" if item in named
+        f"{_FAULTS.get(item, item)} ({Precondition(item).name.lower()})" if item in overridable
         else _FAULTS.get(item, item)
         for item in items
     ]
 
 
-def unmet(items: Iterable[str], named: Container[str] = ()) -> str:
+def unmet(items: Iterable[str], overridable: Container[str] = ()) -> str:
     """The sentence that refusals, reasons and `try` have in common."""
-    return f"preconditions not met: {'; '.join(faults(items, named))}"
+    return f"preconditions not met: {'; '.join(faults(items, overridable))}"
 
 
 def no_longer_met(items: Iterable[str]) -> str:

@@ -179,8 +179,8 @@ class Engine:
             for owner in [*self.runs, *self.rollouts]:
                 self._executor.guarded(owner, partial(self._turn, owner, now_s))
             self._start_waiting(now_s)
-            for run_id, halt in self._watchdog.unfit(self.runs.items(), now_s):
-                self.feed(run_id, halt)
+            for run_id, told in self._watchdog.unfit(self.runs.items(), now_s):
+                self.feed(run_id, told)
             self._executor.end_overdue(self.options().lease_ttl_s)
             self.analyses.tick(now_s)
             self.persistence.retry(now_s, self._save, self.analyses)

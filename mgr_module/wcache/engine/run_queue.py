@@ -34,6 +34,7 @@ class RunQueue:
     ) -> Iterator[Tuple[str, events.Event]]:
         """(run id, Begin or the Halt that says why not) of each run whose turn has come.
 
+        What it bears and does not hold is said before.
         Of runs in `going_on` a bench call goes on, though they may be over.
         """
         if all(m.state.status is not RunStatus.WAITING for m in runs.values()):
@@ -56,7 +57,8 @@ class RunQueue:
             if machine.spec.throwaway and not throwaway:
                 yield run_id, events.Halt("throwaway_cluster was set when this was planned")
                 continue
-            missed = cluster_missed if has_clients(machine.spec) else ()
+            seen = cluster_missed if has_clients(machine.spec) else ()
+            missed = [item for item in seen if item not in machine.spec.bears]
             if missed and not machine.spec.forced:
                 if now_s < self.trusted_from_s:
                     continue
@@ -64,6 +66,9 @@ class RunQueue:
                 yield run_id, events.Halt(said, unfit=True)
                 continue
             busy.add(hostname)
+            borne = tuple(item for item in seen if item in machine.spec.bears)
+            if borne:
+                yield run_id, events.Unmet(borne)
             yield run_id, events.Begin()
 
 

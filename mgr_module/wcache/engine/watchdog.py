@@ -114,10 +114,13 @@ class Watchdog:
 
     def unfit(
         self, runs: Iterable[Tuple[str, RunMachine]], now_s: float
-    ) -> List[Tuple[str, events.Halt]]:
-        """Runs to stop since a precondition broke meanwhile: benches make it worse."""
+    ) -> List[Tuple[str, events.Event]]:
+        """Runs to stop since a precondition broke meanwhile: benches make it worse.
+
+        One that bears what broke is told, and goes on.
+        """
         measuring = [
-            run_id
+            (run_id, machine.spec.bears)
             for run_id, machine in runs
             if machine.state.status is RunStatus.RUNNING
             and has_clients(machine.spec)
@@ -127,5 +130,12 @@ class Watchdog:
             return []
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         broken = self._view.cluster().blocking
-        halt = events.Halt(f"stopped: {no_longer_met(broken)}", unfit=True)
-        return [(run_id, halt) for run_id in measuring] if broken else []
+        found: List[Tuple[str, events.Event]] = []
+        for run_id, bears in measuring:
+            grave = [item for item in broken if item not in bears]
+            if grave:
+                halt = events.Halt(f"stopped: {no_longer_met(grave)}", unfit=True)
+                found.append((run_id, halt))
+            elif broken:
+                found.append((run_id, events.Unmet(broken)))
+        return found

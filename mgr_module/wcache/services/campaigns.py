@@ -25,6 +25,7 @@ from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.fleet.claims import believed
 from ..core.history.entry import ADMIN
+from ..core.record import Precondition
 from ..core.simulation import all_simulated
 from ..core.text import named
 from ..core.unmet import unmet
@@ -122,11 +123,17 @@ class CampaignService:
             runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, sample)
             cluster = engine.view.cluster()
             real = not all_simulated(runs)
-            if real and cluster.blocking and not chosen.forced:
-                raise RefusedError(
-                    unmet(cluster.blocking),
-                    "wait until they are met, or use --force (the records are then never pooled)",
-                )
+            broken = [
+                item for item in cluster.blocking if any(item not in run.bears for run in runs)
+            ]
+            if real and broken and not chosen.forced:
+                way = "wait until they are met, or use --force (the records are then never pooled)"
+                if broken == [Precondition.NO_SLOW_OPS]:
+                    way = (
+                        "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
+                        f"which go on beside them, {way}"
+                    )
+                raise RefusedError(unmet(broken), way)
             cost = forecast(runs, cluster, skipped)
             if cost.bytes_written and real and not arguments.get("accept_cost"):
                 raise RefusedError(

@@ -26,6 +26,7 @@ from ..core.history.entry import ADMIN, AUTO
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
+from ..core.unmet import slow_words
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
 from ..engine.storing.readable import readable
@@ -198,7 +199,7 @@ class PlanService:
         if broken:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
-                holding.words(broken),
+                holding.words(broken, slow_words(self._engine.view.cluster().slow_osds)),
                 f"wait until they are met, or `ceph wcache apply {machine.rollout.plan_id} "
                 f"--override={names}`",
             )

@@ -15,6 +15,7 @@ from ..core.experiment.campaign import Campaign, candidates, forecast, parse_sco
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
 from ..core.fleet.claims import believed
 from ..core.output_format import FORMAT_VERSION
+from ..core.record import Precondition
 from ..core.simulation import all_simulated, real
 from ..core.unmet import PROBE_RESPONDS, unmet
 from ..engine.engine import Engine
@@ -99,7 +100,10 @@ class TryService:
             return [PROBE_RESPONDS]
         if all_simulated(engine.hosts.reports.values()):
             return []
-        return [item.value for item in engine.view.cluster().blocking]
+        return [
+            item.value for item in engine.view.cluster().blocking
+            if item is not Precondition.NO_SLOW_OPS  # RunSpec.bears
+        ]
 
     def _not_heard(self) -> List[str]:
         """The hosts with a probe that has not reported yet, or that is silent."""

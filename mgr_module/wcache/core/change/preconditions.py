@@ -8,18 +8,20 @@ before its next change until all holds again; a change that was begun is finishe
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterable, List, Tuple
+from typing import Collection, Iterable, List, Tuple
 
 from .. import events
+from ..codec import one_line
 from ..errors import MalformedError
 from ..record import Precondition
 from ..simulation import has_clients
 from ..unmet import unmet
 from .rollout_state import Change, Rollout
 
-# The first three forbid measuring too (`ClusterState.blocking`); one scrub forbids nothing.
+# The first four forbid measuring too (`ClusterState.blocking`); one scrub forbids nothing.
 NEEDED = (
     Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY,
+    Precondition.NO_SLOW_OPS, Precondition.NO_SLOW_BLUESTORE,
     Precondition.NO_SCRUB_STORM, Precondition.NO_UPGRADE, Precondition.NO_MAINTENANCE,
     Precondition.PROBES_HEARD, Precondition.NO_OTHER_PLAN, Precondition.OK_TO_STOP,
     Precondition.IN_WINDOW,
@@ -67,11 +69,12 @@ def missed(
 
 
 def look(
-    rollout: Rollout, change: Change, seen: Tuple[Precondition, ...], now_s: float
+    rollout: Rollout, change: Change, seen: Tuple[Precondition, ...], now_s: float,
+    detail: str = "",
 ) -> Tuple[Rollout, List[events.Action]]:
     """The plan as it stands after a look at the cluster, and what is to be saved and said.
 
-    It goes on where its `missed` is empty.
+    It goes on where its `missed` is empty.  `detail`: which OSDs were slow in BlueStore.
     """
     broken, before = missed(rollout, change, seen), rollout.missed
     if not broken and has_clients(change):
@@ -79,7 +82,7 @@ def look(
         rollout = replace(rollout, forced=tuple(dict.fromkeys((*rollout.forced, *forced))))
     if broken == before:
         return rollout, []
-    reason = f"waiting: {words(broken)}" if broken else ""
+    reason = one_line(f"waiting: {words(broken, detail)}") if broken else ""
     impatient = before and PATIENT not in (before, broken)
     since_s = rollout.held_since_s if impatient else now_s
     rollout = replace(rollout, missed=broken, held_since_s=since_s, reason=reason)
@@ -98,6 +101,7 @@ def given_up(rollout: Rollout) -> str:
     return f"gave up after waiting {HOLD_MAX_S:.0f} s: {words(rollout.missed)}"
 
 
-def words(items: Iterable[Precondition]) -> str:
-    """What is wrong, with the names that `--override` takes."""
-    return unmet(items, named=NEEDED)
+def words(items: Collection[Precondition], slow: str = "") -> str:
+    """What is wrong, with the names that `--override` takes; `slow`: which OSDs are slow."""
+    more = f"; {slow}" if slow and Precondition.NO_SLOW_BLUESTORE in items else ""
+    return unmet(items, overridable=NEEDED) + more

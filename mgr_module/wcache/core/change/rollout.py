@@ -189,7 +189,9 @@ class RolloutMachine(Gating):
         ):
             # what is made is not left unjudged for as long as that lasts
             return self._end_step_early()
-        self.rollout, said = holding.look(self.rollout, change, event.missed, now_s)
+        self.rollout, said = holding.look(
+            self.rollout, change, event.missed, now_s, event.detail
+        )
         if not self.rollout.missed:
             if begun and (made or not was_held or not self._gated(change)):
                 return [*said, *self._look()]

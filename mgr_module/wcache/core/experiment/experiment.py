@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Tuple
 
 from ..events import Decided
-from ..record import ExperimentSetup, Record
+from ..record import ExperimentSetup, Precondition, Record
 from . import budget as run_budget
 from .pairs import PAIRS_WITHOUT_ANALYSIS, Discarded, compose, is_look, next_slot, pairs_of
 from .period import PeriodUnderWay
@@ -26,6 +27,7 @@ class ExperimentUnderWay:
     index: int
     periods: Periods
     discarded: Discarded
+    missed: Tuple[Precondition, ...] = ()  # what did not hold while it was measured
 
     @property
     def setup(self) -> ExperimentSetup:
@@ -80,5 +82,5 @@ class ExperimentUnderWay:
         return compose(
             self.setup, self.periods, record_id=f"{self.spec.run_id}.{self.index}",
             campaign_id=self.spec.campaign_id, ended=ended, ended_at_s=now_s,
-            discarded=self.discarded, missed=self.spec.missed, forced=self.spec.forced,
+            discarded=self.discarded, missed=self.missed, forced=self.spec.forced,
         )

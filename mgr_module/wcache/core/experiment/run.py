@@ -8,7 +8,7 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import List, Set
+from typing import List, Set, Union
 
 from .. import events
 from ..codec import one_line
@@ -73,10 +73,10 @@ class RunMachine(HeldRun):
             return self._lease_lost(event, now_s)
         if isinstance(event, events.AgentSilent):
             return self._silent(event.detail, now_s)
-        if isinstance(event, events.Halt):
-            return self._halt(event.reason, now_s, event.unfit)
-        if isinstance(event, events.BlocksEnded) and event.token == self._now.watch_token:
-            return self._halt(event.why, now_s) if self._now.under_way else []
+        if isinstance(event, (events.Halt, events.BlocksEnded)):
+            return self._stopped(event, now_s)
+        if isinstance(event, events.Unmet):
+            return self._unmet(event)
         return []
 
     def _begin(self, now_s: float) -> List[events.Action]:
@@ -341,6 +341,14 @@ class RunMachine(HeldRun):
             return []
         record = self._experiment.record(reason, now_s)
         return [self._close_accounting(record)] if record.pairs else []
+
+    def _stopped(
+        self, event: Union[events.Halt, events.BlocksEnded], now_s: float
+    ) -> List[events.Action]:
+        if isinstance(event, events.Halt):
+            return self._halt(event.reason, now_s, event.unfit)
+        watched = event.token == self._now.watch_token and self._now.under_way
+        return self._halt(event.why, now_s) if watched else []
 
     def _halt(self, reason: str, now_s: float, unfit: bool = False) -> List[events.Action]:
         reason = one_line(reason)

@@ -100,7 +100,9 @@ class HeldRun:
     @property
     def _experiment(self) -> ExperimentUnderWay:
         index = self.experiment_index
-        return ExperimentUnderWay(self.spec, index, self.periods[index], self.state.waste[index])
+        return ExperimentUnderWay(
+            self.spec, index, self.periods[index], self.state.waste[index], self.state.missed
+        )
 
     @property
     def _setup(self) -> ExperimentSetup:
@@ -171,6 +173,14 @@ class HeldRun:
         word = "nothing was toggled" if self.spec.observes else word
         text = f"{status.value}: {reason}; {word}" if reason else f"{status.value}; {word}"
         return [events.SaveRun(), events.Note(text, None if restored else "error")]
+
+    def _unmet(self, event: events.Unmet) -> List[events.Action]:
+        """Its records will say so; a run that is over has said what it says."""
+        new = [item for item in event.items if item not in self.state.unmet]
+        if not new or self.over:
+            return []
+        self.state = replace(self.state, unmet=(*self.state.unmet, *new))
+        return [events.SaveRun()]
 
     # ---- small things
 

@@ -8,6 +8,7 @@ from typing import Set, Tuple
 
 from ..drive.prior import Prior
 from ..loads import WATCHED_MAX
+from ..model import LoadPoint
 from ..record import ExperimentSetup, Precondition
 from ..simulation import DriveKind
 from .factorial import crossed_domain
@@ -61,12 +62,25 @@ class RunSpec:
     looks_at: Tuple[str, ...] = ()
     # other OSDs on what it toggles: their clients wait too
     beside: Tuple[int, ...] = field(default=(), metadata={"max_items": WATCHED_MAX})
+    trial: bool = False  # of a `try`
 
     @property
     def domain_ids(self) -> Tuple[str, ...]:
         """Every cache domain the run toggles: its own, and in factorials the other one."""
         other = crossed_domain(self.experiments)
         return (self.domain_id,) if other is None else (self.domain_id, other)
+
+    @property
+    def bears(self) -> Tuple[Precondition, ...]:
+        """What need not hold while it measures: its records say where it did not.
+
+        Where clients wait for slow operations, people ask what a drive does.  A run that
+        toggles nothing, one of the clients' own writes and a `try` add little to that.
+        """
+        loads = {setup.load_point for setup in self.experiments}
+        looks = self.observes and LoadPoint.OSD_BENCH_CAPACITY not in loads
+        gentle = looks or self.trial or loads <= {LoadPoint.OSD_TRAFFIC}
+        return (Precondition.NO_SLOW_OPS,) if gentle else ()
 
 
 def may_turn_on(spec: RunSpec) -> Set[DriveKind]:
@@ -107,6 +121,13 @@ class RunState:
     unfit: bool = False  # it was not begun, or stopped, since preconditions were not met
     # of a run that toggles nothing, one for each load that is over
     observed: Tuple[Observed, ...] = ()
+    # what did not hold at some time while it measured, of what it bears
+    unmet: Tuple[Precondition, ...] = ()
+
+    @property
+    def missed(self) -> Tuple[Precondition, ...]:
+        """Every precondition that its records miss."""
+        return tuple(dict.fromkeys((*self.spec.missed, *self.unmet)))
 
     @property
     def settled(self) -> bool:

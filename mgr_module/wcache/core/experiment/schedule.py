@@ -16,7 +16,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from ..cluster import ClusterState, OsdInfo, flush_role, roles_of, touches
 from ..loads import CHECK_SAMPLES, SAMPLES
 from ..model import DriveReport, LoadPoint, Role
-from ..record import CrossedDrive, ExperimentSetup
+from ..record import CrossedDrive, ExperimentSetup, Precondition
 from ..simulation import in_cluster, osd_of
 from .campaign import CampaignOptions, Candidate, Selection
 from .factorial import PAIRS_PER_REPLICATE
@@ -68,12 +68,17 @@ def make_runs(
                     run_id, campaign_id, candidate.hostname, candidate.domain_id,
                     f"lease.{run_id}.{nonce}", experiments, options.latency_limit_ms,
                     options.seconds_max, options.bytes_max, candidate.simulated, throwaway,
-                    options.consent_turn_on, cluster.missed, options.forced,
+                    options.consent_turn_on, missed, options.forced,
                     options.client_wait_max_s, options.same_share,
                     beside=_beside(candidate, osd_id, crossing),
                 )
             )
 
+    # slow operations come and go: a run that bears them notes whether it saw any
+    missed = tuple(
+        item for item in cluster.missed
+        if options.forced or item is not Precondition.NO_SLOW_OPS
+    )
     osds = _osds(selection.chosen, cluster)
     crossed = () if options.observe else crossings(selection.chosen, osds, options)
     for candidate in selection.chosen:

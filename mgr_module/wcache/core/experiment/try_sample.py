@@ -64,7 +64,9 @@ def cheapest(
         )
         if experiments:
             seconds_max = min(run.seconds_max, SECONDS_MAX)
-            kept.append(replace(run, experiments=experiments, seconds_max=seconds_max))
+            kept.append(
+                replace(run, experiments=experiments, seconds_max=seconds_max, trial=True)
+            )
     loads = tuple(
         load for load in options.loads
         if any(setup.load_point is load for run in kept for setup in run.experiments)

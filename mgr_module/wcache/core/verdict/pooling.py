@@ -44,6 +44,7 @@ class PoolTerm:
     tail_pair_sd: Optional[float] = None
     apart: str = ""  # the roles that the OSD has on other drives than its block
     unit: int = 0  # pairs that one difference stands for; 0 where an older version did not say
+    slow_ops: bool = False  # the cluster had slow operations meanwhile
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ def unlike(drives: Sequence[DriveVerdict]) -> str:
         "Ceph release": [term.ceph_release for term in terms],
         "rotational": [str(term.rotational) for term in terms],
         "roles on other drives than block": [term.apart or "nothing" for term in terms],
+        "slow operations meanwhile": ["yes" if term.slow_ops else "no" for term in terms],
     }
     parts = [
         f"{name} ({', '.join(sorted(set(found)))})"

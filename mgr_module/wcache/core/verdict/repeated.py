@@ -139,6 +139,7 @@ def _alike(result: Result, chief: Result) -> bool:
 def _setup(term: PoolTerm) -> Tuple[object, ...]:
     return (
         term.transport, term.role, term.ceph_release, term.rotational, term.apart, term.unit,
+        term.slow_ops,
     )
 
 

@@ -101,6 +101,7 @@ def item(result: Result) -> Dict[str, Any]:
         "verdict": result.verdict.value,
         "subject": {"domain_id": result.drive_name},
         "alike": {
+            **({"meanwhile": "slow operations"} if term.slow_ops else {}),
             "load_point": result.load_point.value,
             "drive_model": str(result.drive_model),
             "transport": term.transport.value,

@@ -87,7 +87,7 @@ class RecordPersistence:
         return compose(
             spec.experiments[index], periods, record_id=record_id,
             campaign_id=spec.campaign_id, ended=RECOVERED, ended_at_s=ended_at_s,
-            discarded=discarded, missed=spec.missed, forced=spec.forced,
+            discarded=discarded, missed=state.missed, forced=spec.forced,
         )
 
     def _make_room(self, newest: str, ended_at_s: Mapping[str, float]) -> None:

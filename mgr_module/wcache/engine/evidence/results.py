@@ -10,7 +10,7 @@ from ...core.codec import one_line
 from ...core.experiment.design import design_of
 from ...core.experiment.factorial import PROVEN, measured_in
 from ...core.model import CacheMode, Finding, FindingCode, Severity, Verdict
-from ...core.record import Record
+from ...core.record import Precondition, Record
 from ...core.verdict.pooling import PoolTerm
 from ...core.verdict.result import ModeSummary, Result, Trusted
 
@@ -76,6 +76,7 @@ def _pool_term(answer: Mapping[str, Any], record: Record) -> Optional[PoolTerm]:
         mean, sd, setup.transport, setup.role, release, setup.rotational,
         tail_mean if tells else None, tail_sd if tells else None,
         ", ".join(role.value for role in setup.apart), design_of(setup).pairs_per_unit,
+        Precondition.NO_SLOW_OPS in record.missed_preconditions,
     )
 
 

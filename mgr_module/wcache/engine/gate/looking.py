@@ -22,6 +22,7 @@ from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
 from ...core.record import Precondition
+from ...core.unmet import slow_words
 from ...core.verdict.recommend import Recommendation
 from ..hosts import Hosts
 
@@ -94,8 +95,9 @@ class Looking:
     ) -> None:
         """The same for anybody: `done` is called once, at once or from another thread."""
         missed = self.missed_now(machine)
+        detail = slow_words(self._view.cluster().slow_osds)
         if not groups:
-            done(events.ClusterSeen(missed))
+            done(events.ClusterSeen(missed, detail=detail))
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
@@ -108,7 +110,7 @@ class Looking:
             together = max(least, stoppable) if asked else len(groups)
             more = [Precondition.OK_TO_STOP] if together < 1 else []
             more += [Precondition.NO_UPGRADE] if upgrade else []
-            done(events.ClusterSeen((*missed, *more), together, controls))
+            done(events.ClusterSeen((*missed, *more), together, controls, detail))
 
         self._stops.ask(asked, answered)
 

@@ -9,7 +9,7 @@ from typing import Optional, Sequence, Tuple
 from ...hardware.bcache import BcacheState
 from ...latency_table import LatencyTable
 from ...model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
-from ...record import LatencyHistogram
+from ...record import LatencyHistogram, Precondition
 
 # So few samples are kept as they are: those of bench calls, which each cost something.
 SAMPLES_KEPT_MAX = 128
@@ -69,6 +69,8 @@ class Observed:
     capacity: Optional[ObservedCapacity] = None  # of mClock's bench, where it came to its end
     # of the bcache devices above the drives: before the load, then after it
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": BCACHES_MAX})
+    # what did not hold at some time of the run until then
+    unmet: Tuple[Precondition, ...] = ()
 
 
 def rates(

@@ -86,6 +86,8 @@ class ObservingRun(RunMachine):
             return self._load_ended(event.token, None, event.message, now_s)
         if isinstance(event, events.AgentSilent):
             return self._stop(event.detail)
+        if isinstance(event, events.Unmet):
+            return self._unmet(event)
         return self._stop(event.reason) if isinstance(event, events.Halt) else []
 
     def _begin(self, now_s: float) -> List[events.Action]:
@@ -205,6 +207,7 @@ class ObservingRun(RunMachine):
             LatencyTable(0) if note == NOT_KEPT_UP else of_samples(samples.samples_ns),
             beside=setup.beside, started_at_s=look.started_at_s,
             seconds=samples.seconds, bytes_written=bytes_written, note=note or samples.aborted,
+            unmet=self.state.unmet,
         )
         if 0 < len(samples.samples_ns) <= SAMPLES_KEPT_MAX and WRITE_BYTES[setup.load_point]:
             found = replace(found, samples_ns=samples.samples_ns)

@@ -1,0 +1,199 @@
+"""Slow operations are when people ask: what costs their clients little is measured beside them."""
+
+import errno
+import random
+from dataclasses import replace
+
+import pytest
+from bench_decision import synthetic
+from module_world import WB, a_mgr, all_modes, fine, measured, ok, said, start
+from test_commands_do_what_they_say import refused
+from wcache.analysis.decision import Options
+from wcache.analysis.experiment import analyse
+from wcache.analysis.pooling import pool
+from wcache.core.cluster import SlowOsd
+from wcache.core.errors import MalformedError
+from wcache.core.record import Precondition
+from wcache.core.verdict.pooling import unlike
+from wcache.core.verdict.recommend import drive_verdict
+from wcache.core.verdict.repeated import standing
+from wcache.engine.evidence.pools import item
+from wcache.engine.evidence.results import of_record
+
+SLOW, CLEAN = Precondition.NO_SLOW_OPS, Precondition.PGS_CLEAN
+
+
+def miss(mgr, *items):
+    mgr.view.state = replace(mgr.view.state, missed=items)
+
+
+def records(mgr):
+    return [mgr.engine.archive.record(name) for name in mgr.engine.archive.record_ids()]
+
+
+def test_a_bench_is_refused_beside_slow_operations_and_what_is_not_is_named():
+    mgr = a_mgr()
+    miss(mgr, SLOW)
+    said_so = refused(mgr, "campaign start", errno.EPERM, loads="traffic,depth1", accept_cost=True)
+    assert "OSDs or mons have slow operations (SLOW_OPS)" in said_so
+    for way in ("--loads=traffic", "--observe", "ceph wcache try"):
+        assert way in said_so
+
+
+@pytest.mark.parametrize("others", [(), (Precondition.NO_SCRUB,)])
+def test_traffic_is_measured_beside_them_and_its_records_say_so(others):
+    mgr = a_mgr()
+    miss(mgr, SLOW, *others)
+    start(mgr, loads="traffic")
+    mgr.settle()
+    found = records(mgr)
+    assert len(found) == 3
+    assert all(SLOW in record.missed_preconditions for record in found)
+    assert not any(record.forced for record in found)
+    fine(mgr)
+
+
+def test_a_try_works_beside_them():
+    mgr = a_mgr()
+    miss(mgr, SLOW)
+    assert said(mgr, "try")["in_the_way"] == []
+    said(mgr, "try", accept_cost=True)
+    mgr.settle()
+    mgr.report_all()
+    assert {record.setup.load_point.value for record in records(mgr)} == {"osd_bench_depth1"}
+    assert all(SLOW in record.missed_preconditions for record in records(mgr))
+    assert said(mgr, "try")["state"] == "answer"
+
+
+def test_a_look_that_toggles_nothing_works_beside_them_and_each_table_says_so():
+    mgr = a_mgr()
+    miss(mgr, SLOW)
+    campaign_id = said(mgr, "campaign start", observe=True)["campaign_id"]
+    mgr.settle()
+    tables = said(mgr, "campaign show", campaign_id=campaign_id)["observed"]
+    assert tables
+    assert all(one["unmet"] == [SLOW.value] for one in tables)
+    plain = ok(mgr.command("campaign show", campaign_id=campaign_id))
+    assert "OSDs or mons have slow operations (SLOW_OPS) meanwhile" in plain
+
+
+@pytest.mark.parametrize("other", [CLEAN, Precondition.NO_RECOVERY, Precondition.CLUSTER_HEALTHY])
+@pytest.mark.parametrize("arguments", [
+    {"loads": "traffic"}, {"observe": True},
+])
+def test_beside_recovery_or_unclean_pgs_nothing_is_measured(other, arguments):
+    mgr = a_mgr()
+    miss(mgr, SLOW, other)
+    refused(mgr, "campaign start", errno.EPERM, **arguments)
+    refused(mgr, "try", errno.EPERM, accept_cost=True)
+
+
+def under_way(loads, steps=8):
+    mgr = a_mgr()
+    mgr.now_s += 60.0  # a mgr this old has heard from every PG
+    mgr.report_all()
+    start(mgr, loads=loads)
+    for _ in range(steps):
+        mgr.step()
+    assert mgr.engine.active
+    return mgr
+
+
+def test_slow_operations_that_come_meanwhile_are_noted_and_end_nothing_gentle():
+    mgr = under_way("traffic")
+    miss(mgr, SLOW)
+    mgr.step(6.0)
+    miss(mgr)
+    mgr.restart()  # what was noted outlives the mgr
+    mgr.settle()
+    found = records(mgr)
+    assert [SLOW in record.missed_preconditions for record in found].count(True) >= 1
+    assert all(run.state.reason == "" for run in mgr.engine.runs.values())
+    fine(mgr)
+
+
+@pytest.mark.parametrize(("loads", "missed"), [
+    ("depth1", (SLOW,)), ("traffic", (SLOW, CLEAN)), ("traffic", (CLEAN,)),
+])
+def test_what_it_does_not_bear_ends_it_and_the_drive_is_given_back(loads, missed):
+    mgr = under_way(loads)
+    miss(mgr, *missed)
+    mgr.step(6.0)
+    mgr.settle()
+    reasons = {run.state.reason for run in mgr.engine.runs.values()}
+    assert any("preconditions no longer met" in reason for reason in reasons)
+    assert all_modes(mgr) == {WB}
+
+
+def test_a_record_of_quiet_times_says_nothing_of_slow_operations():
+    mgr = a_mgr()
+    miss(mgr, SLOW)
+    start(mgr, loads="traffic")
+    miss(mgr)  # before the first run began
+    mgr.settle()
+    assert not any(SLOW in record.missed_preconditions for record in records(mgr))
+
+
+def results(*slow):
+    """A result for each: whether it was measured beside slow operations."""
+    found = []
+    for number, missed in enumerate(slow):
+        draw = synthetic.lognormal(random.Random(number), ratio=4.0, sample_sd=0.05, period_sd=0.01)
+        setup = replace(
+            synthetic.SETUP, domain_id=f"d{number}", drive_id=f"w{number}", hostname=f"h{number}"
+        )
+        record = replace(
+            synthetic.record(draw, 8, setup=setup), record_id=f"r{number}",
+            missed_preconditions=(SLOW,) if missed else (),
+        )
+        answer = analyse(record, Options())
+        found.append((answer, of_record(record, answer)))
+    return found
+
+
+def test_they_are_pooled_with_their_like_only():
+    alike, mixed = results(True, True, True), results(True, True, False)
+    assert pool([answer for answer, _ in alike], Options())["drives"] == 3
+    assert pool([item(result) for _, result in alike], Options())["drives"] == 3
+    for plain in ([answer for answer, _ in mixed], [item(result) for _, result in mixed]):
+        with pytest.raises(MalformedError, match="meanwhile"):
+            pool(plain, Options())
+    def told(found):
+        return unlike([drive_verdict(one) for one in standing([result for _, result in found])])
+
+    assert told(alike) == ""
+    assert told(mixed) == "they differ in slow operations meanwhile (no, yes)"
+    assert any("beside slow operations" in line for line in alike[0][1].warnings)
+
+
+def test_of_one_drive_they_are_weighed_with_their_like_only():
+    (_, one), (_, other), (_, quiet) = results(True, True, False)
+    other, quiet = (
+        replace(result, hostname=one.hostname, drive_id=one.drive_id, ended_at_s=one.ended_at_s - n)
+        for n, result in enumerate((other, quiet), 1)
+    )
+    (found,) = standing([one, other, quiet])
+    assert set(found.record_ids) == {one.record_id, other.record_id}
+
+
+def test_a_rollout_waits_for_slow_bluestore_and_names_the_osd_since_when_and_for_how_long():
+    mgr = measured()
+    ok(mgr.command("plan"))
+    mgr.view.state = replace(
+        mgr.view.state, missed=(Precondition.NO_SLOW_BLUESTORE,),
+        slow_osds=(SlowOsd(3, 1_700_000_000.0, 86400.0),),
+    )
+    told = refused(mgr, "apply", errno.EPERM, plan_id="p1")
+    for words in (
+        "osd.3 (seen since 2023-11-14 22:13:20 UTC)", "24.0 h", "bluestore_slow_ops_warn_lifetime",
+        "--override=no_slow_bluestore",
+    ):
+        assert words in told
+    mgr.view.state = replace(mgr.view.state, missed=())
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_SLOW_BLUESTORE,))
+    for _ in range(200):
+        mgr.step(1.0)
+    reason = said(mgr, "rollout show", plan_id="p1")["reason"]
+    assert reason.startswith("waiting: ")
+    assert "osd.3 (seen since 2023-11-14 22:13:20 UTC)" in reason
