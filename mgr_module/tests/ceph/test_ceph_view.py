@@ -106,6 +106,14 @@ def test_slow_operations_are_a_precondition_of_their_own():
     assert set(both) == {Precondition.NO_SLOW_OPS, Precondition.CLUSTER_HEALTHY}
 
 
+def test_an_erasure_coded_pool_is_known_by_its_type():
+    maps = Maps(())
+    view = CephView(maps, bench_empties_caches=False)
+    assert not view.erasure_coded()
+    maps.maps["osd_map"]["pools"] = [{"pool": 1, "type": 1}, {"pool": 2, "type": 3}]
+    assert view.erasure_coded()
+
+
 class SlowMaps(Maps):
     """With slow operations in BlueStore, as PGMap::get_health_checks tells of them."""
 

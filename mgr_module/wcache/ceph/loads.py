@@ -59,12 +59,14 @@ class CephLoads:
         commit_counters: Callable[[Mapping[str, Any]], Counters],
         commits_min: Callable[[], int],
         is_up: Callable[[int], bool],
+        erasure_coded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._mgr = mgr
         self._bench_seconds = bench_seconds
         self._commit_counters = commit_counters
         self._commits_min = commits_min
         self._is_up = is_up
+        self._erasure_coded = erasure_coded
         self._cancels: Dict[str, threading.Event] = {}
         self._benched_at_s: Dict[int, float] = {}
         self._capacity = CapacityBench(self._command, bench_seconds)
@@ -196,7 +198,9 @@ class CephLoads:
             plain = json.loads(self._command(osd_id, {"prefix": "perf dump"}))
         except (CommandFailed, ValueError):
             return None
-        return work_counters(plain, time.time()) if isinstance(plain, dict) else None
+        if not isinstance(plain, dict):
+            return None
+        return work_counters(plain, time.time(), self._erasure_coded())
 
     def _histogram(self, osd_id: int) -> Optional[LatencyHistogram]:
         """Client writes by latency; None where the OSD does not tell, or not at once."""

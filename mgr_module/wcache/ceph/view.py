@@ -21,6 +21,7 @@ _SICK = (
 _SLOW_BLUESTORE = "BLUESTORE_SLOW_OP_ALERT"
 _SLOW_KEPT = "bluestore_slow_ops_warn_lifetime"
 _SLOW_KEPT_DEFAULT_S = 86400.0
+_ERASURE = 3
 _OSD = re.compile(r"osd\.([0-9]{1,9}) ")
 # More PGs in scrub than this, and than this share of OSDs that are up, are a storm: each keeps
 # all OSDs of its PG busy.
@@ -90,6 +91,11 @@ class CephView:
             str(osd_map["fsid"]), self._version(), osds, self._missed(checks),
             self._bench_empties_caches, _failure_types(osd_map, crush), unfit, slow,
         )
+
+    def erasure_coded(self) -> bool:
+        """Whether the cluster has an erasure-coded pool (osd_types.h, TYPE_ERASURE)."""
+        pools = self._mgr.get("osd_map").get("pools", ())
+        return any(pool.get("type") == _ERASURE for pool in pools)
 
     def latencies(self) -> Dict[int, OsdLatency]:
         """As `ceph osd perf` has them, of the OSDs that report any."""

@@ -299,3 +299,52 @@ def test_a_profile_ends_within_an_hour_of_the_last_reading_however_the_clock_goe
         first, second = (work_counters(dump(100 * n + i), number * 3600.0 + i) for i in (0, 1))
         found = add(found, first, second)
         assert found.hours[-1].hour in (number, number + 1)
+
+
+SHARD, OBJECT = 2048, 4096
+
+
+def shards(n, *, primary=False, prefix="", written=True):
+    """An OSD's dump after n writes to a pool of two data shards."""
+    found = dump(2 * n)  # the shard's write, and what rolls it forward
+    clients = n if primary else 0
+    found["osd"] = {"op_w": clients, "op_w_in_bytes": OBJECT * clients, "subop_w": 0}
+    data = n if written else 0
+    found["bluestore"].update({
+        f"{prefix}write_big": data, f"{prefix}write_big_bytes": SHARD * data,
+        f"{prefix}write_small": 0, f"{prefix}write_small_bytes": 0,
+    })
+    return found
+
+
+def hour_of(make, before=100, after=400, *, erasure_coded=True):
+    first, second = (
+        work_counters(make(n), float(n), erasure_coded) for n in (before, after)
+    )
+    (found,) = add(LoadProfile(), first, second).hours
+    return found
+
+
+@pytest.mark.parametrize("prefix", ["", "bluestore_"])
+@pytest.mark.parametrize("primary", [True, False])
+def test_the_shards_of_an_erasure_coded_pool_count_at_every_osd_and_at_their_size(prefix, primary):
+    """No sub-operation of theirs is counted, and the primary's bytes are those of all shards."""
+    found = hour_of(lambda n: shards(n, primary=primary, prefix=prefix))
+    assert (found.client_writes, found.client_bytes) == (300, 300 * SHARD)
+
+
+def test_without_such_a_pool_the_osd_counts_its_clients_and_replicas_alone():
+    found = hour_of(lambda n: shards(n, primary=True), erasure_coded=False)
+    assert (found.client_writes, found.client_bytes) == (300, 300 * OBJECT)
+    assert hour_of(shards, erasure_coded=False).client_writes == 0
+
+
+def test_writes_without_data_of_an_object_are_still_those_of_clients():
+    found = hour_of(lambda n: shards(n, primary=True, written=False))
+    assert (found.client_writes, found.client_bytes) == (300, 300 * OBJECT)
+
+
+def test_the_first_such_pool_adds_nothing_of_what_was_written_before_it():
+    before, after = work_counters(shards(100), 1.0), work_counters(shards(400), 2.0, True)
+    (found,) = add(LoadProfile(), before, after).hours
+    assert found.client_writes == 0

@@ -18,8 +18,12 @@ HOUR_S = 3600
 HOURS_MIN = 6  # with writes in them, before a load counts as known
 # An OSD's perf counters of what clients write (src/osd/osd_perf_counters.cc): as primary, as
 # primary with a read in the same operation, and as replica, whose bytes include the
-# transaction's (0.8 KiB of a 4 KiB write).  An erasure-coded pool counts at its primaries only.
+# transaction's (0.8 KiB of a 4 KiB write).  The shards of an erasure-coded pool are not among
+# them: ECBackend counts no sub-operation, and a primary counts what the client sent it.
 CLIENT_WRITES = ("op_w", "op_rw", "subop_w")
+# What BlueStore counts of the data that it writes to objects, shards among it
+# (src/os/bluestore/BlueStore.cc, _do_write_big, _do_write_small); 16 has it with a prefix.
+OBJECT_WRITES = ("write_big", "write_small")
 # Fewer writes than this say nothing of an hour.
 HOUR_WRITES_MIN = 100
 
@@ -35,6 +39,9 @@ class WorkCounters:
     client_bytes: int
     deferred_writes: int
     recovery_ops: int
+    # data written to objects; 0 where the cluster has no erasure-coded pool
+    object_writes: int = 0
+    object_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,12 @@ class LoadProfile:
         return found
 
 
-def work_counters(dump: Mapping[str, Any], at_s: float) -> Optional[WorkCounters]:
+def work_counters(
+    dump: Mapping[str, Any], at_s: float, erasure_coded: bool = False
+) -> Optional[WorkCounters]:
     """The counters out of an OSD's `perf dump`; None where it lacks one.
+
+    `erasure_coded`: the cluster has such a pool, so that shards may be written here.
 
     `deferred_write_ops` (16) became `issued_deferred_writes`
     (src/os/bluestore/BlueStore.cc, `_init_logger`).
@@ -91,8 +102,15 @@ def work_counters(dump: Mapping[str, Any], at_s: float) -> Optional[WorkCounters
     writes = sum(_whole(osd, name) or 0 for name in CLIENT_WRITES)
     written = sum(_whole(osd, f"{name}_in_bytes") or 0 for name in CLIENT_WRITES)
     deferred = _whole(store, "issued_deferred_writes", "deferred_write_ops") or 0
-    return WorkCounters(
+    found = WorkCounters(
         at_s, transactions, commits, writes, written, deferred, _whole(osd, "recovery_ops") or 0
+    )
+    if not erasure_coded:
+        return found
+    return replace(
+        found,
+        object_writes=sum(_of_store(store, name) for name in OBJECT_WRITES),
+        object_bytes=sum(_of_store(store, f"{name}_bytes") for name in OBJECT_WRITES),
     )
 
 
@@ -101,6 +119,8 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
 
     A counter that went back means that the OSD was started anew; that stretch is left out.
     So is what was read while the clock was ahead: those hours would never be the oldest.
+    Where BlueStore wrote to objects more often than clients and primaries account for, these
+    were shards of an erasure-coded pool, and its counts are those of the drive.
     """
     gained = (
         after.transactions - before.transactions, after.commits - before.commits,
@@ -110,6 +130,13 @@ def add(profile: LoadProfile, before: WorkCounters, after: WorkCounters) -> Load
     if after.at_s <= before.at_s or min(gained) < 0:
         return profile
     hour = HourLoad(int(after.at_s // HOUR_S), *gained)
+    objects = after.object_writes - before.object_writes
+    # 0: the first such pool was made in between, so that `before` has none of it
+    if before.object_writes and objects >= max(1, hour.client_writes):
+        hour = replace(
+            hour, client_writes=objects,
+            client_bytes=max(0, after.object_bytes - before.object_bytes),
+        )
     # a mgr that takes over may be some minutes behind the last one
     past = LoadProfile(tuple(item for item in profile.hours if item.hour <= hour.hour + 1))
     return replace(profile, hours=merged((past, LoadProfile((hour,)))).hours)
@@ -198,6 +225,10 @@ def _averaged(section: Mapping[str, Any], *names: str) -> Optional[int]:
         if isinstance(value, Mapping):
             return _whole(value, "avgcount")
     return None
+
+
+def _of_store(store: Mapping[str, Any], name: str) -> int:
+    return _whole(store, name, f"bluestore_{name}") or 0
 
 
 def _whole(section: Mapping[str, Any], *names: str) -> Optional[int]:
