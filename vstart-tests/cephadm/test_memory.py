@@ -70,7 +70,7 @@ def test_the_autotuners_targets_are_seen_with_the_gib_that_a_probe_costs(
     shown = wcache.wait("its reading", lambda: [
         row for row in wcache("memory status")["osds"]
         if row["host"] == HOST and row["target_bytes"] == with_probe
-    ], 240)
+    ], 400)
     assert {row["source"] for row in shown} == {"autotuner"}
     codes = {(row["code"], row["subject"]) for row in wcache("status")["findings"]}
     assert ("WCACHE_MEMORY_NOT_TUNABLE", HOST) in codes
