@@ -49,6 +49,7 @@ _SETS = re.compile(
     r"|\bnvme\b.*\bset-feature\b.*-f(eature-id)?[ =]*(0x0?)?6\b"
     r"|\bsmartctl\b.*(\s-s|--set)[ =]*wcache\b"
     r"|\s-e\s+wcache,"
+    r"|\bopenSeaChest\w*\b.*--(sctW|w)riteCache[= ]+(enable|disable)\b"
 )
 
 

@@ -38,6 +38,12 @@ ON = "/etc/rc.local:3: hdparm -W1 /dev/sda"
         ("nvme set-feature /dev/nvme0 --feature-id=0x06 --value=1", Sets.WRITE_BACK),
         ("DEVICESCAN -a -e wcache,on -m root", Sets.WRITE_BACK),
         ("smartctl -s wcache,off /dev/sda", Sets.WRITE_THROUGH),
+        ("smartctl -s wcache-sct,off,p /dev/sda", Sets.WRITE_THROUGH),
+        ("smartctl -s wcache-sct,on /dev/sda", Sets.WRITE_BACK),
+        ("for d in /dev/sd?; do sdparm --quiet --clear WCE $d; done", Sets.WRITE_THROUGH),
+        ("sdparm --quiet --set WCE /dev/sda", Sets.WRITE_BACK),
+        ("openSeaChest_Configure -d /dev/sg0 --writeCache disable", Sets.WRITE_THROUGH),
+        ("openSeaChest_Configure -d /dev/sg0 --sctWriteCache enable", Sets.WRITE_BACK),
         ("sdparm --file=/etc/modes /dev/sda WCE", Sets.UNKNOWN),
         ("", Sets.UNKNOWN),
         ("x" * 4000, Sets.UNKNOWN),
@@ -49,6 +55,18 @@ def test_what_a_line_sets_is_read_from_it(line, wanted):
 
 def finding(detail=OFF):
     return Finding(FindingCode.FOREIGN_RULE, Severity.WARNING, "99-x.rules", detail)
+
+
+@pytest.mark.parametrize(
+    ("rule", "lifted"),
+    [
+        ('ATTR{queue/write_cache}="write through"', True),
+        ('ATTR{cache_type}="temporary write through"', False),
+    ],
+)
+def test_a_rule_of_the_queue_attribute_is_told_the_line_that_lifts_its_flag(rule, lifted):
+    said_of_it = judged(finding(f"/etc/udev/rules.d/99-x.rules:2: {rule}"), "h1", [], []).detail
+    assert ("/sys/block/DISK/queue/write_cache`" in said_of_it) is lifted
 
 
 def drive(saved=None):

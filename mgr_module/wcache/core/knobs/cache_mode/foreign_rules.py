@@ -39,10 +39,14 @@ _VIEW = re.compile(r"write_cache\b.*write (back|through)|write (back|through).*w
 _TYPE = re.compile(r"cache_type\b.*write (back|through)|write (back|through).*cache_type")
 # (what it looks like with the cache on, and off)
 _TOOLS = (
-    (r"\bsdparm\b.*(--set=|-s\s*)WCE(?!=0)", r"\bsdparm\b.*(--clear=|-c\s*)WCE|\bWCE=0"),
+    (
+        r"\bsdparm\b.*(--set[=\s]\s*|-s\s*)WCE(?!=0)",
+        r"\bsdparm\b.*(--clear[=\s]\s*|-c\s*)WCE|\bWCE=0",
+    ),
     (r"\bhdparm\b.*\s-[a-zA-Z]*W\s*1", r"\bhdparm\b.*\s-[a-zA-Z]*W\s*0"),
     (r"\bnvme\b.*(-v|-V|--value)[ =]*(0x0?)?1\b", r"\bnvme\b.*(-v|-V|--value)[ =]*(0x)?0+\b"),
-    (r"\bwcache,on\b", r"\bwcache,off\b"),
+    (r"\bwcache(-sct)?,on\b", r"\bwcache(-sct)?,off\b"),
+    (r"--(sctW|w)riteCache[= ]+enable\b", r"--(sctW|w)riteCache[= ]+disable\b"),  # openSeaChest
     (r"\bwrite_cache\s*=\s*on\b", r"\bwrite_cache\s*=\s*off\b"),
 )
 
@@ -68,6 +72,20 @@ def sets(line: str) -> Sets:
     return Sets.UNKNOWN
 
 
+def _flag(line: str) -> str:
+    """How to lift what a rule of `queue/write_cache` left; '' for one of `cache_type`.
+
+    block/blk-sysfs.c, queue_wc_store(), from Linux 6.11 on: BLK_FLAG_WRITE_CACHE_DISABLED, which
+    nothing but this attribute clears; sd_set_flush_flag() (drivers/scsi/sd.c) leaves it alone.
+    """
+    if "write_cache" not in line:
+        return ""
+    return (
+        "; from Linux 6.11 on no pin lifts what it set, but this line does, for each DISK: "
+        "`echo \"write back\" > /sys/block/DISK/queue/write_cache`"
+    )
+
+
 def judged(
     finding: Finding, hostname: str, drives: Sequence[DriveReport],
     wanted: Sequence[Optional[CacheMode]],
@@ -84,7 +102,7 @@ def judged(
     if found is Sets.KERNEL_ONLY:
         return said(
             "it changes only what the kernel believes, so flushes are dropped while the drive's "
-            "cache is on; remove it now, whatever is recommended"
+            f"cache is on; remove it now, whatever is recommended{_flag(finding.detail)}"
         )
     if found is Sets.PIN:
         return said("it only pins, which is safe beside wcache", Severity.INFO)
