@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, Mapping, Optional, Tuple
 
 from wcache.ceph.command import CommandFailed
+from wcache.core.deployment.build_folder import BuildFolder
 from wcache.core.deployment.places import OsdPlace
 
 
@@ -40,6 +41,7 @@ class FakeSurroundings:
         self.own_namespace = ""
         self.told_by_osd: Dict[int, OsdPlace] = {}
         self.takes_arguments = True
+        self.folder: Optional[BuildFolder] = None
 
     def orchestrator(self) -> str:
         """The backend."""
@@ -58,6 +60,10 @@ class FakeSurroundings:
     def namespace(self) -> str:
         """The mgr's namespace."""
         return self.own_namespace
+
+    def build_folder(self) -> Optional[BuildFolder]:
+        """Where vstart.sh runs the cluster."""
+        return self.folder
 
     def told(self) -> Dict[int, OsdPlace]:
         """What a test lets OSDs tell."""

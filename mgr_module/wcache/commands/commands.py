@@ -94,7 +94,7 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache agent add",
         ("name=hostname,type=CephString,req=false", "name=all,type=CephBool,req=false",
-         "name=run_by,type=CephChoices,strings=cephadm|rook|systemd,req=false",
+         "name=run_by,type=CephChoices,strings=cephadm|rook|systemd|vstart,req=false",
          "name=image,type=CephString,req=false",
          "name=hosts_read,type=CephBool,req=false"), "rw",
         "Make the keys of hosts' probes, and print what to run to bring the probes there",

@@ -12,7 +12,7 @@ from ..ceph.command import CommandFailed
 from ..ceph.surroundings import Surroundings
 from ..core.agents import Agent, overdue_s
 from ..core.change.change_status import UNFINISHED
-from ..core.deployment import cephadm, rook, systemd
+from ..core.deployment import build_folder, cephadm, rook, systemd
 from ..core.deployment.form import (
     Deployment,
     Form,
@@ -95,6 +95,9 @@ class AgentService:
 
     def _listed(self, form: Form, every: bool) -> Optional[Tuple[str, ...]]:
         """The orchestrator's hosts; None where there is none, and for one that goes by ssh."""
+        folder = self._surroundings.build_folder()
+        if form is Form.VSTART and folder is not None:
+            return (folder.hostname,)  # vstart.sh runs all of its daemons on one host
         if form is Form.SYSTEMD and not every:
             return None
         try:
@@ -115,11 +118,18 @@ class AgentService:
             return Form.CEPHADM, "cephadm is what `ceph orch status` names"
         if backend:
             return Form.SYSTEMD, f"`ceph orch status` names {backend[:40]}"
+        folder = self._surroundings.build_folder()
+        if folder is not None:
+            return Form.VSTART, f"the mgr runs from the build folder {folder.path[:200]}"
         return Form.SYSTEMD, "there is no orchestrator"
 
     def _require_possible(self, form: Form, image: Optional[str]) -> None:
-        if image is not None and form is Form.SYSTEMD:
-            raise MalformedError("a systemd service has no image", "leave out --image")
+        if image is not None and form in (Form.SYSTEMD, Form.VSTART):
+            raise MalformedError("a program of the host has no image", "leave out --image")
+        if form is Form.VSTART and self._surroundings.build_folder() is None:
+            raise RefusedError(
+                "the mgr's configuration is in no build folder of Ceph's", "leave out --run-by"
+            )
         if form is Form.CEPHADM and not self._surroundings.containers_take_arguments():
             raise RefusedError(
                 "cephadm of this release cannot give a container's program its arguments",
@@ -130,7 +140,8 @@ class AgentService:
         self, form: Form, hostnames: Sequence[str], image: Optional[str]
     ) -> Tuple[Deployment, ...]:
         now_s = self._engine.clock()
-        used = "" if form is Form.SYSTEMD else checked_image(image or self._image())
+        on_host = form in (Form.SYSTEMD, Form.VSTART)
+        used = "" if on_host else checked_image(image or self._image())
         namespace = self._namespace() if form is Form.ROOK else ""
         return tuple(Deployment(one, form, now_s, used, namespace) for one in hostnames)
 
@@ -162,6 +173,9 @@ class AgentService:
             return rook.install(
                 hostnames, namespace, image, fsid, program_inside=program_inside
             )
+        folder = self._surroundings.build_folder()
+        if form is Form.VSTART and folder is not None and hostnames:
+            return build_folder.install(hostnames[0], folder)
         return systemd.install(hostnames)
 
     def _take(self, item: Deployment, *, noted: bool) -> None:
@@ -232,7 +246,8 @@ class AgentService:
             self._end_plans(hostname)
             text = "host removed" + (f"; left as it is: {len(stays)} item(s)" if stays else "")
             engine.note("admin", hostname, text)
-        script = _removal(item)
+        folder = self._surroundings.build_folder()
+        script = _removal(item, folder.path if folder else "")
         return {
             "format_version": FORMAT_VERSION, "hostname": hostname, "changed": True,
             "form": item.form.value, "stays": stays, "notes": list(script.notes),
@@ -327,7 +342,9 @@ def _alike(before: Deployment, item: Deployment) -> bool:
     )
 
 
-def _removal(item: Deployment) -> Script:
+def _removal(item: Deployment, folder: str) -> Script:
+    if item.form is Form.VSTART:
+        return build_folder.remove(item.hostname, folder)
     if item.form is Form.CEPHADM:
         return cephadm.remove(item.hostname)
     if item.form is Form.ROOK:

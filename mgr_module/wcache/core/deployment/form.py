@@ -34,6 +34,7 @@ class Form(str, Enum):
     CEPHADM = "cephadm"
     ROOK = "rook"
     SYSTEMD = "systemd"
+    VSTART = "vstart"
 
 
 @dataclass(frozen=True)
