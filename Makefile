@@ -11,14 +11,16 @@ EXAMPLES ?= quarter
 # As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
-.PHONY: bench bench-decision bench-fleet bench-memory cephadm check debs demo flake8 lab \
-    powercuts rpms test test-all test-cephadm test-cluster test-lab test-lab-all test-mutations \
+.PHONY: bench bench-decision bench-fleet bench-memory ceph-series cephadm check debs demo flake8 \
+    lab powercuts rpms test test-all test-ceph-ci test-cephadm test-cluster test-lab test-lab-all \
+    test-mutations \
     test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
     test-releases test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
     test-timers wheels zipapps
 
 flake8:
-	@qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module/wcache qa/tasks
+	@qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module qa/tasks qa/mgr_fakes \
+	    qa/bench_decision
 
 # flake8 and mypy run beside the tests, of which some only wait.
 check:
@@ -55,6 +57,16 @@ test-release-20:
 test-release-16 test-release-18:
 	@$(MAKE) --no-print-directory test-cluster RELEASE=$(@:test-release-%=%) \
 	    CLUSTER_TESTS="$(EACH)"
+
+# What Ceph's CI does, by its own vstart.sh, vstart_runner.py and teuthology, on 20 and then on 18.
+test-ceph-ci:
+	@RELEASE=20 "$$(qa/venv.sh)/bin/python" -m pytest -m ceph_ci qa/ceph_ci/tests
+	@RELEASE=18 "$$(qa/venv.sh)/bin/python" -m pytest -m ceph_ci qa/ceph_ci/tests/test_suite.py
+
+# The series of patches for Ceph: out/ceph-series/*.patch.
+ceph-series:
+	@PYTHONPATH=qa:mgr_module:osd_probe:vstart-tests "$$(qa/venv.sh)/bin/python" -m ceph_ci \
+	    out/ceph-series
 
 # The main job on drives whose caches really toggle: make demo RELEASE=16|18|20; KEEP=1 leaves
 # all of it running.
@@ -180,4 +192,4 @@ test:
 test-all:
 	@$(STAGES) EXAMPLES=random EACH=cluster CLUSTER_TESTS=cluster SIMULATIONS= \
 	    check test-slow test-packages test-mutations test-statistics simulate-fleet \
-	    test-releases test-cephadm test-lab-all
+	    test-releases test-cephadm test-ceph-ci test-lab-all

@@ -153,18 +153,6 @@ def test_mypy_as_ceph_sets_it_finds_nothing_in_the_module(changed: Path) -> None
     assert ours == []
 
 
-def test_the_stand_ins_offer_nothing_that_ceph_does_not(source: Path) -> None:
-    real = (source / "qa/tasks/mgr/mgr_test_case.py").read_text()
-    real += (source / "qa/tasks/ceph_test_case.py").read_text()
-    used = set(re.findall(
-        r"self\.(?:mgr_cluster\.)?(setup_mgrs|_load_module|wait_until_true|set_module_conf|"
-        r"get_active_id|mgr_fail)\b", (PROJECT / "qa/tasks/mgr/test_wcache.py").read_text(),
-    ))
-    assert len(used) == 6
-    for name in used:
-        assert f"def {name}(" in real, name
-
-
 def _run(argv: List[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False

@@ -162,5 +162,3 @@ def _object(text: str, what: str) -> Dict[str, Any]:
     if not isinstance(plain, dict):
         raise MalformedError(f"{what} is not a JSON object")
     return plain
-
-

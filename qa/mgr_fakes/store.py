@@ -79,7 +79,6 @@ class PromptQueue(StoreQueue):
         super().write_later(key, text)
         self.turn()
 
-
     def lose(self) -> None:
         """Nothing is queued."""
 

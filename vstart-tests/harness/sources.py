@@ -19,23 +19,27 @@ from .releases import cache_folder, cache_lock, ensure_release, find_release, ru
 ARCHIVE_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def ensure_source(number: int, wanted: Sequence[str]) -> Path:
+def ensure_source(number: int, wanted: Sequence[str], without: Sequence[str] = ()) -> Path:
     """The folder that holds what matches `wanted` (tar's wildcards) of a release's source.
+
+    Not what matches `without`, and not what Debian has left out of its package.
 
     Needs apt, and the release's root for the address of its mirror.  Raises HarnessError
     where the package cannot be had, or holds nothing like one of the wanted.
     """
     release = find_release(number)
-    key = hashlib.sha256("\0".join((release.suite, *wanted)).encode()).hexdigest()[:12]
+    key = hashlib.sha256("\0".join((release.suite, *wanted, *without)).encode()).hexdigest()[:12]
     folder = cache_folder() / f"source-{number}-{key}"
     with cache_lock(f"source-{number}"):
         if not folder.is_dir():
             root = ensure_release(number, native_allowed=False)
-            _fetch(release.suite, root.inside("/etc/apt/sources.list"), wanted, folder)
+            _fetch(release.suite, root.inside("/etc/apt/sources.list"), wanted, without, folder)
     return folder
 
 
-def _fetch(suite: str, listed: Path, wanted: Sequence[str], folder: Path) -> None:
+def _fetch(
+    suite: str, listed: Path, wanted: Sequence[str], without: Sequence[str], folder: Path
+) -> None:
     """Unpack beside the real folder, then rename: it is whole or not there."""
     with tempfile.TemporaryDirectory(prefix=f"tmp-source-{suite}-", dir=folder.parent) as name:
         home = Path(name)
@@ -61,7 +65,8 @@ def _fetch(suite: str, listed: Path, wanted: Sequence[str], folder: Path) -> Non
         (archive,) = home.glob("ceph_*.orig.tar.*")
         run(
             ["tar", "-xf", str(archive), "-C", str(home / "tree"), "--strip-components=1",
-             "--no-same-owner", "--wildcards", *(f"ceph-*/{each}" for each in wanted)],
+             "--no-same-owner", *(f"--exclude=ceph-*/{each}" for each in without),
+             "--wildcards", *(f"ceph-*/{each}" for each in wanted)],
             f"unpacking the source of {suite}",
         )
         shutil.rmtree(folder, ignore_errors=True)

@@ -233,6 +233,7 @@ def test_a_drive_that_flushes_too_fast_is_named_whatever_else_is_in_doubt():
     record = made(1, 20, 1 / 1.5, {WT: (3.0, 1.0)})
     slow = [item["code"] for item in analyse(record, Options())["findings"]]
     assert slow == ["WCACHE_CARRYOVER"]
+
     # the same, 1,000 times faster than a disk can write
     def faster(period):
         return replace(period, samples_ns=tuple(ns // 1000 for ns in period.samples_ns))

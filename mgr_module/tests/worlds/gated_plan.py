@@ -102,6 +102,7 @@ class GatedMgr(Mgr):
         watch = self.watch
         self.now_s += watch.request.block_s
         self.blocks += 1
+
         def us(osd_id):
             mode = self.modes.get(f"domain-{osd_id}", WB)
             wobble = 1.0 + 0.01 * ((self.blocks * 7 + osd_id * 3) % 5)
@@ -216,5 +217,3 @@ def states():
                 found[(persist, *state)] = deepcopy(mgr)
             mgr.step()
     return found
-
-

@@ -241,3 +241,11 @@ class TestWcache(MgrTestCase):
         self._load_module('selftest')
         self.wait_until_true(self._answers, timeout=60, period=1)
         self._ceph('mgr', 'self-test', 'module', 'wcache')
+        modules = self.mgr_cluster.get_mgr_map()['available_modules']
+        (options,) = [
+            module['module_options'] for module in modules if module['name'] == 'wcache']
+        self.assertIn('period_s', options)
+        without = [
+            name for name, option in options.items()
+            if option['type'] != 'str' and option['default_value'] == '']
+        self.assertEqual(without, [])

@@ -70,7 +70,6 @@ def test_all_drives_of_the_osd_are_looked_at_before_and_after_the_calls():
     assert seen.bytes_written == 3 * CAPACITY_CALL_BYTES
 
 
-
 def test_a_db_drive_that_changes_its_mode_meanwhile_leaves_no_capacity():
     found, actions = machine()
     actions = look(found, actions, BLOCK, DB)

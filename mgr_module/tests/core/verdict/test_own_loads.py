@@ -88,8 +88,10 @@ def test_what_traffic_decided_no_osds_sum_of_benches_contradicts():
 
 
 def test_a_load_that_loses_twice_is_named_though_the_sum_has_under_5_percent_of_it():
-    contradictory = [DISK[0], result(BATCH, Verdict.WRITE_BACK, 0.2, 0.3),
-            result(TRAFFIC, Verdict.WRITE_THROUGH, 1.3, 1.5)]
+    contradictory = [
+        DISK[0], result(BATCH, Verdict.WRITE_BACK, 0.2, 0.3),
+        result(TRAFFIC, Verdict.WRITE_THROUGH, 1.3, 1.5),
+    ]
     found = advice({0: osd(1.0), 1: osd(10.0, writes=1000)}, contradictory)
     assert found.verdict is Verdict.WRITE_THROUGH
     assert "osd.1 conflicting" in dissent(found)[0]

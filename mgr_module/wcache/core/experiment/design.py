@@ -186,4 +186,6 @@ _PAIRED = Paired()
 
 def design_of(setup: ExperimentSetup) -> Design:
     """The design of an experiment."""
-    return _PAIRED if setup.crossed is None else Factorial(setup.crossed)
+    if setup.crossed is None:
+        return _PAIRED
+    return Factorial(setup.crossed)

@@ -135,4 +135,3 @@ class WriterSearch:
     def _name(self, pid: str) -> str:
         comm = read_text(os.path.join(self._files.proc, pid, "comm")) or "a process"
         return f"{printable(comm, 32)} (pid {pid})"
-

@@ -1,0 +1,72 @@
+"""Ceph's source as its CI has it, with this module where a pull request would put it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from harness import Cluster
+from harness.sources import ensure_source
+
+from .place import BUILD, TREE, Place
+
+PROJECT = Cluster.project
+# Enough to run clusters, Ceph's checks of modules and its documentation.  The dashboard's
+# frontend is half of the source.
+WANTED = (
+    ".github/*", "COPYING*", "PendingReleaseNotes", "admin/*", "ceph.spec.in", "doc/*", "qa/*",
+    "src/CMakeLists.txt", "src/ceph-node-proxy/*", "src/ceph-run", "src/ceph_release",
+    "src/cephadm/*", "src/common/options/*", "src/init-ceph.in", "src/mgr/MgrCommands.h",
+    "src/mon/MonCommands.h", "src/mypy*", "src/pybind/*", "src/python-common/*", "src/stop.sh",
+    "src/vstart.sh",
+)
+WITHOUT = ("src/pybind/mgr/dashboard/frontend",)
+
+_CMAKE_CACHE = f"""\
+ceph_SOURCE_DIR:STATIC={TREE}
+WITH_MGR_DASHBOARD_FRONTEND:BOOL=OFF
+WITH_RBD:BOOL=ON
+"""
+# Links to the packages' programs and plug-ins, where a build would have made them.
+_LINKS = f"""
+set -e
+mkdir -p {BUILD}/bin {BUILD}/lib {BUILD}/out
+cd {BUILD}/bin
+for each in /usr/bin/ceph* /usr/sbin/ceph* /usr/bin/*maptool /usr/bin/crushtool /usr/bin/rados \
+    /usr/bin/rbd /usr/bin/librados-config; do
+    test -e "$each" && ln -sf "$each" .
+done
+ln -sf {TREE}/src/init-ceph.in init-ceph
+cd {BUILD}/lib
+for folder in /usr/lib/*/ceph /usr/lib/*/rados-classes; do
+    for each in "$folder"/erasure-code/*.so "$folder"/*.so "$folder"/compressor \
+        "$folder"/crypto "$folder"/extblkdev; do
+        test -e "$each" && ln -sf "$each" .
+    done
+done
+ln -sf /teuthology/lib/python3*/site-packages/teuthology/task/install/bin/* /usr/local/bin/
+"""
+
+
+def source_of(release: int) -> Path:
+    """Ceph's source, unchanged; it belongs to the cache."""
+    return ensure_source(release, WANTED, WITHOUT)
+
+
+def install(place: Place, module: Path = PROJECT / "mgr_module/wcache") -> None:
+    """Put the module, its tests for Ceph's CI and the probe there, and lay a build folder out."""
+    sys.path.insert(0, str(PROJECT / "packaging"))
+    import zipapps
+
+    shutil.copytree(
+        module, place.outside(f"{TREE}/src/pybind/mgr/wcache"), dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for folder in ("suites", "tasks", "workunits"):
+        shutil.copytree(
+            PROJECT / "qa" / folder, place.outside(f"{TREE}/qa/{folder}"), dirs_exist_ok=True
+        )
+    zipapps.build("wcache-probe", place.outside("/usr/bin"))
+    place.outside(f"{BUILD}/CMakeCache.txt").write_text(_CMAKE_CACHE)
+    place.check(["sh", "-c", _LINKS])

@@ -1,0 +1,69 @@
+"""Ceph's vstart.sh and vstart_runner.py in a place, and what the runner says of each test."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, NamedTuple, Sequence
+
+from .place import BUILD, TREE, Place
+
+RUNNER = ("python", "-W", "ignore", "../qa/tasks/vstart_runner.py")
+RUN_TIMEOUT_S = 1800.0
+# What unittest says of a test, as the runner's log has it.
+_RESULT = re.compile(r"INFO:__main__:(\w+) \(([\w.]+)\)(?: \.\.\.|\n.*?\.\.\.) (\w+)")
+
+
+class Outcome(NamedTuple):
+    """What a run of the runner came to; `results` are unittest's words by the test's whole name."""
+
+    code: int
+    results: Dict[str, str]
+    said: str
+
+
+def start(place: Place, *options: str, osds: int = 3, mgrs: int = 2) -> None:
+    """Start a cluster by vstart.sh; HarnessError where it does not come up."""
+    environment = [f"OSD={osds}", f"MGR={mgrs}", "MON=1", "MDS=0", "FS=0"]
+    argv = ["bash", "../src/vstart.sh", "-n", "--nolockdep", "--without-dashboard", *options]
+    place.check(["env", *environment, *argv], timeout_s=400)
+
+
+def stop(place: Place) -> None:
+    """End the cluster by stop.sh, and forget it."""
+    place.check(["bash", "../src/stop.sh"], timeout_s=120)
+    place.check(["rm", "-rf", "dev", "out"])
+
+
+def run_named(place: Place, *names: str, options: Sequence[str] = ()) -> Outcome:
+    """Run tests by their names, on the cluster that is there."""
+    return _run(place, [*options, *names])
+
+
+def run_yaml(place: Place, text: str) -> Outcome:
+    """Run the tasks of a suite's YAML by teuthology's run_tasks, as `--config-mode` does."""
+    path = f"{BUILD}/tasks.yaml"
+    place.outside(path).write_text(text, encoding="utf-8")
+    return _run(place, ["--config-mode", path])
+
+
+def _run(place: Place, words: Sequence[str]) -> Outcome:
+    done = place.run([*RUNNER, *words], timeout_s=RUN_TIMEOUT_S)
+    results = {name: word for _, name, word in _RESULT.findall(done.stdout)}
+    return Outcome(done.returncode, results, done.stdout)
+
+
+def make_repository(place: Place) -> str:
+    """A repository with Ceph's workunits and ours, as teuthology's task clones one; its URL."""
+    place.check(["sh", "-c", f"""
+        set -e
+        rm -rf /repository
+        git init -q -b main /repository
+        mkdir -p /repository/qa/workunits
+        cp -a {TREE}/qa/workunits/mgr /repository/qa/workunits/
+        cd /repository
+        git add -A
+        git -c user.name=ceph -c user.email=ceph@localhost commit -q -m workunits
+        echo "ceph_git_url: file:///repository" >/root/.teuthology.yaml
+        echo "ceph_qa_suite_git_url: file:///repository" >>/root/.teuthology.yaml
+    """])
+    return "file:///repository"
