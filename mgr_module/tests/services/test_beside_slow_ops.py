@@ -158,6 +158,7 @@ def test_they_are_pooled_with_their_like_only():
     for plain in ([answer for answer, _ in mixed], [item(result) for _, result in mixed]):
         with pytest.raises(MalformedError, match="meanwhile"):
             pool(plain, Options())
+
     def told(found):
         return unlike([drive_verdict(one) for one in standing([result for _, result in found])])
 

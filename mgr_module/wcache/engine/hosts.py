@@ -68,8 +68,8 @@ class Hosts:
 
     def is_removed(self, hostname: str) -> bool:
         """Whether nothing is known of a host any more: `agent rm` forgets all of it."""
-        known = (self.reports, self.deployments)
-        return self.agents.get(hostname) is None and not any(hostname in one for one in known)
+        known = hostname in self.reports or hostname in self.deployments
+        return self.agents.get(hostname) is None and not known
 
     def look_due(self, hostname: str, now_s: float) -> bool:
         """Whether the host's drives should be looked at again."""

@@ -136,7 +136,8 @@ class TryService:
             item for item in self._engine.campaigns.values()
             if item.trial and item.options.scope == scope
         ]
-        return max(found, key=lambda item: item.created_at_s, default=None)
+        found.sort(key=lambda item: item.created_at_s)
+        return found[-1] if found else None
 
     def _measuring(self, campaign: Campaign) -> Dict[str, Any]:
         """How far a campaign is: by its periods, and by what its budgets leave."""

@@ -73,8 +73,8 @@ class Capacities:
         """The newest campaign that measures capacities."""
         with self._engine.lock:
             found = [c for c in self._engine.campaigns.values() if is_measurement(c)]
-        return max(found, key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id),
-                   default=None)
+        found.sort(key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id))
+        return found[-1] if found else None
 
     def runs_of(self, campaign: Campaign) -> List[RunMachine]:
         """Its runs, in order."""

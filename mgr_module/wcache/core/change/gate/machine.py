@@ -74,8 +74,9 @@ class Gating(Lasting):
         drives = all(
             isinstance(self.rollout.changes[index], CacheModeChange) for index in step.indices
         )
-        by = judge if drives else judge_all
-        return by(step.before, self._blocks, step.treated, step.controls)
+        if drives:
+            return judge(step.before, self._blocks, step.treated, step.controls)
+        return judge_all(step.before, self._blocks, step.treated, step.controls)
 
     def _gated(self, change: Change) -> bool:
         """Whether clients' load judges it; else a bench before and after, or what is read back."""
