@@ -11,6 +11,7 @@ holds at its last.
 
 from __future__ import annotations
 
+import shlex
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
@@ -158,7 +159,7 @@ class Switcher:
         if later:
             raise ConflictError(
                 f"{later[0]} has changed {entry.domain_id} since",
-                f"restore that one first: wcache-probe restore --action {later[0]}",
+                f"restore that one first: wcache-probe restore --action {shlex.quote(later[0])}",
             )
 
     def hold_key(self, key: str) -> None:
