@@ -61,6 +61,7 @@ def finding(detail=OFF):
     ("rule", "lifted"),
     [
         ('ATTR{queue/write_cache}="write through"', True),
+        ('ATTR{queue/write_cache}="write back"', False),
         ('ATTR{cache_type}="temporary write through"', False),
     ],
 )

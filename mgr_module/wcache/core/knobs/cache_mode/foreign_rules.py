@@ -73,12 +73,12 @@ def sets(line: str) -> Sets:
 
 
 def _flag(line: str) -> str:
-    """How to lift what a rule of `queue/write_cache` left; '' for one of `cache_type`.
+    """How to lift the write through that a rule of `queue/write_cache` left; '' for any other.
 
     block/blk-sysfs.c, queue_wc_store(), from Linux 6.11 on: BLK_FLAG_WRITE_CACHE_DISABLED, which
     nothing but this attribute clears; sd_set_flush_flag() (drivers/scsi/sd.c) leaves it alone.
     """
-    if "write_cache" not in line:
+    if "write_cache" not in line or "write through" not in line:
         return ""
     return (
         "; from Linux 6.11 on no pin lifts what it set, but this line does, for each DISK: "
@@ -94,7 +94,8 @@ def judged(
 
     `wanted` is what is recommended for each of `drives`, the OSD drives of the host.
     """
-    found = sets(finding.detail.partition(": ")[2])
+    line = finding.detail.partition(": ")[2]
+    found = sets(line)
 
     def said(text: str, severity: Severity = Severity.WARNING) -> Finding:
         return replace(finding, severity=severity, detail=f"{finding.detail}: {text}")
@@ -102,7 +103,7 @@ def judged(
     if found is Sets.KERNEL_ONLY:
         return said(
             "it changes only what the kernel believes, so flushes are dropped while the drive's "
-            f"cache is on; remove it now, whatever is recommended{_flag(finding.detail)}"
+            f"cache is on; remove it now, whatever is recommended{_flag(line)}"
         )
     if found is Sets.PIN:
         return said("it only pins, which is safe beside wcache", Severity.INFO)
