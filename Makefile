@@ -163,7 +163,7 @@ test-slow:
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
-# Takes the protections of acknowledged data away one by one (qa/mutations/mutations.toml),
+# Takes the protections of acknowledged data away one by one (qa/mutations/lists),
 # each in a copy of the project, and demands that a test fails.  WORDS="journal" does some.
 test-mutations:
 	@PYTHONPATH=qa "$$(qa/venv.sh)/bin/python" -m mutations $(WORDS)

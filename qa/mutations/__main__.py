@@ -1,6 +1,13 @@
 """Make each mutation in a copy of the project, and demand that its tests fail.
 
 python -m mutations [WORD ...]   all, or those with one of the words in their file or reason
+
+They are in `lists/`, by the part of the project that they change.  Of each:
+    why      what is lost with it
+    file     where
+    find     the text there, exactly once; if the code changed, change this along
+    replace  what stands there instead
+    tests    those that must fail
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ except ModuleNotFoundError:  # Python 3.9 and 3.10
     import tomli as tomllib
 
 PROJECT = Path(__file__).resolve().parents[2]
-LIST = Path(__file__).with_name("mutations.toml")
+LISTS = Path(__file__).with_name("lists")
 COPIED = (
     "cli", "doc", "mgr_module", "osd_probe", "qa", "templates", "vstart-tests", "pyproject.toml",
 )
@@ -49,16 +56,24 @@ class Mutation:
         """The text of its file, mutated."""
         if text.count(self.find) != 1:
             raise MutationError(
-                f"{LIST.name}: what to find stands {text.count(self.find)} times in {self.file}, "
+                f"what to find stands {text.count(self.find)} times in {self.file}, "
                 f"not once ({self.why}); change the mutation along with the code"
             )
-        return text.replace(self.find, self.replace)
+        mutated = text.replace(self.find, self.replace)
+        try:
+            compile(mutated, self.file, "exec")
+        except SyntaxError as error:
+            raise MutationError(f"{self.file} is no Python with it ({self.why}): {error}") from None
+        return mutated
 
 
-def load(path: Path = LIST) -> List[Mutation]:
-    """The mutations of a list."""
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))["mutation"]
-    return [Mutation(**{**table, "tests": tuple(table["tests"])}) for table in tables]
+def load() -> List[Mutation]:
+    """The mutations of all lists."""
+    return [
+        Mutation(**{**table, "tests": tuple(table["tests"])})
+        for path in sorted(LISTS.glob("*.toml"))
+        for table in tomllib.loads(path.read_text(encoding="utf-8"))["mutation"]
+    ]
 
 
 class Copy:
