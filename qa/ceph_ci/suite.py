@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, NamedTuple, Sequence
+from typing import Dict, NamedTuple, Optional, Sequence
 
 from .place import BUILD, TREE, Place
 
@@ -40,14 +40,19 @@ def run_named(place: Place, *names: str, options: Sequence[str] = ()) -> Outcome
 
 
 def run_yaml(place: Place, text: str) -> Outcome:
-    """Run the tasks of a suite's YAML by teuthology's run_tasks, as `--config-mode` does."""
+    """Run the tasks of a suite's YAML by teuthology's run_tasks, as `--config-mode` does.
+
+    Workunits leave the build folder: vstart_environment.sh names the configuration for them.
+    """
     path = f"{BUILD}/tasks.yaml"
     place.outside(path).write_text(text, encoding="utf-8")
-    return _run(place, ["--config-mode", path])
+    return _run(place, ["--config-mode", path], {"CEPH_CONF": f"{BUILD}/ceph.conf"})
 
 
-def _run(place: Place, words: Sequence[str]) -> Outcome:
-    done = place.run([*RUNNER, *words], timeout_s=RUN_TIMEOUT_S)
+def _run(
+    place: Place, words: Sequence[str], environment: Optional[Dict[str, str]] = None
+) -> Outcome:
+    done = place.run([*RUNNER, *words], timeout_s=RUN_TIMEOUT_S, environment=environment)
     results = {name: word for _, name, word in _RESULT.findall(done.stdout)}
     return Outcome(done.returncode, results, done.stdout)
 
