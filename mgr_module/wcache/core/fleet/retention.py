@@ -35,7 +35,7 @@ class Bounds:
     others: int = 200
     plans: int = 20
     records: int = 400
-    records_bytes: int = 900_000
+    records_bytes: int = 850_000
 
 
 @dataclass(frozen=True)
