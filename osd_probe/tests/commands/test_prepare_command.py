@@ -1,10 +1,11 @@
 """`prepare` and a journal that changes while it looks at the host."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from prepare_bench import chosen, entry_of, host_of, preparation
-from wcache.core.drive.journal import encode
+from wcache.core.drive.journal import EntryKind, encode
 from wcache.core.errors import NotReadyError
 from wcache_probe.arguments import parse
 from wcache_probe.commands import prepare as command
@@ -37,3 +38,30 @@ def test_a_change_that_came_while_prepare_looked_is_not_left_out_of_the_rule(
         pass
     assert command.prepare(words, made) == 0
     assert made.preparation.rule_text() == chosen(host).rule
+
+
+def test_an_entry_that_was_written_anew_under_its_key_is_not_left_out_either(
+    fake_host, monkeypatch
+):
+    """A domain was given back and leased again, with a drive that was not there before."""
+    host = host_of(fake_host)
+    state, run = (str(fake_host.root / name) for name in ("state", "run"))
+    words = parse(["prepare", "--state-dir", state, "--run-dir", run])
+    second = replace(entry_of(host.look()), kind=EntryKind.LEASE, owner_id="l2", serial=2)
+    first = replace(second, drives=second.drives[:1], owner_id="l1", serial=1)
+    assert first.key == second.key
+    disks = host.disks
+    journal = StateFolder(state, run).journal
+    journal.write(first.key, encode(first))
+
+    def another_lease_begins():
+        journal.remove(first.key)
+        journal.write(second.key, encode(second))
+        return disks()
+
+    monkeypatch.setattr(command, "linux_host", lambda _options: host)
+    monkeypatch.setattr(host, "disks", another_lease_begins)
+    made = Preparer(preparation(fake_host), lambda line: None, reload_udev=lambda: "")
+    with pytest.raises(NotReadyError, match="the journal has changed meanwhile"):
+        command.prepare(words, made)
+    assert not os.path.exists(made.preparation.rule_path)

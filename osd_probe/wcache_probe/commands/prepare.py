@@ -77,7 +77,8 @@ def prepare(options: argparse.Namespace, preparer: Preparer) -> int:
         preparer.show(chosen)
         return 0
     with HostLock(options.run_dir).all_held():
-        if read_journal(state.journal)[0].keys() != entries.keys():
+        # an entry that went and came again has the same key, and may name other drives
+        if read_journal(state.journal)[0] != entries:
             raise NotReadyError(
                 "the journal has changed meanwhile", "run `wcache-probe prepare` again"
             )
