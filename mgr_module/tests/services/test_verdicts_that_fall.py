@@ -1,9 +1,11 @@
 """A verdict that falls, a model that loses writes, a freeze: no further change is made."""
 
 import errno
+import threading
 from dataclasses import replace
 
 import pytest
+import wcache.engine.engine
 from gate_world import begun
 from gated_plan import GatedMgr
 from mgr_fakes import builders as make
@@ -139,6 +141,50 @@ def test_no_change_is_made_once_its_verdict_has_fallen_and_nobody_may_override_t
     assert shown(mgr)["status"] == "done"
 
 
+def test_the_verdicts_are_asked_for_once_the_mons_have_answered_and_nobody_waits_meanwhile(
+    monkeypatch
+):
+    mgr, waiting, free = begun(), [], []
+    monkeypatch.setattr(mgr.stops, "ask", lambda groups, done: waiting.append(done))
+    recommend = wcache.engine.engine.recommend
+
+    def locked():
+        if mgr.engine.lock.acquire(blocking=False):
+            mgr.engine.lock.release()
+            free.append(True)
+        else:
+            free.append(False)
+
+    def asked(*about):
+        other = threading.Thread(target=locked)
+        other.start()
+        other.join()
+        return recommend(*about)
+
+    monkeypatch.setattr(wcache.engine.engine, "recommend", asked)
+    while not waiting:
+        mgr.step()
+    assert free == []
+    fall(mgr)
+    waiting.pop()(1, False)
+    assert free == [True]
+    mgr.step()
+    assert unmet([Precondition.VERDICT_STANDS]) in mgr.plan.reason
+
+
+def test_where_the_verdicts_cannot_be_told_nothing_is_changed_until_they_can(monkeypatch):
+    mgr = begun()
+    recommend = wcache.engine.engine.recommend
+    monkeypatch.setattr(wcache.engine.engine, "recommend", lambda *about: 1 / 0)
+    for _ in range(60):
+        mgr.step(1.0)
+    assert unmet([Precondition.VERDICT_STANDS]) in mgr.plan.reason
+    assert mgr.changed == set()
+    assert "the verdicts could not be asked for" in mgr.exceptions
+    monkeypatch.setattr(wcache.engine.engine, "recommend", recommend)
+    assert mgr.end() == "done"
+
+
 def test_nothing_is_changed_while_frozen_whatever_the_machine_was_told():
     mgr = turning_on()
     until(mgr, MAKING)
@@ -177,6 +223,28 @@ def test_each_change_of_a_step_is_looked_at_and_what_is_made_before_one_is_judge
     mgr.missed = ()
     assert mgr.to_the_end()
     assert mgr.machine.rollout.status is RolloutStatus.DONE
+    assert set(mgr.modes.values()) == {WT}
+
+
+@pytest.mark.parametrize("missed", [Precondition.VERDICT_STANDS, Precondition.CLUSTER_HEALTHY])
+def test_what_is_made_is_judged_though_its_probe_was_silent_before_something_else_was_missed(
+    missed
+):
+    mgr = GatedMgr()
+    mgr.give(events.Begin())
+    while mgr.statuses[1] is not ChangeStatus.MADE:
+        assert mgr.step()
+    mgr.fault("probe silent")
+    mgr.step()
+    assert mgr.machine.rollout.missed == (Precondition.PROBES_HEARD,)
+    mgr.silent, mgr.missed = False, (missed,)
+    began_s = mgr.now_s
+    while mgr.statuses[1] is ChangeStatus.MADE:
+        assert mgr.step()
+    assert mgr.statuses[1:3] == [ChangeStatus.APPLIED, ChangeStatus.PLANNED]
+    assert mgr.now_s - began_s < 600
+    mgr.missed = ()
+    assert mgr.to_the_end()
     assert set(mgr.modes.values()) == {WT}
 
 

@@ -370,17 +370,21 @@ class Engine:
         self.hear_store()
 
     def recommendations(self) -> Tuple[Recommendation, ...]:
-        """What should be, from all results and the loads that are known."""
-        by_osd = self._profiles()  # asks the mgr for its maps, which a big cluster takes time for
+        """What should be, from all results and the loads that are known.
+
+        A big cluster takes time for it, so the lock is not held meanwhile: whoever can asks
+        without it.
+        """
+        by_osd = self._profiles()
         profiles = {key: merged(tuple(each.values())) for key, each in by_osd.items()}
         cluster, throwaway = self.view.cluster(), self.options().throwaway_cluster
         with self.lock:
-            reports = believed(self.hosts.reports.values(), cluster)
-            at_home = homes(reports, cluster, throwaway=throwaway)
-            return recommend(
-                self.analyses.believed(), profiles, self.analyses.pools(), at_home, by_osd, reports,
-                self.analyses.accepted.all(),
-            )
+            told = tuple(self.hosts.reports.values())
+            results, pools = self.analyses.believed(), self.analyses.pools()
+            accepted = self.analyses.accepted.all()
+        reports = believed(told, cluster)
+        at_home = homes(reports, cluster, throwaway=throwaway)
+        return recommend(results, profiles, pools, at_home, by_osd, reports, accepted)
 
     def add_rollout(self, rollout: Rollout) -> RolloutMachine:
         """Store a new plan and return its machine, not started."""

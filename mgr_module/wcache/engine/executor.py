@@ -77,6 +77,7 @@ class Executor:
             stops=stops, view=view, hosts=hosts, clock=clock, post_event=post_event,
             reserved=reserved, outside_windows=outside_windows, runs=self.runs,
             rollouts=self.rollouts, frozen=frozen, recommendations=recommendations,
+            log=log,
         )
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
 

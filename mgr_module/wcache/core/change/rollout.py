@@ -184,10 +184,12 @@ class RolloutMachine(Gating):
         was_held, made = bool(self.rollout.missed), self._unjudged()
         planned = change.status is ChangeStatus.PLANNED
         begun = self._in_step() and bool(self.rollout.step.before) and planned
-        if begun and made and not was_held and holding.missed(
-            self.rollout, change, event.missed
-        ):
+        broken = holding.missed(self.rollout, change, event.missed)
+        # a probe that was silent, and still is, is waited for
+        waits = was_held and Precondition.PROBES_HEARD in broken
+        if begun and made and broken and not waits:
             # what is made is not left unjudged for as long as that lasts
+            self.rollout = replace(self.rollout, missed=(), reason="")
             return self._end_step_early()
         self.rollout, said = holding.look(
             self.rollout, change, event.missed, now_s, event.detail

@@ -51,8 +51,8 @@ def differing(
 def _classes(drive: DriveReport, report: HostReport, cluster: ClusterState) -> Set[str]:
     if not in_cluster(report):
         return {""}
-    ids = {use.osd_id for use in drive.uses}
-    return {cluster.osds[osd_id].device_class for osd_id in ids if osd_id in cluster.osds}
+    osds = (cluster.osds.get(use.osd_id) for use in drive.uses)
+    return {osd.device_class for osd in osds if osd is not None}
 
 
 def _switchable(drive: DriveReport, throwaway: bool) -> bool:

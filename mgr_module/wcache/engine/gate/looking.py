@@ -6,6 +6,7 @@ elsewhere, and the answer is posted.
 
 from __future__ import annotations
 
+import logging
 from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from ...core import events
@@ -48,7 +49,7 @@ class Looking:
         post_event: Callable[[str, events.Event], None], reserved: Callable[[], str],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
-        recommendations: Callable[[], Sequence[Recommendation]],
+        recommendations: Callable[[], Sequence[Recommendation]], log: logging.Logger,
     ) -> None:
         self._stops = stops
         self._view = view
@@ -61,17 +62,22 @@ class Looking:
         self._rollouts = rollouts
         self._frozen = frozen
         self._recommendations = recommendations
+        self._log = log
 
     def missed_now(self, machine: RolloutMachine) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
-        cluster = self._view.cluster()
+        fallen = self._fallen(machine.current)
+        return (*self._missed(machine, self._view.cluster()), *fallen)
+
+    def _missed(
+        self, machine: RolloutMachine, cluster: ClusterState
+    ) -> Tuple[Precondition, ...]:
+        """The same but for the verdict, which takes a large cluster a tenth of a second."""
         missed: List[Precondition] = [*cluster.blocking]
         if not self._is_settled(machine):
             missed.append(Precondition.JOURNAL_SETTLED)
         if self._frozen():
             missed.append(Precondition.NOT_FROZEN)
-        if not self._verdict_stands(machine):
-            missed.append(Precondition.VERDICT_STANDS)
         if machine.rollout.gate is None:
             return tuple(missed)
         missed += cluster.unfit
@@ -94,14 +100,16 @@ class Looking:
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
         """The same for anybody: `done` is called once, at once or from another thread."""
-        missed = self.missed_now(machine)
-        detail = slow_words(self._view.cluster().slow_osds)
+        cluster, change = self._view.cluster(), machine.current
+        missed = self._missed(machine, cluster)
+        detail = slow_words(cluster.slow_osds)
         if not groups:
-            done(events.ClusterSeen(missed, detail=detail))
+            done(events.ClusterSeen((*missed, *self._fallen(change)), detail=detail))
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
-        controls = self._controls(machine, groups) if gate is not None and gate.by_load else ()
+        by_load = gate is not None and gate.by_load
+        controls = self._controls(machine, groups, cluster) if by_load else ()
         asked = groups if _may_stop_several(machine.current, groups) else ()
         # one OSD by itself is not stopped by a toggle, and its PGs are clean
         least = 1 if len(groups[0]) < 2 else 0
@@ -110,13 +118,15 @@ class Looking:
             together = max(least, stoppable) if asked else len(groups)
             more = [Precondition.OK_TO_STOP] if together < 1 else []
             more += [Precondition.NO_UPGRADE] if upgrade else []
+            more += self._fallen(change)  # here, where nobody waits for the engine's lock
             done(events.ClusterSeen((*missed, *more), together, controls, detail))
 
         self._stops.ask(asked, answered)
 
-    def _controls(self, machine: RolloutMachine, groups: Groups) -> Tuple[int, ...]:
+    def _controls(
+        self, machine: RolloutMachine, groups: Groups, cluster: ClusterState
+    ) -> Tuple[int, ...]:
         treated = {osd_id for group in groups for osd_id in group}
-        cluster = self._view.cluster()
         touched: Set[int] = {
             osd_id for change in machine.rollout.changes
             if change.status is not ChangeStatus.PLANNED or change is machine.current
@@ -132,15 +142,20 @@ class Looking:
             return True
         return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
-    def _verdict_stands(self, machine: RolloutMachine) -> bool:
-        """Whether the mode that a drive is to be put into next is still what is recommended.
+    def _fallen(self, change: Optional[Change]) -> Tuple[Precondition, ...]:
+        """VERDICT_STANDS where the mode that comes next is no longer what is recommended.
 
-        Of a change that was begun nothing is asked.
+        Of a change that was begun nothing is asked.  Where nobody can say, it does not stand.
         """
-        change = machine.current
         if change is None or change.status is not ChangeStatus.PLANNED:
-            return True
-        return not verdicts_moved([change], self._recommendations())
+            return ()
+        try:
+            moved = verdicts_moved([change], self._recommendations())
+        except Exception as error:
+            # in another thread it would be lost, and the rollout would wait for ever
+            self._log.exception("the verdicts could not be asked for")
+            moved = [repr(error)]
+        return (Precondition.VERDICT_STANDS,) if moved else ()
 
     def _heard(self, machine: RolloutMachine) -> bool:
         """Whether the probe that makes the change is heard, and most of the others."""
