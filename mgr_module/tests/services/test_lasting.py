@@ -6,6 +6,7 @@ import pytest
 from gate_world import begun
 from module_world import WB, WT, fine, ok, said
 from test_commands_do_what_they_say import refused
+from test_verdicts_that_fall import fall
 from wcache.core.change.change_status import ChangeStatus
 
 pytestmark = pytest.mark.slow  # whole rollouts
@@ -71,3 +72,29 @@ def test_a_freeze_ends_it_and_what_was_judged_well_stays_changed():
     ok(mgr.command("freeze"))
     assert mgr.end() == "done"
     assert len(mgr.changed) == len(mgr.plan.changes)
+
+
+@pytest.mark.parametrize("event", ["falls", "frozen"])
+def test_what_was_judged_well_is_not_made_to_last_once_its_verdict_fell_or_all_is_frozen(event):
+    mgr = begun(apply={"persist": True})
+    mgr.go(lambda: mgr.plan.step.before and mgr.changed)
+    if event == "falls":
+        fall(mgr)
+    else:
+        mgr.engine.frozen = True  # the Halt of the command is what usually ends it
+    mgr.go(lambda: mgr.plan.missed)
+    assert [change.status for change in mgr.plan.changes[:2]] == [
+        ChangeStatus.APPLIED, ChangeStatus.PLANNED]
+    assert {change.kept for change in mgr.plan.changes} == {None}
+    assert any("h0 sda is not made to last" in line for _, line in mgr.log_lines)
+
+
+def test_a_done_plan_stops_being_made_to_last_where_its_verdict_falls():
+    mgr = done()
+    ok(mgr.command("apply", plan_id="p1", persist=True))
+    mgr.go(lambda: mgr.plan.changes[0].kept is WT, seconds=0.05)
+    fall(mgr)
+    assert mgr.end() == "done"
+    assert [change.kept for change in mgr.plan.changes].count(None) >= 5
+    assert len(mgr.changed) == len(mgr.plan.changes)
+    assert "is not made to last" in mgr.plan.reason

@@ -14,13 +14,18 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..record import Precondition
 from ..simulation import is_real
+from ..unmet import unmet
 from . import steps
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .going_back import GoingBack
 from .phase import Phase
 from .rollout_state import Change, Rollout, RolloutStatus
+
+# Nothing is made to last where one of these does not hold.
+MUST_STAND = (Precondition.NOT_FROZEN, Precondition.VERDICT_STANDS)
 
 
 def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
@@ -37,6 +42,7 @@ class Lasting(GoingBack, ABC):
     """Makes changes last, one by one."""
 
     _reading: bool = False  # a look was asked for: what lasts is read before it is made to
+    _looking: bool = False  # and then one at the cluster
 
     def make_last(self) -> List[events.Action]:
         """A plan that is done, and now has the consent to last."""
@@ -75,9 +81,30 @@ class Lasting(GoingBack, ABC):
             return self._left_as_made("") if rollout.afterwards else self._step_over()
         self._phase = Phase.LASTING
         # what lasts is set as well: unread, a drive that is not as judged would be set again
-        self._reading = not rollout.afterwards
-        ask = steps.look if self._reading else steps.apply
-        return [events.SaveRun(), self._ask(ask(self.rollout, change))]
+        self._reading, self._looking = not rollout.afterwards, False
+        if self._reading:
+            return [events.SaveRun(), self._ask(steps.look(self.rollout, change))]
+        return [events.SaveRun(), *self._before_lasting(change)]
+
+    def _before_lasting(self, change: Change) -> List[events.Action]:
+        """To make it last is a change of its own: what was true of the step may have fallen."""
+        self._looking = True
+        judged_on = steps.judged_on(change)
+        return [events.LookAtCluster((judged_on,) if judged_on else ())]
+
+    def _seen_before_lasting(self, event: events.ClusterSeen) -> List[events.Action]:
+        change = self.current
+        if change is None or not self._looking:
+            return []
+        self._looking = False
+        broken = tuple(item for item in event.missed if item in MUST_STAND)
+        if not broken:
+            return [self._ask(steps.apply(self.rollout, change))]
+        why = one_line(f"{change.name} is not made to last: {unmet(broken)}")
+        if self.rollout.afterwards:
+            return self._left_as_made(why)
+        self._keep(replace(change, status=ChangeStatus.APPLIED))
+        return [events.Note(why, "warning"), *self._make_last()]
 
     def _lasts(self, change: Change) -> bool:
         return self.rollout.consent_persist and steps.can_last(change)
@@ -92,7 +119,7 @@ class Lasting(GoingBack, ABC):
                 self.rollout = replace(self.rollout, undone=True)
                 return self._take_back(f"{change.name}: {why}")
             if self._lasts(change):
-                return [self._ask(steps.apply(self.rollout, change))]
+                return self._before_lasting(change)
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()
         change, made, why = steps.made(self.rollout, change, outcome, True)

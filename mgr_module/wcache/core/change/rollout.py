@@ -47,6 +47,8 @@ class RolloutMachine(Gating):
             due = self.wake_at_s is not None and now_s >= self.wake_at_s
             return self._time_has_come() if due else []
         if isinstance(event, events.ClusterSeen):
+            if self._phase is Phase.LASTING:
+                return self._seen_before_lasting(event)
             return self._cluster_seen(event, now_s)
         if isinstance(event, events.Halt):
             return self._stop(event.reason)

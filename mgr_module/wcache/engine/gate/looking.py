@@ -66,7 +66,7 @@ class Looking:
 
     def missed_now(self, machine: RolloutMachine) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
-        fallen = self._fallen(machine.current)
+        fallen = self._fallen(_made_next(machine))
         return (*self._missed(machine, self._view.cluster()), *fallen)
 
     def _missed(
@@ -100,7 +100,7 @@ class Looking:
         done: Callable[[events.ClusterSeen], None],
     ) -> None:
         """The same for anybody: `done` is called once, at once or from another thread."""
-        cluster, change = self._view.cluster(), machine.current
+        cluster, change = self._view.cluster(), _made_next(machine)
         missed = self._missed(machine, cluster)
         detail = slow_words(cluster.slow_osds)
         if not groups:
@@ -145,9 +145,9 @@ class Looking:
     def _fallen(self, change: Optional[Change]) -> Tuple[Precondition, ...]:
         """VERDICT_STANDS where the mode that comes next is no longer what is recommended.
 
-        Of a change that was begun nothing is asked.  Where nobody can say, it does not stand.
+        Where nobody can say, it does not stand.
         """
-        if change is None or change.status is not ChangeStatus.PLANNED:
+        if change is None:
             return ()
         try:
             moved = verdicts_moved([change], self._recommendations())
@@ -166,6 +166,13 @@ class Looking:
         known = len(self._hosts.agents.all())
         needed = change.hostname if change is not None else ""
         return (not needed or needed in heard) and 2 * len(heard) >= known
+
+
+def _made_next(machine: RolloutMachine) -> Optional[Change]:
+    """The change that is made, or made to last, next; of one that was begun nothing is asked."""
+    change = machine.current
+    made = ChangeStatus.MADE if machine.rollout.step.last else ChangeStatus.PLANNED
+    return change if change is not None and change.status is made else None
 
 
 def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:
