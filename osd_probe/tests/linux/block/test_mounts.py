@@ -58,6 +58,22 @@ def test_an_overlay_that_does_not_lead_to_ram_is_not_said_to(fake_host, options)
     assert in_ram(fake_host) == ""
 
 
+@pytest.mark.parametrize(("kind", "found"), [("tmpfs", "an overlay over tmpfs"), ("ext4", "")])
+@pytest.mark.parametrize("upper", ["/media/rw/upper", "/root/media/rw/upper"])
+def test_in_a_container_the_hosts_first_process_knows_where_the_folder_of_an_overlay_is(
+    fake_host, upper, kind, found
+):
+    """The host's own root is an overlay, and its /etc and state folder are mounted into ours."""
+    mounted(fake_host, ("", "overlay", "rw,upperdir=/c/diff"), ("/etc", "overlay", (
+        f"rw,lowerdir=/ro,upperdir={upper},workdir=/w")))
+    (fake_host.root / "proc/1/root/media/rw/upper").mkdir(parents=True)
+    fake_host.write("proc/1/mountinfo", (
+        f"1 0 0:9 / / rw - overlay o rw,upperdir={upper}\n"
+        f"2 1 0:8 / /media/rw rw - {kind} src rw\n"))
+    assert in_ram(fake_host) == found
+    assert in_ram(fake_host, "/var/lib") == "", "the container's own, of which nothing is known"
+
+
 def test_lines_that_are_cut_off_are_left_out_and_blanks_in_names_are_found(fake_host):
     mounted(fake_host, ("/a\\040b", "tmpfs", "rw"))
     fake_host.write("proc/self/mountinfo", (

@@ -27,10 +27,10 @@ class Mount:
     options: Tuple[str, ...]
 
 
-def mounts(proc: str) -> List[Mount]:
-    """What is mounted for this process, the later of two on one point last (proc(5))."""
+def mounts(proc: str, process: str = "self") -> List[Mount]:
+    """What is mounted for a process, the later of two on one point last (proc(5))."""
     found = []
-    for line in read_table(os.path.join(proc, "self", "mountinfo")):
+    for line in read_table(os.path.join(proc, process, "mountinfo")):
         fields = line.split(" ")
         if len(fields) < 10 or "-" not in fields[6:-3]:
             continue
@@ -46,9 +46,13 @@ def file_system_of(files: HostFiles, number: str) -> str:
 
 def mount_of(table: List[Mount], path: str) -> Optional[Mount]:
     """The mount that a path lies on, where the table has one."""
-    real, found = os.path.realpath(path) + "/", None
+    return _mount_of(table, os.path.realpath(path))
+
+
+def _mount_of(table: List[Mount], real: str) -> Optional[Mount]:
+    found = None
     for mount in table:
-        around = real.startswith(mount.point.rstrip("/") + "/")
+        around = f"{real}/".startswith(mount.point.rstrip("/") + "/")
         # of two on one point the later one covers the other
         if around and (found is None or len(mount.point) >= len(found.point)):
             found = mount
@@ -58,32 +62,41 @@ def mount_of(table: List[Mount], path: str) -> Optional[Mount]:
 def kept_in_ram(files: HostFiles, path: str, root: str = "/") -> str:
     """What in RAM keeps a path: "tmpfs", or "an overlay over tmpfs"; empty where a disk may.
 
-    Empty too for an overlay whose folder cannot be found from here, as the one of a container:
-    nothing then says that it is in RAM.  `root` is where the host's own root is.
+    Empty too for an overlay whose folder cannot be found: nothing then says that it is in RAM.
+    `root` is where the host's own root is.  In a container that sees the host's processes, the
+    host's first one knows where the folder is.
     """
-    table, over = mounts(files.proc), ""
+    table, real, over = mounts(files.proc), os.path.realpath(path), ""
+    first = os.path.join(files.proc, "1", "root")
     for _ in range(OVERLAYS_MAX):
-        mount = mount_of(table, path)
+        mount = _mount_of(table, real)
         if mount is None:
             return ""
         if mount.kind in IN_RAM:
             return over + mount.kind
-        upper = _upper(mount, root) if mount.kind == "overlay" else ""
+        if mount.kind != "overlay":
+            return ""
+        upper = _upper(mount, root)
+        if not upper and root != first:
+            table, root = mounts(files.proc, "1"), first
+            upper = _upper(mount, root)
         if not upper:
             return ""
-        path, over = upper, "an overlay over "
+        # /proc/1/root is a link that would be followed back to our own root
+        real = f"/{upper}" if root == first else os.path.realpath(os.path.join(root, upper))
+        over = "an overlay over "
     return ""
 
 
 def _upper(mount: Mount, root: str) -> str:
-    """The folder that takes what is written to an overlay, where it can be found."""
+    """The folder below `root` that takes what is written to an overlay, where there is one."""
     named = [text[len("upperdir="):] for text in mount.options if text.startswith("upperdir=")]
     for folder in named:
         for prefix in _ROOT_IN_INITRAMFS:
             inside = folder.lstrip("/")
             if prefix and not inside.startswith(f"{prefix}/"):
                 continue
-            found = os.path.join(root, inside[len(prefix):].lstrip("/"))
-            if os.path.isdir(found):
+            found = inside[len(prefix):].lstrip("/")
+            if found and os.path.isdir(os.path.join(root, found)):
                 return found
     return ""
