@@ -32,6 +32,19 @@ Done = Callable[[Optional[Dict[str, object]], str], None]
 Request = Callable[[], Dict[str, object]]
 
 
+def _import_path() -> str:
+    """The folders that the child imports the module and `core` from, as PYTHONPATH has them."""
+    # The module's real folder, not the mgr's module path, whose other modules would
+    # be importable under names like `status` and `test`.
+    folders = [Path(__file__).resolve().parents[3]]
+    # In Ceph's tree `core` is in src/python-common: vstart.sh sets it in the mgr's PYTHONPATH.  An
+    # installed one is where the interpreter looks by itself, after its own modules.
+    core = Path(codec.__file__).resolve().parents[2]
+    if core not in folders and core.name not in ("dist-packages", "site-packages"):
+        folders.append(core)
+    return os.pathsep.join(map(str, folders))
+
+
 class AnalysisChild:
     """Runs `python -m wcache.analysis` and talks JSON lines with it."""
 
@@ -128,10 +141,7 @@ class AnalysisChild:
         return result
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # The module's real folder, not the mgr's module path, whose other modules would
-        # be importable under names like `status` and `test`.
-        root = str(Path(__file__).resolve().parents[3])
-        env = {"PATH": os.defpath, "PYTHONPATH": root, "LC_ALL": "C.UTF-8",
+        env = {"PATH": os.defpath, "PYTHONPATH": _import_path(), "LC_ALL": "C.UTF-8",
                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         # a mgr's sys.executable is empty, so the interpreter is named by an option
         self._started = self._python()

@@ -1,0 +1,69 @@
+"""The series of patches for Ceph has every file, and the module decides as it stands there."""
+
+import subprocess
+import sys
+
+import pytest
+from ceph_ci.series import (
+    CORE,
+    LEFT_OUT,
+    MODULE,
+    MODULE_TESTS,
+    PROBE,
+    PROBE_TESTS,
+    PROJECT,
+    patches,
+)
+
+HERE = {
+    CORE: "mgr_module/wcache/core", MODULE: "mgr_module/wcache",
+    MODULE_TESTS: "mgr_module/tests", PROBE_TESTS: "osd_probe/tests",
+    f"{PROBE}/wcache_probe": "osd_probe/wcache_probe",
+}
+# A mgr of vstart.sh has both folders in its path; what it starts has them only if it says so.
+ASKS = """
+import queue, sys
+from wcache.engine.evidence.analysis_child import AnalysisChild
+
+answers = queue.Queue()
+child = AnalysisChild(python=lambda: sys.executable, seconds_max=lambda: 30.0)
+child.pool([], lambda result, error: answers.put((result, error)))
+result, error = answers.get(timeout=60)
+child.close()
+print(error or "pooled")
+"""
+
+
+@pytest.fixture(scope="module")
+def files():
+    found = {}
+    for patch in patches():
+        assert patch.files or patch.edits, patch.subject
+        assert not set(patch.files) & set(found), patch.subject
+        found.update(patch.files)
+    return found
+
+
+def test_every_file_of_ours_is_in_the_series(files):
+    missing = []
+    for there, here in HERE.items():
+        for path in sorted((PROJECT / here).rglob("*.py")):
+            name = path.relative_to(PROJECT / here).as_posix()
+            of_core = there == MODULE and name.startswith("core/")
+            if f"{there}/{name}" not in files and not of_core and path.name not in LEFT_OUT:
+                missing.append(f"{here}/{name}")
+    assert missing == []
+
+
+def test_the_analysis_child_finds_what_is_in_python_common(files, tmp_path):
+    for name, text in files.items():
+        if name.startswith((CORE, MODULE)) and not name.startswith(MODULE_TESTS):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+    (tmp_path / CORE).with_name("__init__.py").touch()
+    path = f"{tmp_path}/src/pybind/mgr:{tmp_path}/src/python-common"
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS], env={"PATH": "/usr/bin:/bin", "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    assert (done.stdout, done.stderr) == ("pooled\n", "")
