@@ -10,8 +10,15 @@ from typing import List
 import pytest
 from harness import ClusterAccess, CommandError
 from probes import Probe, Wcache, all_views, kernel_view
+from wcache.ceph.blocks import ALL, COMMITS
 from wcache.core.experiment.settling_time.settling import LONG_SAMPLES
-from wcache.core.loads import CHECK_SAMPLES, SAMPLES
+from wcache.core.loads import (
+    CHECK_SAMPLES,
+    READ_COUNTER,
+    SAMPLES,
+    SUBMIT_COUNTERS,
+    TRANSACTION_COUNTERS,
+)
 from wcache.core.model import LoadPoint
 from wcache.core.verdict.load_profile import work_counters
 
@@ -212,6 +219,16 @@ def work_of(cluster: ClusterAccess):
     }
 
 
+def test_what_rollouts_are_judged_by_is_in_an_osds_answers(steady: ClusterAccess):
+    for command, sections in ((COMMITS, {"bluestore"}), (ALL, {"bluestore", "osd"})):
+        asked = {name: value for name, value in command.items() if name != "prefix"}
+        told = steady.command(command["prefix"], target=0, **asked)
+        assert sections <= set(told)
+        assert any(name in told["bluestore"] for name in TRANSACTION_COUNTERS)
+        assert any(name in told["bluestore"] for name in SUBMIT_COUNTERS)
+    assert set(told["osd"][READ_COUNTER]) >= {"avgcount", "sum"}
+
+
 def test_the_osds_own_traffic_is_compared_without_writing_anything(
     wcache: Wcache, probe: Probe, steady: ClusterAccess, client_traffic
 ):
@@ -232,7 +249,7 @@ def test_the_osds_own_traffic_is_compared_without_writing_anything(
     (result,) = shown["results"]
     assert result["pairs"] >= 4, shown
     assert result["bytes_written"] == 0
-    assert result["ratio"] is not None
+    assert result["ratio"] is not None, result
     record = wcache("campaign record", record_id=result["record_id"])
     for watch in record["watches"]:
         assert len(watch["samples_ns"]) == len(watch["at_ns"]) >= 6, watch

@@ -228,7 +228,10 @@ class ClusterAccess(ABC):
         def healthy() -> bool:
             status = self.command("status")
             checks = status["health"]["checks"]
-            wrong[:] = [each for each in checks if not each.startswith(skipped)]
+            wrong[:] = [
+                f"{code} ({check['summary']['message']})" for code, check in checks.items()
+                if not code.startswith(skipped)
+            ]
             # HEALTH_OK alone comes sooner: PGs that are being made have time allowed
             states = [each["state_name"] for each in status["pgmap"]["pgs_by_state"]]
             wrong.extend(f"PGs {each}" for each in states if each != "active+clean")

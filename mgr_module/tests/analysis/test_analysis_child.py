@@ -54,7 +54,19 @@ def test_a_record_that_breaks_the_schema_is_answered_with_its_path():
     reply = asked(request)
     assert reply == {
         "id": 7, "ok": False, "error": "record.pairs[3].write_back.seconds must be a number",
+        "of_record": True,
     }
+
+
+@pytest.mark.parametrize("broken", [ImportError("no scipy"), MemoryError()])
+def test_what_the_machine_lacks_is_not_said_of_the_record(monkeypatch, broken):
+    def analyse(record, options):
+        raise broken
+
+    monkeypatch.setattr("wcache.analysis.experiment.analyse", analyse)
+    reply = asked(experiment())
+    assert not reply["ok"]
+    assert "of_record" not in reply
 
 
 def test_an_unknown_operation_is_answered_with_the_known_ones():

@@ -65,7 +65,7 @@ class World:
         self.looks_s = []
         self.blocks = []
 
-    def ask(self, osd_id):
+    def ask(self, osd_id, edge):
         assert self.is_up(osd_id)
         if osd_id == 0:
             self.looks_s.append(self.now_s)

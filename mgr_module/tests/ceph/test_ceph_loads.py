@@ -37,10 +37,10 @@ class ScriptedOsd:
         result.complete(0, json.dumps({"lat": dump}), "")
 
 
-def measured(mgr, seconds=0.2, limit_ms=1000.0):
+def measured(mgr, seconds=0.2, limit_ms=1000.0, also=lambda dump: {}):
     loads = CephLoads(
         mgr, bench_seconds=lambda text: None,
-        commit_counters=lambda dump: {"txc_commit_lat": tuple(dump["lat"])},
+        commit_counters=lambda dump: {"txc_commit_lat": tuple(dump["lat"][:2]), **also(dump)},
         commits_min=lambda: 20, is_up=lambda osd_id: True,
     )
     done = queue.Queue()
@@ -72,6 +72,18 @@ def test_a_half_that_tells_nothing_is_not_kept(dumps, why):
     samples = measured(ScriptedOsd(dumps))
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
     assert samples.later_counters == (), why
+
+
+@pytest.mark.parametrize("middle", [4.0, 2.0**32 + 4.0])
+def test_a_latency_off_a_wall_clock_that_was_set_back_is_left_out(middle):
+    # utime_t's seconds are unsigned: one operation of -1 s is one of 2^32 - 1 s
+    dumps = [(10.0, 1000, 3.0), (13.0, 1200, middle), (14.0, 1300, 2.0**32 + 5.0)]
+    samples = measured(
+        ScriptedOsd(dumps), seconds=0.9,
+        also=lambda dump: {"op_w_process_latency": (dump["lat"][2], dump["lat"][1])},
+    )
+    assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
+    assert gains(samples.later_counters) == [("txc_commit_lat", 1.0, 100)]
 
 
 def test_a_period_cut_short_by_the_latency_limit_says_so():

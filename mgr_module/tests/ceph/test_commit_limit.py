@@ -54,6 +54,13 @@ def test_an_osd_that_is_idle_or_goes_on_is_not_past_the_limit(found, why):
         [""] * len(found)), why
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1.0 + 2.0**32])
+def test_latencies_off_a_clock_that_was_set_say_nothing(seconds):
+    looks = Looks()
+    assert looks.at(0.0, 100, 104, 1.0) == ""
+    assert looks.at(1.0, 102, 104, seconds) == ""
+
+
 def test_what_was_committed_too_slowly_is_past_the_limit_by_its_mean():
     looks = Looks()
     assert looks.at(0.0, 100, 104, 1.0) == ""
@@ -155,7 +162,9 @@ def test_a_block_tells_of_reads_too_and_of_an_osd_that_only_reads():
             counted = {"bluestore": {"txc_commit_lat": {"avgcount": 7, "sum": 0.1}},
                        "osd": {"op_r_latency": {"avgcount": 10 * self.looks,
                                                 "sum": 0.004 * self.looks}}}
-            result.complete(0, json.dumps(counted), "")
+            asked = json.loads(command).get("logger")  # an OSD answers with this section alone
+            told = {name: one for name, one in counted.items() if asked in (None, name)}
+            result.complete(0, json.dumps(told), "")
 
     heard = queue.Queue()
     CephBlocks(

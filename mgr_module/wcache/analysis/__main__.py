@@ -1,7 +1,8 @@
 """The analysis child: `python3 -m wcache.analysis`, JSON lines in, JSON lines out.
 
 One request per line, `{"id": int, "op": "experiment"|"pool"|"ping", ...}`, one reply per
-request, `{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`.
+request, `{"id", "ok": true, "result"}` or `{"id", "ok": false, "error": one line}`, with
+`"of_record": true` where it is the record that cannot be analysed, now or later.
 It lives until its input ends.  numpy and scipy stay here: inside a mgr they can
 deadlock (sub-interpreters) and they would hold the lock all modules share.
 """
@@ -26,7 +27,7 @@ NO_NUMPY = (
 
 def answer(line: bytes) -> Dict[str, Any]:
     """The reply to one request; never raises but for the end of the process."""
-    request_id = None
+    request_id, of_record = None, False
     try:
         request = codec.parse_json(
             line.decode("utf-8", "replace"), bytes_max=LINE_BYTES_MAX, what="the request"
@@ -37,15 +38,21 @@ def answer(line: bytes) -> Dict[str, Any]:
         if isinstance(given, bool) or not isinstance(given, int):
             raise MalformedError("the request needs a whole number as its id")
         request_id = given
+        if request.get("op") in ("experiment", "pool"):
+            import scipy.special  # noqa: F401  (whatever this raises is not the record's fault)
+        of_record = request.get("op") == "experiment"
         return {"id": request_id, "ok": True, "result": _result(request)}
     except WcacheError as error:
         message = error.line()
     except ImportError as error:
-        message = f"{NO_NUMPY} ({error})"
+        message, of_record = f"{NO_NUMPY} ({error})", False
+    except MemoryError as error:
+        message, of_record = f"analysis failed: out of memory {error}", False
     except Exception as error:  # the loop outlives whatever a record makes go wrong
         message = f"analysis failed: {type(error).__name__}: {error}"
     message = " ".join(message.split())[:REPLY_ERROR_CHARS_MAX]
-    return {"id": request_id, "ok": False, "error": message}
+    reply = {"id": request_id, "ok": False, "error": message}
+    return {**reply, "of_record": True} if of_record else reply
 
 
 def _result(request: Mapping[str, Any]) -> Dict[str, Any]:

@@ -40,10 +40,13 @@ class Asked:
 
 
 class BlockWatch:
-    """Takes the blocks of one request; `ask` sends for the counters, `read` understands them."""
+    """Takes the blocks of one request; `ask` sends for the counters, `read` understands them.
+
+    `ask` is told whether it is for the edge of a block, which needs those of reads as well.
+    """
 
     def __init__(
-        self, request: BlocksRequest, *, ask: Callable[[int], Answer],
+        self, request: BlocksRequest, *, ask: Callable[[int, bool], Answer],
         read: Callable[[str], Optional[Counters]], commits_min: Callable[[], int],
         is_up: Callable[[int], bool], clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,7 +68,7 @@ class BlockWatch:
         """(why it ended early, whether an OSD is past the limit); `pause` is True to stop."""
         request = self._request
         everyone = (*request.treated, *request.controls)
-        first, why = self._look(everyone)
+        first, why = self._look(everyone, edge=True)
         for _ in range(request.blocks):
             begin = self._clock()
             end = begin + request.block_s
@@ -77,18 +80,20 @@ class BlockWatch:
                     break
                 _, why = self._look(request.treated)
             if not why:
-                now, why = self._look(everyone)
+                now, why = self._look(everyone, edge=True)
             if why:
                 return why, True
             on_block(self._block(self._clock() - begin, first, now))
             first = now
         return "", False
 
-    def _look(self, osd_ids: Iterable[int]) -> Tuple[Dict[int, Counters], str]:
+    def _look(
+        self, osd_ids: Iterable[int], *, edge: bool = False
+    ) -> Tuple[Dict[int, Counters], str]:
         """What OSDs have counted, but for those that do not tell; and who is past the limit."""
         self._looked_s = self._clock()
         until_s = self._looked_s + ANSWER_S
-        looked = [osd_id for osd_id in osd_ids if self._put(osd_id)]
+        looked = [osd_id for osd_id in osd_ids if self._put(osd_id, edge)]
         found: Dict[int, Counters] = {}
         for osd_id in looked:
             asked = self._asked[osd_id]
@@ -106,7 +111,7 @@ class BlockWatch:
         silent = (self._silent(o) for o in self._request.treated if o in self._asked)
         return found, next((why for why in silent if why), "")
 
-    def _put(self, osd_id: int) -> bool:
+    def _put(self, osd_id: int, edge: bool) -> bool:
         """Ask an OSD, unless it has not answered yet; False where it is down.
 
         No client waits for an OSD that is down: it is in no block, which is no stall.
@@ -116,7 +121,7 @@ class BlockWatch:
             return False
         asked = self._asked.get(osd_id)
         if asked is None or asked.answer.wait(0.0):  # too late for the look before this one
-            self._asked[osd_id] = Asked(self._clock(), self._ask(osd_id))
+            self._asked[osd_id] = Asked(self._clock(), self._ask(osd_id, edge))
         return True
 
     def _silent(self, osd_id: int) -> str:
@@ -145,7 +150,7 @@ class BlockWatch:
         """A question to another OSD; one that it has not answered yet is not put again."""
         asked = self._witnesses.get(osd_id)
         if asked is None or asked.wait(0.0):
-            asked = self._witnesses[osd_id] = self._ask(osd_id)
+            asked = self._witnesses[osd_id] = self._ask(osd_id, False)
         return asked
 
     def _block(

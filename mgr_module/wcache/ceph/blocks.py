@@ -12,7 +12,9 @@ from .command import SendsCommands, put_to_osd
 from .commit_limit import Counters
 
 # A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
-DUMP = {"prefix": "perf dump", "logger": "bluestore"}
+COMMITS = {"prefix": "perf dump", "logger": "bluestore"}
+# With clients' reads, which stand in another section: at the edges of blocks only.
+ALL = {"prefix": "perf dump"}
 
 
 class CephBlocks:
@@ -54,7 +56,8 @@ class CephBlocks:
         self, request: BlocksRequest, cancel: threading.Event, on_block: Callable[[Block], None]
     ) -> Tuple[str, bool, bool]:
         watch = BlockWatch(
-            request, ask=lambda osd_id: put_to_osd(self._mgr, osd_id, DUMP),
+            request,
+            ask=lambda osd_id, edge: put_to_osd(self._mgr, osd_id, ALL if edge else COMMITS),
             read=self._read, commits_min=self._commits_min, is_up=self._is_up,
         )
         try:

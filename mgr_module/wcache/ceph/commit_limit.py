@@ -5,7 +5,12 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
-from ..core.loads import COMMIT_COUNTERS, SUBMIT_COUNTERS, TRANSACTION_COUNTERS
+from ..core.loads import (
+    COMMIT_COUNTERS,
+    LATENCY_SUM_MAX_S,
+    SUBMIT_COUNTERS,
+    TRANSACTION_COUNTERS,
+)
 
 Counters = Mapping[str, Tuple[float, int]]
 
@@ -69,14 +74,15 @@ def mean_ms(before: Counters, after: Counters) -> Optional[float]:
 def gained(
     before: Counters, after: Counters, names: Sequence[str] = COMMIT_COUNTERS
 ) -> Optional[Tuple[float, int]]:
-    """(seconds, commits) since; None where it did not commit, or was restarted.
+    """(seconds, commits) since; None where it did not commit, was restarted or its clock set.
 
     `names` are counters of something else, best first.
     """
     for name in names:
         if name in before and name in after:
-            count = after[name][1] - before[name][1]
-            return (after[name][0] - before[name][0], count) if count > 0 else None
+            seconds, count = (now - then for now, then in zip(after[name], before[name]))
+            tells = count > 0 and 0 <= seconds <= LATENCY_SUM_MAX_S
+            return (seconds, int(count)) if tells else None
     return None
 
 

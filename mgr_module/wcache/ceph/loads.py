@@ -19,6 +19,7 @@ from ..core.loads import (
     COMMIT_COUNTERS,
     LARGE_BYTES,
     LARGE_WRITES,
+    LATENCY_SUM_MAX_S,
     commit_latency,
     spread_at_s,
 )
@@ -26,7 +27,7 @@ from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
 from .block_watch import ANSWER_S
-from .blocks import DUMP
+from .blocks import COMMITS
 from .capacity import CapacityBench
 from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd, put_to_osd
 from .commit_limit import CommitLimit
@@ -161,7 +162,7 @@ class CephLoads:
     def _beside(self, request: LoadRequest) -> Dict[int, Counters]:
         """The counters of the other OSDs on the drives, asked all at once; of those that answer."""
         asked = {
-            osd_id: put_to_osd(self._mgr, osd_id, DUMP)
+            osd_id: put_to_osd(self._mgr, osd_id, COMMITS)
             for osd_id in request.beside if self._is_up(osd_id)
         }
         until_s = time.monotonic() + ANSWER_S
@@ -249,7 +250,7 @@ class CephLoads:
             histogram = osd_histogram.gained(writes, self._histogram(request.osd_id))
         return LoadSamples(
             seconds, (), deltas, 0, aborted, unusable,
-            later_counters=tuple(delta for delta in later if delta.count > 0), histogram=histogram,
+            later_counters=tuple(_part_of(deltas, later)), histogram=histogram,
         )
 
     def _traffic_parts(self, request: LoadRequest, cancel: threading.Event) -> LoadSamples:
@@ -286,11 +287,21 @@ class CephLoads:
 
 
 def _gained(before: Counters, after: Counters) -> Tuple[CounterDelta, ...]:
-    return tuple(
+    found = (
         CounterDelta(name, after[name][0] - before[name][0], after[name][1] - before[name][1])
-        for name in sorted(before)
-        if name in after and after[name][1] >= before[name][1]
+        for name in sorted(before) if name in after
     )
+    return tuple(each for each in found if each.count >= 0 and 0 <= each.sum_s <= LATENCY_SUM_MAX_S)
+
+
+def _part_of(whole: Sequence[CounterDelta], part: Sequence[CounterDelta]) -> List[CounterDelta]:
+    """Of a part of a period, the counters that counted in it and no more than in the whole."""
+    most = {each.name: each for each in whole}
+    return [
+        each for each in part
+        if each.count > 0 and each.name in most
+        and each.count <= most[each.name].count and each.sum_s <= most[each.name].sum_s
+    ]
 
 
 def _steady(looks: Sequence[Mapping[int, Counters]]) -> List[int]:

@@ -114,6 +114,9 @@ WATCHED_MAX = 64
 
 # Clients' reads, answered (src/osd/osd_perf_counters.cc, since 0.94): those of a primary.
 READ_COUNTER = "op_r_latency"
+# Beyond this a sum of latencies is none.  OSDs take those of operations off the wall clock
+# (PrimaryLogPG::log_op_stats): where it is set back, utime_t's unsigned seconds come to 2^32.
+LATENCY_SUM_MAX_S = 1e9
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,10 @@ class AnalysisChild:
                 return self._exchange(request()), ""
             except _ChildRefusedError as refusal:
                 return None, str(refusal)
+            except _BadRecordError as refusal:
+                # others can be analysed, and this one never: not a word of numpy, and no retry
+                why = one_line(f"its record cannot be analysed: {refusal}", 300)
+                return {"why": why, "stop": True}, ""
             except (OSError, ValueError, _ChildDiedError) as failure:
                 self._stop()
                 error = str(failure) or type(failure).__name__
@@ -136,7 +140,8 @@ class AnalysisChild:
         if not isinstance(plain, dict) or plain.get("id") != self._serial:
             raise _ChildDiedError("it answered another request")
         if plain.get("ok") is not True or not isinstance(plain.get("result"), dict):
-            raise _ChildRefusedError(one_line(str(plain.get("error") or "no reason given"), 300))
+            refused = _BadRecordError if plain.get("of_record") is True else _ChildRefusedError
+            raise refused(one_line(str(plain.get("error") or "no reason given"), 300))
         result: Dict[str, object] = plain["result"]
         return result
 
@@ -217,5 +222,9 @@ class _ChildDiedError(Exception):
     """The child ended, hung or spoke nonsense: worth a second try with a new one."""
 
 
+class _BadRecordError(Exception):
+    """The child says that this record contradicts itself, or makes the statistics fail."""
+
+
 class _ChildRefusedError(Exception):
-    """The child answered that it cannot: numpy is missing, the record is not its kind."""
+    """The child answered that it cannot, whatever it is asked: numpy is missing."""
