@@ -66,6 +66,14 @@ def test_the_page_needs_nothing_from_elsewhere():
     assert "@import" not in style
 
 
+def test_what_noop_flushes_cost_is_shown_and_an_answer_of_before_lacks_it():
+    answers = everything()
+    assert "flushes with nothing" not in page_of(answers)
+    row = answers["recommend"]["recommendations"][0]
+    row["noop_flushes"] = ["with the cache off 9.1 of 9.5 ms are flushes with nothing to write"]
+    assert "9.1 of 9.5 ms are flushes with nothing to write" in page_of(answers)
+
+
 def test_both_modes_are_drawn_with_their_medians():
     text = page_of(everything())
     assert "write back, median 5.00 ms, n 12" in text

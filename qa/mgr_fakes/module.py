@@ -115,6 +115,7 @@ class FakeAnalysis:
         self.error = ""
         self.asked = 0
         self.findings: List[Dict[str, str]] = []
+        self.commit_us: Optional[float] = None  # of a commit in write through
 
     def start(
         self, record: Record, done: Callable[[Optional[Dict[str, object]], str], None]
@@ -149,7 +150,7 @@ class FakeAnalysis:
             "verdict": verdict, "stop": True, "why": "medians", "ratio": ratio,
             "ratio_low": ratio * 0.98, "ratio_high": ratio * 1.02, "warnings": [],
             "findings": self.findings, "if_plp_trusted": trusted,
-            "pin_price_us": 300.0,
+            "pin_price_us": 300.0, "write_through_commit_us": self.commit_us,
             "per_mode": {"write back": mode, "write through": mode},
         }
 

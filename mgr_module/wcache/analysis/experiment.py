@@ -26,7 +26,7 @@ from . import factorial, sequential, summary
 from . import pairs as pairing
 from .consistency import check
 from .decision import Decision, Options, decide, verdict_of
-from .flushes import NOT_COUNTED, missing, pin_price_us, unproven
+from .flushes import NOT_COUNTED, commit_us, missing, pin_price_us, unproven
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import ratio
@@ -96,7 +96,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         warnings.append(f"outlier pairs, kept: {', '.join(map(str, odd))}")
     if Precondition.NO_SLOW_OPS in record.missed_preconditions:
         warnings.append("measured beside slow operations (SLOW_OPS); pooled with its like only")
-    price = pin_price_us(record, used)
+    price, commit = pin_price_us(record, used), commit_us(record, used)
     findings = list(decision.findings)
     too_fast = any(code is FindingCode.FLUSH_TOO_FAST for code, _ in findings)
     if unsent:
@@ -145,6 +145,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         # what it would be, were its power-loss protection proven
         "if_plp_trusted": trusted and {"verdict": trusted.verdict.value, "why": trusted.why},
         "pin_price_us": summary.rounded(price) if price is not None else None,
+        "write_through_commit_us": summary.rounded(commit) if commit is not None else None,
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }

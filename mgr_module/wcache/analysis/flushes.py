@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Sequence
 from ..core.cluster import flush_role
 from ..core.hardware.flush_times import flush_floor_us
 from ..core.model import KernelView, LoadPoint, Role, Transport
-from ..core.record import Pair, Period, Record
+from ..core.record import CounterDelta, Pair, Period, Record
 from . import summary
 
 FLUSHES_MIN = 16
@@ -146,10 +146,16 @@ def _would_flush(period: Period) -> bool:
 
 def _commits(period: Period) -> int:
     """How often the OSD has committed at least."""
+    syncs = _kv_syncs(period)
+    return len(period.samples_ns) if syncs is None else syncs.count
+
+
+def _kv_syncs(period: Period) -> Optional[CounterDelta]:
+    """The syncs of the OSD's kv store, where they were read."""
     for counter in period.counters:
         if counter.name.rsplit(".", 1)[-1] == "kv_sync_lat":
-            return counter.count
-    return len(period.samples_ns)
+            return counter
+    return None
 
 
 def pin_price_us(record: Record, pairs: Sequence[Pair]) -> Optional[float]:
@@ -162,3 +168,23 @@ def pin_price_us(record: Record, pairs: Sequence[Pair]) -> Optional[float]:
     if views != {KernelView.WRITE_BACK}:
         return None  # where the kernel's view is write through, it sends none
     return mean_flush_us(periods)
+
+
+def commit_us(record: Record, pairs: Sequence[Pair]) -> Optional[float]:
+    """Mean time of a commit in write through that waits for a flush of this drive, in us.
+
+    One sample where each is one commit; of traffic, a sync of the kv store (BlueStore's
+    _kv_sync_thread).  Each holds one flush at least.  None where no commit was timed.
+    """
+    setup = record.setup
+    if setup.role is not flush_role((Role.BLOCK, *setup.apart)):
+        return None
+    periods = [pair.write_through for pair in pairs]
+    if setup.load_point is LoadPoint.OSD_BENCH_DEPTH1:
+        times_ns = [ns for period in periods for ns in period.samples_ns]
+        return sum(times_ns) / len(times_ns) / 1e3 if times_ns else None
+    if setup.load_point is not LoadPoint.OSD_TRAFFIC:
+        return None  # batches share their commits, and a timer makes none
+    found = [item for period in periods if (item := _kv_syncs(period)) is not None]
+    count = sum(item.count for item in found)
+    return sum(item.sum_s for item in found) / count * 1e6 if count > 0 else None

@@ -13,7 +13,7 @@ from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
 from ..core.fleet.claims import believed
 from ..core.hardware.wear import since
-from ..core.knobs.cache_mode.consequences import of_write_through
+from ..core.knobs.cache_mode.consequences import noop_flushes, of_write_through
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import DriveKind, in_cluster, real
@@ -57,6 +57,10 @@ class PlanViews:
                     plain["manual_on"], drive = measured
                     plain["manual"] = list(by_hand(drive, item.mode))
                     plain["consequences"] = list(self._consequences(item, drive))
+                results = engine.analyses.results
+                plain["noop_flushes"] = list(noop_flushes(
+                    results[key] for key in item.record_ids if key in results
+                ))
                 plain["stale_keys"] = self._stale_keys(item)
                 kind = DriveKind.of(item)
                 plain["to_change"] = 0 if item.mode is None else differing(

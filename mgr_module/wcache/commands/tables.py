@@ -207,6 +207,7 @@ def recommendations(data: Mapping[str, Any]) -> str:
                     f"    expected of the next drive of this model (95%): {load['next_low']:.2f} "
                     f"to {load['next_high']:.2f}"
                 )
+        lines += [f"  {line}" for line in r["noop_flushes"]]
         lines += [
             f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
         ]

@@ -148,6 +148,7 @@ def _answer(rows: List[Dict[str, Any]], campaign: Mapping[str, Any]) -> List[str
         lines.append(f"{_named(row)}: {_advice(row)}")
         lines += [f"  {_figures(load)}" for load in row["loads"]]
         lines += [f"  {line}" for line in _medians(row, campaign["results"])]
+        lines += [f"  {line}" for line in row["noop_flushes"]]
         lines.append(f"  why: {row['why']}")
     ended = [run for run in campaign["run_list"] if run["reason"] and run["status"] == "aborted"]
     lines += [

@@ -72,6 +72,8 @@ class Result:
     # what it would be but for FLUSH_TOO_FAST; None where that was not raised
     if_trusted: Optional[Trusted] = None
     pin_price_us: Optional[float] = None  # of one no-op flush in write through
+    # of one commit that waits for such a flush
+    write_through_commit_us: Optional[float] = None
 
     @property
     def drive_name(self) -> str:

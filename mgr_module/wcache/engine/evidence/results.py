@@ -42,6 +42,7 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         record.ended_at_s, findings=_findings(answer.get("findings"), record),
         pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
         pin_price_us=number(answer.get("pin_price_us")),
+        write_through_commit_us=number(answer.get("write_through_commit_us")),
         if_trusted=_if_trusted(answer.get("if_plp_trusted")),
     )
 

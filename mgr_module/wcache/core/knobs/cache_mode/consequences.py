@@ -1,13 +1,20 @@
-"""What `write through` costs beside what was measured: the pin's flushes, and flash that wears."""
+"""What `write through` costs beside what was measured: the pin's flushes, and flash that wears.
+
+The pin's flushes are said whatever the verdict is: without them it could be another one.
+"""
 
 from __future__ import annotations
 
 import math
 import shlex
-from typing import List, Sequence, Tuple
+from collections import defaultdict
+from statistics import median
+from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ...drive.manual import pin
-from ...model import CacheMode, DriveReport, Transport
+from ...material import MATERIAL_RATIO
+from ...model import CacheMode, DriveReport, LoadPoint, Transport
+from ...verdict.result import Result
 
 NAND = (
     "endurance: in write through flash may program its cells for each small write separately, "
@@ -22,6 +29,33 @@ def of_write_through(drive: DriveReport, prices_us: Sequence[float]) -> Tuple[st
     if drive.rotational is False:
         lines.append(NAND)
     return tuple(lines)
+
+
+def noop_flushes(results: Iterable[Result]) -> Tuple[str, ...]:
+    """What part of a commit with the cache off is flushes with nothing to write.
+
+    A line for each load point at which that part is material, by the median of its drives.
+    """
+    found: Dict[LoadPoint, List[Tuple[float, float]]] = defaultdict(list)
+    for result in results:
+        flush_us, commit_us = result.pin_price_us, result.write_through_commit_us
+        if flush_us is not None and commit_us is not None and flush_us >= 0 and commit_us > 0:
+            found[result.load_point].append((min(flush_us, commit_us), commit_us))
+    lines = []
+    for point, drives in sorted(found.items(), key=lambda item: item[0].value):
+        flush_us, commit_us = (median(values) for values in zip(*drives))
+        if commit_us >= MATERIAL_RATIO * (commit_us - flush_us):
+            lines.append(
+                f"with the cache off {_ms(flush_us)} of {_ms(commit_us)} ms of a commit are "
+                f"flushes with nothing to write ({point.short}, {len(drives)} drive(s)); the "
+                "kernel sends them since its view stays at write back"
+            )
+    return tuple(lines)
+
+
+def _ms(value_us: float) -> str:
+    """Milliseconds, of which two digits count."""
+    return f"{value_us / 1e3:.1f}" if value_us >= 1000 else f"{value_us / 1e3:.2g}"
 
 
 def _price(drive: DriveReport, prices_us: Sequence[float]) -> List[str]:
