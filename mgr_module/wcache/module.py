@@ -19,7 +19,7 @@ from .ceph.orchestrator import CephOrchestrator
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
 from .ceph.store_queue import StoreQueue
-from .ceph.surroundings import CephStops, CephSurroundings
+from .ceph.surroundings import CephStops, CephSurroundings, Upgrades
 from .ceph.traffic import CephTraffic
 from .ceph.view import CephView
 from .commands import commands
@@ -62,7 +62,11 @@ class Module(MgrModule):
         self._run = True
         self._options = Options()
         self.config_notify()
-        view = CephView(self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES)
+        upgrades = Upgrades(self)
+        view = CephView(
+            self, bench_empties_caches=ceph_compat.BENCH_EMPTIES_CACHES,
+            upgrade=upgrades.under_way,
+        )
         self._analysis = AnalysisChild(
             python=lambda: self._options.python_path,
             seconds_max=lambda: self._options.analysis_seconds_max,
@@ -122,9 +126,8 @@ class Module(MgrModule):
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
-            self._store.start, self._load_watch.load, self._engine.load, self._mclock.load,
-            self._service.auto.load,
-            self._memory.load, self._memory.watch.start,
+            self._store.start, upgrades.look, self._load_watch.load, self._engine.load,
+            self._mclock.load, self._service.auto.load, self._memory.load, self._memory.watch.start,
             self._views.warm, self._load_watch.start, self._engine.config.start,
         ))
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from wcache.ceph.view import CephView
 from wcache.core.cluster import SlowOsd
 from wcache.core.record import Precondition
@@ -104,6 +105,12 @@ def test_slow_operations_are_a_precondition_of_their_own():
     assert found.blocking == found.missed
     both = seen(checks=[("SLOW_OPS", {}), ("OSD_DOWN", {})]).missed
     assert set(both) == {Precondition.NO_SLOW_OPS, Precondition.CLUSTER_HEALTHY}
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_an_orchestrated_upgrade_forbids_measuring(under_way):
+    view = CephView(Maps(()), bench_empties_caches=False, upgrade=lambda: under_way)
+    assert (Precondition.NO_UPGRADE in view.cluster().blocking) is under_way
 
 
 def test_an_erasure_coded_pool_is_known_by_its_type():

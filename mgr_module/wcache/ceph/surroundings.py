@@ -7,6 +7,7 @@ import inspect
 import os
 import socket
 import threading
+import time
 from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from ..core.config_database import parse_dump
@@ -17,6 +18,8 @@ from .orchestrator import CephOrchestrator, MgrOfOrchestrator
 
 # A command waits for it, as for a key (key_work.py).
 MONS_TIMEOUT_S = 5.0
+# How old what is known of an upgrade may be; cephadm pulls an image before it stops a daemon.
+UPGRADE_EVERY_S = 5.0
 IMAGE_OPTION = "container_image"
 
 
@@ -146,7 +149,7 @@ class CephStops:
 
         def run() -> None:
             try:
-                together, upgrade = self._together(groups), self._upgrade()
+                together, upgrade = self._together(groups), _upgrade_under_way(self._mgr)
             except Exception:
                 # whatever it is: the rollout waits for an answer, and asks again
                 together, upgrade = 0, False
@@ -172,12 +175,35 @@ class CephStops:
             return False  # EBUSY, or nobody knows: then none is stopped
         return True
 
-    def _upgrade(self) -> bool:
-        """What cephadm keeps of an upgrade that is under way or paused (cephadm/upgrade.py)."""
-        try:
-            text = ask_mon(
-                self._mgr, {"prefix": "config-key get", "key": "mgr/cephadm/upgrade_state"}
-            )
-        except CommandFailed:
-            return False  # ENOENT: none, or no cephadm
-        return text.strip() not in ("", "null", "{}")
+
+class Upgrades:
+    """Whether the orchestrator upgrades the cluster, as the mons have said a moment ago."""
+
+    def __init__(
+        self, mgr: SendsCommands, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._mgr = mgr
+        self._clock = clock
+        self._asked_at_s = float("-inf")
+        self._under_way = False
+
+    def look(self) -> None:
+        """Ask the mons, and wait for them."""
+        self._asked_at_s = self._clock()
+        self._under_way = _upgrade_under_way(self._mgr)
+
+    def under_way(self) -> bool:
+        """What is known, at once; the mons are asked again where that is old."""
+        if self._clock() - self._asked_at_s >= UPGRADE_EVERY_S:
+            self._asked_at_s = self._clock()
+            threading.Thread(target=self.look, daemon=True, name="wcache-upgrade").start()
+        return self._under_way
+
+
+def _upgrade_under_way(mgr: SendsCommands) -> bool:
+    """What cephadm keeps of an upgrade that is under way or paused (cephadm/upgrade.py)."""
+    try:
+        text = ask_mon(mgr, {"prefix": "config-key get", "key": "mgr/cephadm/upgrade_state"})
+    except CommandFailed:
+        return False  # ENOENT: none, or no cephadm
+    return text.strip() not in ("", "null", "{}")

@@ -50,9 +50,11 @@ class CephView:
     """The `ClusterView` port over a mgr module."""
 
     def __init__(
-        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time
+        self, mgr: Mgr, *, bench_empties_caches: bool, clock: Callable[[], float] = time.time,
+        upgrade: Callable[[], bool] = lambda: False,
     ) -> None:
         self._mgr = mgr
+        self._upgrade = upgrade
         self._clock = clock
         self._slow: Dict[int, SlowOsd] = {}
         self._bench_empties_caches = bench_empties_caches
@@ -141,6 +143,8 @@ class CephView:
             missed.append(Precondition.NO_RECOVERY)
         if any("scrubbing" in s for s in _words(states)):
             missed.append(Precondition.NO_SCRUB)
+        if self._upgrade():
+            missed.append(Precondition.NO_UPGRADE)
         return tuple(missed)
 
     def _unfit(

@@ -144,6 +144,13 @@ class Unmet:
 
 
 @dataclass(frozen=True)
+class Waits:
+    """A run that has not begun waits for more than its turn; why, in words, or empty again."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class ClusterSeen:
     """Which preconditions do not hold now.
 
@@ -189,7 +196,7 @@ class ConfigAnswered:
 
 Event = Union[
     Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    Unmet, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded,
+    Unmet, Waits, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded,
 ]
 
 # ---- actions

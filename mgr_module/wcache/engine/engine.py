@@ -40,7 +40,7 @@ from .gate.looking import Stops
 from .gate.watching import BlockRunner
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
-from .run_queue import RunQueue
+from .run_queue import CLUSTER_GRACE_S, RunQueue
 from .steady_clock import steady_clock
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
@@ -48,9 +48,6 @@ from .storing.persistence import FROZEN, Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
-
-# A new mgr knows nothing of the PGs until the OSDs have reported (mgr_stats_period).
-CLUSTER_GRACE_S = 60.0
 
 
 class Engine:

@@ -9,13 +9,17 @@ from ..core.agents import Agents
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.record import Precondition
 from ..core.simulation import has_clients
 from ..core.unmet import unmet
 from ..options import Options
 
+# What a mgr says of the PGs means nothing until the OSDs have reported (mgr_stats_period).
+CLUSTER_GRACE_S = 60.0
+
 
 class RunQueue:
-    """Looks over the waiting runs.
+    """Looks over the waiting runs, which wait for the end of an orchestrated upgrade.
 
     The cluster's word that something does not hold counts from `trusted_from_s` on; until
     then runs wait.
@@ -40,12 +44,22 @@ class RunQueue:
         if all(m.state.status is not RunStatus.WAITING for m in runs.values()):
             return
         cluster_missed = self._view.cluster().blocking
+        upgrade = ""
+        if Precondition.NO_UPGRADE in cluster_missed:
+            upgrade = f"waiting: {unmet([Precondition.NO_UPGRADE])}"
+            # OSDs restart in it, and the mgr needs a while to see all PGs clean again
+            self.trusted_from_s = now_s + CLUSTER_GRACE_S
         throwaway = self._options().throwaway_cluster
         busy = {
             m.spec.hostname for run_id, m in runs.items() if m.under_way or run_id in going_on
         }
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:
+                continue
+            waits = upgrade if has_clients(machine.spec) and not machine.spec.forced else ""
+            if machine.state.reason != waits:
+                yield run_id, events.Waits(waits)
+            if waits:
                 continue
             hostname = machine.spec.hostname
             if hostname in busy or len(busy) >= self._options().parallel_hosts_max:

@@ -18,7 +18,8 @@ from ..simulation import has_clients
 from ..unmet import unmet
 from .rollout_state import Change, Rollout
 
-# The first four forbid measuring too (`ClusterState.blocking`); one scrub forbids nothing.
+# The first four and an upgrade forbid measuring too (`ClusterState.blocking`); one scrub forbids
+# nothing.
 NEEDED = (
     Precondition.CLUSTER_HEALTHY, Precondition.PGS_CLEAN, Precondition.NO_RECOVERY,
     Precondition.NO_SLOW_OPS, Precondition.NO_SLOW_BLUESTORE,

@@ -77,7 +77,7 @@ class RunMachine(HeldRun):
             return self._stopped(event, now_s)
         if isinstance(event, events.Unmet):
             return self._unmet(event)
-        return []
+        return self._waits(event.reason) if isinstance(event, events.Waits) else []
 
     def _begin(self, now_s: float) -> List[events.Action]:
         if self.state.status is RunStatus.RELEASING:
@@ -87,7 +87,7 @@ class RunMachine(HeldRun):
             if not self.state.witnessed:
                 return self._halt("started by a version that stored no prior states", now_s)
         self.state = replace(
-            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
+            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True, reason="",
         )
         return self._look_or_go_on(now_s)
 

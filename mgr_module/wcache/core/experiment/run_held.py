@@ -182,6 +182,13 @@ class HeldRun:
         self.state = replace(self.state, unmet=(*self.state.unmet, *new))
         return [events.SaveRun()]
 
+    def _waits(self, reason: str) -> List[events.Action]:
+        if self.state.status is not RunStatus.WAITING:
+            return []
+        self.state = replace(self.state, reason=reason)
+        note = events.Note(reason, "warning") if reason else events.Note("waits for its turn again")
+        return [events.SaveRun(), note]
+
     # ---- small things
 
     def _new_token(self) -> str:

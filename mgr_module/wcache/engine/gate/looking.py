@@ -117,7 +117,8 @@ class Looking:
         def answered(stoppable: int, upgrade: bool) -> None:
             together = max(least, stoppable) if asked else len(groups)
             more = [Precondition.OK_TO_STOP] if together < 1 else []
-            more += [Precondition.NO_UPGRADE] if upgrade else []
+            if upgrade and Precondition.NO_UPGRADE not in missed:
+                more.append(Precondition.NO_UPGRADE)
             more += self._fallen(change)  # here, where nobody waits for the engine's lock
             done(events.ClusterSeen((*missed, *more), together, controls, detail))
 

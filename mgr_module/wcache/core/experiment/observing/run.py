@@ -88,6 +88,8 @@ class ObservingRun(RunMachine):
             return self._stop(event.detail)
         if isinstance(event, events.Unmet):
             return self._unmet(event)
+        if isinstance(event, events.Waits):
+            return self._waits(event.reason)
         return self._stop(event.reason) if isinstance(event, events.Halt) else []
 
     def _begin(self, now_s: float) -> List[events.Action]:
@@ -101,7 +103,7 @@ class ObservingRun(RunMachine):
             )
             self.state = replace(self.state, waste=tuple(discarded))
         self.state = replace(
-            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True
+            self.state, status=RunStatus.RUNNING, began_at_s=now_s, witnessed=True, reason="",
         )
         return [events.SaveRun(), *self._next(now_s)]
 
