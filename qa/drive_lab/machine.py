@@ -134,7 +134,7 @@ def lab_options(machine: MachineSpec, drives: Sequence[LabDrive]) -> str:
     settings = {
         "hostname": machine.hostname,
         "udev": "1" if machine.udev else "0",
-        "modules": ",".join(drivers(drives)),
+        "modules": ",".join(drivers(machine, drives)),
     }
     if machine.tap:
         settings["address"] = machine.address
@@ -151,9 +151,11 @@ def booting_options(machine: MachineSpec) -> str:
     return " ".join((options, *machine.kernel_options))
 
 
-def drivers(drives: Sequence[LabDrive]) -> list[str]:
+def drivers(machine: MachineSpec, drives: Sequence[LabDrive]) -> list[str]:
     """Kernel modules the guest needs for these drives."""
-    return list(dict.fromkeys(name for d in drives for name in DRIVERS[d.spec.transport]))
+    names = dict.fromkeys(name for d in drives for name in DRIVERS[d.spec.transport])
+    megaraid = machine.sas_adapter.startswith("megasas")
+    return ["megaraid_sas" if megaraid and name == "mptsas" else name for name in names]
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ class MachineSpec:
     hostname: str = "wcache-lab"
     tap: str = ""  # empty: no network
     address: str = "10.77.0.2/24"
+    sas_adapter: str = "mptsas1068"  # QEMU's device that SAS drives hang on, with its options
     nvme_paths: int = 1  # controllers of each NVMe drive; with several it cannot be unplugged
     # with any other than the lab's own the guest boots by itself: systemd, LVM, its own /boot
     initramfs: Initramfs = Initramfs.LAB
@@ -227,7 +230,7 @@ def qemu_argv(
     if machine.tap:
         argv += ["-netdev", f"tap,id=net,ifname={machine.tap},script=no,downscript=no"]
         argv += ["-device", "virtio-net-pci,netdev=net,romfile="]
-    argv += _controllers(drives, machine.nvme_paths)
+    argv += _controllers(machine, drives)
     for drive in drives:
         argv += ["-blockdev", backend_option(drive, folder)]
         if drive.spec.transport is Transport.NVME and machine.nvme_paths > 1:
@@ -265,7 +268,7 @@ def _nvme_port(slot: int, path: int) -> str:
     return f"nvme-port-{slot}-{path}"
 
 
-def _controllers(drives: Sequence[LabDrive], nvme_paths: int) -> list[str]:
+def _controllers(machine: MachineSpec, drives: Sequence[LabDrive]) -> list[str]:
     argv: list[str] = []
     slots = {transport: 0 for transport in DRIVERS}
     for drive in drives:
@@ -274,12 +277,12 @@ def _controllers(drives: Sequence[LabDrive], nvme_paths: int) -> list[str]:
     if slots[Transport.SCSI]:
         argv += ["-device", "virtio-scsi-pci,id=vscsi"]
     if slots[Transport.SAS]:
-        argv += ["-device", "mptsas1068,id=sas"]
+        argv += ["-device", f"{machine.sas_adapter},id=sas"]
     for ahci in range(-(-slots[Transport.SATA] // AHCI_PORTS)):
         argv += ["-device", f"ich9-ahci,id=ahci{ahci}"]
-    for number in range(slots[Transport.NVME] * nvme_paths):
+    for number in range(slots[Transport.NVME] * machine.nvme_paths):
         # a root port each, because only those take and give up a drive at run time
-        port = _nvme_port(*divmod(number, nvme_paths))
+        port = _nvme_port(*divmod(number, machine.nvme_paths))
         argv += ["-device", f"pcie-root-port,id={port},chassis={number + 1}"]
     return argv
 

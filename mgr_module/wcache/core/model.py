@@ -72,6 +72,7 @@ class Transport(str, Enum):
 
     SCSI = "scsi"  # SCSI disk behind virtio-scsi and the like
     SAS = "sas"  # SCSI disk behind a SAS host adapter
+    SAS_RAID = "sas-behind-raid"  # SCSI disk that a RAID driver passes on (JBOD, HBA mode)
     SATA = "sata"  # ATA drive under libata
     SATA_HBA = "sata-behind-hba"  # ATA drive behind a SAS adapter's translation
     NVME = "nvme"
@@ -80,6 +81,11 @@ class Transport(str, Enum):
     RAID = "raid"  # a volume that a RAID controller makes
     SIMULATED = "simulated"
     UNKNOWN = "unknown"
+
+    @property
+    def by_mode_page(self) -> bool:
+        """Whether the cache is switched by the drive's own caching mode page (SBC-4 6.5.6)."""
+        return self in (Transport.SCSI, Transport.SAS, Transport.SAS_RAID)
 
 
 class LoadPoint(str, Enum):
@@ -164,6 +170,7 @@ class FindingCode(str, Enum):
     FLUSH_NOT_COUNTED = "WCACHE_FLUSH_NOT_COUNTED"
     FLUSH_LOST = "WCACHE_FLUSH_LOST"
     FLUSH_MISSING = "WCACHE_FLUSH_MISSING"
+    FLUSH_UNPROVEN = "WCACHE_FLUSH_UNPROVEN"
     FOREIGN_RULE = "WCACHE_FOREIGN_RULE"
     NOT_PREPARED = "WCACHE_NOT_PREPARED"
     NOT_PINNED = "WCACHE_NOT_PINNED"

@@ -183,6 +183,7 @@ class Survey:
             toggle_refusal=refusal,
             findings=(
                 *reading.findings, *_findings(device.name, switch, reading, odd, shared),
+                *_unflushed(device.name, identity),
             ),
             wwid=printable(device.wwid, 512),
             bcache=bcaches_on(device),
@@ -253,6 +254,12 @@ def not_prepared(drive: DriveReport, pins: BootPins) -> DriveReport:
     others = tuple(item for item in drive.findings if item.code is not FindingCode.NOT_PREPARED)
     said = (Finding(FindingCode.NOT_PREPARED, Severity.INFO, drive.dev_name, why),) if why else ()
     return replace(drive, toggle_refusal=why, findings=(*others, *said))
+
+
+def _unflushed(name: str, identity: Identity) -> Tuple[Finding, ...]:
+    text = f"{identity.unflushed}: its cache is not turned on where it is found off"
+    found = Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, name, text)
+    return (found,) if identity.unflushed else ()
 
 
 def _findings(

@@ -81,7 +81,8 @@ BOOT_MODULES = ("virtio_pci", "virtio_blk", "ext4", "crc32c_generic", "9p", "9pn
 # Offered to the guest through /lib/modules.
 GUEST_MODULES = (
     *BOOT_MODULES,
-    "ahci", "mptsas", "nvme", "sd_mod", "sg", "virtio_console", "virtio_net", "virtio_scsi",
+    "ahci", "megaraid_sas", "mptsas", "nvme", "sd_mod", "sg", "virtio_console", "virtio_net",
+    "virtio_scsi", "target_core_user", "tcm_loop",
     "bcache", "dm_crypt", "dm_delay", "dm_flakey", "dm_mod", "dm_multipath", "dm_snapshot",
     "loop", "md_mod", "null_blk", "raid1", "scsi_debug", "aesni_intel", "algif_skcipher",
     "cbc", "essiv", "sha256_generic", "xts",

@@ -19,7 +19,7 @@ def commands(drive: DriveReport, mode: CacheMode) -> Tuple[str, ...]:
     """
     dev = shlex.quote(drive.dev_name)
     on = mode is CacheMode.WRITE_BACK
-    if drive.transport in (Transport.SCSI, Transport.SAS):
+    if drive.transport.by_mode_page:
         verb = "--set=WCE" if on else "--clear=WCE"
         return (pin(dev), f"sdparm {verb} /dev/{dev}")
     if drive.transport in (Transport.SATA, Transport.SATA_HBA):
@@ -59,7 +59,7 @@ def _read_back(drive: DriveReport) -> Tuple[str, ...]:
     """What shows the drive's side of the cache, and the kernel's."""
     dev = shlex.quote(drive.dev_name)
     view = f"cat /sys/block/{dev}/queue/write_cache"
-    if drive.transport in (Transport.SCSI, Transport.SAS):
+    if drive.transport.by_mode_page:
         return (f"sdparm --get=WCE /dev/{dev}", view)
     if drive.transport is Transport.SATA:
         return (f"hdparm -W /dev/{dev}", view)
@@ -74,7 +74,7 @@ def _saving(drive: DriveReport, mode: CacheMode) -> str:
     page = drive.state.page
     if page.saved is None or page.by_rule:
         return ""
-    if drive.transport in (Transport.SCSI, Transport.SAS):
+    if drive.transport.by_mode_page:
         return f"sdparm --save {'--set=WCE' if on else '--clear=WCE'} /dev/{dev}"
     if drive.transport is Transport.NVME:
         return f"nvme set-feature --feature-id=6 --value={int(on)} --save /dev/{_controller(drive)}"

@@ -86,8 +86,8 @@ def pinnable(transport: Transport) -> bool:
     pin: nvme_set_queue_limits() reads VWC at scan and the view never follows feature 06h.
     A loop device has nothing but its kernel view, so there is nothing to hold.
     """
-    return transport in (
-        Transport.SCSI, Transport.SAS, Transport.SATA, Transport.SATA_HBA, Transport.SIMULATED,
+    return transport.by_mode_page or transport in (
+        Transport.SATA, Transport.SATA_HBA, Transport.SIMULATED,
     )
 
 
@@ -106,19 +106,21 @@ def may_toggle(
     throwaway: bool,
     consent_turn_on: bool,
     experiment: bool = True,
+    began: bool = False,
 ) -> Optional[str]:
     """None where the cache domain may be put into `mode`, else the reason why not.
 
     Called with freshly read drives before the first touch; what it refuses is left as is.
-    An experiment goes to both modes and back, so both must be safe.  A decided change to
+    An experiment goes to both modes and back, so both must be safe; of one that began, the
+    prior state was found to be safe.  A decided change to
     write through is the cure of an unsafe drive: of the state of the flushes it asks nothing.
     """
     if not drives:
         return "no drive of this cache domain is on the host any more"
     for drive in drives:
         reason = _may_toggle_one(
-            drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
-            experiment=experiment,
+            drive, mode, throwaway=throwaway, consent_turn_on=consent_turn_on or began,
+            experiment=experiment, began=began,
         )
         if reason:
             return f"{drive.dev_name}: {reason}"
@@ -127,7 +129,7 @@ def may_toggle(
 
 def _may_toggle_one(
     drive: DriveReport, mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
-    experiment: bool,
+    experiment: bool, began: bool,
 ) -> Optional[str]:
     if drive.foreign_uses:
         return f"shared with {drive.foreign_uses[0]}, which is not an OSD"
@@ -149,6 +151,8 @@ def _may_toggle_one(
         return f"{', '.join(dropping)} does not flush, so the device cache must stay off"
     if not_known(drive.state):
         return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"
+    if flush_unproven(drive) and current is CacheMode.WRITE_THROUGH and not began:
+        return f"its cache is off, and {drive.host_driver} may not pass flushes on, so it stays off"
     if mode is CacheMode.WRITE_BACK and current is not mode and not consent_turn_on:
         return "its cache is off, and turning it on needs its own consent"
     return None
@@ -157,6 +161,14 @@ def _may_toggle_one(
 def not_named(drive: DriveReport) -> bool:
     """Whether all that keeps a drive from being toggled is that the boot rule lacks it."""
     return any(item.code is FindingCode.NOT_PREPARED for item in drive.findings)
+
+
+def flush_unproven(drive: DriveReport) -> bool:
+    """Whether an adapter may swallow its flushes: then no pin helps a cache that is turned on.
+
+    One that is found on may go off and on again: that is what it was.
+    """
+    return any(item.code is FindingCode.FLUSH_UNPROVEN for item in drive.findings)
 
 
 def require_ours(drives: Sequence[DriveReport]) -> None:

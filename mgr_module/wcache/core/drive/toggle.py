@@ -75,7 +75,7 @@ def lease_set(
     else:
         require_entry(entry, prior)
         # an experiment that began with consent goes on with it: its prior state is safe
-        _check(found, mode, throwaway=throwaway, consent_turn_on=True)
+        _check(found, mode, throwaway=throwaway, consent_turn_on=True, began=True)
     try:
         return (yield from _switch(found, lambda drive: mode))
     except WcacheError as error:
@@ -281,11 +281,11 @@ def hold(drives: Sequence[DriveReport], *, must: bool = False) -> Program:
 
 def _check(
     drives: Tuple[DriveReport, ...], mode: CacheMode, *, throwaway: bool, consent_turn_on: bool,
-    experiment: bool = True,
+    experiment: bool = True, began: bool = False,
 ) -> None:
     reason = may_toggle(
         drives, mode, throwaway=throwaway, consent_turn_on=consent_turn_on,
-        experiment=experiment,
+        experiment=experiment, began=began,
     )
     if reason:
         raise RefusedError(reason)

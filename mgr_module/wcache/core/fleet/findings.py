@@ -61,7 +61,8 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.RAID_POLICY: (
         "a RAID controller owns the cache of drives",
-        "set the policy with the controller's own tool; wcache leaves it alone",
+        "wcache leaves it alone: set its policy with the controller's own tool, or give the OSD a "
+        "drive that the controller passes on (JBOD, HBA mode)",
     ),
     FindingCode.UNKNOWN_LAYER: (
         "wcache does not know a layer between OSD and drive",
@@ -102,6 +103,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "what such a cache holds is lost at a power cut: on the host, turn it off now, with the "
         "commands of WCACHE_UNSAFE in doc/troubleshooting.md. Then look for what drops flushes "
         "between OSD and drive (`wcache-probe look`), and measure again, which clears this",
+    ),
+    FindingCode.FLUSH_UNPROVEN: (
+        "it is not shown that an adapter passes the flushes of drives on",
+        "nothing need be done: such a cache is turned off and on again, and one that is found off "
+        "stays off; a SATA drive can be proven on a blank one of its model with `wcache-probe "
+        "prove`",
     ),
     FindingCode.FOREIGN_RULE: (
         "something else on the host sets write caches",

@@ -33,7 +33,8 @@ class Identity:
     """Which drive it is; `drive_id` and `domain_id` are safe in a key and on a terminal.
 
     `refusal` says why it could be taken for another drive; empty where it cannot.  `unproven`
-    says why nothing new is begun on it: the way back needs no proof.
+    says why nothing new is begun on it: the way back needs no proof.  `unflushed` says why its
+    flushes may not arrive, so that its cache is not turned on where it is found off.
     """
 
     drive_id: str
@@ -45,6 +46,7 @@ class Identity:
     plp_hints: Tuple[PlpHint, ...] = ()
     refusal: str = ""
     unproven: str = ""
+    unflushed: str = ""
 
 
 @dataclass(frozen=True)

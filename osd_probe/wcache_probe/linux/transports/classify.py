@@ -18,6 +18,7 @@ from .loop import LoopSwitch
 from .nvme import NvmeSwitch
 from .nvme_io import NvmeIoctl, NvmePort
 from .pin import Pins
+from .raid_hosts import RAID_HOSTS, PassedOnSwitch, is_sas_disk, is_volume
 from .sata import SataSwitch
 from .sata_hba import Proofs, SataHbaSwitch, no_proofs
 from .scsi import ScsiSwitch, host_driver
@@ -29,11 +30,9 @@ SAS_HOSTS = (
     "mptsas", "mpt2sas", "mpt3sas", "mpi3mr", "isci", "pm80xx", "pm8001", "mvsas", "aic94xx",
     "hisi_sas", "esas2r",
 )
-RAID_HOSTS = (
-    "megaraid_sas", "megaraid", "aacraid", "hpsa", "smartpqi", "arcmsr", "ips", "3w-9xxx",
-    "3w-sas", "3w-xxxx", "cciss", "pmcraid", "ipr",
-)
 _ATA_PORT = re.compile(r"/ata[0-9]+/")
+VOLUME = "a volume, whose cache and drives a RAID controller owns"
+UNTOLD = "a RAID controller's disk that cannot be distinguished from a volume"
 
 
 class Switches:
@@ -42,6 +41,7 @@ class Switches:
     def __init__(
         self, scsi: ScsiPort | None = None, nvme: NvmePort | None = None,
         proofs: Proofs = no_proofs, loop: LoopSwitch | None = None,
+        kernel_release: str = "",
     ) -> None:
         port = scsi or SgIo()
         pins = Pins()
@@ -51,9 +51,9 @@ class Switches:
         self._sas = ScsiSwitch(port, pins, Transport.SAS)
         self._sata = SataSwitch(port, pins)
         self._sata_hba = SataHbaSwitch(port, pins, proofs)
-        self._raid = ScsiSwitch(
-            port, pins, Transport.RAID, "the cache of its drives is owned by a RAID controller"
-        )
+        self._passed_on = PassedOnSwitch(port, pins, kernel_release or os.uname().release)
+        self._raid = ScsiSwitch(port, pins, Transport.RAID, VOLUME)
+        self._untold = ScsiSwitch(port, pins, Transport.RAID, UNTOLD)
         self._unproven = ScsiSwitch(
             port, pins, Transport.UNKNOWN, "the driver of its host adapter is not a proven one"
         )
@@ -76,13 +76,19 @@ class Switches:
 
     def _of_scsi(self, device: BlockDevice) -> Switch:
         path = os.path.realpath(os.path.join(device.folder, "device")) + "/"
-        ata = read_text(os.path.join(device.folder, "device", "vendor")) == "ATA"
+        ata = _is_ata(device)
         driver = host_driver(device)
         if _ATA_PORT.search(path):
             return self._sata
         if driver in RAID_HOSTS:
-            # a volume never says that it is ATA: this is a disk that is passed on as it is
-            return self._sata_hba if ata else self._raid
+            volume = is_volume(device, driver)
+            if volume:
+                return self._raid
+            if ata:
+                # a volume never says that it is ATA: this is a disk that is passed on as it is
+                return self._sata_hba
+            passed_on = volume is False and is_sas_disk(device)
+            return self._passed_on if passed_on else self._untold
         if driver.startswith(SAS_HOSTS):
             # a volume of the adapter's own RAID firmware hangs on no SAS end device
             if "/end_device-" not in path:
@@ -91,6 +97,14 @@ class Switches:
         if driver in VIRTUAL_HOSTS:
             return self._sata_hba if ata else self._scsi
         return self._unproven
+
+
+def _is_ata(device: BlockDevice) -> bool:
+    """Whether a SCSI disk is an ATA one that is translated: by its vendor, or by VPD page 89h."""
+    folder = os.path.join(device.folder, "device")
+    return read_text(os.path.join(folder, "vendor")) == "ATA" or os.path.exists(
+        os.path.join(folder, "vpd_pg89")
+    )
 
 
 class _Virtio(ReadOnlySwitch):

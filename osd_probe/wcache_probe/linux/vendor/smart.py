@@ -28,7 +28,10 @@ _UNITS = {"32MiB": 32 * 2**20, "GiB": 2**30, "1GiB": 2**30, "MiB": 2**20}
 _HOST = re.compile(r"(?:Total_)?Host_Writes_(32MiB|1GiB|GiB|MiB)")
 _NAND = re.compile(r"(?:Total_)?NAND_Writes_(32MiB|1GiB|GiB|MiB)")
 _SECTORS = "Logical Sectors Written"
-_ASKED = (Transport.SCSI, Transport.SAS, Transport.SATA, Transport.SATA_HBA, Transport.NVME)
+_ASKED = (
+    Transport.SCSI, Transport.SAS, Transport.SAS_RAID, Transport.SATA, Transport.SATA_HBA,
+    Transport.NVME,
+)
 
 
 def parse(text: str, now_s: float) -> Optional[Wear]:

@@ -83,7 +83,7 @@ def _without(drive: DriveReport) -> Tuple[str, ...]:
             "it cannot be avoided: for NVMe the kernel goes by what the controller has, not by "
             "how it is set",
         )
-    if drive.transport not in (Transport.SCSI, Transport.SAS) or page.saved is None or page.by_rule:
+    if not drive.transport.by_mode_page or page.saved is None or page.by_rule:
         return ("the pin has to stay: this drive saves no mode that it would keep after a reset",)
     if page.saved is not CacheMode.WRITE_THROUGH:
         return (
