@@ -69,6 +69,7 @@ class Agent:
         at_turn: Callable[[], None] = lambda: None,
         watching: Callable[[], ContextManager[None]] = nullcontext,
         changes: Optional[Changes] = None,
+        heard: Callable[[PollReply], None] = lambda reply: None,
     ) -> None:
         self._identity = identity
         self._link = link
@@ -82,6 +83,7 @@ class Agent:
         self._at_turn = at_turn
         self._watching = watching
         self._changes = changes or Changes(clock=clock)
+        self._heard = heard
         self._trouble = ""
         self._failures = 0
         self._refusals = 0
@@ -147,6 +149,7 @@ class Agent:
         while True:
             self._well()
             self._keeper.heard(reply, sent_at_s, self._clock())
+            self._heard(reply)
             self._restoring.restore_owed()
             task = reply.task
             if task is None or task.task_id == done or self._stop.is_set():

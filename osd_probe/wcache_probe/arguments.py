@@ -111,7 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
         "time", help="time flushes of a device as it is; changes and writes nothing"
     ))
     _prove(verbs.add_parser(
-        "prove", help="on a blank SATA drive behind an HBA: does its toggle take and come back?"
+        "prove", help="on a SATA drive behind an HBA: does its toggle take and come back?"
     ))
     _witness(verbs.add_parser(
         "witness", help="on a blank drive whose plug is pulled: does it lose acknowledged writes?"
@@ -185,9 +185,15 @@ def _time(parser: argparse.ArgumentParser) -> None:
 
 
 def _prove(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("device", help="a blank drive that nothing uses; it is OVERWRITTEN")
+    parser.add_argument(
+        "device", help="a blank drive that nothing uses; it is OVERWRITTEN, but with --in-place"
+    )
     parser.add_argument(
         "--consent", action="store_true", help="toggle it, though nobody has proven that it obeys"
+    )
+    parser.add_argument(
+        "--in-place", action="store_true",
+        help="on a drive as it is used, also by an OSD: write nothing and time no flush",
     )
     _drives(parser)
     _folders(parser)

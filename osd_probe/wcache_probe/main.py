@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 from wcache.core.conf_places import conf_places
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.lease import LeaseKeeper
-from wcache.core.errors import NotFoundError, WcacheError
+from wcache.core.errors import NotFoundError, RefusedError, WcacheError
 from wcache.core.model import CacheMode
 from wcache.core.ports import DriveHost, MgrLink
 
@@ -226,6 +226,7 @@ def _run(
     agent = Agent(
         identity=identity, link=way, keeper=keeper, restoring=restoring, runner=runner,
         stop=stop, say=_say, at_turn=at_turn, watching=guard.watching, changes=changes,
+        heard=lambda reply: state.note_frozen(reply.frozen),
     )
     agent.run()
     code = 1 if keeper.held or agent.lost else 0
@@ -281,12 +282,20 @@ def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
 
 
 def _prove(options: argparse.Namespace, after_step: AfterStep) -> int:
-    """Try a drive behind a translation; as `matrix`, with no probe beside it."""
+    """Try a drive behind a translation; as `matrix`, with no probe beside it.
+
+    Under an OSD nothing is begun on a frozen cluster, as far as the probe heard before it ended.
+    """
     from .linux.real_host import linux_host
     from .prove.command import prove
 
     state = StateFolder(options.state_dir, options.run_dir)
     state.lock(MATRIX)
+    if options.in_place and state.frozen():
+        raise RefusedError(
+            "the cluster is frozen, as the probe of this host heard last",
+            "thaw it with `ceph wcache freeze --thaw`, and let the probe run for a minute",
+        )
     host = linux_host(options)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     return prove(options, host, switcher, _say)

@@ -57,7 +57,8 @@ class ToggleProof:
     """What `wcache-probe prove` has shown of a drive model behind a host driver's translation.
 
     `disagreed` is empty where it is proven; `by_page`: it is toggled by the mode page, and not
-    by ATA pass-through.  Times are medians in us: a write, the flush after it, one more flush.
+    by ATA pass-through.  Times are medians in us: a write, the flush after it, one more flush;
+    there are none where a drive was tried in place, under its OSD.
     """
 
     host_driver: str = field(metadata={"max_chars": 40})
@@ -69,6 +70,11 @@ class ToggleProof:
     hostname: str
     drive_id: str
     proven_at_s: float
+
+    @property
+    def in_place(self) -> bool:
+        """Whether all held that can be compared without a flush that is timed."""
+        return not (self.disagreed or self.write_back_us or self.write_through_us)
 
 
 @dataclass(frozen=True)

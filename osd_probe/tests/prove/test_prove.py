@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from prove_stage import (
+    HONEST,
+    FakeScratch,
+    NotPrepared,
+    Stage,
+    refusal,
+)
 from translations import BEHIND, MODEL, Translation, host_with, proof
 from wcache.core.drive.journal import EntryKind
-from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Transport
-from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
@@ -24,7 +29,6 @@ from wcache_probe.prove.trial import FlushTimes, Found, Trial
 from wcache_probe.switcher import Switcher, nobody_else
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
-HONEST = {BACK: FlushTimes(60.0, 9000.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
 SWALLOWED = {BACK: FlushTimes(60.0, 50.0, 40.0), THROUGH: FlushTimes(8000.0, 50.0, 40.0)}
 CAPACITORS = {BACK: FlushTimes(40.0, 30.0, 20.0), THROUGH: FlushTimes(45.0, 20.0, 20.0)}
 
@@ -128,12 +132,6 @@ def another(fake_host):
 # ---- what a proof opens
 
 
-def refusal(host):
-    (drive,) = host.look()
-    assert drive.transport is Transport.SATA_HBA
-    return may_toggle([drive], drive.mode.other, throwaway=False, consent_turn_on=True) or ""
-
-
 @pytest.mark.parametrize(
     ("proofs", "open_"),
     [
@@ -171,57 +169,6 @@ def test_a_proven_drive_whose_page_and_own_word_differ_is_refused_again(fake_hos
 
 
 # ---- the command, with its journal
-
-
-class FakeScratch:
-    """Scratch space of which only what the trial needs is there."""
-
-    path = "/dev/sda"
-
-    def __init__(self, drive):
-        self.drive = drive
-        self.claimed = False
-
-    @contextmanager
-    def held(self):
-        yield
-
-    def claim(self):
-        self.claimed = True
-
-
-class Stage:
-    """A host, a state folder, and the command between them."""
-
-    def __init__(self, fake_host, tmp_path, translation):
-        self.translation = translation
-        fake_host.scsi_disk("sda", "8:0", rotational=1, **BEHIND)
-        self.host = LinuxDriveHost(
-            files=fake_host.files, boot_pins=lambda: self.boot_pins(),
-            osd_data_globs=[fake_host.osd_glob],
-            switches=Switches(scsi=translation.port()),
-        )
-        self.boot_pins = fake_host.boot_pins
-        self.state = StateFolder(str(tmp_path / "state"), str(tmp_path / "run"))
-        self.drive = self.host.drive_of(by_name(fake_host.files, "sda"))
-
-    def run(self, trial, lock=nobody_else):
-        switcher = Switcher(self.host, self.state.journal, lock=lock)
-        return command.run(
-            self.host, switcher, FakeScratch(self.drive), self.drive.mode, trial
-        )
-
-    def trial(self, device, switch, _scratch, mode):
-        times = HONEST
-
-        def measure():
-            assert self.journal(), "journalled before anything is touched"
-            return times[BACK if self.translation.drive.enabled else THROUGH]
-
-        return Trial(device, switch, measure, self.translation.rescan).run(mode)
-
-    def journal(self):
-        return Switcher(self.host, self.state.journal).read_journal()[0]
 
 
 @pytest.mark.parametrize("lie", [{}, {"cached_page": True}, {"no_features": True}])
@@ -283,13 +230,6 @@ def test_what_may_not_be_tried_is_refused_before_anything_is_touched(
         command.refuse(drive, FakeScratch(drive), consent)
     assert said in refused.value.line()
     assert stage.translation.changes == []
-
-
-class NotPrepared:
-    journal_lost = ""
-
-    def refusal(self, wwid):
-        return "it is not in the boot rule"
 
 
 def test_what_was_looked_at_before_unprepare_is_not_tried_after_it(fake_host, tmp_path):

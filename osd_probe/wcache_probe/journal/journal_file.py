@@ -32,6 +32,7 @@ from .lease_marker import SUFFIX, LeaseMarker, entry_file_name
 NAME_BYTES_MAX = 200
 ENTRIES_MAX = 4096
 PROBE, MATRIX = "probe", "matrix"  # the programs that hold a state folder
+FROZEN = "frozen"
 _FLOCK = struct.Struct("@hhqqi")  # struct flock of fcntl(2) on 64-bit Linux
 
 Sync = Callable[[int], None]  # fsync(2) of a file or a folder
@@ -218,6 +219,20 @@ class StateFolder:
     def program(self) -> str:
         """What the process is that holds the lock, where one of another process does."""
         return MATRIX if _text_of(os.path.join(self.path, "lock")).strip() == MATRIX else PROBE
+
+    def frozen(self) -> bool:
+        """Whether the mgr said last that nothing may be changed."""
+        return os.path.lexists(os.path.join(self.path, FROZEN))
+
+    def note_frozen(self, frozen: bool) -> None:
+        """Keep what the mgr says of that, for commands that run while no probe does."""
+        path = os.path.join(self.path, FROZEN)
+        # a full disk shall stop no probe
+        with contextlib.suppress(OSError):
+            if frozen:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            else:
+                os.unlink(path)
 
     def probe_id(self) -> str:
         """The id of this probe, made at its first start."""

@@ -61,6 +61,11 @@ class Scratch:
         return self.start + piece * self._stride + within
 
     @property
+    def harm(self) -> str:
+        """What a trial does to it, as an admin is told."""
+        return f"overwrites {self.path}"
+
+    @property
     def is_loop(self) -> bool:
         """Whether it is a loop device as a whole: nobody else loses a flush by its switch."""
         return self.drive.transport is Transport.LOOP

@@ -10,7 +10,7 @@ import argparse
 import secrets
 import time
 from dataclasses import replace
-from typing import Callable
+from typing import Callable, Union
 
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import Safety, dropping_above, judge
@@ -28,10 +28,12 @@ from ..linux.transports.sata_hba import SataHbaSwitch
 from ..matrix.scratch import Scratch, find
 from ..switcher import Switcher
 from .flush_times import measure
+from .in_place import InPlace, in_place, refuse_in_place
 from .trial import FlushTimes, Found, Trial
 
 PROVE = "prove"
 Say = Callable[[str], None]
+Place = Union[Scratch, InPlace]
 
 
 def prove(
@@ -45,7 +47,11 @@ def prove(
             f"the journal holds what is not back yet ({', '.join([*owed, *damaged])})",
             "run `wcache-probe restore --all` first",
         )
-    scratch = find(HostFiles(), host, options.device)
+    files = HostFiles()
+    scratch: Place = (
+        in_place(files, host, options.device) if options.in_place
+        else find(files, host, options.device)
+    )
     drive = scratch.drive
     mode = refuse(drive, scratch, options.consent)
     say(f"{drive.dev_name} ({drive.drive_model}) behind {drive.host_driver}: pinned, toggled both "
@@ -53,7 +59,7 @@ def prove(
     with host.held_to_prove(drive):
         pass  # what speaks against it is said before anything is written
     found = run(host, switcher, scratch, mode)
-    proof = proof_of(found, drive, options.hostname)
+    proof = proof_of(found, drive, options.hostname, timed=not options.in_place)
     print("\n".join(lines(proof, found)))
     path = EvidenceFolder(options.state_dir).put_proof(proof)
     print(f"kept in {path}; the probe of this host reports it to the mgr, which passes it on to "
@@ -61,16 +67,17 @@ def prove(
     return 1 if proof.disagreed else 0
 
 
-def refuse(drive: DriveReport, scratch: Scratch, consent: bool) -> CacheMode:
+def refuse(drive: DriveReport, scratch: Place, consent: bool) -> CacheMode:
     """The mode the drive is in; RefusedError where it may not be tried."""
     if drive.transport is not Transport.SATA_HBA:
         raise RefusedError(
             f"{drive.dev_name} is {drive.transport.value}, which needs no proof or takes none",
             "see doc/hardware.md",
         )
-    if drive.uses:
+    if drive.uses and not isinstance(scratch, InPlace):
         raise RefusedError(
-            f"{drive.dev_name} serves osd.{drive.uses[0].osd_id}", "give a drive that is unused"
+            f"{drive.dev_name} serves osd.{drive.uses[0].osd_id}",
+            "give a drive that is unused, or compare with --in-place what needs no blank one",
         )
     if drive.foreign_uses:
         raise RefusedError(
@@ -88,18 +95,22 @@ def refuse(drive: DriveReport, scratch: Scratch, consent: bool) -> CacheMode:
         raise RefusedError(
             f"{drive.dev_name}: something above it drops flushes", "take it away first"
         )
+    if isinstance(scratch, InPlace):
+        refuse_in_place(drive)
     if not consent:
         raise RefusedError(
             f"this toggles the cache of {drive.dev_name} behind a translation that nobody has "
-            f"proven, and overwrites {scratch.path}", "consent with --consent",
+            f"proven, and {scratch.harm}", "consent with --consent",
         )
     return drive.mode
 
 
 def trial_on(
-    device: sysfs.BlockDevice, switch: SataHbaSwitch, scratch: Scratch, mode: CacheMode
+    device: sysfs.BlockDevice, switch: SataHbaSwitch, scratch: Place, mode: CacheMode
 ) -> Found:
     """The trial itself, on a drive that is pinned."""
+    if isinstance(scratch, InPlace):
+        return Trial(device, switch, None).run(mode)
     return Trial(device, switch, lambda: measure(scratch, secrets.randbits(32))).run(mode)
 
 
@@ -112,7 +123,7 @@ def entry_of(drive: DriveReport) -> JournalEntry:
 
 
 def run(
-    host: LinuxDriveHost, switcher: Switcher, scratch: Scratch, mode: CacheMode,
+    host: LinuxDriveHost, switcher: Switcher, scratch: Place, mode: CacheMode,
     trial: Callable[..., Found] = trial_on,
 ) -> Found:
     """The trial, between a journal entry and the prior state."""
@@ -160,14 +171,16 @@ def put_back(switcher: Switcher, entry: JournalEntry) -> None:
         ) from None
 
 
-def proof_of(found: Found, drive: DriveReport, hostname: str) -> ToggleProof:
+def proof_of(
+    found: Found, drive: DriveReport, hostname: str, *, timed: bool = True
+) -> ToggleProof:
     """What others are told of a trial."""
     def times(mode: CacheMode) -> tuple[float, ...]:
         of = found.times.get(mode)
         return (of.write_us, of.dirty_flush_us, of.clean_flush_us) if of else ()
 
     disagreed = found.disagreed
-    if not disagreed and len(found.times) < len(CacheMode):
+    if timed and not disagreed and len(found.times) < len(CacheMode):
         disagreed = ("flushes could not be timed in both modes",)
     return ToggleProof(
         drive.host_driver, drive.drive_model, found.by_page, disagreed,
@@ -184,6 +197,11 @@ def lines(proof: ToggleProof, found: Found) -> list[str]:
     else:
         way = "the mode page" if proof.by_page else "ATA PASS-THROUGH"
         said = [f"proven: {combination}; it is toggled by {way}"]
+    if proof.in_place:
+        said.append(
+            "no flush was timed: drives of it are toggled on this host if their cache is found on, "
+            "and never turned on if it is found off; a blank drive shows the rest"
+        )
     rows = [(mode.value, *_shown(times)) for mode, times in found.times.items()]
     heads = ("MODE", "WRITE", "DIRTY FLUSH", "CLEAN FLUSH")
     return [*said, table(heads, rows)] if rows else said

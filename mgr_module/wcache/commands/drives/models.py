@@ -62,6 +62,8 @@ def _shown(hostname: str, evidence: Evidence, accepted: bool) -> Dict[str, Any]:
     if isinstance(evidence, ToggleProof):
         about = f"toggling behind {evidence.host_driver}"
         held, what = not evidence.disagreed, "proven" if not evidence.disagreed else "did not hold"
+        if evidence.in_place:
+            what = "proven in place, but for its flushes: it counts on this host alone"
     else:
         mode = evidence.mode.value if evidence.mode else "unknown mode"
         about, held = f"a power cut in {mode}", not evidence.lost

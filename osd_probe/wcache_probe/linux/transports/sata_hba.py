@@ -45,8 +45,12 @@ class SataHbaSwitch:
     def identify(self, device: BlockDevice) -> Identity:
         """From IDENTIFY DEVICE, by pass-through; and whether its like was proven."""
         found = self.by_ata.identify(device)
+        proofs = self._proofs()
+        proof = _of(found.host_driver, found.drive_model, proofs)
         return replace(
-            found, unproven=why_unproven(found.host_driver, found.drive_model, self._proofs())
+            found, unproven=why_unproven(found.host_driver, found.drive_model, proofs),
+            unflushed=f"behind {found.host_driver} this drive model was tried in place, where no "
+            "flush is timed" if proof is not None and proof.in_place else "",
         )
 
     def read(self, device: BlockDevice) -> CacheReading:
@@ -116,7 +120,8 @@ def why_unproven(
     if proof is None:
         return (
             f"a SATA drive behind {host_driver or 'an adapter'}, whose translation is not proven "
-            "for this drive model: run `wcache-probe prove` on a blank drive of it"
+            "for this drive model: run `wcache-probe prove` on a blank drive of it, or with "
+            "--in-place on this one if its cache is on"
         )
     if proof.disagreed:
         return (
@@ -129,7 +134,6 @@ def why_unproven(
 def _of(
     host_driver: str, model: DriveModel, proofs: Sequence[ToggleProof]
 ) -> Optional[ToggleProof]:
-    """What counts of a combination: what was shown on this host takes precedence."""
-    return next(
-        (one for one in proofs if (one.host_driver, one.drive_model) == (host_driver, model)), None
-    )
+    """What counts of a combination: what was shown on this host, but what was in place last."""
+    of_it = [one for one in proofs if (one.host_driver, one.drive_model) == (host_driver, model)]
+    return min(of_it, key=lambda one: one.in_place, default=None)
