@@ -196,3 +196,10 @@ def test_a_bench_tells_what_the_others_on_the_drive_committed_meanwhile():
     samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4, 7))
     assert (samples.beside.sum_s, samples.beside.count) == (5.0, 320)
     assert together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, ()).beside is None
+
+
+def test_a_bench_goes_on_where_the_only_other_osd_on_the_drive_falls_silent():
+    mgr = SeveralOsds({4: [(10.0, 1000), None]}, bench={})
+    samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4,))
+    assert len(samples.samples_ns) == 1
+    assert samples.beside is None

@@ -307,14 +307,13 @@ def _part_of(whole: Sequence[CounterDelta], part: Sequence[CounterDelta]) -> Lis
 def _steady(looks: Sequence[Mapping[int, Counters]]) -> List[int]:
     """The OSDs that told at each look and were not restarted between; one alone whatever it told.
     """
-    if len(looks[0]) == 1:
-        return list(looks[0])
+    alone = len(looks[0]) == 1
     return [
         osd_id for osd_id in looks[0]
-        if all(osd_id in look for look in looks) and all(
+        if all(osd_id in look for look in looks) and (alone or all(
             len(_gained(before[osd_id], now[osd_id])) == len(before[osd_id].keys() & now[osd_id])
             for before, now in zip(looks, looks[1:])
-        )
+        ))
     ]
 
 

@@ -276,8 +276,11 @@ class WatchBlocks:
 
 @dataclass(frozen=True)
 class WatchOsds:
-    """Watch OSDs of a drive that is toggled until the next step but a timer: BlocksEnded if one
-    is past the latency limit.  Nothing follows from it but an end, so it waits for no store."""
+    """Watch OSDs of a drive that a run toggles, until the next such watch or the run's end.
+
+    BlocksEnded if one is past the latency limit.  Nothing follows from it but an end, so it
+    waits for no store.
+    """
 
     token: str
     request: BlocksRequest

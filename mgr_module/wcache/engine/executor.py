@@ -19,7 +19,7 @@ from ..core.errors import StorageError
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
 from ..core.experiment.slots import Periods, slot_at
-from ..core.protocol import RollbackRequest, Task, TimerRequest
+from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import Recommendation
 from .config_watch import ConfigWatch
 from .evidence.analyses import Analyses
@@ -153,7 +153,7 @@ class Executor:
 
     def _do_one(self, owner: str, action: events.Action) -> None:
         if isinstance(action, events.GiveTask):
-            self._begins(owner, watched=isinstance(action.request, TimerRequest))
+            self._begins(owner)
             hostname = self._host_of(owner)
             if hostname:
                 name = type(action.request).__name__
@@ -188,14 +188,14 @@ class Executor:
         else:
             self._note("mgr", owner, action.text, action.severity)
 
-    def _begins(self, owner: str, watched: bool = False) -> None:
+    def _begins(self, owner: str) -> None:
         """A step is taken: what was held or measured before it is over.
 
-        So is what was watched, unless the step is `watched` too.
+        So is what a rollout watched; a run watches through its steps.
         """
         self._gate.take(owner)
         self._measuring.cancel(owner)
-        if not watched:
+        if owner not in self.runs:
             self.watching.cancel(owner)
 
     def _host_of(self, owner: str) -> str:

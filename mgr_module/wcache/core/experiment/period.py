@@ -9,7 +9,7 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 
 from .. import events
 from ..drive.prior import Prior
-from ..loads import BlocksRequest
+from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
 from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutcome, TimerRequest
 from ..record import CrossedPeriod, ExperimentSetup, Period
@@ -20,7 +20,7 @@ from .settling_time.checks import check_size
 from .slots import AnySlot, CheckSlot
 
 TIMER_SECONDS_MAX = 10.0
-WATCH_S = 3600.0  # longer than any period: a watch ends with the next step
+WATCH_S = 86400.0  # as long as an experiment may take: its watch ends with it
 
 
 class Phase(Enum):
@@ -58,7 +58,6 @@ class PeriodUnderWay:
     samples: Optional[events.LoadSamples] = None
     released: Tuple[bool, ...] = ()  # whether each cache domain is as it was, as far as asked
     looked_at: str = ""  # the cache domain that is looked at
-    watch_token: str = ""  # of the watch of all OSDs on what is toggled
 
     @property
     def under_way(self) -> bool:
@@ -119,8 +118,9 @@ def load_of(
     )
 
 
-def watch_of(spec: RunSpec, setup: ExperimentSetup, *, benched: bool) -> BlocksRequest:
+def watch_of(spec: RunSpec, setup: ExperimentSetup) -> BlocksRequest:
     """A watch of all OSDs on what is toggled, but for one whose queue a bench fills."""
+    benched = WRITE_BYTES[setup.load_point] > 0
     osd_ids = spec.beside if benched else (setup.osd_id, *spec.beside)
     return BlocksRequest(osd_ids, (), WATCH_S, 1, spec.latency_limit_ms)
 

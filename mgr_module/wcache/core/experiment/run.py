@@ -8,13 +8,12 @@ a mgr that takes over goes on with the first period that is missing and repeats 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import List, Set, Union
+from typing import List, Set, Tuple, Union
 
 from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..errors import StorageError
-from ..loads import WRITE_BYTES
 from ..protocol import (
     CountersRequest,
     DrivesOutcome,
@@ -52,6 +51,7 @@ class RunMachine(HeldRun):
     _looks: int = 0
     # domains that no task of this machine can have touched since they were looked at
     _untouched: Set[str] = field(default_factory=set)
+    _watch_of: Tuple[int, str] = (-1, "")  # the experiment whose OSDs are watched, and the token
 
     def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
         """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
@@ -215,23 +215,25 @@ class RunMachine(HeldRun):
         self._now.phase = Phase.SETTLING
         self._now.settled_at_s = now_s + self._experiment.settle_s(self._now.slot)
         self._now.cut_off_at_s = self._experiment.cut_off_at_s(self._now)
-        return [*self._watch(benched=False), *self._tick(now_s)]
+        return [*self._watch(), *self._tick(now_s)]
 
-    def _watch(self, *, benched: bool) -> List[events.Action]:
-        """From the toggle on every OSD on the domain is watched; one alone by what measures it."""
-        if not self.spec.beside:
+    def _watch(self) -> List[events.Action]:
+        """From its first toggle on an experiment watches every OSD on the domain.
+
+        One watch for all its periods: each may be shorter than the limit, and what stalls over
+        several of them must be seen.  One OSD alone is watched by what measures it.
+        """
+        if not self.spec.beside or self._watch_of[0] == self.experiment_index:
             return []
-        self._now.watch_token = self._new_token()
-        request = watch_of(self.spec, self._setup, benched=benched)
-        return [events.WatchOsds(self._now.watch_token, request)]
+        self._watch_of = self.experiment_index, self._new_token()
+        return [events.WatchOsds(self._watch_of[1], watch_of(self.spec, self._setup))]
 
     def _measure(self, now_s: float) -> List[events.Action]:
         self._now.phase = Phase.MEASURING
         left_s = self._now.cut_off_at_s - now_s
         load = load_of(self.spec, self._setup, self._now.slot, left_s)
         if isinstance(load, events.LoadRequest):
-            watch = self._watch(benched=True) if WRITE_BYTES[load.load_point] else []
-            return [*watch, events.MeasureLoad(self._new_token(), load)]
+            return [events.MeasureLoad(self._new_token(), load)]
         return [self._task(load)]
 
     def _measured(self, event: events.LoadMeasured, now_s: float) -> List[events.Action]:
@@ -347,8 +349,7 @@ class RunMachine(HeldRun):
     ) -> List[events.Action]:
         if isinstance(event, events.Halt):
             return self._halt(event.reason, now_s, event.unfit)
-        watched = event.token == self._now.watch_token and self._now.under_way
-        return self._halt(event.why, now_s) if watched else []
+        return self._halt(event.why, now_s) if event.token == self._watch_of[1] else []
 
     def _halt(self, reason: str, now_s: float, unfit: bool = False) -> List[events.Action]:
         reason = one_line(reason)

@@ -1,0 +1,102 @@
+"""Beside slow operations what is gentle is measured, and rollouts wait; each says why."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator
+
+import pytest
+from harness import CommandError
+from rollouts.rig import Rig
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
+
+DEPTH = 16
+STARVED, WRITES_PER_S = 4, 20
+# What an operation may take here before Ceph calls it slow.
+COMPLAINT_S = 0.2
+SLOW_OPS = "no slow operations (SLOW_OPS)"
+Throttle = Callable[[int, str, int], None]
+
+
+@pytest.fixture
+def complaint(rig: Rig) -> Iterator[None]:
+    """Ceph complains early, and forgets soon."""
+    values = {
+        "osd_op_complaint_time": COMPLAINT_S, "bluestore_log_op_age": COMPLAINT_S,
+        "bluestore_slow_ops_warn_lifetime": 3600,
+    }
+    for name, value in values.items():
+        rig.cluster.ceph("config", "set", "osd", name, str(value), check=False)
+    yield
+    rig.cluster.ceph("config", "set", "osd", "bluestore_slow_ops_warn_lifetime", "1", check=False)
+    for name in ("osd_op_complaint_time", "bluestore_log_op_age"):
+        rig.cluster.ceph("config", "rm", "osd", name, check=False)
+
+
+def raised(rig: Rig, code: str) -> None:
+    """Wait until Ceph raises a health check."""
+    rig.wcache.wait(code, lambda: code in rig.cluster.health_checks(), 90)
+
+
+def test_people_may_look_and_ask_beside_slow_operations(
+    rig: Rig, tidy: None, complaint: None, throttle: Throttle
+):
+    def start(**arguments: Any) -> Dict[str, Any]:
+        found: Dict[str, Any] = rig.wcache("campaign start", accept_cost=True, **arguments)
+        return found
+
+    with rig.clients(DEPTH):
+        throttle(STARVED, "write_iops", WRITES_PER_S)
+        raised(rig, "SLOW_OPS")
+        with pytest.raises(CommandError, match="have slow operations"):
+            start(scope="osd.0", loads="depth1")
+        looked = rig.wcache.wait_over(
+            start(scope="osd.0", loads="traffic", observe=True)["campaign_id"])
+        assert looked["status"] == "done", looked
+        assert looked["observed"][0]["table"]["n"] > 0
+        measured = rig.wcache.wait_over(
+            start(scope="osd.0", loads="traffic", pairs=4)["campaign_id"])
+        assert measured["status"] == "done", measured
+        (result,) = measured["results"]
+        record = rig.wcache("campaign record", record_id=result["record_id"])
+        assert record["missed_preconditions"] == [SLOW_OPS]
+        tried = rig.wcache("try", scope="osd.1")
+        print(tried)
+        assert tried["campaign_id"]
+        rig.wcache("campaign stop", campaign_id=tried["campaign_id"])
+        rig.wcache.wait_over(tried["campaign_id"])
+    assert rig.changed() == set()
+
+
+def test_a_rollout_waits_for_slow_operations_in_bluestore_and_names_the_osd(
+    rig: Rig, tidy: None, complaint: None, throttle: Throttle
+):
+    told = rig.cluster.command("config show", who="osd.0")
+    if not any(each["name"] == "bluestore_slow_ops_warn_lifetime" for each in told):
+        pytest.skip("this release has no BLUESTORE_SLOW_OP_ALERT")
+    plan_id = rig.plan(device_class="hdd")
+    with rig.clients(DEPTH):
+        throttle(STARVED, "write_iops", WRITES_PER_S)
+        raised(rig, "BLUESTORE_SLOW_OP_ALERT")
+        throttle(STARVED, "write_iops", 0)
+    rig.wcache.wait("no SLOW_OPS", lambda: "SLOW_OPS" not in rig.cluster.health_checks(), 90)
+
+    def refusal() -> str:
+        try:
+            rig.wcache("apply", plan_id=plan_id)
+        except CommandError as error:
+            return str(error)
+        raise AssertionError("it was applied")
+
+    said = refusal()
+    print(said)
+    assert "BLUESTORE_SLOW_OP_ALERT" in said
+    assert f"osd.{STARVED} (seen since " in said
+    assert rig.changed() == set()
+    rig.cluster.ceph("config", "set", "osd", "bluestore_slow_ops_warn_lifetime", "1")
+    rig.wcache.wait(
+        "the end of it",
+        lambda: "BLUESTORE_SLOW_OP_ALERT" not in rig.cluster.health_checks(), 120,
+    )
+    rig.begin(plan_id)
+    assert rig.shown(plan_id)["status"] == "running"
