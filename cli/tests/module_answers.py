@@ -105,6 +105,7 @@ def everything() -> Dict[str, Any]:
     return {
         "status": {
             "format_version": 1, "throwaway_cluster": False,
+            "summary": {"text": f"1 of 2 drive models {HOSTILE}", "next": "ceph wcache plan"},
             "findings": [{
                 "code": "WCACHE_UNSAFE", "severity": "error", "subject": "h1 sda",
                 "detail": HOSTILE, "advice": "stop the OSD",

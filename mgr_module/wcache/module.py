@@ -122,6 +122,7 @@ class Module(MgrModule):
         self._views = Views(
             self._engine, self._mclock, self._load_watch.by_osd,
             self._service.findings, self._service.auto.held,
+            outlook=self._service.outlook.look,
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once

@@ -259,6 +259,7 @@ class FakeMgr:
         self.views = Views(
             self.engine, self.mclock,
             more_findings=self.service.findings, held=self.service.auto.held,
+            outlook=self.service.outlook.look,
         )
         self.engine.load()
         self.mclock.load()
@@ -298,7 +299,7 @@ class FakeMgr:
 
     def command(self, prefix: str, inbuf: str = "", **arguments: Any) -> Tuple[int, str, str]:
         """One `ceph wcache` command, as a mgr hands it over."""
-        cmd = {"prefix": f"wcache {prefix}", "target": ["mgr", ""], **arguments}
+        cmd = {"prefix": f"wcache {prefix}".strip(), "target": ["mgr", ""], **arguments}
         return commands.answer(self.service, self.views, cmd, inbuf, self.exceptions.append)
 
     def send(self, prefix: str, hostname: str, body: str) -> Tuple[int, str, str]:

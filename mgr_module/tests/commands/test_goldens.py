@@ -18,7 +18,7 @@ from wcache.commands.commands import COMMANDS
 FORMS = ("plain", "json-pretty")
 FOLDER = Path(__file__).parent / "goldens"
 LOOKS = (
-    ("status", {}), ("drive ls", {}), ("agent ls", {}), ("campaign ls", {}),
+    ("", {}), ("status", {}), ("drive ls", {}), ("agent ls", {}), ("campaign ls", {}),
     ("recommend", {}), ("load ls", {}), ("plan ls", {}), ("mclock show", {}),
     ("mclock recommend", {}), ("history", {}),
 )
@@ -39,7 +39,8 @@ def masked(text):
 def answered(form, mgr, prefix, inbuf="", **arguments):
     """A command and its answer in one form; errors as they come."""
     code, out, error = mgr.command(prefix, inbuf, format=form, **arguments)
-    return f"$ ceph wcache {prefix} --format {form}  -> {code}\n{out}{error}\n"
+    command = f"wcache {prefix}".strip()
+    return f"$ ceph {command} --format {form}  -> {code}\n{out}{error}\n"
 
 
 def told(mgr, prefix, **arguments):

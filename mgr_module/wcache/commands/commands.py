@@ -15,7 +15,7 @@ from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..services.service import Service
-from . import agent_tables, load_views, tables, try_view
+from . import agent_tables, load_views, outlook_view, tables, try_view
 from .automation import history
 from .automation import rows as automation_rows
 from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
@@ -61,6 +61,11 @@ def _body(a: Mapping[str, Any]) -> str:
 
 
 COMMANDS: Tuple[Command, ...] = (
+    Command(
+        "wcache", (), "r",
+        "Say in a sentence what changing write caches would gain, and what to do next",
+        lambda s, v, a: v.status(), outlook_view.bare,
+    ),
     Command(
         "wcache status", (), "r",
         "Show probes, drives by model with device cache and kernel view, and findings",

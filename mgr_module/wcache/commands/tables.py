@@ -15,6 +15,7 @@ from ..core.unmet import faults
 from . import observed_tables
 from .automation import evidence
 from .drives.bcache import bcache_words
+from .outlook_view import sentence
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
@@ -26,6 +27,7 @@ def status(data: Mapping[str, Any]) -> str:
     """`ceph wcache status`."""
     agents, reported = data["agents"], ages.words(data["reported"])
     lines = [
+        sentence(data["summary"]), "",
         f"probes:    {agents['heard']} of {agents['known']} responding",
         f"drives:    {data['drives']}" + (f", reported {reported}" if reported else ""),
         f"campaign:  {data['campaign'] or 'none under way'}",
@@ -63,8 +65,6 @@ def status(data: Mapping[str, Any]) -> str:
             lines.append(f"  {advice[0]}: {advice[1]}")
     for key, why in data["unreadable"].items():
         lines.append(f"stored value {key} could not be read and was left alone: {why}")
-    if not agents["known"]:
-        lines += ["", "next: ceph wcache agent add --all"]
     return "\n".join(lines)
 
 

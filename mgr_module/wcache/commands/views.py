@@ -16,6 +16,7 @@ from ..core.fleet.ages import age_of
 from ..core.fleet.findings import ADVICE, words_of_version
 from ..core.model import DriveReport, Finding
 from ..core.output_format import FORMAT_VERSION
+from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
 from ..services.mclock.service import MclockService
@@ -26,6 +27,7 @@ from .drives.hosts import ModelKey
 from .drives.models import drive_models
 from .finding_views import FindingViews
 from .load_views import ProfilesByOsd, load_ls
+from .outlook_view import summary
 from .plan_views import Held, PlanViews
 from .rollout.views import RolloutViews
 
@@ -35,12 +37,14 @@ class Views:
 
     def __init__(
         self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict,
-        more_findings: Callable[[], List[Finding]] = list, held: Held = dict,
+        more_findings: Callable[[], List[Finding]] = list, held: Held = dict, *,
+        outlook: Callable[[], Outlook],
     ) -> None:
         self._engine = engine
         self._mclock = mclock
         self._profiles = profiles
         self._findings = FindingViews(engine, more_findings)
+        self._outlook = outlook
         self.campaigns = CampaignViews(engine)
         self.plans = PlanViews(engine, mclock.facts, held)
         self.history = HistoryViews(engine)
@@ -58,7 +62,7 @@ class Views:
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
         engine = self._engine
-        findings = self.findings()
+        findings, outlook = self.findings(), self._outlook()
         with engine.lock:
             now_s = engine.clock()
             agents = engine.hosts.agents.all()
@@ -68,6 +72,7 @@ class Views:
             running = [m for m in engine.runs.values() if not m.over]
             return {
                 "format_version": FORMAT_VERSION,
+                "summary": summary(outlook, self._next(outlook)),
                 "frozen": engine.frozen,
                 "throwaway_cluster": engine.options().throwaway_cluster,
                 "agents": {
@@ -90,6 +95,21 @@ class Views:
                 "findings": [_finding(item) for item in findings],
                 "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
             }
+
+    def _next(self, outlook: Outlook) -> str:
+        """The one command that follows: what is under way comes before what would be begun."""
+        engine = self._engine
+        rollout = next((p for p, m in engine.rollouts.items() if not m.over), "")
+        running = next((m.spec.campaign_id for m in engine.runs.values() if not m.over), "")
+        if not engine.hosts.agents.all():
+            return "ceph wcache agent add --all"
+        if engine.frozen:
+            return "ceph wcache freeze --thaw"
+        if rollout:
+            return f"ceph wcache rollout show {rollout}"
+        if running:
+            return f"ceph wcache campaign show {running}"
+        return outlook.next_step
 
     def _measuring(self) -> str:
         """What measures OSDs and compares no cache modes, in words."""

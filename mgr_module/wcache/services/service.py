@@ -31,6 +31,7 @@ from .dry_run import would
 from .mclock.plans import MclockPlans
 from .mclock.service import MclockService
 from .memory.service import MemoryService
+from .outlook import OutlookService
 from .plans import PlanService
 from .probes import ProbeService
 from .rollouts import RolloutService
@@ -62,6 +63,7 @@ class Service:
         self.plans = PlanService(engine, mclock.facts, planners)
         self.evidence = EvidenceService(engine)
         self.auto = AutoService(engine, self.campaigns, self.plans, memory.facts)
+        self.outlook = OutlookService(engine)
         self.rollouts = RolloutService(engine, self.plans)
         self.mclock = mclock
         self.memory = memory
@@ -84,6 +86,7 @@ class Service:
         asked: List[Tuple[str, Callable[[], Sequence[Finding]]]] = [
             *((f"knob {name}", planner.findings) for name, planner in self._planners.items()),
             ("auto", self.auto.findings),
+            ("advice", lambda: self.outlook.findings(self.auto.state.modes)),
         ]
         nothing: Sequence[Finding] = ()
         found = [

@@ -187,6 +187,11 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "nothing is measured or applied until you run `ceph wcache freeze --thaw`; `ceph wcache "
         "rollback` takes back what was applied all the same",
     ),
+    FindingCode.RECOMMENDATION: (
+        "drive models would commit faster in the other cache mode",
+        "see why with `ceph wcache recommend`, then `ceph wcache plan`; `ceph health mute "
+        "WCACHE_RECOMMENDATION` where they should stay as they are, or `ceph wcache auto off`",
+    ),
     FindingCode.CAMPAIGN_ABORTS: (
         "campaigns keep aborting",
         "see the reasons in `ceph wcache campaign show`, fix them, and measure again; a campaign "

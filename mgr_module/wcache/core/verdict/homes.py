@@ -7,6 +7,7 @@ decides for no other.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, Iterable, Mapping, Set, Tuple
 
 from ..cluster import ClusterState
@@ -17,6 +18,31 @@ from ..simulation import DriveKind, in_cluster, is_real
 
 Homes = Mapping[DriveKind, FrozenSet[str]]
 """By `DriveKind.home`, the hosts that have drives which could be measured and changed."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Drives of one kind: how many could be changed to each mode, and how many could not."""
+
+    changeable: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
+    stuck: Dict[CacheMode, int] = field(default_factory=lambda: dict.fromkeys(CacheMode, 0))
+
+
+def counted(
+    reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool
+) -> Dict[DriveKind, Counted]:
+    """By `DriveKind.home`, the drives of each kind by what they could be changed to."""
+    found: Dict[DriveKind, Counted] = {}
+    for report in reports:
+        for drive in report.drives:
+            mode = drive.mode
+            for device_class in _classes(drive, report, cluster):
+                kind = DriveKind(device_class, str(drive.drive_model), report.simulated)
+                of_kind = found.setdefault(kind, Counted())
+                if mode is not None:
+                    can = _switchable(drive, throwaway)
+                    (of_kind.changeable if can else of_kind.stuck)[mode.other] += 1
+    return found
 
 
 def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool) -> Homes:

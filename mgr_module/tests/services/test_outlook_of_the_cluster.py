@@ -1,0 +1,98 @@
+"""What all would gain stands over `status`; under `auto recommend` it is a finding too."""
+
+import pytest
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import WB, WT, applied, measured, ok, said
+from wcache.ceph.health import health_checks
+from wcache.services import outlook
+
+CODE = "WCACHE_RECOMMENDATION"
+GAIN = "1 drive model would commit 4.9 to 5.1 times as fast with the cache off"
+
+
+def summary(mgr):
+    return said(mgr, "status")["summary"]
+
+
+def checks(mgr):
+    return health_checks(mgr.views.findings())
+
+
+def test_the_sentence_is_that_of_status_and_of_the_bare_command():
+    mgr = measured()
+    found = summary(mgr)
+    assert (found["text"], found["next"]) == (f"{GAIN} (3 of 3 drives)", "ceph wcache plan")
+    assert found["cache_off"] == {
+        "drive_models": 1, "drives": 3, "times_low": 4.9, "times_high": 5.1
+    }
+    line = f"{GAIN} (3 of 3 drives). Next: `ceph wcache plan`"
+    assert ok(mgr.command("")) == line
+    assert ok(mgr.command("status")).split("\n")[0] == line
+
+
+def test_once_it_is_applied_nothing_is_left_to_do():
+    mgr = applied()
+    assert summary(mgr)["text"] == "the only drive model is right as it is (3 drives)"
+    assert summary(mgr)["next"] == ""
+
+
+def test_the_bare_command_names_what_is_wrong():
+    mgr = FakeMgr(("h1", (make.unsafe_drive(), make.drive("sdb", 1))))
+    mgr.report_all()
+    assert "\nerrors: WCACHE_UNSAFE; what to do: `ceph wcache status`" in ok(mgr.command(""))
+
+
+@pytest.mark.parametrize("mode", ["off", "apply"])
+def test_a_recommendation_enters_health_under_auto_recommend_alone(mode):
+    mgr = measured(auto_quiet_s=1e9)
+    assert CODE not in checks(mgr)
+    ok(mgr.command("auto", mode="recommend"))
+    check = checks(mgr)[CODE]
+    assert check["severity"] == "warning"
+    assert check["detail"][0].startswith(
+        "class hdd, drive model ACME HD1 1.0: 3 drives would commit 4.9 to 5.1 times as fast with "
+        "the cache off"
+    )
+    ok(mgr.command("auto", mode=mode))
+    assert CODE not in checks(mgr)
+
+
+def test_it_is_gone_while_it_is_carried_out_and_after_and_back_after_a_rollback():
+    mgr = measured(auto_quiet_s=1e9)
+    ok(mgr.command("auto", mode="recommend"))
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    assert CODE not in checks(mgr)
+    mgr.settle()
+    mgr.report_all()
+    assert CODE not in checks(mgr)
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    assert CODE in checks(mgr)
+
+
+def test_it_is_of_the_classes_that_auto_may_recommend_for():
+    mgr = measured(auto_quiet_s=1e9)
+    ok(mgr.command("auto", mode="recommend", device_class="hdd"))
+    assert CODE in checks(mgr)
+    ok(mgr.command("auto", mode="off", device_class="hdd"))
+    assert CODE not in checks(mgr)
+
+
+def test_a_big_fleet_is_looked_at_anew_only_now_and_then(monkeypatch):
+    monkeypatch.setattr(outlook, "DRIVES_AT_ONCE_MAX", 2)
+    mgr = measured()
+    assert summary(mgr)["cache_off"]["drives"] == 3
+    for probe in mgr.probes.values():
+        probe.latency_ns = {WB: 1, WT: 1}
+    asked = []
+    ask = mgr.engine.recommendations
+    monkeypatch.setattr(mgr.engine, "recommendations", lambda: asked.append(1) or ask())
+    for _ in range(3):
+        summary(mgr)
+    assert asked == []
+    mgr.now_s += outlook.KEEP_S
+    summary(mgr)
+    assert asked == [1]
