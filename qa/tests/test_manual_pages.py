@@ -23,7 +23,7 @@ def test_each_command_has_its_section(pages, name, command):
 def test_every_command_of_the_module_is_there(pages):
     for command in COMMANDS:
         assert f"ceph {command.prefix}" in pages["ceph-wcache.8"]
-        lines = pages["ceph-wcache.8"].splitlines()
+        lines = pages["ceph-wcache.8"].partition(".SH COMMANDS")[2].splitlines()
         (line,) = [one for one in lines if one.startswith(rf"\fBceph {command.prefix}\fR")]
         for argument in command.arguments:
             name = argument.split(",")[0].partition("=")[2]

@@ -45,6 +45,8 @@ def test_fewer_than_four_pairs_decide_nothing_and_go_on():
     result = analyse(made(50.0, pairs=3), OPTIONS)
     assert (result["verdict"], result["stop"]) == ("insufficient data", False)
     assert result["ratio_low"] is None
+    # they have no spread to tell by how many more would do
+    assert result["pairs_needed_more"] is None
 
 
 def test_an_undecided_experiment_says_how_many_more_pairs_it_needs():

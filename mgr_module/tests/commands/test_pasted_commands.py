@@ -13,10 +13,12 @@ from mgr_fakes.module import FakeMgr
 from module_world import ok, said
 from prior_world import left_over
 from test_commands_do_what_they_say import refused
-from wcache.commands.tables import after_recommend
 from wcache.core.config_database import LABELS_OF, ConfigEdit
 from wcache.core.knobs.memory_target.advice import advise
 from wcache.core.knobs.memory_target.instead import cephadm_settings, rook_patch
+from wcache.core.model import Verdict
+from wcache.core.verdict.explaining import settling
+from wcache.core.verdict.recommend import Recommendation
 
 EVIL = "d; reboot $(reboot) 'x\" #"
 
@@ -88,6 +90,8 @@ def test_the_name_of_a_device_class_is_one_word_of_a_patch_for_rook():
 
 
 def test_the_name_of_a_host_to_measure_on_is_one_word():
-    row = {"to_change": 0, "went_back": None, "measure_on": EVIL, "verdict": ""}
-    command = after_recommend({"rollout": "", "recommendations": [row]})
+    found = Recommendation(
+        "hdd", make.MODEL, Verdict.INSUFFICIENT, None, "", (), (), (), measure_on=EVIL
+    )
+    ((_, command),) = settling(found, [])
     assert shlex.split(command)[-1] == f"--scope=host:{EVIL}"

@@ -207,8 +207,21 @@ def findings(say):
     say(mgr, "try")
 
 
+def explained(say):
+    """Why a verdict, of one drive and of a drive model; and what is not measured or not known."""
+    mgr = a_mgr()
+    say(mgr, "explain", what="osd.0")
+    start(mgr, seed=1)
+    mgr.settle()
+    mgr.report_all()
+    say(mgr, "explain", what="osd.0")
+    say(mgr, "explain", what=["ACME", "HD1", "1.0"])
+    say(mgr, "explain", what="HD9")
+
+
 STORIES = {
     "11-agents": agents, "12-drive-models": drive_models, "13-proofs": proofs, "14-priors": priors,
     "15-campaigns": campaigns, "17-automation": automation,
     "18-rollouts": rollouts, "19-memory-trial": memory_trial, "20-findings": findings,
+    "21-explained": explained,
 }

@@ -84,7 +84,8 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
     # beyond this experiment's own budget, too: it is what another one would need
     open_ended = verdict_of(measured, options.margin) is Verdict.INSUFFICIENT
     needed = None
-    if not decided and open_ended:
+    # fewer than a first look asks for have no spread to tell by
+    if not decided and open_ended and measured.n >= FIRST_LOOK:
         needed = sequential.pairs_needed(measured, options.margin, sequential.HORIZON)
     if needed is not None:
         needed = unit * max(needed - measured.n, 1)

@@ -15,7 +15,7 @@ from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..services.service import Service
-from . import agent_tables, load_views, outlook_view, tables, try_view
+from . import agent_tables, explain_view, load_views, outlook_view, tables, try_view
 from .automation import history
 from .automation import rows as automation_rows
 from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
@@ -162,6 +162,12 @@ COMMANDS: Tuple[Command, ...] = (
         "Recommend a cache mode per device class and drive model, with the evidence",
         lambda s, v, a: v.plans.recommendations(a.get("device_class")), tables.recommendations,
     ),
+    Command(
+        "wcache explain", ("name=what,type=CephString,n=N",), "r",
+        "Explain the verdict on an OSD's drives or a drive model: figures, raw pairs, and what "
+        "would change it",
+        lambda s, v, a: v.explains.explain(a["what"]), explain_view.render,
+    ),
     *automation_rows.ROWS,
     *memory_rows.ROWS,
     Command(
@@ -241,6 +247,8 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
             if declared.get("req") != "false":
                 raise MalformedError(f"{name} is missing", f"see `ceph {command.prefix} -h`")
             continue
+        if declared.get("n") == "N" and isinstance(value, (list, tuple)):
+            value = " ".join(str(part) for part in value)  # a name of several words
         found[name] = _checked(name, declared["type"], value)
     return found
 

@@ -17,8 +17,10 @@ from ..core.knobs.cache_mode.consequences import noop_flushes, of_write_through
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import DriveKind, in_cluster, real
+from ..core.verdict.explaining import settling
 from ..core.verdict.homes import differing
 from ..core.verdict.recommend import Recommendation
+from ..core.verdict.result import Result
 from ..engine.engine import Engine
 from ..services.guards import require_class
 from ..services.mclock.facts import MclockFacts
@@ -32,8 +34,12 @@ Held = Callable[[], Mapping[Tuple[str, str], str]]
 class PlanViews:
     """Recommendations and plans over the engine."""
 
-    def __init__(self, engine: Engine, mclock: MclockFacts, held: Held = dict) -> None:
+    def __init__(
+        self, engine: Engine, mclock: MclockFacts, held: Held,
+        summary: Callable[[], Mapping[str, Any]],
+    ) -> None:
         self._engine = engine
+        self._summary = summary
         self._mclock = mclock
         self._held = held
 
@@ -57,11 +63,12 @@ class PlanViews:
                     plain["manual_on"], drive = measured
                     plain["manual"] = list(by_hand(drive, item.mode))
                     plain["consequences"] = list(self._consequences(item, drive))
-                results = engine.analyses.results
-                plain["noop_flushes"] = list(noop_flushes(
-                    results[key] for key in item.record_ids if key in results
-                ))
+                plain["noop_flushes"] = list(noop_flushes(self._results_of(item)))
                 plain["stale_keys"] = self._stale_keys(item)
+                plain["settled_by"] = [] if item.verdict.decided else [
+                    {"what": words, "command": command}
+                    for words, command in settling(item, self._results_of(item))
+                ]
                 kind = DriveKind.of(item)
                 plain["to_change"] = 0 if item.mode is None else differing(
                     reports, cluster, kind, item.mode, throwaway=engine.options().throwaway_cluster,
@@ -75,8 +82,12 @@ class PlanViews:
             others = foreign(engine, device_class)
         return {
             "format_version": FORMAT_VERSION, "recommendations": rows, "foreign": others,
-            "rollout": under_way,
+            "rollout": under_way, "summary": self._summary(),
         }
+
+    def _results_of(self, item: Recommendation) -> List[Result]:
+        results = self._engine.analyses.results
+        return [results[key] for key in item.record_ids if key in results]
 
     def _consequences(self, item: Recommendation, drive: DriveReport) -> Tuple[str, ...]:
         if item.mode is not CacheMode.WRITE_THROUGH:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Tuple
 
 from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.model import Verdict, load_name
 from ..core.record import Precondition
-from ..core.text import amount, cell, duration, latency, named, ratio, table, when
+from ..core.text import amount, cell, duration, latency, named, ratio, relative, table, when
 from ..core.unmet import faults
+from ..core.verdict.recommend import BURSTS, FEW
 from . import observed_tables
 from .automation import evidence
 from .drives.bcache import bcache_words
@@ -19,6 +20,7 @@ from .outlook_view import sentence
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
+BY_95 = "`no material difference` is decided by the 95% interval, which is narrower"
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
 
@@ -166,6 +168,8 @@ def campaign(data: Mapping[str, Any]) -> str:
                  "VERDICT", "TIME", "WRITTEN")
         lines += ["", table(heads, rows), "",
                   "latencies are medians; ratio is write back over write through"]
+        if any(r["verdict"] == Verdict.NO_DIFFERENCE.value for r in data["results"]):
+            lines.append(BY_95)
         lines += [
             f"osd.{r['osd_id']} {','.join(r['dev_names'])} {load_name(r['load_point'])}: "
             + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
@@ -186,38 +190,55 @@ def recommendations(data: Mapping[str, Any]) -> str:
     if not data["recommendations"]:
         shown = ["nothing is measured yet", *others, "next: ceph wcache campaign forecast"]
         return "\n".join(shown)
-    blocks = []
-    for r in data["recommendations"]:
-        model = " ".join(
-            p for p in (r["drive_model"]["vendor"], r["drive_model"]["model"],
-                        r["drive_model"]["firmware"]) if p
-        )
-        lines = [
-            f"class {r['device_class']}, drive model {model or '(unnamed)'}: "
-            f"{r['verdict']}" + (" (simulated)" if r["simulated"] else ""),
-            f"  why: {r['why']}",
+    rows = sorted(data["recommendations"], key=_by_weight)
+    lines = [data["summary"]["text"], ""]
+    heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "MEASURED", "TO CHANGE")
+    lines.append(table(heads, [
+        (r["device_class"] or "-", model_of(r) + (" (simulated)" if r["simulated"] else ""),
+         r["verdict"], _gain(r), max((load["drives"] for load in r["loads"]), default=0),
+         r["to_change"])
+        for r in rows
+    ]))
+    lines += [
+        "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
+        "at 99%", "",
+    ]
+    for r in rows:
+        said = [
+            *(f"went back: {line}" for line in went_back(r)), *stale_keys(r),
+            *([r["why"]] if not Verdict(r["verdict"]).decided else []),
+            *(f"to settle it: {step['what']}" for step in r["settled_by"]),
+            *r["noop_flushes"],
+            # what is said of every drive model is under `explain`
+            *(f"note: {line}" for line in r["warnings"] if line != BURSTS and FEW not in line),
         ]
-        for load in r["loads"]:
-            lines.append(
-                f"  {load_name(load['load_point'])}: {load['verdict']}, {load['drives']} drive(s), "
-                f"ratio {ratio(load)}, {load['interval']}"
-            )
-            if load["next_low"] is not None and load["next_high"] is not None:
-                lines.append(
-                    f"    expected of the next drive of this model (95%): {load['next_low']:.2f} "
-                    f"to {load['next_high']:.2f}"
-                )
-        lines += [f"  {line}" for line in r["noop_flushes"]]
-        lines += [
-            f"  by hand, for example on {r['manual_on']}: {line}" for line in r["manual"]
-        ]
-        lines += [f"  write through: {line}" for line in r.get("consequences", [])]
-        lines += [f"  note: {line}" for line in r["warnings"]]
-        lines += [f"  note: {line}" for line in stale_keys(r)]
-        lines += [f"  went back: {line}" for line in went_back(r)]
-        blocks.append("\n".join(lines))
-    blocks += ["\n".join(others)] if others else []
-    return "\n\n".join(blocks) + f"\n\nnext: {after_recommend(data)}"
+        lines += [f"{model_of(r)}: {line}" for line in said]
+    lines += others
+    lines.append(f"why, with figures and what to do by hand: ceph wcache explain {_example(rows)}")
+    return "\n".join([*lines, f"next: {after_recommend(data)}"])
+
+
+def model_of(row: Mapping[str, Any]) -> str:
+    """A row's drive model in words."""
+    return " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"
+
+
+def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
+    """What is to be done comes first, then what is open."""
+    open_ = not Verdict(row["verdict"]).decided
+    return not row["to_change"], not open_, row["device_class"], model_of(row)
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    """Of the load that decided, the first one; the others are under `explain`."""
+    loads = [load for load in row["loads"] if load["verdict"] == row["verdict"]] or row["loads"]
+    if not loads:
+        return "-"
+    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}"
+
+
+def _example(rows: List[Mapping[str, Any]]) -> str:
+    return shlex.quote(model_of(rows[0]))
 
 
 _PLAN = "ceph wcache plan"
@@ -251,14 +272,9 @@ def after_recommend(data: Mapping[str, Any]) -> str:
         return _PLAN
     if any(r["to_change"] for r in data["recommendations"]):
         return f"{_BY_TRAFFIC}, while clients write"
-    for r in data["recommendations"]:
-        if r["measure_on"]:
-            return f"ceph wcache campaign start --scope=host:{shlex.quote(r['measure_on'])}"
-    verdicts = {r["verdict"] for r in data["recommendations"]}
-    if Verdict.CONFLICTING.value in verdicts:
-        return f"{_BY_TRAFFIC}, while clients write"
-    if Verdict.INSUFFICIENT.value in verdicts:
-        return "ceph wcache campaign forecast --loads=depth1 --pairs=80 --drives-per-model=6"
+    steps = [step for r in data["recommendations"] for step in r["settled_by"]]
+    if steps:
+        return str(steps[0]["command"])
     return "nothing; leave the drives as they are"
 
 

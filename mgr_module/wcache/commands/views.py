@@ -25,6 +25,7 @@ from .campaign_views import CampaignViews
 from .drives.controllers import controllers
 from .drives.hosts import ModelKey
 from .drives.models import drive_models
+from .explain_view import ExplainViews
 from .finding_views import FindingViews
 from .load_views import ProfilesByOsd, load_ls
 from .outlook_view import summary
@@ -46,7 +47,8 @@ class Views:
         self._findings = FindingViews(engine, more_findings)
         self._outlook = outlook
         self.campaigns = CampaignViews(engine)
-        self.plans = PlanViews(engine, mclock.facts, held)
+        self.plans = PlanViews(engine, mclock.facts, held, self._summary)
+        self.explains = ExplainViews(engine, self.plans)
         self.history = HistoryViews(engine)
         self.rollouts = RolloutViews(engine)
 
@@ -62,7 +64,7 @@ class Views:
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
         engine = self._engine
-        findings, outlook = self.findings(), self._outlook()
+        findings, told = self.findings(), self._summary()
         with engine.lock:
             now_s = engine.clock()
             agents = engine.hosts.agents.all()
@@ -72,7 +74,7 @@ class Views:
             running = [m for m in engine.runs.values() if not m.over]
             return {
                 "format_version": FORMAT_VERSION,
-                "summary": summary(outlook, self._next(outlook)),
+                "summary": told,
                 "frozen": engine.frozen,
                 "throwaway_cluster": engine.options().throwaway_cluster,
                 "agents": {
@@ -95,6 +97,12 @@ class Views:
                 "findings": [_finding(item) for item in findings],
                 "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
             }
+
+    def _summary(self) -> Dict[str, Any]:
+        """The sentence, looked up without the lock: a fleet's advice takes time."""
+        found = self._outlook()
+        with self._engine.lock:
+            return summary(found, self._next(found))
 
     def _next(self, outlook: Outlook) -> str:
         """The one command that follows: what is under way comes before what would be begun."""

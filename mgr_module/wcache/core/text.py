@@ -55,6 +55,19 @@ def ratio(row: Mapping[str, Any]) -> str:
     return f"{row['ratio']:.2f} ({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
 
 
+def relative(row: Mapping[str, Any]) -> str:
+    """What turning the cache off changes, in percent of latency, of the same fields; or ''."""
+    ends = [row[key] for key in ("ratio", "ratio_high", "ratio_low")]
+    if ends[0] is None or not all(end is None or end > 0 for end in ends):
+        return ""
+    middle, low, high = (None if end is None else 100 * (1 / end - 1) for end in ends)
+    # `interval` says at which level, where drive models were many
+    said = str(row.get("interval", "")).split()
+    level = next((word for word in said if word.endswith("%")), "99%")
+    between = "" if low is None or high is None else f", {level}: {low:+.0f} to {high:+.0f}"
+    return f" ({middle:+.0f}%{between})"
+
+
 def when(at_s: float) -> str:
     """A wall-clock time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at_s))

@@ -1,4 +1,4 @@
-"""The level of a period, for whoever plans what is measured next; verdicts have their own."""
+"""The level of a period, to plan what is next and to be shown; verdicts have their own."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def commits(period: Period) -> Tuple[float, int]:
 def apart_ln(pairs: Sequence[Pair]) -> float:
     """How far the modes are apart in the mean over pairs, in ln of latency; no sign, no mode."""
     gaps = [
-        math.log(_level(pair.write_back) / _level(pair.write_through)) for pair in pairs
+        math.log(level_ns(pair.write_back) / level_ns(pair.write_through)) for pair in pairs
     ]
     return abs(math.fsum(gaps)) / len(gaps) if gaps else 0.0
 
 
-def _level(period: Period) -> float:
+def level_ns(period: Period) -> float:
     """The median of the samples, or the mean of the commits, in ns; 1 at least."""
     if period.samples_ns:
         return max(1.0, statistics.median(period.samples_ns))

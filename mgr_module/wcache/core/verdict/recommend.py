@@ -28,6 +28,11 @@ from .repeated import Standing, standing
 from .result import Result
 
 NAMED_MAX = 3  # hosts in one line
+FEW = " of this model measured; 3 or more are better"
+BURSTS = (
+    "a short experiment shows bursts only: watch latency after applying; where a media or SLC "
+    "cache ends, `wcache-probe matrix --long 600` shows on a spare drive"
+)
 OSDS_NAMED_MAX = 8
 
 
@@ -177,11 +182,8 @@ def _recommend(
     warnings += [note for load in loads for note in load.notes]
     drives = len({(r.hostname, r.drive_id) for r in results})
     if drives < 3:
-        warnings.append(f"{drives} drive(s) of this model measured; 3 or more are better")
-    warnings.append(
-        "a short experiment shows bursts only: watch latency after applying; where a media or SLC "
-        "cache ends, `wcache-probe matrix --long 600` shows on a spare drive"
-    )
+        warnings.append(f"{drives} drive{'' if drives == 1 else 's'}{FEW}")
+    warnings.append(BURSTS)
     return Recommendation(
         first.device_class, first.drive_model, verdict, verdict.mode, why, tuple(loads),
         tuple(warnings), tuple(sorted(name for result in results for name in result.record_ids)),

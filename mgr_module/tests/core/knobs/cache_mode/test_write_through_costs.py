@@ -151,7 +151,7 @@ def test_recommend_and_try_say_it_whatever_the_verdict_is(through_ns):
         assert line in ok(mgr.command(command))
 
 
-def test_recommend_prints_what_write_through_costs_and_nothing_for_write_back():
+def test_explain_prints_what_write_through_costs_and_nothing_for_write_back():
     for latency_ns, wanted in (({WB: 9_000_000, WT: 10**6}, True), ({WB: 10**6, WT: 10**7}, False)):
         mgr = FakeMgr(("h1", (make.drive("sda", 0, rotational=False),)))
         mgr.probes["h1"].latency_ns = latency_ns
@@ -160,7 +160,7 @@ def test_recommend_prints_what_write_through_costs_and_nothing_for_write_back():
         mgr.settle()
         (row,) = said(mgr, "recommend")["recommendations"]
         assert bool(row["consequences"]) is wanted
-        text = ok(mgr.command("recommend"))
+        text = ok(mgr.command("explain", what="osd.0"))
         assert ("with the pin the kernel still flushes" in text) is wanted
         assert ("endurance" in text) is wanted
 

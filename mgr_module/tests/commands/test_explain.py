@@ -1,0 +1,68 @@
+"""`explain` goes from a verdict's words down to the raw pairs, and never takes two for one."""
+
+from dataclasses import replace
+
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import a_mgr, measured, ok, said, start
+from wcache.core.model import DriveModel
+
+
+def test_the_raw_pairs_are_those_of_the_record():
+    mgr = measured()
+    (row,) = said(mgr, "explain", what="osd.2")["explained"]
+    (result,) = row["measured"]
+    record = said(mgr, "campaign record", record_id=result["record_id"])
+    assert [pair["first"] for pair in result["raw_pairs"]] == [p["first"] for p in record["pairs"]]
+    assert {p["write_back_us"] for p in result["raw_pairs"]} == {20000.0}
+    assert {p["write_through_us"] for p in result["raw_pairs"]} == {4000.0}
+    text = ok(mgr.command("explain", what="osd.2"))
+    assert "PAIR" in text
+    assert "20.00 ms    4.00 ms         5.00" in text
+    assert "osd.1" not in text
+
+
+def test_a_drive_model_of_several_words_needs_no_quotes_and_shows_all_its_drives():
+    mgr = measured()
+    for what in (["ACME", "HD1", "1.0"], "ACME HD1 1.0", "acme hd1 1.0", "HD1"):
+        (row,) = said(mgr, "explain", what=what)["explained"]
+        assert {result["osd_id"] for result in row["measured"]} == {0, 1, 2}
+
+
+def test_an_osd_is_explained_by_its_drive_model_where_it_was_not_measured_itself():
+    mgr = a_mgr()
+    start(mgr, scope="osd.0")
+    mgr.settle()
+    (row,) = said(mgr, "explain", what="osd.1")["explained"]
+    assert row["measured"] == []
+    assert row["drive_model"]["model"] == "HD1"
+
+
+def test_what_is_not_measured_says_how_to_measure_it_and_what_is_not_known_what_is():
+    mgr = FakeMgr(("h1", (make.drive("sda", 0), replace(
+        make.drive("sdb", 1), drive_model=DriveModel("", "B 2", "")
+    ))))
+    mgr.report_all()
+    for what in ("osd.1", "B 2"):
+        assert mgr.command("explain", what=what)[2] == (
+            f"nothing is measured of {what} yet: measure it: `ceph wcache try`"
+        )
+    assert "drive models are: ACME HD1 1.0, B 2" in mgr.command("explain", what="C")[2]
+
+
+def test_samples_that_are_gone_are_said_to_be_gone():
+    mgr = measured()
+    for record_id in mgr.engine.archive.record_ids():
+        mgr.engine.archive.drop_record(record_id)
+    assert "its raw pairs are not kept" in ok(mgr.command("explain", what="osd.0"))
+
+
+def test_an_open_verdict_names_what_would_settle_it_and_recommend_follows_it():
+    mgr = a_mgr()
+    mgr.probes["h1"].latency_ns = mgr.probes["h2"].latency_ns
+    start(mgr, loads="timer")
+    mgr.settle()
+    (row,) = said(mgr, "recommend")["recommendations"]
+    (step,) = row["settled_by"]
+    assert step["command"] == "ceph wcache campaign start --scope=class:hdd --loads=depth1"
+    assert ok(mgr.command("recommend")).endswith(f"next: {step['command']}")

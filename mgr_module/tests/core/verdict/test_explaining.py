@@ -1,0 +1,84 @@
+"""What would change a verdict, and what would settle an open one: never the same again."""
+
+from mgr_fakes import builders as make
+from wcache.core.model import FindingCode, LoadPoint, Verdict
+from wcache.core.verdict.explaining import settling, would_change
+from wcache.core.verdict.pooling import LoadVerdict
+from wcache.core.verdict.recommend import Recommendation
+from wcache.core.verdict.result import Result
+
+DEPTH1, TRAFFIC = LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_TRAFFIC
+OPEN = Verdict.INSUFFICIENT
+
+
+def load(verdict=OPEN, low=0.9, high=1.4, point=DEPTH1, drives=3, **changes):
+    return LoadVerdict(point, verdict, drives, (low * high) ** 0.5, low, high, **changes)
+
+
+def advice(verdict, *loads, **changes):
+    return Recommendation(
+        "hdd", make.MODEL, verdict, verdict.mode, "", loads, (), (), **changes
+    )
+
+
+def result(ended, point=DEPTH1, pairs=40):
+    return Result(
+        "c1.0.0", "c1", "h1", 0, "hdd", "d", "d", make.MODEL, point, OPEN, pairs, 1.0, 0, ended
+    )
+
+
+def test_a_decided_verdict_names_the_figure_it_would_take_and_what_was_not_measured():
+    steps = would_change(advice(Verdict.WRITE_THROUGH, load(Verdict.WRITE_THROUGH, 4.9, 5.1)), [])
+    assert steps[0] == ("depth1: an interval that reaches 1.1 or less; it is ratio 4.9 to 5.1", "")
+    assert steps[1][1] == "ceph wcache campaign start --scope=class:hdd --loads=traffic"
+    assert not any("other drives" in words for words, _ in steps)
+    same = would_change(advice(Verdict.NO_DIFFERENCE, load(
+        Verdict.NO_DIFFERENCE, 0.97, 1.03, TRAFFIC, drives=1
+    )), [])
+    assert "traffic: an interval beyond 1.1 or 0.91" in same[0][0]
+    assert "1 of them is measured" in same[1][0]
+
+
+def test_where_clients_write_too_little_a_bench_is_named_and_not_the_same_again():
+    few = result("too little client traffic: 3 commits in 2.0 s, 20 are needed", TRAFFIC)
+    ((words, command),) = settling(advice(OPEN, load(point=TRAFFIC)), [few])
+    assert "3 commits in 2.0 s" in words
+    assert command.endswith("--loads=depth1")
+    # with a bench there already only more writes help, or longer periods
+    both = advice(OPEN, load(point=TRAFFIC), load(Verdict.NO_DIFFERENCE, 0.97, 1.03))
+    ((words, command),) = settling(both, [few])
+    assert "mgr/wcache/period_s" in words
+    assert command.endswith("--loads=traffic")
+
+
+def test_a_spent_budget_is_named_with_its_option_and_more_of_it():
+    found = advice(OPEN, load())
+    for ended, command in (
+        ("budget of 300 s is spent", "experiment_seconds_max 600"),
+        ("budget of 4096 bytes is spent", "experiment_bytes_max 8192"),
+        ("budget of 600 s of client waiting is spent", "experiment_client_wait_max_s 1200"),
+        ("budget of 150 s for showing that there is no difference is spent",
+         "no_difference_share 1"),
+    ):
+        ((words, said),) = settling(found, [result(ended)])
+        assert (ended in words, said) == (True, f"ceph config set mgr mgr/wcache/{command}")
+
+
+def test_spent_pairs_ask_for_more_pairs_and_then_for_more_drives():
+    found = advice(OPEN, load())
+    ((_, command),) = settling(found, [result("budget of 40 pairs is spent")])
+    assert command.endswith("--loads=depth1 --pairs=80")
+    ((_, command),) = settling(found, [result("budget of 80 pairs is spent", pairs=80)])
+    assert command.endswith("--pairs=80 --drives-per-model=6")
+
+
+def test_findings_conflicts_and_a_missing_host_come_first():
+    flagged = advice(OPEN, load(doubts=(FindingCode.FLUSH_TOO_FAST,)))
+    assert settling(flagged, [])[0][1] == "ceph wcache status"
+    assert settling(advice(Verdict.CONFLICTING, load()), [])[0][1].endswith("--loads=traffic")
+    assert settling(advice(OPEN, measure_on="h 2"), [])[0][1].endswith("--scope=host:'h 2'")
+
+
+def test_where_only_the_bare_timer_was_measured_a_load_is_named():
+    found = advice(OPEN, load(point=LoadPoint.FDATASYNC_TIMER))
+    assert settling(found, [])[0][1].endswith("--loads=depth1")

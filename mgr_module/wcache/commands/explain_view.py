@@ -1,0 +1,215 @@
+"""`ceph wcache explain`: why a verdict, from its words down to the raw pairs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+
+from ..core import codec
+from ..core.errors import MalformedError, NotFoundError
+from ..core.experiment.levels import level_ns
+from ..core.model import Verdict, load_name
+from ..core.output_format import FORMAT_VERSION
+from ..core.record import Record
+from ..core.text import latency, ratio, relative, table
+from ..core.verdict.explaining import would_change
+from ..core.verdict.recommend import Recommendation
+from ..engine.engine import Engine
+from .plan_views import PlanViews
+from .tables import BY_95
+
+# Records whose pairs are shown of one drive model, and lines of the plain form.
+RECORDS_MAX = 12
+PAIRS_SHOWN_MAX = 40
+NAMES_SHOWN_MAX = 8
+
+
+class ExplainViews:
+    """Verdicts with what they stand on, over the engine."""
+
+    def __init__(self, engine: Engine, plans: PlanViews) -> None:
+        self._engine = engine
+        self._plans = plans
+
+    def explain(self, what: str) -> Dict[str, Any]:
+        """`explain`: `what` is an OSD or a drive model.
+
+        Raises NotFoundError where neither is measured.
+        """
+        osd_id = _osd_id(what)
+        advice = self._engine.recommendations()
+        shown = self._plans.recommendations()["recommendations"]
+        rows = {_key(row): row for row in shown}
+        found = [
+            (item, rows[_key(codec.to_plain(item))]) for item in advice
+            if self._is_about(item, osd_id, what) and _key(codec.to_plain(item)) in rows
+        ]
+        if not found:
+            self._refuse(what, osd_id, advice)
+        return {
+            "format_version": FORMAT_VERSION, "what": what,
+            "explained": [self._row(item, row, osd_id) for item, row in found],
+        }
+
+    def _is_about(self, item: Recommendation, osd_id: Optional[int], what: str) -> bool:
+        if osd_id is None:
+            names = str(item.drive_model), item.drive_model.model
+            return what.casefold() in [name.casefold() for name in names]
+        results = self._engine.analyses.results
+        if any(results[x].osd_id == osd_id for x in item.record_ids if x in results):
+            return True
+        models = {
+            str(drive.drive_model) for report in self._engine.hosts.reports.values()
+            for drive in report.drives for use in drive.uses if use.osd_id == osd_id
+        }
+        osd = self._engine.view.cluster().osds.get(osd_id)
+        return str(item.drive_model) in models and (
+            osd is None or osd.device_class == item.device_class
+        )
+
+    def _refuse(
+        self, what: str, osd_id: Optional[int], advice: Sequence[Recommendation]
+    ) -> NoReturn:
+        drives = [d for r in self._engine.hosts.reports.values() for d in r.drives]
+        known = {str(d.drive_model) for d in drives}
+        mine = known if osd_id is None else {
+            str(d.drive_model) for d in drives for use in d.uses if use.osd_id == osd_id
+        }
+        if mine and (osd_id is not None or what in known):
+            raise NotFoundError(
+                f"nothing is measured of {what[:60]} yet", "measure it: `ceph wcache try`"
+            )
+        names = sorted({str(item.drive_model) for item in advice} | known)[:NAMES_SHOWN_MAX]
+        raise NotFoundError(
+            f"there is no OSD or drive model {what[:60]!r}",
+            f"drive models are: {', '.join(names)}" if names else "see `ceph wcache agent ls`",
+        )
+
+    def _row(self, item: Recommendation, row: Dict[str, Any], osd_id: Optional[int]) -> Any:
+        results = [
+            self._engine.analyses.results[x] for x in item.record_ids
+            if x in self._engine.analyses.results
+        ]
+        mine = [r for r in results if osd_id in (None, r.osd_id)]
+        measured = []
+        for number, result in enumerate(mine):
+            # a factorial's pairs are those of its other drive
+            kept = number < RECORDS_MAX and not result.measured_in
+            record = self._engine.archive.record(result.record_id) if kept else None
+            measured.append({**codec.to_plain(result), "raw_pairs": _pairs(record)})
+        return {
+            **row, "measured": measured,
+            "would_change": [
+                {"what": words, "command": command}
+                for words, command in would_change(item, results)
+            ],
+        }
+
+
+def _pairs(record: Optional[Record]) -> Optional[List[Dict[str, Any]]]:
+    """The level of each period of each pair, in us; None where the samples are not kept."""
+    if record is None:
+        return None
+    return [
+        {
+            "pair": pair.index, "first": pair.first.value,
+            "write_back_us": level_ns(pair.write_back) / 1e3,
+            "write_through_us": level_ns(pair.write_through) / 1e3,
+        }
+        for pair in record.pairs
+    ]
+
+
+def _key(row: Mapping[str, Any]) -> Tuple[str, str, bool]:
+    return row["device_class"], str(row["drive_model"]), row["simulated"]
+
+
+def _osd_id(what: str) -> Optional[int]:
+    text = what[4:] if what.startswith("osd.") else what
+    if text.isdecimal() and len(text) <= 9:
+        return int(text)
+    if what.startswith("osd."):
+        raise MalformedError(f"{what[:20]!r} is no OSD", "name one, such as osd.12")
+    return None
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """`ceph wcache explain` in words and figures."""
+    return "\n\n".join("\n".join(_lines(row)) for row in data["explained"])
+
+
+def _lines(row: Mapping[str, Any]) -> List[str]:
+    model = " ".join(part for part in row["drive_model"].values() if part) or "(unnamed)"
+    lines = [
+        f"{model}, class {row['device_class']}: {row['verdict']}"
+        + (" (simulated)" if row["simulated"] else ""),
+        f"why: {row['why']}",
+    ]
+    for load in row["loads"]:
+        lines.append(
+            f"  {load_name(load['load_point'])}: {load['verdict']}, ratio {ratio(load)}, "
+            f"{load['interval']}"
+            + (f"; {BY_95}" if load["verdict"] == Verdict.NO_DIFFERENCE.value else "")
+        )
+        if load["next_low"] is not None and load["next_high"] is not None:
+            lines.append(
+                f"    expected of the next drive of this model (95%): {load['next_low']:.2f} to "
+                f"{load['next_high']:.2f}"
+            )
+    lines.append(
+        "  (ratio is write back over write through: above 1, it is faster with the cache off)"
+    )
+    for result in row["measured"]:
+        lines += ["", *_measured(result)]
+    lines += ["", "what would change it:"]
+    lines += [
+        f"  {step['what']}" + (f": `{step['command']}`" if step["command"] else "")
+        for step in row["would_change"]
+    ]
+    lines += row["noop_flushes"]
+    lines += [f"note: {line}" for line in row["warnings"]]
+    lines += [f"write through: {line}" for line in row["consequences"]]
+    return [*lines, *_by_hand(row)]
+
+
+def _by_hand(row: Mapping[str, Any]) -> List[str]:
+    """The commands on a host, and apart from them those of the cluster."""
+    if not row["manual"]:
+        return []
+    of_cluster = [line for line in row["manual"] if line.startswith("ceph ")]
+    lines = [f"by hand, for example on {row['manual_on']}:"]
+    lines += [f"  {line}" for line in row["manual"] if line not in of_cluster]
+    return lines + [f"instead, by wcache: {line}" for line in of_cluster]
+
+
+def _measured(result: Mapping[str, Any]) -> List[str]:
+    told = "; ".join(
+        text for text in (result["why"], result["ended"]) if text not in ("", "decided")
+    )
+    lines = [
+        f"osd.{result['osd_id']} {result['hostname']} {result['drive_id']}, "
+        f"{load_name(result['load_point'])}, record {result['record_id']}: {result['verdict']}"
+        + (f": {told}" if told else "")
+    ]
+    back, through = (result[mode]["p50_us"] for mode in ("write_back", "write_through"))
+    if back is not None and through is not None:
+        lines.append(
+            f"  {latency(back)} with the cache on -> {latency(through)} with it off"
+            f"{relative(result)}"
+        )
+    pairs = result["raw_pairs"]
+    if result["measured_in"]:
+        return [*lines, f"  its pairs are those of record {result['measured_in']}"]
+    if pairs is None:
+        return [*lines, "  its raw pairs are not kept, or are too many: ask for one OSD"]
+    if not pairs:
+        return [*lines, "  no pair was completed"]
+    rows = [
+        (pair["pair"], pair["first"], latency(pair["write_back_us"]),
+         latency(pair["write_through_us"]), pair["write_back_us"] / pair["write_through_us"])
+        for pair in pairs[:PAIRS_SHOWN_MAX]
+    ]
+    text = table(("PAIR", "FIRST", "WRITE BACK", "WRITE THROUGH", "RATIO"), rows)
+    lines += [f"  {line}" for line in text.split("\n")]
+    if len(pairs) > PAIRS_SHOWN_MAX:
+        lines.append(f"  and {len(pairs) - PAIRS_SHOWN_MAX} more pairs: see --format json")
+    return lines

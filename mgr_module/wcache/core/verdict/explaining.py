@@ -1,0 +1,130 @@
+"""What would change a verdict, and what would settle one that is open: in words and commands."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Iterable, List, Sequence, Tuple
+
+from ..material import MATERIAL_RATIO
+from ..model import LoadPoint, Verdict
+from .pooling import POOL_DRIVES_MIN, LoadVerdict
+from .recommend import Recommendation
+from .result import Result
+
+START = "ceph wcache campaign start"
+SET = "ceph config set mgr mgr/wcache/"
+PAIRS_MOST = 80  # the most that option and argument take
+TOO_LITTLE = "too little client traffic"
+FOR_SAME = "for showing that there is no difference"
+# What a budget's line says of its unit, and the option that sets it.
+BUDGETS = (
+    ("s of client waiting", "experiment_client_wait_max_s"), ("bytes", "experiment_bytes_max"),
+    ("s", "experiment_seconds_max"),
+)
+
+Step = Tuple[str, str]
+"""What would do it, and the command for that; '' where there is none."""
+
+
+def would_change(found: Recommendation, results: Iterable[Result]) -> List[Step]:
+    """What would change the verdict, the nearest first."""
+    if not found.verdict.decided:
+        return settling(found, results)
+    steps: List[Step] = [
+        (_beyond(load), "") for load in _counted(found)
+        if load.verdict is found.verdict and load.estimate.bounded
+    ]
+    points = {load.load_point for load in found.loads}
+    if LoadPoint.OSD_TRAFFIC not in points:
+        steps.append((
+            "the OSDs' own traffic, which was not measured and takes precedence over benches",
+            f"{_start(found)} --loads=traffic",
+        ))
+    most = max((load.drives for load in found.loads), default=0)
+    if most < POOL_DRIVES_MIN:
+        steps.append((
+            f"other drives of this model: {most} of them {'is' if most == 1 else 'are'} measured, "
+            f"{POOL_DRIVES_MIN} and more are judged together", _start(found),
+        ))
+    steps.append(("a new firmware, which is another drive model and measured by itself", ""))
+    return steps
+
+
+def settling(found: Recommendation, results: Iterable[Result]) -> List[Step]:
+    """What would settle an open verdict, the best first; never the same measurement again."""
+    if found.measure_on:
+        host = shlex.quote(found.measure_on)
+        return [(f"the word of a second host, {found.measure_on}", f"{START} --scope=host:{host}")]
+    if any(load.doubts for load in found.loads):
+        return [("the findings about its drives, resolved", "ceph wcache status")]
+    traffic = (
+        "a measurement of the OSDs' own traffic, while clients write", f"{_start(found)} "
+        "--loads=traffic",
+    )
+    if found.verdict is Verdict.CONFLICTING:
+        return [traffic]
+    undecided = [load for load in _counted(found) if load.verdict is Verdict.INSUFFICIENT]
+    if not undecided:
+        points = {load.load_point for load in _counted(found)}
+        missing = LoadPoint.OSD_TRAFFIC if LoadPoint.OSD_BENCH_DEPTH1 in points else (
+            LoadPoint.OSD_BENCH_DEPTH1
+        )
+        return [(
+            f"a measurement of {missing.short}, an OSD's load",
+            f"{_start(found)} --loads={missing.short}",
+        )]
+    named = list(results)
+    return [_more(found, load, named) for load in undecided]
+
+
+def _more(found: Recommendation, load: LoadVerdict, results: Sequence[Result]) -> Step:
+    """What would decide an undecided load, by why its last experiment ended."""
+    name = load.load_point.short
+    mine = [r for r in results if r.load_point is load.load_point]
+    last = max(mine, key=lambda r: r.ended_at_s, default=None)
+    ended = "" if last is None else last.ended
+    again = f"{_start(found)} --loads={name}"
+    if TOO_LITTLE in ended:
+        if any(x.load_point is LoadPoint.OSD_BENCH_DEPTH1 for x in found.loads):
+            return (
+                f"{name} while clients write more ({ended}), or longer periods "
+                f"(`{SET}period_s 10`)", again,
+            )
+        return (
+            f"a bench, since clients write too little ({ended})",
+            f"{_start(found)} --loads=depth1",
+        )
+    if FOR_SAME in ended:
+        return (f"{name}, with more of the budget for this: {ended}",
+                f"{SET}no_difference_share 1")
+    if "budget of" in ended and "pairs" not in ended:
+        option = next(option for unit, option in BUDGETS if f" {unit} is spent" in ended)
+        most = ended.split("budget of ", 1)[1].split(" ", 1)[0]
+        doubled = f" {2 * int(most)}" if most.isdecimal() else ""
+        return (f"{name}, with a larger budget: {ended}", f"{SET}{option}{doubled}")
+    pairs = max((r.pairs for r in mine), default=0)
+    if pairs < PAIRS_MOST and load.drives >= POOL_DRIVES_MIN:
+        return (f"{name} with more pairs than {pairs}", f"{again} --pairs={PAIRS_MOST}")
+    return (
+        f"{name} on more drives than {load.drives}, with up to {PAIRS_MOST} pairs",
+        f"{again} --pairs={PAIRS_MOST} --drives-per-model={max(6, 2 * load.drives)}",
+    )
+
+
+def _beyond(load: LoadVerdict) -> str:
+    """Which figure an interval would have to reach."""
+    found, name = load.estimate, load.load_point.short
+    above, below = f"{MATERIAL_RATIO:g}", f"{1 / MATERIAL_RATIO:.2f}"
+    if load.verdict is Verdict.NO_DIFFERENCE:
+        return f"{name}: an interval beyond {above} or {below}; it is {found.span}"
+    edge = f"{above} or less" if load.verdict is Verdict.WRITE_THROUGH else f"{below} or more"
+    return f"{name}: an interval that reaches {edge}; it is {found.span}"
+
+
+def _counted(found: Recommendation) -> List[LoadVerdict]:
+    return [x for x in found.loads if x.load_point is not LoadPoint.FDATASYNC_TIMER]
+
+
+def _start(found: Recommendation) -> str:
+    """A simulated drive is in no class of the cluster."""
+    return START if found.simulated else f"{START} --scope=class:{shlex.quote(found.device_class)}"
