@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator
+from typing import Callable, Iterator
 
 import pytest
 from harness import CommandError
@@ -11,23 +11,22 @@ from rollouts.rig import Rig
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.one_release]
 
 DEPTH = 16
+LIMIT_MS = 20_000  # beside other tests clients wait for seconds
 STARVED, WRITES_PER_S = 4, 20
-# What an operation may take here before Ceph calls it slow.
-COMPLAINT_S = 0.2
+# What an operation may take here before Ceph calls it slow: nothing, and then something.
+ANY_S, COMPLAINT_S = 0.001, 0.2
 SLOW_OPS = "no slow operations (SLOW_OPS)"
 Throttle = Callable[[int, str, int], None]
 
 
 @pytest.fixture
-def complaint(rig: Rig) -> Iterator[None]:
-    """Ceph complains early, and forgets soon."""
-    values = {
-        "osd_op_complaint_time": COMPLAINT_S, "bluestore_log_op_age": COMPLAINT_S,
-        "bluestore_slow_ops_warn_lifetime": 3600,
-    }
-    for name, value in values.items():
-        rig.cluster.ceph("config", "set", "osd", name, str(value), check=False)
-    yield
+def complaint(rig: Rig) -> Iterator[Callable[..., None]]:
+    """Sets when Ceph complains; afterwards as it was, and forgotten soon."""
+    def when(**values: float) -> None:
+        for name, value in values.items():
+            rig.cluster.ceph("config", "set", "osd", name, str(value), check=False)
+
+    yield when
     rig.cluster.ceph("config", "set", "osd", "bluestore_slow_ops_warn_lifetime", "1", check=False)
     for name in ("osd_op_complaint_time", "bluestore_log_op_age"):
         rig.cluster.ceph("config", "rm", "osd", name, check=False)
@@ -39,38 +38,32 @@ def raised(rig: Rig, code: str) -> None:
 
 
 def test_people_may_look_and_ask_beside_slow_operations(
-    rig: Rig, tidy: None, complaint: None, throttle: Throttle
+    rig: Rig, tidy: None, complaint: Callable[..., None]
 ):
-    def start(**arguments: Any) -> Dict[str, Any]:
-        found: Dict[str, Any] = rig.wcache("campaign start", accept_cost=True, **arguments)
-        return found
-
-    with rig.clients(DEPTH):
-        throttle(STARVED, "write_iops", WRITES_PER_S)
+    complaint(osd_op_complaint_time=ANY_S)
+    with rig.clients(DEPTH), rig.options(latency_limit_ms=LIMIT_MS):
         raised(rig, "SLOW_OPS")
         with pytest.raises(CommandError, match="have slow operations"):
-            start(scope="osd.0", loads="depth1")
-        looked = rig.wcache.wait_over(
-            start(scope="osd.0", loads="traffic", observe=True)["campaign_id"])
-        assert looked["status"] == "done", looked
-        assert looked["observed"][0]["table"]["n"] > 0
-        measured = rig.wcache.wait_over(
-            start(scope="osd.0", loads="traffic", pairs=4)["campaign_id"])
-        assert measured["status"] == "done", measured
-        (result,) = measured["results"]
+            rig.wcache("campaign start", scope="osd.0", loads="depth1", accept_cost=True)
+        done = rig.wcache.done
+        (looked,) = done(scope="osd.0", loads="traffic", observe=True)["observed"]
+        assert looked["table"]["n"] > 0
+        (result,) = done(scope="osd.0", loads="traffic", pairs=4)["results"]
         record = rig.wcache("campaign record", record_id=result["record_id"])
         assert record["missed_preconditions"] == [SLOW_OPS]
         tried = rig.wcache("try", scope="osd.1")
-        print(tried)
-        assert tried["campaign_id"]
-        rig.wcache("campaign stop", campaign_id=tried["campaign_id"])
-        rig.wcache.wait_over(tried["campaign_id"])
+        assert (tried["state"], tried["in_the_way"]) == ("forecast", [])
+        assert tried["next"] == "ceph wcache try osd.1 --accept-cost"
     assert rig.changed() == set()
 
 
 def test_a_rollout_waits_for_slow_operations_in_bluestore_and_names_the_osd(
-    rig: Rig, tidy: None, complaint: None, throttle: Throttle
+    rig: Rig, tidy: None, complaint: Callable[..., None], throttle: Throttle
 ):
+    complaint(
+        osd_op_complaint_time=COMPLAINT_S, bluestore_log_op_age=COMPLAINT_S,
+        bluestore_slow_ops_warn_lifetime=3600,
+    )
     told = rig.cluster.command("config show", who="osd.0")
     if not any(each["name"] == "bluestore_slow_ops_warn_lifetime" for each in told):
         pytest.skip("this release has no BLUESTORE_SLOW_OP_ALERT")

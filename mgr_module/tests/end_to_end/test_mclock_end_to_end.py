@@ -6,6 +6,7 @@ import math
 import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
+from mgr_fakes.probe import FakeProbe
 from wcache.core.loads import CAPACITY_CALL_BYTES as CALL_BYTES
 from wcache.core.model import CacheMode, FindingCode
 from wcache.core.record import Precondition
@@ -112,6 +113,25 @@ def test_a_change_of_mode_makes_a_stored_value_stale_until_it_is_measured_again(
     switch(mgr, BACK, "h0")
     mgr.step(31.0)
     assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+
+
+def test_an_expansion_makes_a_value_stale_for_the_new_osd_and_says_what_to_type(mgr):
+    """A new drive comes with its cache on; the value of its class is of drives with it off."""
+    switch(mgr, THROUGH, "h0", "h1", "h2", "h3")
+    mgr.config.kept.clear()
+    mgr.config.kept[("osd/class:hdd", HDD)] = "310.000000"
+    mgr.step(61.0)
+    mgr.step()
+    assert FindingCode.MCLOCK_STALE.value not in codes(mgr)
+    mgr.probes["h9"] = FakeProbe(mgr.send, "h9", (make.drive("sda", 9),))
+    osds = (*mgr.view.state.osds.values(), make.osd(9, "h9"))
+    mgr.view.state = make.cluster(osds)
+    mgr.report_all()
+    mgr.step(61.0)
+    assert FindingCode.MCLOCK_STALE.value in codes(mgr)
+    said = mgr.command("status")[1]
+    assert "osd/class:hdd for osd.9 was stored while the drives were in write through" in said
+    assert "ceph wcache mclock measure --scope=class:hdd --accept-cost" in said
 
 
 def test_what_was_seen_of_a_value_outlives_the_mgr(mgr):
