@@ -1,14 +1,18 @@
-"""What holds for every test: how properties are tried, and when cycles are looked for."""
+"""What holds for every test: how properties are tried, when cycles are looked for, contracts."""
 
 from __future__ import annotations
 
 import gc
+from typing import Iterator
 
+import pytest
 from examples import by_default
+from mgr_fakes import watch
 
 NEW_OBJECTS = 50_000  # CPython looks each 700 times that more was made than freed, which is often
 
 by_default()  # no property fails because the machine is busy
+watch.install()
 
 
 def pytest_collection_finish() -> None:
@@ -16,3 +20,10 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A test fails that has the module ask or read of Ceph what no contract has."""
+    yield
+    watch.check()

@@ -117,7 +117,7 @@ def _module() -> Iterator[Patch]:
     worlds = f"{MODULE_TESTS}/worlds"
     shared = dict(_files(worlds, PROJECT / "mgr_module/tests/worlds"))
     for folder in ("mgr_fakes", "bench_decision"):
-        shared.update(_files(f"{worlds}/{folder}", PROJECT / "qa" / folder, "**/*.py"))
+        shared.update(_files(f"{worlds}/{folder}", PROJECT / "qa" / folder, "**/*.*"))
     shared.update(_files(f"{MODULE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", "*.*"))
     shared[f"{worlds}/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     shared.update(_files(MODULE_TESTS, TREE / MODULE_TESTS, "*.py", _same))

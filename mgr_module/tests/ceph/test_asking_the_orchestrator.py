@@ -59,7 +59,9 @@ class Client:
         self.mgr = mgr
 
     def __getattr__(self, method):
-        return lambda *args: self.mgr.remote(self.mgr.backend, method, *args)
+        # _select_orchestrator, which the module orchestrator has
+        backend = self.mgr.get_module_option_ex("orchestrator", "orchestrator")
+        return lambda *args: self.mgr.remote(backend, method, *args)
 
 
 def result_or_raise(answer):

@@ -5,6 +5,7 @@ import queue
 
 import pytest
 from mgr_fakes.histogram import dump
+from wcache.ceph.compat import bench_seconds, commit_counters
 from wcache.ceph.loads import CephLoads
 from wcache.core.events import LoadRequest
 from wcache.core.model import LoadPoint, Role
@@ -12,6 +13,14 @@ from wcache.core.record import LatencyHistogram
 
 # Dumps of a period: at its start, in its middle, and at its end.
 DUMPS = [(10.0, 1000), (13.0, 1100), (14.0, 1300)]
+
+
+def perf_dump(sum_s, count, writes_s=None):
+    """`perf dump` of an OSD that has committed so much, for clients whose writes took so long."""
+    told = {"bluestore": {"txc_commit_lat": {"sum": sum_s, "avgcount": count}}}
+    if writes_s is not None:
+        told["osd"] = {"op_w_process_latency": {"sum": writes_s, "avgcount": count}}
+    return json.dumps(told)
 
 
 class ScriptedOsd:
@@ -34,13 +43,12 @@ class ScriptedOsd:
             return
         assert prefix == "perf dump"
         dump = self.dumps.pop(0) if len(self.dumps) > 1 else self.dumps[0]
-        result.complete(0, json.dumps({"lat": dump}), "")
+        result.complete(0, perf_dump(*dump), "")
 
 
-def measured(mgr, seconds=0.2, limit_ms=1000.0, also=lambda dump: {}):
+def measured(mgr, seconds=0.2, limit_ms=1000.0):
     loads = CephLoads(
-        mgr, bench_seconds=lambda text: None,
-        commit_counters=lambda dump: {"txc_commit_lat": tuple(dump["lat"][:2]), **also(dump)},
+        mgr, bench_seconds=bench_seconds, commit_counters=commit_counters,
         commits_min=lambda: 20, is_up=lambda osd_id: True,
     )
     done = queue.Queue()
@@ -78,10 +86,7 @@ def test_a_half_that_tells_nothing_is_not_kept(dumps, why):
 def test_a_latency_off_a_wall_clock_that_was_set_back_is_left_out(middle):
     # utime_t's seconds are unsigned: one operation of -1 s is one of 2^32 - 1 s
     dumps = [(10.0, 1000, 3.0), (13.0, 1200, middle), (14.0, 1300, 2.0**32 + 5.0)]
-    samples = measured(
-        ScriptedOsd(dumps), seconds=0.9,
-        also=lambda dump: {"op_w_process_latency": (dump["lat"][2], dump["lat"][1])},
-    )
+    samples = measured(ScriptedOsd(dumps), seconds=0.9)
     assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
     assert gains(samples.later_counters) == [("txc_commit_lat", 1.0, 100)]
 
@@ -135,27 +140,25 @@ def test_after_the_latency_limit_nothing_more_is_asked_of_the_osd():
 class SeveralOsds:
     """A mgr with OSDs on one drive: each says its dumps one after the other, then the last."""
 
-    def __init__(self, dumps, bench=None):
+    def __init__(self, dumps):
         self.dumps = {osd_id: list(found) for osd_id, found in dumps.items()}
         self.asked = []
-        self.bench = bench
 
     def send_command(self, result, svc_type, svc_id, command, tag):
         plain = json.loads(command)
         self.asked.append((int(svc_id), plain["prefix"], plain.get("logger")))
         if plain["prefix"] == "bench":
-            result.complete(0, json.dumps(self.bench), "")
+            result.complete(0, json.dumps({"elapsed_sec": 0.001, "bytes_written": 4096}), "")
             return
         dumps = self.dumps[int(svc_id)]
         found = dumps.pop(0) if len(dumps) > 1 else dumps[0]
         if found is not None:  # else it does not answer
-            result.complete(0, json.dumps({"lat": found}), "")
+            result.complete(0, perf_dump(*found), "")
 
 
 def together(mgr, load, seconds, beside, up=lambda osd_id: True):
     loads = CephLoads(
-        mgr, bench_seconds=lambda text: (0.001, 4096),
-        commit_counters=lambda dump: {"txc_commit_lat": tuple(dump["lat"])},
+        mgr, bench_seconds=bench_seconds, commit_counters=commit_counters,
         commits_min=lambda: 20, is_up=up,
     )
     done = queue.Queue()
@@ -192,14 +195,14 @@ def test_an_osd_beside_that_is_silent_or_restarted_is_left_out_of_the_period(dum
 
 
 def test_a_bench_tells_what_the_others_on_the_drive_committed_meanwhile():
-    mgr = SeveralOsds({4: [(10.0, 1000), (14.0, 1300)], 7: [(1.0, 10), (2.0, 30)]}, bench={})
+    mgr = SeveralOsds({4: [(10.0, 1000), (14.0, 1300)], 7: [(1.0, 10), (2.0, 30)]})
     samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4, 7))
     assert (samples.beside.sum_s, samples.beside.count) == (5.0, 320)
     assert together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, ()).beside is None
 
 
 def test_a_bench_goes_on_where_the_only_other_osd_on_the_drive_falls_silent():
-    mgr = SeveralOsds({4: [(10.0, 1000), None]}, bench={})
+    mgr = SeveralOsds({4: [(10.0, 1000), None]})
     samples = together(mgr, LoadPoint.OSD_BENCH_DEPTH1, 0.0, (4,))
     assert len(samples.samples_ns) == 1
     assert samples.beside is None

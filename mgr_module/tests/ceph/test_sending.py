@@ -22,7 +22,7 @@ class Mgr:
 def test_a_thread_that_ends_after_its_answer_has_sent_nothing_itself():
     mgr = Mgr()
     threads = [
-        threading.Thread(target=ask_mon, args=(mgr, {"prefix": "status"})) for _ in range(3)
+        threading.Thread(target=ask_mon, args=(mgr, {"prefix": "config dump"})) for _ in range(3)
     ]
     for thread in threads:
         thread.start()
@@ -35,5 +35,5 @@ def test_a_thread_that_ends_after_its_answer_has_sent_nothing_itself():
 def test_what_sending_raises_is_the_answer_and_the_next_command_is_sent():
     mgr = Mgr()
     with pytest.raises(CommandFailed, match="no such command"):
-        ask_mon(mgr, {"prefix": "bad"})
-    assert ask_mon(mgr, {"prefix": "status"}) == "{}"
+        ask_mon(mgr, {"prefix": "auth rm", "entity": "bad"})
+    assert ask_mon(mgr, {"prefix": "config dump"}) == "{}"

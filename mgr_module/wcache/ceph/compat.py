@@ -33,10 +33,10 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
     """Latency counters of a commit: name to (sum in s, count).
 
     What counts transactions, begun and committed, is kept under its newest name on every
-    release.
+    release.  The dump may have one of its sections only.
     """
     found: Dict[str, Tuple[float, int]] = {}
-    bluestore = _object(perf_dump.get("bluestore"))
+    bluestore = _object(_at(perf_dump, "bluestore"))
     for name in ("kv_sync_lat", *COMMIT_COUNTERS):
         pair = _pair(bluestore.get(name))
         if pair is not None:
@@ -45,7 +45,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
         pair = _pair(bluestore.get(name))
         if pair is not None:
             found[SUBMIT_COUNTERS[0]] = pair
-    pair = _pair(_object(perf_dump.get("osd")).get("op_w_process_latency"))
+    pair = _pair(_at(_object(_at(perf_dump, "osd")), "op_w_process_latency"))
     if pair is not None:
         found["op_w_process_latency"] = pair
     return found
@@ -54,7 +54,7 @@ def commit_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]
 def load_counters(perf_dump: Mapping[str, Any]) -> Dict[str, Tuple[float, int]]:
     """The same, with clients' reads: what a rollout is judged by."""
     found = commit_counters(perf_dump)
-    pair = _pair(_object(perf_dump.get("osd")).get(READ_COUNTER))
+    pair = _pair(_at(_object(_at(perf_dump, "osd")), READ_COUNTER))
     return found if pair is None else {**found, READ_COUNTER: pair}
 
 
@@ -80,6 +80,11 @@ def bench_seconds(text: str) -> Optional[Tuple[float, int]]:
     if not isinstance(elapsed, (int, float)) or not isinstance(written, int):
         return None
     return (float(elapsed), written) if elapsed > 0 else None
+
+
+def _at(plain: Mapping[str, Any], name: str) -> Any:
+    """What is there: a dump of one section has no other, and contracts hold what is read."""
+    return plain[name] if name in plain else None  # noqa: SIM401
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from test_stored_mclock import STORED, taken_up
+from wcache.ceph.compat import bench_seconds
 from wcache.ceph.loads import CephLoads
 from wcache.core import events
 from wcache.core.experiment.observing.machines import machine_of
@@ -244,7 +245,7 @@ class BenchedOsd:
         asked = json.loads(command)
         if asked["prefix"] == "bench":
             self.benches.append(asked)
-            result.complete(0, json.dumps([12_288_000, 10.0]), "")
+            result.complete(0, json.dumps({"bytes_written": 12_288_000, "elapsed_sec": 10.0}), "")
             return
         value = self.scheduler if asked["var"] == "osd_op_queue" else "80"
         result.complete(0, json.dumps({asked["var"]: value}), "")
@@ -252,7 +253,7 @@ class BenchedOsd:
 
 def benched(osd, **recipe):
     loads = CephLoads(
-        osd, bench_seconds=lambda text: (json.loads(text)[1], json.loads(text)[0]),
+        osd, bench_seconds=bench_seconds,
         commit_counters=lambda dump: {}, commits_min=lambda: 20, is_up=lambda osd_id: True,
     )
     done = queue.Queue()

@@ -151,8 +151,7 @@ def _counters(at_s: float, perf: Mapping[str, Any]) -> Counters:
         return None
 
     return Counters(
-        at_s, one("onode_hits", "bluestore_onode_hits"),
-        one("onode_misses", "bluestore_onode_misses"),
+        at_s, one("onode_hits"), one("onode_misses"),
         one("buffer_hit_bytes", "bluestore_buffer_hit_bytes"),
         one("buffer_miss_bytes", "bluestore_buffer_miss_bytes"),
         get_s, gets, wait_s, waits,

@@ -9,11 +9,13 @@ import pytest
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[3]
 SHARED = (
-    HERE / 'worlds', HERE / 'commands', HERE / 'core/knobs', HERE / 'core/knobs/mclock',
+    HERE / 'worlds', HERE / 'ceph', HERE / 'commands', HERE / 'core/knobs', HERE / 'core/knobs/mclock',
     HERE / 'core/knobs/memory_target', HERE / 'core/verdict', HERE / 'services',
     HERE / 'services/automation', SOURCE / 'wcache-probe', SOURCE / 'python-common',
 )
 sys.path[:0] = [str(folder) for folder in SHARED]
+
+from mgr_fakes import watch  # noqa: E402  it is found by these paths
 
 
 class SkipsWithoutHypothesis:
@@ -32,3 +34,11 @@ if importlib.util.find_spec('hypothesis') is None:
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'slow: half a second of computing or more')
+    watch.install()
+
+
+@pytest.fixture(autouse=True)
+def contracts():
+    """A test fails that has the module ask or read of Ceph what no contract has."""
+    yield
+    watch.check()

@@ -1,0 +1,298 @@
+"""What Ceph 16, 18 and 20 have answered is understood, and no contract is there for nothing.
+
+`qa/mgr_fakes/answers` is what `vstart-tests/test_contracts.py` has kept of real clusters.
+"""
+
+import errno
+import json
+import queue
+import tempfile
+from pathlib import Path
+
+import mgr_fakes
+import pytest
+from mgr_fakes import watch
+from mgr_fakes.contracts import CALLS, COMMANDS, METHODS_ONLY, REMOTE
+from test_asking_the_orchestrator import interface  # noqa: F401  a fixture
+from wcache.ceph import compat
+from wcache.ceph.blocks import CephBlocks
+from wcache.ceph.command import CommandFailed
+from wcache.ceph.config import CephConfig
+from wcache.ceph.keys import CephKeyring
+from wcache.ceph.loads import CephLoads
+from wcache.ceph.memory import CephMemory
+from wcache.ceph.orchestrator import CephOrchestrator
+from wcache.ceph.progress import CephProgress
+from wcache.ceph.store import CephKeys
+from wcache.ceph.surroundings import CephStops, CephSurroundings
+from wcache.ceph.traffic import CephTraffic
+from wcache.ceph.view import CephView
+from wcache.core.config_database import ConfigEdit
+from wcache.core.events import LoadRequest
+from wcache.core.loads import BlocksRequest, CapacityRecipe
+from wcache.core.model import LoadPoint, Role
+from wcache.core.record import Precondition
+
+RELEASES = (16, 18, 20)
+
+
+class Ceph:
+    """A mgr of a release, by what it once answered."""
+
+    module_name = "wcache"
+
+    def __init__(self, release):
+        path = Path(mgr_fakes.__file__).with_name("answers") / f"{release}.json"
+        self.said = json.loads(path.read_text(encoding="utf-8"))
+        self.version = f"ceph version {release}.2.1 (0) name (stable)"
+        for name, releases in METHODS_ONLY.items():
+            if release not in releases:
+                setattr(self, name, None)
+
+    def send_command(self, result, svc_type, svc_id, command, tag):
+        assert svc_type in ("mon", "osd")
+        said = self.said.get(watch.asked(svc_type, command)[1], "")
+        edges = json.loads(command).get("var", "")
+        if edges.startswith("bluestore_cache_age_bins_"):
+            said = {edges: "1 2 6 24 120 720 0 0 0 0"}
+        result.complete(0, said if isinstance(said, str) else json.dumps(said), "")
+
+    def _call(self, name, *args):
+        return self.said[" ".join([name, *args])]
+
+    def get(self, data_name):
+        return self._call("get", data_name)
+
+    def list_servers(self):
+        return self._call("list_servers")
+
+    def get_counter(self, svc_type, svc_name, path):
+        return self._points("get_counter", svc_type, svc_name, path)
+
+    def get_unlabeled_counter(self, svc_type, svc_name, path):
+        return self._points("get_unlabeled_counter", svc_type, svc_name, path)
+
+    def _points(self, *asked):
+        """What a young OSD has told once, twice."""
+        points = self.said.get(" ".join(asked), {}).get(asked[-1], [])
+        return {asked[-1]: [*points, *points]}
+
+    def get_store(self, key):
+        return self.get_store_prefix("").get(key)
+
+    def get_store_prefix(self, key_prefix):
+        return self._call("get_store_prefix", "")
+
+    def get_ceph_conf_path(self):
+        return self._call("get_ceph_conf_path")
+
+    def get_foreign_ceph_option(self, entity, key):
+        try:
+            return self._call("get_foreign_ceph_option", entity, key)
+        except KeyError:
+            raise KeyError(key) from None
+
+    def get_module_option_ex(self, module, key, default=None):
+        return "cephadm"
+
+    def remote(self, module_name, method_name, *args):
+        raise ImportError(f"module {module_name} is off")
+
+
+@pytest.fixture
+def ceph(request, interface):  # noqa: F811
+    return Ceph(request.param)
+
+
+each_release = pytest.mark.parametrize("ceph", RELEASES, indirect=True)
+
+
+def loads_of(ceph):
+    return CephLoads(
+        ceph, bench_seconds=compat.bench_seconds, commit_counters=compat.commit_counters,
+        commits_min=lambda: 1, is_up=lambda osd_id: True, erasure_coded=lambda: True,
+    )
+
+
+def measured(ceph, load, **more):
+    done = queue.Queue()
+    request = LoadRequest(0, load, Role.BLOCK, 1, 0.05, 1e6, **more)
+    loads_of(ceph).start("t", request, lambda *answer: done.put(answer))
+    samples, error = done.get(timeout=60)
+    assert error == ""
+    return samples
+
+
+@each_release
+def test_the_maps_are_understood(ceph):
+    slow = json.loads(ceph.said["get health"]["json"])
+    # any check's detail, in the name of the one whose detail is read
+    check = slow["checks"]["BLUESTORE_SLOW_OP_ALERT"] = slow["checks"].pop("OSD_FLAGS")
+    assert check["detail"][0]["message"]
+    check["detail"][0]["message"] = "     osd.1 observed slow operation indications in BlueStore"
+    ceph.said["get health"]["json"] = json.dumps(slow)
+    view = CephView(ceph, bench_empties_caches=False)
+    found = view.cluster()
+    assert {osd.device_class for osd in found.osds.values()} == {"hdd", "ssd"}
+    assert all(osd.up and osd.uuid and osd.location for osd in found.osds.values())
+    assert found.failure_types == {"osd"}
+    assert set(found.unfit) == {Precondition.NO_MAINTENANCE, Precondition.NO_SLOW_BLUESTORE}
+    assert set(view.latencies()) == set(found.osds)
+    assert not view.erasure_coded()
+    assert set(CephSurroundings(ceph, {}).told()) == set(found.osds)
+    assert CephSurroundings(ceph, {}).image() == ""
+    assert CephSurroundings(ceph, {}).build_folder() is None
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "CMakeCache.txt").touch()
+        ceph.said["get_ceph_conf_path"] = f"{folder}/ceph.conf"
+        assert not CephSurroundings(ceph, {}).build_folder().on_files
+
+
+@each_release
+def test_an_osds_memory_is_understood_and_leased(ceph):
+    memory = CephMemory(ceph, is_up=lambda osd_id: True)
+    reading = memory.read(0)
+    assert (reading.target_bytes, reading.source) == (2**31, "override")
+    counters = reading.counters
+    assert None not in (counters.onode_hits, counters.onode_misses)
+    assert None not in (counters.buffer_hit_bytes, counters.buffer_miss_bytes)
+    assert reading.outside
+    assert memory.lease(0, 2**31) == ""
+    assert "instead of none" in memory.lease(0, None)
+    assert sum(kinds["osd"] for kinds in memory.daemons().values()) == 3
+
+
+@each_release
+def test_what_an_osd_counts_and_benches_is_understood(ceph):
+    loads = loads_of(ceph)
+    assert loads.work(0).transactions > 0
+    assert set(loads._dump(0)) >= {"kv_sync_lat", "txc_commit_lat", "op_w_process_latency"}
+    assert measured(ceph, LoadPoint.OSD_BENCH_DEPTH1, beside=(1,)).bytes_written == 4096
+    assert measured(ceph, LoadPoint.OSD_TRAFFIC).unusable
+    capacity = CapacityRecipe(True, forced=True)
+    assert measured(ceph, LoadPoint.OSD_BENCH_CAPACITY, recipe=capacity).capacity.iops > 0
+    points = []
+
+    def series(osd_id, name):
+        found = compat.points(watch.Mgr(ceph), osd_id, name)
+        points.extend(found)
+        return found
+
+    CephTraffic(series).commits_per_s(0)
+    assert len(points[0]) == 3
+
+
+@each_release
+def test_a_block_has_the_writes_and_the_reads_that_an_osd_counted(ceph):
+    """A dump of one logger has no other, so that reads need all of them."""
+    heard = queue.Queue()
+    dumps = [key for key in ceph.said if key.startswith("osd perf dump")]
+
+    def count():
+        for key in dumps:
+            for section in ceph.said[key].values():
+                for counter in section.values():
+                    if isinstance(counter, dict):
+                        counter["avgcount"] += 10
+                        counter["sum"] += 0.04
+
+    send = ceph.send_command
+
+    def counting(*args):
+        count()
+        send(*args)
+
+    ceph.send_command = counting
+    CephBlocks(
+        ceph, counters=compat.load_counters, commits_min=lambda: 1, is_up=lambda osd_id: True,
+    ).watch("t", BlocksRequest((0,), (), 0.01, 1, 1e6), heard.put, lambda *end: heard.put(end))
+    (osd,) = heard.get(timeout=60).osds
+    assert osd.commits > 0
+    assert osd.reads > 0
+
+
+@each_release
+def test_the_mons_answers_are_understood(ceph):
+    config = CephConfig(
+        ceph, ("osd_max_scrubs",), is_up=lambda osd_id: True, orchestrator=CephOrchestrator(ceph)
+    )
+    entries = {(entry.who, entry.name, entry.value) for entry in config.read()}
+    assert {("osd.0", "osd_max_scrubs", "2"), ("h/cephadm", "l", "label")} <= entries
+    assert config.osd_value(0, "osd_memory_target")
+    config.write(ConfigEdit("osd.0", "osd_max_scrubs", "2", None))
+    config.write(ConfigEdit("osd.0", "osd_max_scrubs", None, "2"))
+    keys = CephKeyring(ceph)
+    assert not keys.make("client.contracts", {"mgr": "allow r"})
+    assert keys.make("client.contracts", {"mgr": "allow *"})
+    del ceph.said["mon auth get (entity prefix)"]
+    ceph.send_command = _no_such_key(ceph.send_command)
+    assert keys.make("client.contracts", {"mgr": "allow r"})
+    keys.remove("client.contracts")
+    CephKeys(ceph).put_key("a", "b")
+    CephKeys(ceph).put_key("a", None)
+    assert isinstance(CephKeys(ceph).get_store_prefix(""), dict)
+    done = queue.Queue()
+    CephStops(ceph).ask([[0]], lambda *answer: done.put(answer))
+    assert done.get(timeout=60) == (1, True)
+
+
+def _no_such_key(send):
+    def refusing(result, svc_type, svc_id, command, tag):
+        if json.loads(command)["prefix"] == "auth get":
+            result.complete(-errno.ENOENT, "", "no such key")
+        else:
+            send(result, svc_type, svc_id, command, tag)
+
+    return refusing
+
+
+def test_other_modules_are_called_as_they_can_be(interface):  # noqa: F811
+    """Whatever they answer: `watch` holds the arguments to the contracts."""
+    ceph = Ceph(20)
+    CephProgress(ceph).show({"c1": ("measures", 0.5)})
+    progress = CephProgress(ceph)
+    progress.show({"c1": ("measures", 0.5)})
+    progress.show({})
+    for method, *args in (
+        ("get_hosts",), ("add_host_label", "h", "l"), ("remove_host_label", "h", "l"),
+    ):
+        with pytest.raises(CommandFailed, match="is off"):
+            CephOrchestrator(ceph).ask(method, *args)
+
+
+def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
+    """By what the tests above ask and read: one whose last user went goes too."""
+    for release in RELEASES:
+        for test in (
+            test_the_maps_are_understood, test_an_osds_memory_is_understood_and_leased,
+            test_what_an_osd_counts_and_benches_is_understood,
+            test_a_block_has_the_writes_and_the_reads_that_an_osd_counted,
+            test_the_mons_answers_are_understood,
+        ):
+            test(Ceph(release))
+    test_other_modules_are_called_as_they_can_be(None)
+    wanted = {f"{owner}.{method}" for owner, methods in REMOTE.items() for method in methods}
+    for name, args, paths in CALLS:
+        key = " ".join([name, *args]) if name == "get" else name
+        wanted |= {f"{key}/{path}" for path in paths if path} | {name}
+    for whom, command, paths in COMMANDS:
+        key = watch.asked(whom, json.dumps(command))[1]
+        wanted |= {key, *(f"{key}/{path}" for path in paths)}
+    wanted.remove("get_ceph_option")  # by module.py, which no unit test can import
+    unused = sorted(wanted - watch.used)
+    assert unused == [], "\n".join(unused)
+
+
+def test_a_call_that_ceph_does_not_know_is_found():
+    """What was once sent: MgrModule.send_command knows no service type `mgr`."""
+    watch.asked("mgr", json.dumps({"prefix": "orch host label add", "hostname": "h", "label": "l"}))
+    watch.asked("mon", json.dumps({"prefix": "config dump", "who": "osd.0"}))
+    watch.Mgr(Ceph(20)).get("osd_map")["osds"][0].get("weights")
+    with pytest.raises(AssertionError) as found:
+        watch.check()
+    assert str(found.value).partition(": ")[2].split("; ") == [
+        f"{what}, which no contract has" for what in (
+            "sends mgr orch host label add (hostname label prefix)",
+            "sends mon config dump (prefix who)", "reads get osd_map/osds/[]/weights",
+        )
+    ]
