@@ -22,6 +22,7 @@ VERSION = "mgr/wcache/version"
 LONG = {"scope": "osd.0", "loads": "depth1", "pairs": 80}
 ELECTION_S = 8.0
 LEASE_S = 4
+UNTOUCHED_S = 3.0  # the probe asks several times meanwhile
 ENTRY_BYTES_MAX = "mon_config_key_max_entry_size"
 
 
@@ -75,8 +76,11 @@ def test_a_state_that_cannot_be_read_is_a_health_error_and_taken_up_once_it_is_c
         while not failed(own_cluster):
             assert time.monotonic() < deadline, "no health error within 60 s"
             time.sleep(0.2)
+        found = own_cluster.ceph_json("config-key", "dump", "mgr/wcache/")
         with pytest.raises(CommandError, match="version '999'"):
             wcache("status")
+        time.sleep(UNTOUCHED_S)
+        assert own_cluster.ceph_json("config-key", "dump", "mgr/wcache/") == found
     finally:
         own_cluster.ceph("config-key", "set", VERSION, "1")
     # no restart: it tries again by itself
