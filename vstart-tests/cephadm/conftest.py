@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Dict, Iterator
 
 import pytest
-from cephadm.route import Route, heard
+from cephadm.route import HOSTS, Route, heard
 from cephadm_rig import CephadmCluster, CephadmPlan, start_cephadm
+from harness import NotPossible
 from probes import Wcache, kernel_view
 
 
@@ -20,8 +21,14 @@ def pytest_collection_modifyitems(items: list) -> None:
 
 @pytest.fixture(scope="session")
 def rig() -> Iterator[CephadmCluster]:
-    """Two hosts with an OSD each.  With KEEP=1 it is left running, and said how to stop it."""
-    cluster = start_cephadm(CephadmPlan())
+    """HOSTS hosts with an OSD each; where no machine can run here, the tests are skipped.
+
+    With KEEP=1 it is left running, and said how to stop it.
+    """
+    try:
+        cluster = start_cephadm(CephadmPlan(HOSTS))
+    except NotPossible as reason:
+        pytest.skip(str(reason))
     try:
         yield cluster
     finally:

@@ -6,10 +6,10 @@ After each, every drive is in the mode that it was in, and `status` has no new f
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Callable, Dict, Iterator, Set
 
 import pytest
-from cephadm.route import Route, heard
+from cephadm.route import HOSTS, Route, heard
 from cephadm_rig import CephadmCluster
 from cephadm_rig.machine import Machine
 from harness import CommandError, HarnessError
@@ -19,7 +19,7 @@ from probes import Wcache, kernel_view
 pytestmark = [pytest.mark.cephadm]
 
 BACK, THROUGH = "write back", "write through"
-HOST = "h2"
+HOST = f"h{HOSTS}"  # the last one: an admin sits at the first
 STRIKES_MAX = 5
 RESTORED_S = 120.0
 LONG = {"scope": f"host:{HOST}", "loads": "depth1", "pairs": 80}
@@ -92,6 +92,7 @@ def boot(rig: CephadmCluster, machine: Machine) -> None:
     rig.fail_mgr()
 
 
+@pytest.mark.long
 def test_a_mgr_that_fails_over_to_another_host_goes_on_with_the_campaign(
     wcache: Wcache, rig: CephadmCluster, leased: str
 ):
@@ -197,12 +198,78 @@ def test_a_host_that_is_drained_restores_its_drive_before_its_probe_goes(
     rig.wait_healthy(300, ignoring=("WCACHE_",))
 
 
+def remove_host(rig: CephadmCluster) -> None:
+    """Have cephadm forget a host that it has not drained: what runs there runs on."""
+    with pytest.raises(CommandError):
+        rig.ceph("orch", "host", "rm", HOST)
+    rig.ceph("orch", "host", "rm", HOST, "--force", timeout_s=120)
+    assert HOST not in hosts(rig)
+
+
+def hosts(rig: CephadmCluster) -> Set[str]:
+    """The hosts that cephadm knows."""
+    return {row["hostname"] for row in rig.command("orch host ls", target="mgr")}
+
+
+@pytest.fixture
+def comes_back_as_host(rig: CephadmCluster, machine: Machine) -> Iterator[None]:
+    """A host that is removed is added again, and cephadm finds its daemons there."""
+    yield
+    rig.ceph("orch", "host", "add", HOST, machine.address, timeout_s=120)
+    rig.wait_healthy(300, ignoring=("WCACHE_",))
+
+
 @pytest.mark.long
-def test_a_host_that_loses_its_power_in_a_lease_restores_when_it_boots(
-    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, leased: str
+def test_a_host_that_is_removed_in_a_lease_has_its_drive_restored(
+    wcache: Wcache, rig: CephadmCluster, drive: Path, leased: str, comes_back_as_host: None
 ):
     make_active(rig, "h1")
-    strike(wcache, drive, lambda: machine.power_off(cut=True))
+    strike(wcache, drive, lambda: remove_host(rig))
+    shown = over(wcache, leased)
+    comes_back(drive)
+    assert shown["run_list"][0]["restored"] is True
+
+
+@pytest.mark.long
+def test_what_was_applied_on_a_host_that_is_removed_can_be_rolled_back(
+    wcache: Wcache, rig: CephadmCluster, drive: Path, views: Dict[str, str],
+    comes_back_as_host: None
+):
+    make_active(rig, "h1")
+    plan_id = applied(wcache)
+    assert kernel_view(drive) == THROUGH
+    remove_host(rig)
+    # that the probe runs on, and the mgr still knows it, is seen only after a while
+    wcache.wait("its probe", lambda: HOST in heard(wcache), 60)
+    assert kernel_view(drive) == THROUGH
+    back(wcache, plan_id)
+    assert kernel_view(drive) == BACK
+
+
+def applied(wcache: Wcache) -> str:
+    """Apply what is recommended, to its end; the plan's id."""
+    plan_id = str(wcache("plan")["plan_id"])
+    # the mgr may just have started: it waits for a report of each host
+    wcache.wait("apply", lambda: wcache("apply", plan_id=plan_id, override="ok_to_stop"), 120)
+    wcache.wait("the change", lambda: wcache("plan show", plan_id=plan_id)["status"] == "done", 300)
+    return plan_id
+
+
+def back(wcache: Wcache, plan_id: str) -> None:
+    """Roll a plan back, to its end."""
+    wcache("rollback", plan_id=plan_id)
+    wcache.wait("the way back", lambda: (
+        wcache("plan show", plan_id=plan_id)["status"] == "rolled back"
+    ), 300)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cut", [True, False], ids=["power cut", "shut down"])
+def test_a_host_that_goes_off_in_a_lease_restores_by_when_it_has_booted(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, leased: str, cut: bool
+):
+    make_active(rig, "h1")
+    strike(wcache, drive, lambda: machine.power_off(cut=cut))
     # a loop device has no power that could be cut: the mode that it is left in stays
     left_in = kernel_view(drive)
     boot(rig, machine)
@@ -218,9 +285,7 @@ def test_a_host_that_is_shut_down_and_boots_keeps_what_was_applied(
     wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, views: Dict[str, str]
 ):
     make_active(rig, "h1")
-    plan_id = wcache("plan")["plan_id"]
-    wcache("apply", plan_id=plan_id, override="ok_to_stop")
-    wcache.wait("the change", lambda: wcache("plan show", plan_id=plan_id)["status"] == "done", 300)
+    plan_id = applied(wcache)
     assert kernel_view(drive) == THROUGH
     machine.power_off()
     boot(rig, machine)
@@ -229,13 +294,11 @@ def test_a_host_that_is_shut_down_and_boots_keeps_what_was_applied(
         wcache.wait("the probe", lambda: HOST in heard(wcache), 300)
         assert kernel_view(drive) == THROUGH
     finally:
-        wcache("rollback", plan_id=plan_id)
-        wcache.wait("the way back", lambda: (
-            wcache("plan show", plan_id=plan_id)["status"] == "rolled back"
-        ), 300)
+        back(wcache, plan_id)
     rig.wait_healthy(300, ignoring=("WCACHE_",))
 
 
+@pytest.mark.long
 def test_a_host_that_is_no_host_of_the_rig_is_refused(rig: CephadmCluster):
     with pytest.raises(HarnessError, match="is on no host"):
         rig.place_of("osd.99")

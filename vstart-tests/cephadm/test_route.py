@@ -33,6 +33,7 @@ def test_the_page_leads_to_a_recommendation_with_a_probe_on_each_host(
     assert raised <= OF_THE_RIG
 
 
+@pytest.mark.long
 def test_a_plan_is_applied_survives_an_upgrade_and_is_rolled_back(
     installed: Route, wcache: Wcache, rig: CephadmCluster
 ):

@@ -28,15 +28,19 @@ STATE_FILE = "rig.json"
 NETWORK = "10.77.0"
 GATEWAY = f"{NETWORK}.1"
 DRIVE_BYTES = 6 << 30
+MGRS = 2  # cephadm deploys no active mgr anew: another one has to take over before
 FORGOTTEN_S = 60.0  # a rig's folder of that age has a keeper, or is left over
 BOOTSTRAP_TIMEOUT_S = 240.0
 OSDS_TIMEOUT_S = 300.0
 READY_TIMEOUT_S = 240.0
 CONF = "/etc/ceph/ceph.conf"
+# A copy of the admin's /etc/ceph: cephadm takes the key off a host that it does not reach in time,
+# as on a machine that is very busy, and brings it again later.
+ADMIN = "/root/etc-ceph"
 # A `ceph` where none is installed, as admins of cephadm have it; files are named from here.
 CEPH = """#!/bin/sh
 exec podman run -i --rm --net=host --log-driver=none --entrypoint ceph \\
-    -v /etc/ceph:/etc/ceph:ro -v "$PWD:$PWD" -w "$PWD" {image} "$@"
+    -v {admin}:/etc/ceph:ro -v "$PWD:$PWD" -w "$PWD" {image} "$@"
 """
 
 
@@ -54,6 +58,7 @@ def start_cephadm(plan: CephadmPlan) -> CephadmCluster:
     """Build what is missing, start the machines, let cephadm deploy a Ceph, wait for HEALTH_OK.
 
     All of it ends with this process, however that ends, unless `leave_running` is called.
+    Raises NotPossible where this machine does not let machines be made.
     """
     images = ensure_images(plan.release)
     remove_forgotten()
@@ -130,7 +135,7 @@ class CephadmCluster(ClusterAccess):
         variables = [f"--env={name}={value}" for name, value in (env or {}).items()]
         words = [
             "podman", "run", "-i", "--rm", "--net=host", "--log-driver=none",
-            "-v", "/etc/ceph:/etc/ceph:ro", "-v", f"{PROJECT}:{PROJECT}:ro", *variables,
+            "-v", f"{ADMIN}:/etc/ceph:ro", "-v", f"{PROJECT}:{PROJECT}:ro", *variables,
             "--entrypoint", argv[0], self.images.name, *argv[1:],
         ]
         return subprocess.Popen(self.admin.entry(words), **options)
@@ -218,7 +223,7 @@ class _Starter:
         for machine in list(machines)[1:]:
             self.cluster.ceph("orch", "host", "add", machine.name, machine.address, timeout_s=120)
         # one mon: a second one would have every daemon configured anew
-        self.cluster.ceph("orch", "apply", "mgr", str(min(2, self.plan.hosts)))
+        self.cluster.ceph("orch", "apply", "mgr", str(MGRS))
         self._tell("all hosts are known")
         for machine in machines:
             what = f"{machine.name}:{','.join(machine.drives)}"
@@ -228,8 +233,8 @@ class _Starter:
             ).stdout
             if "Created osd" not in told:
                 raise HarnessError(f"no OSDs on {what}: {told}")
-        # else cephadm tries to make them again, in each turn of its loop
-        self.cluster.ceph("orch", "set-unmanaged", "osd.default")
+            # else cephadm tries to make them again, in each turn of its loop
+            self.cluster.ceph("orch", "set-unmanaged", "osd.default")
         self._tell("all OSDs are deployed")
         self._wait()
         self._tell("healthy")
@@ -258,7 +263,7 @@ class _Starter:
             cephadm.parent.mkdir(parents=True, exist_ok=True)
             cephadm.write_bytes(program)
             cephadm.chmod(0o755)
-            machine.write("/usr/local/bin/ceph", CEPH.format(image=images.name), 0o755)
+            machine.write("/usr/local/bin/ceph", CEPH.format(image=images.name, admin=ADMIN), 0o755)
             self.cluster.machines[name] = machine
         self.cluster.save()
 
@@ -272,19 +277,19 @@ class _Starter:
             "--skip-dashboard --skip-firewalld --orphan-initial-daemons",
             timeout_s=BOOTSTRAP_TIMEOUT_S,
         )
+        admin.run(f"cp -r /etc/ceph {ADMIN}")
         self.cluster.fsid = str(self.cluster.command("status")["fsid"])
         self.cluster.save()
 
     def _wait(self) -> None:
         expected = self.plan.hosts * self.plan.osds_per_host
-        mgrs = min(2, self.plan.hosts)
 
         def complete() -> bool:
             status = self.cluster.command("status")
             return bool(
                 status["osdmap"]["num_up_osds"] == expected
                 and status["mgrmap"]["available"]
-                and status["mgrmap"]["num_standbys"] == mgrs - 1
+                and status["mgrmap"]["num_standbys"] == MGRS - 1
                 and status["pgmap"]["num_pools"] > 0
             )
 
@@ -298,13 +303,19 @@ class _Starter:
 def _conf(plan: CephadmPlan) -> Iterator[str]:
     """What the cluster starts with."""
     yield "[global]"
-    yield "osd_pool_default_size = 2"
+    copies = min(2, plan.hosts * plan.osds_per_host)
+    yield f"osd_pool_default_size = {copies}"
     yield "osd_pool_default_min_size = 1"
     if plan.hosts == 1:
         yield "osd_crush_chooseleaf_type = 0"
     yield "[mon]"
+    if copies == 1:
+        yield "mon_warn_on_pool_no_redundancy = false"
     yield "mon_data_avail_warn = 2"
     yield "[mgr]"
+    if plan.hosts == 1:
+        # two mgrs on one host: only the active one has the ports of modules
+        yield "mgr_standby_modules = false"
     # the image is in no registry: its loop would wait for a pull for ever
     yield "mgr/cephadm/use_repo_digest = false"
     # some of the packages' modules do not load on this Python, at each start of a mgr

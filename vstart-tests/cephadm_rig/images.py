@@ -20,6 +20,8 @@ from harness.releases import (
     run,
 )
 
+from .keeper import check_possible
+
 IMAGE = "localhost/ceph"
 # The host's, whatever Ceph's release: cephadm wants podman, lvm2, ssh, Python and a clock.
 HOST_SUITE = "bookworm"
@@ -88,8 +90,13 @@ class Images:
 
 
 def ensure_images(release: int) -> Images:
-    """All of it, built where it is not there yet; raises HarnessError."""
+    """All of it, built where it is not there yet.
+
+    Raises NotPossible where no machines could run here, which costs nothing to find out, and
+    HarnessError where something cannot be had.
+    """
     install_packages(OWN_PACKAGES)
+    check_possible()
     with ThreadPoolExecutor(2) as pool:  # what is downloaded has to be waited for
         hosts = pool.submit(ensure_root, "cephadm-host", root_recipe(HOST_SUITE, HOST_PACKAGES))
         ceph = ensure_release(release, native_allowed=False).path

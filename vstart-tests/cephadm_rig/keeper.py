@@ -17,11 +17,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import List, Optional, Tuple
 
 from harness import loops
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NotPossible
 from harness.processes import command_line, is_alive, pid_from_file, wait_until
 
 STAY = b"stay"
@@ -43,6 +44,46 @@ mv "$1.new" "$1"
 sleep infinity &
 wait $!
 """
+# What a rig and its machines do, tried in namespaces that end with it.  $1 an empty folder
+_TRY = """
+mount --make-rprivate /
+ip link add name rig type bridge
+ip link add name v0 type veth peer name v1
+cd "$1"
+mkdir lower upper work root
+unshare --fork --kill-child --pid --mount --uts --ipc --net --cgroup sh -ec '
+    mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work root
+    cd root
+    mkdir proc sys group run
+    mount -t proc proc proc
+    mount -t sysfs sysfs sys
+    mount -t cgroup2 cgroup2 group
+    mount -t tmpfs tmpfs run'
+"""
+TRY_TIMEOUT_S = 20.0
+
+
+def check_possible() -> None:
+    """Raise NotPossible where this machine does not let a rig have what it needs."""
+    folder = tempfile.mkdtemp(prefix="wcache-try.", dir="/tmp")
+    try:
+        done = subprocess.run(
+            ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--net", "sh", "-ec", _TRY,
+             "try", folder],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TRY_TIMEOUT_S,
+            check=False,
+        )
+        said = done.stderr.strip() if done.returncode else ""
+        if not said:
+            group = control_group(Path(folder))
+            group.mkdir()
+            group.rmdir()
+    except (OSError, HarnessError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if said:
+        raise NotPossible(f"no machines in namespaces here: {' '.join(said.split())}")
 
 
 class Keeper:
