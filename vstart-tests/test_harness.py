@@ -11,7 +11,8 @@ import pytest
 from harness import Cluster, ClusterAccess, CommandError, HarnessError
 from harness.processes import is_alive, wait_until
 
-pytestmark = pytest.mark.cluster
+# what all other tests here stand on: each of them would fail
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 TINY_MODULE = """
 import mgr_module
