@@ -122,7 +122,7 @@ class Module(MgrModule):
         self._views = Views(
             self._engine, self._mclock, self._load_watch.by_osd,
             self._service.findings, self._service.auto.held,
-            outlook=self._service.outlook.look,
+            outlook=self._service.outlook.look, headline=self._service.headline,
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once
@@ -210,7 +210,7 @@ class Module(MgrModule):
 
     def _publish(self) -> None:
         """Health checks and progress are lost at a mgr restart, so set them every time."""
-        self.set_health_checks(health_checks(self._views.findings()))
+        self.set_health_checks(health_checks(self._views.findings(), self._views.headlines()))
         self._progress.show(self._views.under_way())
 
     def shutdown(self) -> None:

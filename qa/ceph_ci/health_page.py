@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from wcache.core.fleet.findings import ADVICE
+from wcache.core.text import inflected
 
 from .edits import Edit
 
@@ -18,7 +19,7 @@ def health_checks() -> List[Edit]:
     lines: List[str] = [_BEFORE]
     for code, (summary, todo) in sorted(ADVICE.items()):
         title = code.value
-        lines += ["", title, "_" * len(title), "", *_wrapped(f"{summary}. {todo}.")]
+        lines += ["", title, "_" * len(title), "", *_wrapped(f"{inflected(summary, 2)}. {todo}.")]
     return [
         Edit("doc/rados/operations/health-checks.rst", _BEFORE, tuple(lines)),
         Edit("PendingReleaseNotes", _NOTE, (

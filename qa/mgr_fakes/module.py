@@ -259,7 +259,7 @@ class FakeMgr:
         self.views = Views(
             self.engine, self.mclock,
             more_findings=self.service.findings, held=self.service.auto.held,
-            outlook=self.service.outlook.look,
+            outlook=self.service.outlook.look, headline=self.service.headline,
         )
         self.engine.load()
         self.mclock.load()

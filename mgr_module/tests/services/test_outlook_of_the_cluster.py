@@ -16,7 +16,7 @@ def summary(mgr):
 
 
 def checks(mgr):
-    return health_checks(mgr.views.findings())
+    return health_checks(mgr.views.findings(), mgr.views.headlines())
 
 
 def test_the_sentence_is_that_of_status_and_of_the_bare_command():
@@ -49,13 +49,23 @@ def test_a_recommendation_enters_health_under_auto_recommend_alone(mode):
     assert CODE not in checks(mgr)
     ok(mgr.command("auto", mode="recommend"))
     check = checks(mgr)[CODE]
-    assert check["severity"] == "warning"
+    assert (check["severity"], check["summary"]) == ("warning", f"{GAIN} (3 drives)")
     assert check["detail"][0].startswith(
         "class hdd, drive model ACME HD1 1.0: 3 drives would commit 4.9 to 5.1 times as fast with "
         "the cache off"
     )
     ok(mgr.command("auto", mode=mode))
     assert CODE not in checks(mgr)
+
+
+def test_try_ends_by_offering_auto_recommend_where_it_is_off():
+    mgr = measured()
+    ok(mgr.command("try", accept_cost=True))
+    mgr.settle()
+    offered = "ceph wcache auto recommend"
+    assert offered in ok(mgr.command("try"))
+    ok(mgr.command("auto", mode="recommend"))
+    assert offered not in ok(mgr.command("try"))
 
 
 def test_it_is_gone_while_it_is_carried_out_and_after_and_back_after_a_rollback():

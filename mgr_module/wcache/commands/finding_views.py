@@ -6,7 +6,7 @@ from typing import Callable, List, Set, Tuple
 
 from ..core.change.change_status import ChangeStatus
 from ..core.fleet.disputes import Dispute, unconfirmed
-from ..core.fleet.findings import mixed_modes, of_agents, of_campaigns, of_results
+from ..core.fleet.findings import SILENT, mixed_modes, of_agents, of_campaigns, of_results
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.automation.looking import stands
 from ..engine.engine import Engine
@@ -139,7 +139,7 @@ class FindingViews:
         if item.run_id and not item.lost and (item.told_back or silent):
             severity = Severity.WARNING
             if silent:
-                why += "; the probe does not respond: once started, it restores and reports"
+                why += f"; {SILENT}: once started, it restores and reports"
         return Finding(code, severity, f"{item.hostname} {item.domain_id}".strip(), why)
 
     def _paused(self) -> List[Finding]:

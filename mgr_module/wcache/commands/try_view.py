@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Optional
 
+from ..core.automation.modes import any_on
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
@@ -37,6 +38,11 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
             rows or others or shown["rollout"]
         ) else f"ceph wcache campaign show {data['campaign_id']}"
         lines.append(f"to measure again: {command} --accept-cost")
+        if not any_on(service.auto.state.modes):
+            lines.append(
+                "to have drives that come later measured too, and what waits told by `ceph "
+                "health`: ceph wcache auto recommend"
+            )
     else:
         left_s = data["seconds_left"]
         left = f"at most {duration(left_s)} left" if left_s else "about to end"

@@ -13,8 +13,8 @@ from ..core import codec
 from ..core.drive.safety import judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
-from ..core.fleet.findings import ADVICE, words_of_version
-from ..core.model import DriveReport, Finding
+from ..core.fleet.findings import advice_on, words_of_version
+from ..core.model import DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
@@ -39,13 +39,14 @@ class Views:
     def __init__(
         self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict,
         more_findings: Callable[[], List[Finding]] = list, held: Held = dict, *,
-        outlook: Callable[[], Outlook],
+        outlook: Callable[[], Outlook], headline: Callable[[], str],
     ) -> None:
         self._engine = engine
         self._mclock = mclock
         self._profiles = profiles
         self._findings = FindingViews(engine, more_findings)
         self._outlook = outlook
+        self._headline = headline
         self.campaigns = CampaignViews(engine)
         self.plans = PlanViews(engine, mclock.facts, held, self._summary)
         self.explains = ExplainViews(engine, self.plans)
@@ -60,6 +61,10 @@ class Views:
     def findings(self) -> List[Finding]:
         """Everything wrong at the moment, errors first."""
         return self._findings.all()
+
+    def headlines(self) -> Dict[FindingCode, str]:
+        """What `ceph health` says of a finding whose number alone tells little."""
+        return {FindingCode.RECOMMENDATION: self._headline()}
 
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
@@ -229,7 +234,7 @@ def _rounded(age_s: Optional[float]) -> Optional[float]:
 def _finding(item: Finding) -> Dict[str, str]:
     return {
         "code": item.code.value, "severity": item.severity.value, "subject": item.subject,
-        "detail": item.detail, "advice": ADVICE[item.code][1],
+        "detail": item.detail, "advice": advice_on(item),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Mapping, Optional, Sequence
 
@@ -12,6 +13,25 @@ def named(names: Sequence[str], most: int = NAMED_MAX) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def counted(text: str, count: int) -> str:
+    """A text with forms for one and for more, `{s}` and `{is|are}`, as `count` wants them.
+
+    The number stands before it; a text without such forms is not counted.
+    """
+    if "{" not in text:
+        return text
+    return f"{count} {inflected(text, count)}"
+
+
+def inflected(text: str, count: int) -> str:
+    """The same without the number."""
+    def chosen(found: re.Match[str]) -> str:
+        one, bar, more = found[1].partition("|")
+        return one if bar and count == 1 else more if bar else "" if count == 1 else one
+
+    return re.sub(r"\{([^{}]*)\}", chosen, text)
 
 
 def amount(count: float) -> str:

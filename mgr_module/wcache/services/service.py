@@ -99,6 +99,10 @@ class Service:
             for name, why in sorted(self._failed.items())
         )]
 
+    def headline(self) -> str:
+        """What waits under `auto recommend`, in one line."""
+        return self._guarded("advice", lambda: self.outlook.headline(self.auto.state.modes), "")
+
     def _guarded(self, name: str, call: Callable[[], T], instead: T) -> T:
         """What it answers, or `instead` where it raises; that is in the log once."""
         try:

@@ -20,152 +20,156 @@ from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Tr
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.result import Result
 
-# code: (summary for `ceph health`, what to do)
+# How the probe and `status` say it, where another cure applies.
+UNSEEN = "other programs"
+SILENT = "the probe does not respond"
+
+# code: (summary for `ceph health`, what to do).  A summary with a form for one and a form for more
+# (`core/text.py`, counted()) is told with the number of findings, as Ceph tells of its own.
 ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     FindingCode.UNSAFE: (
-        "drives have a volatile cache that the kernel does not flush",
+        "drive{s} {has|have} a volatile cache that the kernel does not flush",
         "acknowledged data is lost at a power cut: on the host, turn the cache off. SCSI, SATA: "
         f"`{pin('sdX')}`, then SCSI: `sdparm --clear=WCE /dev/sdX`, SATA: `hdparm -W0 /dev/sdX`. "
         "NVMe: `nvme set-feature --feature-id=6 --value=0 /dev/nvmeX`. Then run `wcache-probe "
         "prepare`; where a dm device drops flushes, stop the OSD and reactivate its LV",
     ),
     FindingCode.UNSAFE_THROWAWAY: (
-        "loop devices drop flushes in this throwaway cluster",
+        "loop device{s} {drops|drop} flushes in this throwaway cluster",
         "expected while wcache measures here; never keep data in this cluster",
     ),
     FindingCode.DRIFT: (
-        "drives are not in the cache mode that was applied",
+        "drive{s} {is|are} not in the cache mode that was applied",
         "see `ceph wcache history`; apply again with `ceph wcache plan` and `apply`",
     ),
     FindingCode.CONTESTED: (
-        "something else keeps reverting the applied cache mode",
+        "drive{s} {is|are} changed back by something else again and again",
         "remove the other rule, or run `ceph wcache rollback` and leave these drives to it; wcache "
         "does not change them by itself until you apply a plan to them",
     ),
     FindingCode.SHINGLED: (
-        "drives are drive-managed SMR (shingled)",
+        "drive{s} {is|are} drive-managed SMR (shingled)",
         "a short experiment does not show how slow they get under hours of writes: measure under "
         "hours of real load before you apply; `auto` leaves these drives alone",
     ),
     FindingCode.MIXED_MODES: (
-        "drives of one drive model are in different cache modes",
+        "drive model{s} {has|have} drives in different cache modes",
         "see `ceph wcache drive ls`; `ceph wcache recommend` says which mode is better",
     ),
     FindingCode.TOGGLE_INEFFECTIVE: (
-        "cache mode change accepted but not applied",
+        "drive{s} accepted a change of cache mode and did not apply it",
         "leave these drives as they are; a firmware update may help",
     ),
     FindingCode.SAVED_DIFFERS: (
-        "drives will change their cache mode at the next power-on",
+        "drive{s} will change the cache mode at the next power-on",
         "apply with `--persist`, or save the current mode by hand",
     ),
     FindingCode.RAID_POLICY: (
-        "a RAID controller owns the cache of drives",
+        "drive{s} {has|have} a cache that a RAID controller owns",
         "wcache leaves it alone: set its policy with the controller's own tool, or give the OSD a "
         "drive that the controller passes on (JBOD, HBA mode)",
     ),
     FindingCode.UNKNOWN_LAYER: (
-        "wcache does not know a layer between OSD and drive",
+        "drive{s} {has|have} a layer below the OSD that wcache does not know",
         "check by hand that every layer passes flushes to the drive",
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
-        "layers on drives whose cache is off would drop flushes if a reset turned it on",
+        "drive{s} {has|have} layers that would drop flushes if a reset turned the cache on",
         "one OSD at a time: stop it, pin the disk (echo 'temporary write back' > "
         "/sys/block/DISK/device/scsi_disk/*/cache_type), deactivate and activate its LV (a "
         "dm-crypt device: close and open it), start it; then `wcache-probe prepare`, so that "
         "the next boot does not bring it back",
     ),
     FindingCode.SHARED_DRIVE: (
-        "OSD drives are, or may be, shared with something that is not an OSD",
-        "wcache leaves them alone: move the OSD or the other user elsewhere; a probe in a "
-        "container needs the host's pid namespace to see other users",
+        "OSD drive{s} may be shared with something that is not an OSD",
+        "wcache leaves them alone: move the OSD or the other user elsewhere",
     ),
     FindingCode.NO_VOLATILE_CACHE: (
-        "drives have no volatile cache",
+        "drive{s} {has|have} no volatile cache",
         "nothing to do: there is no cache to switch",
     ),
     FindingCode.FLUSH_TOO_FAST: (
-        "drives answer flushes faster than any medium can write",
+        "drive{s} {answers|answer} flushes faster than any medium can write",
         "keep them in write through; where you know that they have power-loss protection, say so "
         "with `ceph wcache drive-model trust-plp`",
     ),
     FindingCode.FLUSH_NOT_COUNTED: (
-        "the kernel counted no flushes of drives that are faster in write back",
+        "drive{s} {is|are} faster in write back, and the kernel counted no flush of {it|them}",
         "measure one commit at a time too (`--loads=depth1`), or boot Linux 5.5 or newer: until "
         "then write back is not recommended for them",
     ),
     FindingCode.FLUSH_LOST: (
-        "a drive model lost writes that it had acknowledged, in a power cut",
+        "drive model{s} lost writes that {it|they} had acknowledged, in a power cut",
         "keep every drive of that model in write through; see doc/hardware.md",
     ),
     FindingCode.FLUSH_MISSING: (
-        "OSDs committed and no flush reached their drives, whose kernel view is write back",
+        "OSD{s} committed and no flush reached the {drive|drives}, whose kernel view is write back",
         "what such a cache holds is lost at a power cut: on the host, turn it off now, with the "
         "commands of WCACHE_UNSAFE in doc/troubleshooting.md. Then look for what drops flushes "
         "between OSD and drive (`wcache-probe look`), and measure again, which clears this",
     ),
     FindingCode.FLUSH_UNPROVEN: (
-        "it is not shown that an adapter passes the flushes of drives on",
+        "drive{s} {has|have} an adapter of which it is not shown that it passes flushes on",
         "nothing need be done: such a cache is turned off and on again, and one that is found off "
         "stays off; a SATA drive can be proven on a blank one of its model with `wcache-probe "
         "prove`",
     ),
     FindingCode.FOREIGN_RULE: (
-        "something else on the host sets write caches",
+        "rule{s} of others {sets|set} write caches",
         "each line says whether it agrees with the recommendation, and in which order to move to "
         "wcache's own: as a rule, `ceph wcache plan --persist` and `apply` first, then remove it",
     ),
     FindingCode.NOT_PREPARED: (
-        "drives that wcache may toggle, or has toggled, would not be pinned at the next boot",
+        "drive{s} that wcache may toggle, or has toggled, would not be pinned at the next boot",
         "run `wcache-probe prepare` on the host, and again after adding drives or kernels",
     ),
     FindingCode.NOT_PINNED: (
-        "the probe could not pin drives whose cache mode wcache has changed",
+        "drive{s} whose cache mode wcache has changed could not be pinned",
         "a reset may turn such a cache on with nothing that flushes it. The probe tries again, at "
         "least every 10 minutes. On the host see the kernel's log, and pin the disk by hand: "
         f"`{pin('sdX')}`. A drive that is gone for good is given up with `ceph wcache drive "
         "accept`",
     ),
     FindingCode.CARRYOVER: (
-        "drives have a transient after a change of cache mode",
+        "drive{s} {has|have} a transient after a change of cache mode",
         "measure again with a longer settling time: `ceph config set mgr mgr/wcache/settle_s 2`; "
         "`auto` does so once by itself",
     ),
     FindingCode.AGENT_CONFLICT: (
-        "two probes claim one host",
+        "host{s} {is|are} claimed by two probes",
         "stop one of the two, or give each its own host name",
     ),
     FindingCode.AGENT_SILENT: (
-        "probes not responding",
+        "probe{s} {does|do} not respond",
         "start wcache-probe on the host, or check its key and its log",
     ),
     FindingCode.AGENT_VERSION: (
-        "probes use another protocol version than the module, which ignores them",
+        "probe{s} {uses|use} another protocol version than the module, which ignores {it|them}",
         "bring wcache-probe on the host and the module on the mgrs to one version: doc/install.md "
         "has an upgrade for each route (packages, cephadm, Rook, by hand)",
     ),
     FindingCode.LEASE_EXPIRED: (
-        "a lease ran out before its experiment ended",
+        "lease{s} ran out before the experiment ended",
         "the probe restored the prior state; check the connection from its host to the mgr",
     ),
     FindingCode.ROLLOUT_PAUSED: (
-        "a rollout is paused and waits for you",
+        "rollout{s} {is|are} paused and {waits|wait} for you",
         "see `ceph wcache rollout show`; then `ceph wcache rollout resume` or `abort`",
     ),
     FindingCode.CONFIG_UNPROVEN: (
-        "a setting was changed, and it is not known which value is in effect",
+        "setting{s} {was|were} changed, and it is not known which value is in effect",
         "see `ceph wcache plan show` for the commands and `ceph config dump` for the values; then "
         "run `ceph wcache rollback` with that plan",
     ),
     FindingCode.RESTORE_FAILED: (
-        "a prior cache state was not restored, or not read back yet",
+        "prior cache state{s} {was|were} not restored, or not read back yet",
         "start the probe on the host if it does not respond; else run `wcache-probe restore --all` "
         "there and follow what it says: it restores what experiments held, and names `wcache-probe "
         "restore --action ID` for each applied change; give up a drive that is gone for good with "
         "`ceph wcache drive accept`",
     ),
     FindingCode.PRIOR_LOST: (
-        "the cache mode that a drive had before a change is lost or disputed",
+        "drive{s} had another cache mode before a change, and which is lost or disputed",
         "wcache does not touch that cache domain: look at the drive, correct its mode by hand if "
         "it is wrong, then run `ceph wcache drive accept HOST DOMAIN --yes`",
     ),
@@ -188,7 +192,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "rollback` takes back what was applied all the same",
     ),
     FindingCode.RECOMMENDATION: (
-        "drive models would commit faster in the other cache mode",
+        "drive model{s} would commit faster in the other cache mode",
         "see why with `ceph wcache recommend`, then `ceph wcache plan`; `ceph health mute "
         "WCACHE_RECOMMENDATION` where they should stay as they are, or `ceph wcache auto off`",
     ),
@@ -199,6 +203,33 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     **{code: (summary, todo) for knob in KNOBS for code, summary, todo in knob.advice},
 }
+
+# What is to be done where a finding's detail or subject has this; else ADVICE holds.
+_NARROWER: Dict[FindingCode, Tuple[Tuple[str, str], ...]] = {
+    FindingCode.SHARED_DRIVE: ((
+        UNSEEN, "the probe does not see every program of its host: a container needs the host's "
+        "pid namespace (doc/install.md); until then wcache leaves these drives alone",
+    ),),
+    FindingCode.UNSAFE: ((
+        "turn the cache off on",
+        "acknowledged data is lost at a power cut: run what the line says, "
+        "then `wcache-probe prepare` on that host; where a dm device drops flushes, stop the OSD "
+        "and reactivate its LV",
+    ),),
+    FindingCode.RESTORE_FAILED: ((
+        SILENT, "start the probe on the host: it restores and reports; a drive that is gone for "
+        "good is given up with `ceph wcache drive accept`",
+    ),),
+}
+
+
+def advice_on(item: Finding) -> str:
+    """What to do about a finding: the cure that applies to it alone, where that is known."""
+    for said, todo in _NARROWER.get(item.code, ()):
+        if said in item.detail or said in item.subject:
+            return todo
+    return ADVICE[item.code][1]
+
 
 # So many campaigns in a row that aborted, none older than this, are a finding.
 ABORTS_MIN = 3

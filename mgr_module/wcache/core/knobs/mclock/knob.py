@@ -9,7 +9,8 @@ from .config import NAMES
 ADVICE = (
     (
         FindingCode.MCLOCK_STALE,
-        "osd_mclock_max_capacity_iops_* does not fit the cache mode the drives are in",
+        "value{s} of osd_mclock_max_capacity_iops_* {does|do} not fit the cache mode the drives "
+        "are in",
         "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
     ),
 )

@@ -10,25 +10,25 @@ AUTOTUNE = "osd_memory_target_autotune"
 ADVICE = (
     (
         FindingCode.MEMORY_OVERCOMMIT,
-        "hosts give their OSDs more memory than they have",
+        "host{s} {gives its|give their} OSDs more memory than {it has|they have}",
         "see `ceph wcache memory status`; `ceph wcache memory recommend` says who can do with "
         "less, and `ceph wcache plan --knob=memory` sets it",
     ),
     (
         FindingCode.MEMORY_OVER_TARGET,
-        "OSDs use more memory than their target",
+        "OSD{s} {uses|use} more memory than the target",
         "a lower target shrinks only caches: `ceph tell osd.N dump_mempools` shows the rest "
         "(osd_pglog: see osd_max_pg_log_entries and the PGs of the OSD; osdmap: clean PGs let old "
         "maps go); memory that tcmalloc holds: `ceph tell osd.N heap release`",
     ),
     (
         FindingCode.MEMORY_NOT_TUNABLE,
-        "OSDs whose osd_memory_target cannot be set while they run",
+        "host{s} {has|have} OSDs whose osd_memory_target cannot be set while they run",
         "nothing is wrong if that is how you want it; else do what the line of the host says",
     ),
     (
         FindingCode.MEMORY_STALE,
-        "memory targets no longer fit the hosts, or did not bring the expected gain",
+        "host{s} {has|have} memory targets that no longer fit, or did not bring the expected gain",
         "divide anew: `ceph wcache memory recommend` and `ceph wcache plan --knob=memory`; or go "
         "back with `ceph wcache rollback` and the plan that is named",
     ),
