@@ -8,11 +8,12 @@ COMPILED = PYTHONDONTWRITEBYTECODE= \
 # Which examples hypothesis tries (qa/examples.py): a quarter, "all", or "random" (new each time).
 EXAMPLES ?= quarter
 
-# As Ceph's src/pybind/mgr/tox.ini has it; vstart-tests/test_upstreaming.py asks that very file.
+# As Ceph's src/pybind/mgr/tox.ini has it; qa/ceph_ci/tests/test_series.py asks that very file.
 CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
 
 .PHONY: bench bench-decision bench-fleet bench-memory ceph-series cephadm check debs demo flake8 \
-    lab powercuts rpms test test-all test-ceph-ci test-cephadm test-cluster test-lab test-lab-all \
+    lab powercuts rpms test test-all test-ceph-ci \
+    test-ceph-ci-short test-cephadm test-cluster test-lab test-lab-all \
     test-mutations \
     test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
     test-releases test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
@@ -60,8 +61,12 @@ test-release-16 test-release-18:
 
 # What Ceph's CI does, by its own vstart.sh, vstart_runner.py and teuthology, on 20 and then on 18.
 test-ceph-ci:
-	@RELEASE=20 "$$(qa/venv.sh)/bin/python" -m pytest -m ceph_ci qa/ceph_ci/tests
-	@RELEASE=18 "$$(qa/venv.sh)/bin/python" -m pytest -m ceph_ci qa/ceph_ci/tests/test_suite.py
+	@RELEASE=20 "$$(qa/venv.sh)/bin/python" -m pytest -rs -m ceph_ci qa/ceph_ci/tests
+	@RELEASE=18 "$$(qa/venv.sh)/bin/python" -m pytest -rs -m ceph_ci qa/ceph_ci/tests/test_suite.py
+
+# Of these the main job on 20.  It says why where a machine cannot do that.
+test-ceph-ci-short:
+	@RELEASE=20 "$$(qa/venv.sh)/bin/python" -m pytest -rs -m "ceph_ci and not long" qa/ceph_ci/tests
 
 # The series of patches for Ceph: out/ceph-series/*.patch.
 ceph-series:
@@ -185,7 +190,8 @@ COMPUTE = ~check ~test-slow ~test-mutations ~test-simulations ~simulate-fleet-sh
 
 test:
 	@$(STAGES) EXAMPLES=all \
-	    "test-lab test-release-20 | test-release-18 test-release-16 $(COMPUTE)" test-timers
+	    "test-lab test-release-20 | test-release-18 test-release-16 test-ceph-ci-short $(COMPUTE)" \
+	    test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from typing import List
 
 from wcache.core.fleet.findings import ADVICE
@@ -11,6 +13,10 @@ from .edits import Edit
 
 # The section after which ours come ends with this line.
 _BEFORE = "for further assistance."
+# Pages that Ceph's documentation does not have.
+_PAGE = re.compile(r"(; see| in) doc/\w+\.md|: doc/install\.md .*$")
+# `ceph wcache status`, /sys/block/sda, osd_mclock_max_capacity_iops_*, and what else marks text up.
+_MARKED = re.compile(r"`([^`]+)`|(/\w[^\s),;]+|\b\w+_[\w*]+)|([*|])")
 _NOTE = "* ceph-volume: Raw BlueStore OSD preparation now pre-formats NVMe devices and"
 
 
@@ -19,7 +25,8 @@ def health_checks() -> List[Edit]:
     lines: List[str] = [_BEFORE]
     for code, (summary, todo) in sorted(ADVICE.items()):
         title = code.value
-        lines += ["", title, "_" * len(title), "", *_wrapped(f"{inflected(summary, 2)}. {todo}.")]
+        text = f"{_sentence(inflected(summary, 2))} {_sentence(todo)}"
+        lines += ["", title, "_" * len(title), "", *_wrapped(text)]
     return [
         Edit("doc/rados/operations/health-checks.rst", _BEFORE, tuple(lines)),
         Edit("PendingReleaseNotes", _NOTE, (
@@ -30,8 +37,17 @@ def health_checks() -> List[Edit]:
     ]
 
 
-def _wrapped(text: str) -> List[str]:
-    import textwrap
+def _sentence(text: str) -> str:
+    text = _PAGE.sub("", text).rstrip(".") + "."
+    return text if "_" in text.split()[0] else text[0].upper() + text[1:]
 
-    plain = text.replace("..", ".").replace("`", "``").replace("*", r"\*").replace("|", r"\|")
-    return textwrap.wrap(plain, 90, break_long_words=False, break_on_hyphens=False)
+
+def _wrapped(text: str) -> List[str]:
+    """As reStructuredText: what is typed, and each name with an underscore, is a literal."""
+    marked = _MARKED.sub(_marked, text)
+    return textwrap.wrap(marked, 90, break_long_words=False, break_on_hyphens=False)
+
+
+def _marked(found: re.Match[str]) -> str:
+    typed, name, sign = found.groups()
+    return f"``{typed or name}``" if typed or name else f"\\{sign}"

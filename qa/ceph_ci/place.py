@@ -7,15 +7,13 @@ there is gone with the place.  Everything in it ends with it, however it ends.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Dict, List, Mapping, Optional, Sequence, Type
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NotPossible
 
 from .layer import TEUTHOLOGY, ensure_layer
 
@@ -23,6 +21,24 @@ TREE = "/ceph"
 BUILD = f"{TREE}/build"
 PATH = f"{TEUTHOLOGY}/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+# Ends a place and removes its folder as soon as whoever opened it closes this channel or is gone,
+# however that was.
+# $1 folder of the place, then the command that is to live in it
+_KEEP = """
+folder=$1
+shift
+"$@" &
+child=$!
+echo "$child"
+exec >/dev/null
+cat
+kill -KILL "$child"
+wait "$child"
+for _ in $(seq 100); do  # the kernel is still ending the processes that have files there
+    rm -rf --one-file-system "$folder" && exit
+    sleep 0.1
+done
+"""
 # unshare has made each mount a slave: what is mounted here stays here.  Then the first process
 # of the namespace collects children, as vstart's daemons become its own.
 # $1 folder of the place, $2 root, $3 source
@@ -67,22 +83,26 @@ class Place:
         self.release = release
         self._lower = ensure_layer(release)
         self._source = source
-        self._folder = Path(tempfile.mkdtemp(prefix=f"wcache-place-{release}-"))
-        self._first: Optional[subprocess.Popen[str]] = None
+        self.folder = Path(tempfile.mkdtemp(prefix=f"wcache-place-{release}-"))
+        self._keeper: Optional[subprocess.Popen[str]] = None
+        self._pid = 0  # the first process in there, as it is numbered out here
 
     def __enter__(self) -> Place:
-        argv = [
-            "setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "slave",
-            "--uts", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", _ENTER, "enter",
-            *map(str, (self._folder, self._lower, self._source)),
+        alone = [
+            "unshare", "--mount", "--propagation", "slave", "--uts", "--net", "--pid", "--fork",
+            "--kill-child", "sh", "-c", _ENTER, "enter",
         ]
-        self._first = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        self._keeper = subprocess.Popen(
+            ["sh", "-c", _KEEP, "keep", str(self.folder), *alone,
+             *map(str, (self.folder, self._lower, self._source))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )
-        assert self._first.stdout is not None
-        if self._first.stdout.readline() != "up\n":
+        assert self._keeper.stdout is not None
+        unshare = int(self._keeper.stdout.readline())
+        if self._keeper.stdout.readline() != "up\n":
             self._end()
-            raise HarnessError("no namespaces or overlays can be made here")
+            raise NotPossible("namespaces and overlays cannot be made here")
+        self._pid = int(Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0])
         return self
 
     def __exit__(
@@ -92,25 +112,13 @@ class Place:
         self._end()
 
     def _end(self) -> None:
-        if self._first is not None:
-            self._first.kill()
-            self._first.wait()
-            self._first = None
-        for _ in range(50):  # the kernel is still ending the processes that have files there
-            shutil.rmtree(self._folder, ignore_errors=True)
-            if not self._folder.exists():
-                return
-            time.sleep(0.1)
+        if self._keeper is not None:
+            self._keeper.communicate()  # closes its channel
+            self._keeper = None
 
     def outside(self, path: str) -> Path:
         """The path out here of a file inside."""
-        return Path(f"/proc/{self._pid()}/root{path}")
-
-    def _pid(self) -> int:
-        """The first process in there, as it is numbered out here."""
-        assert self._first is not None
-        pid = self._first.pid
-        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        return Path(f"/proc/{self._pid}/root{path}")
 
     def words(self, argv: Sequence[str], environment: Mapping[str, str]) -> List[str]:
         """The command line that runs `argv` inside, from the build folder."""
@@ -120,7 +128,7 @@ class Place:
             **environment,
         }
         return [
-            "nsenter", "--target", str(self._pid()), "--mount", "--uts", "--net", "--pid", "--root",
+            "nsenter", "--target", str(self._pid), "--mount", "--uts", "--net", "--pid", "--root",
             "env", "-i", f"--chdir={BUILD}",
             *(f"{name}={value}" for name, value in given.items()), *argv,
         ]

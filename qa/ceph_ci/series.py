@@ -24,6 +24,7 @@ PROJECT = Cluster.project
 TREE = Path(__file__).parent / "tree"
 CORE, MODULE, PROBE = "src/python-common/ceph/wcache", "src/pybind/mgr/wcache", "src/wcache-probe"
 MODULE_TESTS, PROBE_TESTS = f"{MODULE}/tests", f"{PROBE}/tests"
+PART_CHARS_MAX = 200_000
 # Tests of what only the project has: its documentation, and its packages.
 LEFT_OUT = ("test_add_a_knob.py", "test_probe_package.py")
 
@@ -80,6 +81,21 @@ def _same(text: str) -> str:
     return text
 
 
+def _in_parts(subject: str, body: str, files: Files) -> Iterator[Patch]:
+    """Patches of what no code depends on, each small enough to be read in one go."""
+    parts: List[Files] = [{}]
+    size = 0
+    for name, text in files.items():
+        size += len(text)
+        if parts[-1] and size > PART_CHARS_MAX:
+            parts.append({})
+            size = len(text)
+        parts[-1][name] = text
+    for number, part in enumerate(parts, 1):
+        which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
+        yield Patch(subject + which, body, part)
+
+
 def _core() -> Iterator[Patch]:
     """The shared part, a patch for each of its folders, in the order of their imports."""
     here = PROJECT / "mgr_module/wcache/core"
@@ -121,12 +137,12 @@ def _module() -> Iterator[Patch]:
     shared.update(_files(f"{MODULE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", "*.*"))
     shared[f"{worlds}/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     shared.update(_files(MODULE_TESTS, TREE / MODULE_TESTS, "*.py", _same))
-    yield Patch(
+    yield from _in_parts(
         "mgr/wcache: what tests share", "Fakes of all that is outside of the module.", shared
     )
     tests = PROJECT / "mgr_module/tests"
     for folder in ("core", "analysis", "ceph", "engine", "services", "commands", "end_to_end"):
-        yield Patch(
+        yield from _in_parts(
             f"mgr/wcache: tests of {folder}",
             "Those that need hypothesis skip themselves where it is missing.",
             dict(_files(f"{MODULE_TESTS}/{folder}", tests / folder)),

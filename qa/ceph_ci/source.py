@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from harness import Cluster
+from harness.modules import BCRYPT
+from harness.releases import find_release
 from harness.sources import ensure_source
 
 from .place import BUILD, TREE, Place
@@ -18,8 +20,8 @@ WANTED = (
     ".github/*", "COPYING*", "PendingReleaseNotes", "admin/*", "ceph.spec.in", "doc/*", "qa/*",
     "src/CMakeLists.txt", "src/ceph-node-proxy/*", "src/ceph-run", "src/ceph_release",
     "src/cephadm/*", "src/common/options/*", "src/init-ceph.in", "src/mgr/MgrCommands.h",
-    "src/mon/MonCommands.h", "src/mypy*", "src/pybind/*", "src/python-common/*", "src/stop.sh",
-    "src/vstart.sh",
+    "src/mon/MonCommands.h", "src/mypy*", "src/osd/PeeringState.*", "src/pybind/*",
+    "src/python-common/*", "src/stop.sh", "src/vstart.sh",
 )
 WITHOUT = ("src/pybind/mgr/dashboard/frontend",)
 
@@ -55,7 +57,7 @@ def source_of(release: int) -> Path:
 
 
 def install(place: Place, module: Path = PROJECT / "mgr_module/wcache") -> None:
-    """Put the module, its tests for Ceph's CI and the probe there, and lay a build folder out."""
+    """Lay a build folder out, and put the module, its tests for Ceph's CI and the probe there."""
     sys.path.insert(0, str(PROJECT / "packaging"))
     import zipapps
 
@@ -68,5 +70,12 @@ def install(place: Place, module: Path = PROJECT / "mgr_module/wcache") -> None:
             PROJECT / "qa" / folder, place.outside(f"{TREE}/qa/{folder}"), dirs_exist_ok=True
         )
     zipapps.build("wcache-probe", place.outside("/usr/bin"))
+    lay_out(place)
+
+
+def lay_out(place: Place) -> None:
+    """Make what a build of Ceph would have left in the build folder."""
+    if find_release(place.release).bcrypt_breaks_modules:
+        shutil.copyfile(BCRYPT, place.outside(f"{TREE}/src/pybind/mgr/bcrypt.py"))
     place.outside(f"{BUILD}/CMakeCache.txt").write_text(_CMAKE_CACHE)
     place.check(["sh", "-c", _LINKS])

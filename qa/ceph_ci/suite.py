@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Dict, NamedTuple, Optional, Sequence
+
+from harness.errors import HarnessError
 
 from .place import BUILD, TREE, Place
 
 RUNNER = ("python", "-W", "ignore", "../qa/tasks/vstart_runner.py")
 RUN_TIMEOUT_S = 1800.0
+WAIT_S = 180.0
 # What unittest says of a test, as the runner's log has it.
 _RESULT = re.compile(r"INFO:__main__:(\w+) \(([\w.]+)\)(?: \.\.\.|\n.*?\.\.\.) (\w+)")
 
@@ -32,6 +36,24 @@ def stop(place: Place) -> None:
     """End the cluster by stop.sh, and forget it."""
     place.check(["bash", "../src/stop.sh"], timeout_s=120)
     place.check(["rm", "-rf", "dev", "out"])
+
+
+def wait(place: Place, command: str) -> None:
+    """Repeat a line of shell until it succeeds: a mgr that was just enabled needs some seconds."""
+    end_s = time.monotonic() + WAIT_S
+    while True:
+        done = place.run(["sh", "-c", command], timeout_s=60)
+        if done.returncode == 0:
+            return
+        if time.monotonic() > end_s:
+            raise HarnessError(f"{command} has not succeeded: {done.stdout[-2000:]}")
+        time.sleep(1.0)
+
+
+def enable(place: Place) -> None:
+    """Enable the module, as an admin does, and wait until it answers."""
+    place.check(["bin/ceph", "mgr", "module", "enable", "wcache"])
+    wait(place, "bin/ceph wcache status")
 
 
 def run_named(place: Place, *names: str, options: Sequence[str] = ()) -> Outcome:

@@ -15,6 +15,7 @@ from ceph_ci.series import (
     patches,
 )
 
+CHARS_MAX = 300_000  # what somebody reads in one go
 HERE = {
     CORE: "mgr_module/wcache/core", MODULE: "mgr_module/wcache",
     MODULE_TESTS: "mgr_module/tests", PROBE_TESTS: "osd_probe/tests",
@@ -40,6 +41,7 @@ def files():
     for patch in patches():
         assert patch.files or patch.edits, patch.subject
         assert not set(patch.files) & set(found), patch.subject
+        assert sum(map(len, patch.files.values())) < CHARS_MAX, patch.subject
         found.update(patch.files)
     return found
 

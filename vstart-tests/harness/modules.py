@@ -15,6 +15,7 @@ from .errors import HarnessError
 from .roots import Root
 
 PACKAGED = "/usr/share/ceph/mgr"
+BCRYPT = Path(__file__).with_name("stand_ins") / "bcrypt.py"
 
 # The mon calls a cluster unhealthy in which one of these is missing
 # (`always_on_modules` in Ceph's src/mon/MgrMonitor.cc).
@@ -62,8 +63,7 @@ def fill_module_folder(
     for module in own:
         link_module(folder, module)
     if with_bcrypt:
-        stand_in = Path(__file__).with_name("stand_ins") / "bcrypt.py"
-        shutil.copyfile(stand_in, folder / "bcrypt.py")
+        shutil.copyfile(BCRYPT, folder / "bcrypt.py")
 
 
 def link_module(folder: Path, module: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 import pytest
-from harness.sources import ensure_source
+from ceph_ci.source import source_of
 from test_memory_division import HOSTS
-from test_upstreaming import WANTED
 from wcache.core.knobs.memory_target.room import Limits, autotuned, equal_split, room_of
 from wcache.core.text import amount, table
 
@@ -51,7 +50,7 @@ def theirs(release: int) -> Dict[str, Optional[int]]:
     """By the name of each host: what cephadm's code gives each of its OSDs."""
     if release != RELEASE:
         pytest.skip(f"the newest release's code is asked: RELEASE={RELEASE}")
-    code: Path = ensure_source(RELEASE, WANTED) / "src/pybind/mgr/cephadm/autotune.py"
+    code: Path = source_of(RELEASE) / "src/pybind/mgr/cephadm/autotune.py"
     asked = [
         {"total": total * RATIO, "daemons": {**daemons, "osd": osds}}
         for total, daemons, osds in HOSTS.values()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, ContextManager, Iterator, NamedTuple
 
 import pytest
 from ceph_ci import suite
 from ceph_ci.place import Place
-from ceph_ci.source import PROJECT, install, source_of
+from ceph_ci.source import PROJECT, install
 
 pytestmark = pytest.mark.ceph_ci
 RELEASE = int(os.environ.get("RELEASE", "20"))
@@ -32,26 +32,42 @@ tasks:
 """
 FAILOVER = f"{UNIT}.TestWcache.test_failover_resumes_and_restores"
 SELF_TEST = f"{UNIT}.TestWcache.test_self_test"
-# What is broken by hand: the text that stands once in the module, what takes its place, and the
-# test that must fail.
+
+
+class Break(NamedTuple):
+    """Text that stands once in the module, what takes its place, and how the suite fails then."""
+
+    found: str
+    becomes: str
+    test: str
+    said: str  # by the runner, of what has failed
+
+
 BREAKS = {
-    "an apply that changes nothing": ("engine.begin(plan_id)", "pass", MAIN_JOB),
-    "a lease not restored at a failover": (
+    "an apply that changes nothing": Break(
+        "engine.begin(plan_id)", "pass", MAIN_JOB, "in _wait_plan",
+    ),
+    "a lease not restored at a failover": Break(
         "(FROZEN_BY_ADMIN))\n                self.feed(owner, events.Begin())",
-        "(FROZEN_BY_ADMIN))", FAILOVER,
+        "(FROZEN_BY_ADMIN))", FAILOVER, "in _wait_over",
     ),
-    "a command that raises": ("v.plans.recommendations(a.get", "v.plans.nowhere(a.get", MAIN_JOB),
-    "a module that does not load": (
+    "a command that raises": Break(
+        "v.plans.recommendations(a.get", "v.plans.nowhere(a.get", MAIN_JOB,
+        "self._wcache('recommend')",
+    ),
+    "a module that does not load": Break(
         "from mgr_module import MgrModule\n", "from mgr_module import MgrModule, Nowhere\n",
-        MAIN_JOB,
+        MAIN_JOB, "cannot import name 'Nowhere'",
     ),
-    "an option without a default": ('"default": item.default,', "", SELF_TEST),
+    "an option without a default": Break(
+        '"default": item.default,', "", SELF_TEST, "self.assertEqual(without, [])",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Place]:
-    with Place(RELEASE, source_of(RELEASE)) as made:
+def place(open_place: Callable[[int], ContextManager[Place]]) -> Iterator[Place]:
+    with open_place(RELEASE) as made:
         yield made
 
 
@@ -99,11 +115,12 @@ def test_a_module_broken_by_hand_fails(fresh: Place, tmp_path: Path, what: str) 
     shutil.copytree(
         PROJECT / "mgr_module/wcache", module, ignore=shutil.ignore_patterns("__pycache__")
     )
-    found, broken, test = BREAKS[what]
-    files = [path for path in module.rglob("*.py") if found in path.read_text()]
-    assert len(files) == 1, files
-    files[0].write_text(files[0].read_text().replace(found, broken))
+    broken = BREAKS[what]
+    (file,) = [path for path in module.rglob("*.py") if broken.found in path.read_text()]
+    file.write_text(file.read_text().replace(broken.found, broken.becomes))
     install(fresh, module)
-    done = suite.run_named(fresh, test)
+    done = suite.run_named(fresh, broken.test)
     assert done.code != 0
-    assert "Starting test: " in done.said, done.said[-6000:]
+    assert list(done.results) == [broken.test], done.said[-6000:]
+    assert done.results[broken.test] in ("FAIL", "ERROR"), done.said[-6000:]
+    assert broken.said in done.said, done.said[-6000:]

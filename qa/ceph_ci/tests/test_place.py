@@ -1,0 +1,51 @@
+"""A place ends with whoever opened it, however that was, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, ContextManager
+
+import pytest
+from ceph_ci.place import Place
+from harness import Cluster
+
+pytestmark = pytest.mark.ceph_ci
+RELEASE = 20
+OPENS = f"""
+from ceph_ci.place import Place
+from ceph_ci.source import source_of
+
+with Place({RELEASE}, source_of({RELEASE})) as place:
+    place.check(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
+    print(place.folder, flush=True)
+    input()
+"""
+WAIT_S = 30.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_place_ends_with_whoever_opened_it(
+    open_place: Callable[[int], ContextManager[Place]], number: int
+) -> None:
+    with open_place(RELEASE):
+        pass  # or it is skipped
+    folders = ("qa", "vstart-tests", "mgr_module", "osd_probe")
+    path = ":".join(str(Cluster.project / each) for each in folders)
+    opener = subprocess.Popen(
+        [sys.executable, "-c", OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert opener.stdout is not None
+    folder = Path(opener.stdout.readline().strip())
+    assert folder.is_dir()
+    opener.send_signal(number)
+    opener.communicate(timeout=WAIT_S)
+    end_s = time.monotonic() + WAIT_S
+    while folder.exists():
+        assert time.monotonic() < end_s, list(folder.iterdir())
+        time.sleep(0.1)
