@@ -34,7 +34,7 @@ class GuestProbe:
         return self._lab.guest.run(
             ["python3", "-m", "wcache_probe", "prepare", "--image-elsewhere",
              "--osd-data", OSD_DATA, "--state-dir", STATE_DIR],
-            env={"PYTHONPATH": PACKAGES}, timeout_s=60.0,
+            env={"PYTHONPATH": PACKAGES},
         ).checked()  # fmt: skip
 
     def start(self) -> None:

@@ -11,7 +11,15 @@ from module_world import WB, WT, a_mgr, measured, ok, start
 from prior_world import left_over
 from wcache.core import codec
 from wcache.core.host_report import ToggleProof
-from wcache.core.model import PlpHint, Transport
+from wcache.core.model import (
+    KernelView,
+    Layer,
+    LayerKind,
+    OsdUse,
+    PlpHint,
+    Role,
+    Transport,
+)
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, Post
 from wcache.core.verdict.foreign.document import BYTES_MAX, Evidence, checksum
 
@@ -219,9 +227,28 @@ def explained(say):
     say(mgr, "explain", what="HD9")
 
 
+def found_off(say):
+    """Caches that somebody turned off, with volumes loaded so: told, and how they are cured."""
+    layers = (Layer("dm-0", LayerKind.LVM, KernelView.WRITE_THROUGH),)
+    state = make.state(WT, kernel_view=KernelView.WRITE_THROUGH, layers=layers)
+    drives = (
+        make.drive("sda", i, state=state, transport=Transport.SATA,
+                   uses=(OsdUse(i, Role.BLOCK, layers),))
+        for i in range(2)
+    )
+    mgr = FakeMgr(*((f"h{i}", (drive,)) for i, drive in enumerate(drives)))
+    mgr.report_all()
+    say(mgr, "status")
+    say(mgr, "try")
+    say(mgr, "campaign start", observe=True, loads="traffic", seed=1)
+    say(mgr, "drive reload")
+    say(mgr, "drive reload", hostname="h9")
+
+
 STORIES = {
     "11-agents": agents, "12-drive-models": drive_models, "13-proofs": proofs, "14-priors": priors,
     "15-campaigns": campaigns, "17-automation": automation,
     "18-rollouts": rollouts, "19-memory-trial": memory_trial, "20-findings": findings,
     "21-explained": explained,
+    "22-found-off": found_off,
 }

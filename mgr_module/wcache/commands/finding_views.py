@@ -7,6 +7,7 @@ from typing import Callable, List, Set, Tuple
 from ..core.change.change_status import ChangeStatus
 from ..core.fleet.disputes import Dispute, unconfirmed
 from ..core.fleet.findings import SILENT, mixed_modes, of_agents, of_campaigns, of_results
+from ..core.fleet.loaded_off import together
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.automation.looking import stands
 from ..engine.engine import Engine
@@ -41,7 +42,7 @@ class FindingViews:
         with engine.lock:
             leased = self.leased()
             hosts = self.hosts()
-            found = self._foreign.judged(hosts)
+            found = together(self._foreign.judged(hosts))
             # a report that is due again may tell of a state that an experiment has left
             fresh = [h for h in hosts if h.report.hostname in engine.hosts.reported_at_s]
             found += mixed_modes(host.modes for host in fresh)
@@ -91,8 +92,18 @@ class FindingViews:
         engine = self._engine
         return self._host_views.take(
             engine.hosts.reports, throwaway=engine.options().throwaway_cluster,
-            leased=self.leased(), changing=self._changed_domains(),
+            leased=self.leased(), changing=self._changed_domains(), touched=self._touched(),
         )
+
+    def _touched(self) -> Leased:
+        """Domains that plans have changed, or may have, and have not brought back."""
+        untouched = (ChangeStatus.PLANNED, ChangeStatus.ROLLED_BACK)
+        changed = {
+            (change.hostname, change.domain_id)
+            for machine in self._engine.rollouts.values()
+            for change in machine.rollout.drive_changes if change.status not in untouched
+        }
+        return changed | {item.key for item in disputes_of(self._engine)}
 
     def _changed_domains(self) -> Leased:
         """Domains a rollout is working on: mixed modes are its very purpose."""

@@ -25,6 +25,7 @@ from .campaign_views import CampaignViews
 from .drives.controllers import controllers
 from .drives.hosts import ModelKey
 from .drives.models import drive_models
+from .drives.reload import reload
 from .explain_view import ExplainViews
 from .finding_views import FindingViews
 from .load_views import ProfilesByOsd, load_ls
@@ -157,6 +158,10 @@ class Views:
             "format_version": FORMAT_VERSION, "drives": rows,
             "reported": codec.to_plain(age_of(ages)),
         }
+
+    def reload(self, hostname: Optional[str] = None) -> Dict[str, Any]:
+        """`drive reload`: OSDs whose volumes were loaded with a cache off, and the cure."""
+        return reload(self._engine, hostname)
 
     def controllers(self) -> Dict[str, Any]:
         """`controller ls`."""

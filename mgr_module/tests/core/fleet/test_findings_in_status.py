@@ -181,7 +181,7 @@ def test_a_layer_above_a_drive_that_saves_write_through_is_told_and_no_warning()
 @pytest.mark.parametrize(
     "page",
     [
-        CachePage(), CachePage(True, WB), CachePage(True, WT, WB),
+        CachePage(True, WT, WB), CachePage(True, WB, WB),
         # a rule of ours keeps it off when it appears, and is not asked at a reset
         CachePage(True, WB, WT, by_rule=True), CachePage(True, None, WT, by_rule=True),
     ],

@@ -12,6 +12,7 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Set, Tuple
 
 from ...core.drive.safety import judge
 from ...core.fleet.findings import modes_of, of_drive, of_power_cuts
+from ...core.fleet.loaded_off import touched_domains
 from ...core.host_report import HostReport
 from ...core.model import DriveReport, Finding
 
@@ -27,6 +28,7 @@ class HostView:
     throwaway: bool
     leased: FrozenSet[str]
     changing: FrozenSet[str]
+    touched: FrozenSet[str]
     findings: Tuple[Finding, ...]
     models: Mapping[ModelKey, int]
     modes: Mapping[Tuple[str, str], int]
@@ -45,44 +47,57 @@ class HostViews:
         throwaway: bool,
         leased: Iterable[Tuple[str, str]],
         changing: Iterable[Tuple[str, str]],
+        touched: Iterable[Tuple[str, str]] = (),
     ) -> List[HostView]:
-        """Views by host name.  `leased` and `changing` are (hostname, domain id) pairs."""
-        by_host: Dict[str, Set[str]] = {}
-        for hostname, domain_id in leased:
-            by_host.setdefault(hostname, set()).add(domain_id)
-        moving: Dict[str, Set[str]] = {}
-        for hostname, domain_id in changing:
-            moving.setdefault(hostname, set()).add(domain_id)
+        """Views by host name; the others are (hostname, domain id) pairs.
+
+        `touched`: what plans have changed; what the probes' journals name is touched too.
+        """
+        by_host, moving, changed = map(_by_host, (leased, changing, touched))
         none: FrozenSet[str] = frozenset()
         kept: Dict[str, HostView] = {}
         for hostname in sorted(reports):
             report = reports[hostname]
             held = frozenset(by_host[hostname]) if hostname in by_host else none
             open_ = frozenset(moving[hostname]) if hostname in moving else none
+            ours = frozenset(changed[hostname]) if hostname in changed else none
             old = self._views.get(hostname)
             if (
                 old is not None and old.report is report and old.throwaway == throwaway
-                and old.leased == held and old.changing == open_
+                and old.leased == held and old.changing == open_ and old.touched == ours
             ):
                 kept[hostname] = old
             else:
-                kept[hostname] = _look(report, throwaway, held, open_)
+                kept[hostname] = _look(report, throwaway, held, open_, ours)
         self._views = kept
         return list(kept.values())
 
 
+def _by_host(pairs: Iterable[Tuple[str, str]]) -> Dict[str, Set[str]]:
+    found: Dict[str, Set[str]] = {}
+    for hostname, domain_id in pairs:
+        found.setdefault(hostname, set()).add(domain_id)
+    return found
+
+
 def _look(
-    report: HostReport, throwaway: bool, leased: FrozenSet[str], changing: FrozenSet[str]
+    report: HostReport, throwaway: bool, leased: FrozenSet[str], changing: FrozenSet[str],
+    touched: FrozenSet[str],
 ) -> HostView:
     found = [*report.findings, *of_power_cuts(report)]
+    ours = touched | touched_domains(report)
     for drive in report.drives:
-        found += of_drive(drive, throwaway=throwaway, leased=drive.domain_id in leased)
+        found += of_drive(
+            drive, throwaway=throwaway, leased=drive.domain_id in leased,
+            touched=drive.domain_id in ours,
+        )
     named = tuple(
         replace(item, subject=f"{report.hostname} {item.subject}".strip()) for item in found
     )
     models = Counter(_model_key(drive) for drive in report.drives)
     return HostView(
-        report, throwaway, leased, changing, named, models, modes_of(report, leased | changing)
+        report, throwaway, leased, changing, touched, named, models,
+        modes_of(report, leased | changing),
     )
 
 

@@ -7,10 +7,16 @@ from typing import Tuple
 from ...core.deployment.hostnames import checked_hostname
 from ..command import DRY_RUN, Command
 from ..tables import would
-from . import controllers
+from . import controllers, reload
 from .models import render
 
 ROWS: Tuple[Command, ...] = (
+    Command(
+        "wcache drive reload", ("name=hostname,type=CephString,req=false",), "r",
+        "Print what loads OSDs' volumes anew, on pinned disks, where they were loaded while "
+        "something else had turned the cache off",
+        lambda s, v, a: v.reload(a.get("hostname")), reload.render,
+    ),
     Command(
         "wcache controller ls", (), "r",
         "List storage controllers as their vendors' tools report them, with advice",

@@ -148,7 +148,10 @@ def _may_toggle_one(
     turns_on = CacheMode.WRITE_BACK in (mode, current)
     dropping = dropping_above(drive)
     if turns_on and dropping:
-        return f"{', '.join(dropping)} does not flush, so the device cache must stay off"
+        return (
+            f"{', '.join(dropping)} does not flush, so the device cache must stay off; `ceph "
+            "wcache drive reload` prints how to load it anew"
+        )
     if not_known(drive.state):
         return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"
     if flush_unproven(drive) and current is CacheMode.WRITE_THROUGH and not began:

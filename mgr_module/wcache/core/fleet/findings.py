@@ -19,6 +19,7 @@ from ..knobs.registry import KNOBS
 from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.result import Result
+from . import loaded_off
 
 # How the probe and `status` say it, where another cure applies.
 UNSEEN = "other programs"
@@ -75,11 +76,12 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
     ),
     FindingCode.LAYER_DROPS_FLUSHES: (
         "drive{s} {has|have} layers that would drop flushes if a reset turned the cache on",
-        "one OSD at a time: stop it, pin the disk (echo 'temporary write back' > "
-        "/sys/block/DISK/device/scsi_disk/*/cache_type), deactivate and activate its LV (a "
-        "dm-crypt device: close and open it), start it; then `wcache-probe prepare`, so that "
-        "the next boot does not bring it back",
+        f"run what `{loaded_off.COMMAND}` prints; by hand, one OSD at a time: stop it, pin the "
+        "disk (echo 'temporary write back' > /sys/block/DISK/device/scsi_disk/*/cache_type), "
+        "deactivate and activate its LV (a dm-crypt device: close and open it), start it; then "
+        "`wcache-probe prepare`, so that the next boot does not bring it back",
     ),
+    FindingCode.LOADED_OFF: loaded_off.ADVICE,
     FindingCode.SHARED_DRIVE: (
         "OSD drive{s} may be shared with something that is not an OSD",
         "wcache leaves them alone: move the OSD or the other user elsewhere",
@@ -238,8 +240,13 @@ ABORTS_WITHIN_S = 7 * 86400.0
 RIVAL_S = 45.0
 
 
-def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Finding]:
-    """Findings that follow from one reading of a drive, with the probe's own."""
+def of_drive(
+    drive: DriveReport, *, throwaway: bool, leased: bool, touched: bool = True
+) -> List[Finding]:
+    """Findings that follow from one reading of a drive, with the probe's own.
+
+    `touched`: wcache has changed it, or may have.
+    """
     found = list(drive.findings)
     if judge(drive.state) is Safety.UNSAFE:
         layers = ", ".join(not_flushing(drive.state))
@@ -259,6 +266,8 @@ def of_drive(drive: DriveReport, *, throwaway: bool, leased: bool) -> List[Findi
     elif judge(drive.state) is Safety.AFTER_RESET:
         layers = ", ".join(lost_after_reset(drive.state))
         found.append(
+            Finding(FindingCode.LOADED_OFF, Severity.WARNING, drive.dev_name, layers)
+            if loaded_off.lenient(drive, touched or leased) else
             Finding(
                 FindingCode.LAYER_DROPS_FLUSHES, Severity.ERROR, drive.dev_name,
                 f"the cache is off, but a reset may turn it on, and {layers} drops flushes",

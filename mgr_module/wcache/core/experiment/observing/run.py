@@ -12,6 +12,7 @@ from typing import List, Optional, Tuple
 
 from ... import events
 from ...codec import one_line
+from ...drive.safety import not_flushing
 from ...latency_table import LatencyTable, of_samples
 from ...loads import WRITE_BYTES
 from ...model import CacheMode, KernelView, LoadPoint, mode_of
@@ -32,6 +33,10 @@ from .observed import BCACHES_MAX, SAMPLES_KEPT_MAX, Observed, of_histogram, rat
 from .plan import BESIDE_CALLS, BESIDE_ROUNDS_MAX, TIMER_S, cost_of
 
 NO_SAMPLE = "nothing was committed meanwhile"
+NOT_FLUSHED = (
+    "no flush of the OSD reaches the drive: the volume, or the kernel's view, drops them, so these "
+    "are not times of the drive"
+)
 CHANGED = "the cache mode changed meanwhile"
 NOT_KEPT_UP = "the load beside it ended before the flushes were timed"
 
@@ -232,11 +237,13 @@ class ObservingRun(RunMachine):
         same = len(set(modes)) == 1
         writes_per_s, flushes_per_s = rates(before.counters, after.counters)
         changed = self._modes(before) != self._modes(after)
+        timer = found.load_point is LoadPoint.FDATASYNC_TIMER
+        dropped = timer and any(map(not_flushing, (*before.after, *after.after)))
         return replace(
             found, mode=modes[0] if same else None,
             kernel_view=views.pop() if len(views) == 1 else KernelView.UNKNOWN,
             writes_per_s=writes_per_s, flushes_per_s=flushes_per_s,
-            note=CHANGED if changed else found.note,
+            note=CHANGED if changed else found.note or (NOT_FLUSHED if dropped else ""),
             bcache=(
                 *before.bcache[: BCACHES_MAX // 2], *after.bcache[: BCACHES_MAX // 2]
             ),

@@ -1,0 +1,44 @@
+"""`drive reload`: the script that loads volumes anew which would drop flushes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from ...core import codec
+from ...core.deployment.form import Form
+from ...core.deployment.reloading import script
+from ...core.errors import NotFoundError
+from ...core.fleet.claims import believed
+from ...core.fleet.loaded_off import reloads
+from ...core.output_format import FORMAT_VERSION
+from ...engine.engine import Engine
+
+_ROOK = (
+    "Rook runs it: run `wcache-probe prepare` there, and drain and boot the node, after which its "
+    "volumes are loaded on pinned disks"
+)
+
+
+def reload(engine: Engine, hostname: Optional[str]) -> Dict[str, Any]:
+    """OSDs whose volumes drop flushes above drives that are off, and the script for them."""
+    with engine.lock:
+        if hostname and hostname not in engine.hosts.reports:
+            raise NotFoundError(f"no probe reports from {hostname[:60]!r}")
+        cluster = engine.view.cluster()
+        by_hand = {
+            name: _ROOK for name, one in engine.hosts.deployments.items() if one.form is Form.ROOK
+        }
+        reports = [
+            report for report in believed(engine.hosts.reports.values(), cluster)
+            if hostname in (None, "", report.hostname) and not report.simulated
+        ]
+        items = reloads(reports, by_hand)
+    return {
+        "format_version": FORMAT_VERSION, "osds": [codec.to_plain(item) for item in items],
+        "script": script(items, cluster.fsid).text if items else "",
+    }
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """The script itself, to be read and then handed to `sh`."""
+    return str(data["script"]) or "# no OSD's volumes have to be loaded anew"

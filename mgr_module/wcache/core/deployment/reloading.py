@@ -1,0 +1,129 @@
+"""The script that loads the volumes of OSDs anew, on pinned disks, one OSD at a time."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Iterable
+
+from ..fleet.loaded_off import Reload
+from .form import END, Script
+
+# On the host: $1 is the OSD, $2 the cluster.  The pin comes before anything is loaded, since a
+# table copies the view of that moment (drivers/md/dm-table.c).  A device that is in use is never
+# closed: lvchange and cryptsetup refuse it.  Whatever fails, the OSD is started again.
+_ON_HOST = r"""set -eu
+id=$1 fsid=$2 dir= unit=
+if [ -L "/var/lib/ceph/$fsid/osd.$id/block" ]
+then
+    dir=/var/lib/ceph/$fsid/osd.$id unit=ceph-$fsid@osd.$id
+elif [ -L "/var/lib/ceph/osd/ceph-$id/block" ]
+then
+    dir=/var/lib/ceph/osd/ceph-$id unit=ceph-osd@$id
+else
+    echo "osd.$id has no folder on this host" >&2
+    exit 1
+fi
+tops=
+for link in block block.db block.wal
+do
+    [ ! -L "$dir/$link" ] || tops="$tops $(readlink -f "$dir/$link")"
+done
+stack=$(lsblk -nrpso NAME,TYPE $tops | awk '!seen[$1]++')
+of_type() { echo "$stack" | awk -v wanted="$1" '$2 == wanted { print $1 }'; }
+view() { cat "/sys/class/block/$(basename "$(readlink -f "$1")")/queue/write_cache"; }
+require_flushing() {
+    [ "$(view "$1")" = "write back" ] || { echo "osd.$id: $1 drops flushes" >&2; exit 1; }
+}
+odd=$(echo "$stack" | awk '$2 !~ /^(crypt|lvm|part|disk)$/ { print $1 " (" $2 ")" }')
+[ -z "$odd" ] || { echo "osd.$id: $odd cannot be made anew by this script" >&2; exit 1; }
+for disk in $(of_type disk)
+do
+    name=$(basename "$disk")
+    for file in "/sys/block/$name"/device/scsi_disk/*/cache_type
+    do
+        [ ! -e "$file" ] || echo "temporary write back" >"$file"
+    done
+    [ "$(view "$disk")" = "write back" ] || {
+        echo "osd.$id: $disk cannot be pinned.  If queue/write_cache was set by hand or a rule:" >&2
+        echo "  echo 'write back' >/sys/block/$name/queue/write_cache" >&2
+        exit 1
+    }
+done
+crypts=$(of_type crypt) volumes=$(of_type lvm) dropping=
+for name in $crypts $volumes
+do
+    [ "$(view "$name")" = "write back" ] || dropping="$dropping $name"
+done
+[ -n "$dropping" ] || { echo "osd.$id: loaded as it must be already"; exit 0; }
+osd_fsid=$(cat "$dir/fsid")
+start() {
+    # in a container, its own start opens them
+    if [ -n "$crypts" ] && [ "$unit" = "ceph-osd@$id" ]
+    then
+        ceph-volume lvm activate --no-systemd "$id" "$osd_fsid"
+    fi
+    systemctl start "$unit"
+}
+systemctl stop "$unit"
+trap start EXIT
+for name in $crypts; do cryptsetup close "$name"; done
+for name in $volumes; do lvchange -an "$name"; done
+for name in $volumes; do lvchange -ay "$name"; done
+for name in $volumes; do require_flushing "$name"; done
+trap - EXIT
+start
+for name in $crypts
+do
+    tries=0
+    until [ -e "$name" ] || [ $tries = 60 ]; do tries=$((tries + 1)); sleep 1; done
+    require_flushing "$name"
+done
+echo "osd.$id: loaded anew"
+"""
+
+# Where the admin is.
+_WHERE_CEPH_IS = r"""set -u
+on_host() {{
+cat <<'{end}'
+{on_host}{end}
+}}
+until_true() {{
+    tries=0
+    until eval "$1"
+    do
+        tries=$((tries + 1))
+        [ $tries -lt 120 ] || {{ echo "gave up waiting: $1" >&2; exit 1; }}
+        sleep 5
+    done
+}}
+reload() {{
+    until_true "ceph osd ok-to-stop $2 >/dev/null 2>&1"
+    on_host | ssh "root@$1" "sh -s $2 {fsid}" || {{
+        echo "osd.$2 on $1: ended here; the others are as they were" >&2
+        exit 1
+    }}
+    until_true "ceph osd dump | grep -q '^osd\.$2 up '"
+}}"""
+
+
+def script(items: Iterable[Reload], fsid: str) -> Script:
+    """What an admin pastes; OSDs that no script can do are named in its notes."""
+    todo = [one for one in items if not one.why_not]
+    left = [one for one in items if one.why_not]
+    return Script(
+        (
+            "Run this where `ceph` works as an admin and root has ssh to the hosts.  One OSD",
+            "after the other, and only while `ceph osd ok-to-stop` allows it: its disks are",
+            "pinned, it is stopped, its LVs and dm-crypt devices are closed and opened, it is",
+            "started.  No cache is turned on or off.  It ends at the first OSD that does not come",
+            "back as it must; run again, it leaves alone what is loaded as it must be.",
+            *(f"left out: osd.{one.osd_id} on {one.hostname}: {one.why_not}" for one in left),
+        ),
+        (
+            *_WHERE_CEPH_IS.format(
+                fsid=shlex.quote(fsid), end=END, on_host=_ON_HOST
+            ).splitlines(),
+            *(f"reload {shlex.quote(one.hostname)} {one.osd_id}" for one in todo),
+            "echo 'all are loaded anew; `ceph wcache status` says so once the probes reported'",
+        ),
+    )

@@ -1,0 +1,113 @@
+"""Drives that somebody turned off, with volumes loaded while they were: told once, and cured.
+
+Ceph's documentation has a udev rule that turns write caches off.  On a drive that saves nothing
+LVM and dm-crypt then load their tables with the view `write through`, and keep it: they would
+drop flushes once a cache came on.  While the caches are off nothing is lost, and nothing of ours
+has touched them, so it is a warning, one for all of them.  A drive that wcache has touched, one
+that saves `write back`, and any cache that is on without flushes stay errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Tuple
+
+from ..drive.safety import Safety, judge, lost_after_reset
+from ..host_report import HostReport
+from ..model import CacheMode, DeviceCache, DriveReport, Finding, FindingCode, LayerKind, Severity
+from ..text import named
+
+DRIVES_NAMED_MAX = 12
+# Layers that are made anew when they are closed and opened.
+RELOADED = (LayerKind.LVM, LayerKind.CRYPT)
+_OWN = (LayerKind.DISK, LayerKind.PARTITION)
+COMMAND = "ceph wcache drive reload"
+ADVICE = (
+    "write caches were turned off by something else, with volumes loaded on them since",
+    "nothing is lost while they stay off. Measure what is there at once: `ceph wcache campaign "
+    "start --observe`. To have the drives measured in both modes, load the volumes anew on pinned "
+    f"disks: `{COMMAND}` prints how, one OSD at a time; run `wcache-probe prepare` on the hosts "
+    "first, so that the next boot does not bring it back. See doc/found-off.md; to leave it as it "
+    "is: `ceph health mute WCACHE_LOADED_OFF`",
+)
+
+
+def lenient(drive: DriveReport, touched: bool) -> bool:
+    """Whether volumes that were loaded with the cache off are a warning only.
+
+    A SCSI drive that saves `write back` takes it up at the next reset of its logical unit (SPC,
+    mode parameters), so somebody turned it off for the moment: that stays an error.
+    """
+    page = drive.state.page
+    wakes = page.saved is CacheMode.WRITE_BACK or page.by_rule
+    return judge(drive.state) is Safety.AFTER_RESET and not touched and not wakes
+
+
+def touched_domains(report: HostReport) -> AbstractSet[str]:
+    """Cache domains that the probe's journal names; all, where an entry of it is damaged."""
+    noted = {note.domain_id for note in report.journal}
+    if any(not note.drives for note in report.journal):
+        return {drive.domain_id for drive in report.drives} | noted
+    return noted
+
+
+def together(found: Iterable[Finding]) -> List[Finding]:
+    """The findings, those of drives that were loaded off as one."""
+    kept: List[Finding] = []
+    loaded: List[Finding] = []
+    for item in found:
+        (loaded if item.code is FindingCode.LOADED_OFF else kept).append(item)
+    if not loaded:
+        return kept
+    hosts = {item.subject.partition(" ")[0] for item in loaded}
+    drives = named([f"{item.subject} ({item.detail})" for item in loaded], DRIVES_NAMED_MAX)
+    return [*kept, Finding(
+        FindingCode.LOADED_OFF, Severity.WARNING,
+        f"{len(loaded)} drive(s) on {len(hosts)} host(s)",
+        "the caches are off, and not by wcache; the volumes on them were loaded with that view, "
+        f"and would drop flushes if a reset or a power cycle turned a cache on: {drives}",
+    )]
+
+
+@dataclass(frozen=True)
+class Reload:
+    """An OSD whose volumes are to be loaded anew, and why that cannot be done, if it cannot."""
+
+    hostname: str
+    osd_id: int
+    layers: Tuple[str, ...]  # that drop flushes
+    why_not: str = ""
+
+
+def reloads(
+    reports: Iterable[HostReport], by_hand: Mapping[str, str]
+) -> Tuple[Reload, ...]:
+    """The OSDs above drives that are off, with layers that drop flushes, by host.
+
+    `by_hand`: why a host's OSDs cannot be stopped and started by a script.
+    """
+    found: Dict[Tuple[str, int], Reload] = {}
+    for report in sorted(reports, key=lambda one: one.hostname):
+        for drive in report.drives:
+            dropping = set(lost_after_reset(drive.state))
+            off = drive.state.device_cache is DeviceCache.WRITE_THROUGH
+            for use in drive.uses if off and dropping else ():
+                layers = [one for one in use.layers if one.name in dropping]
+                if not layers:
+                    continue
+                others = [
+                    f"{one.name} is {one.kind.value}" for one in use.layers
+                    if one.kind not in (*RELOADED, *_OWN)
+                ]
+                why = by_hand.get(report.hostname, "")
+                if others:
+                    why = f"{others[0]}, which a script cannot make anew"
+                names = tuple(one.name for one in layers)
+                known = found.get((report.hostname, use.osd_id))
+                if known is not None:
+                    names = tuple(dict.fromkeys((*known.layers, *names)))
+                    why = known.why_not or why
+                found[report.hostname, use.osd_id] = Reload(
+                    report.hostname, use.osd_id, names, why
+                )
+    return tuple(sorted(found.values(), key=lambda one: (one.hostname, one.osd_id)))
