@@ -102,6 +102,7 @@ class Running:
     lab: Lab
     cluster: Cluster
     clients: Clients
+    osds: GuestOsds
     _owner: contextlib.ExitStack
 
     def leave_running(self) -> None:
@@ -155,7 +156,7 @@ def running(job: LabJob, stages: Stages, *, keepable: bool = False) -> Iterator[
         stages.done("OSDs up")
         placed = [fitted.placed for fitted in lab.drives]
         clients = Clients(cluster, placed, drive_file.osd.client_depth)
-        yield Running(lab, cluster, clients, owner)
+        yield Running(lab, cluster, clients, osds, owner)
 
 
 class _Campaign:

@@ -1,0 +1,200 @@
+"""A cluster set up by Ceph's documented rule is warned, observed, cured, measured, and goes back.
+
+SATA disks under LVM and dm-crypt.  Power is cut in between: nothing acknowledged is lost.
+"""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from drive_lab import campaign
+from drive_lab.agent import HANG_S
+from drive_lab.osds import HOME, KEY, Stack
+from drive_lab.stage import Stage
+from drive_lab.witness import look
+from harness import CommandError
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+DRIVES = Path(__file__).resolve().parent / "found_off_drives.toml"
+# doc: hardware recommendations, write caches
+RULE = 'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTR{cache_type}:="write through"'
+RULE_FILE = "/etc/udev/rules.d/99-ceph-write-through.rules"
+WARNING = "WCACHE_LOADED_OFF"
+OSDS = (0, 1)
+
+# Waits until the test has run the command on the guest.
+SSH = """#!/bin/sh
+[ "$1" = root@{host} ] && [ $# = 2 ] || exit 255
+cat >{folder}/input
+printf '%s' "$2" >{folder}/asked.new && mv {folder}/asked.new {folder}/asked
+until [ -e {folder}/code ]; do sleep 0.2; done
+code=$(cat {folder}/code)
+rm {folder}/code
+exit "$code"
+"""
+# The guest has neither systemd nor ceph-volume: this does for an OSD what they do.
+SYSTEMCTL = f"""#!/bin/sh
+id=${{2#ceph-osd@}}
+case $1 in
+stop)
+    pid=$(cat {HOME}/osd.$id.pid)
+    kill -TERM "$pid"
+    while [ -e "/proc/$pid" ]; do sleep 0.1; done ;;
+start) ceph-osd -i "$id" ;;
+*) exec /usr/bin/systemctl.arrival "$@" ;;
+esac
+"""
+CEPH_VOLUME = f"""#!/bin/sh
+[ "$1 $2 $3" = "lvm activate --no-systemd" ] && [ -n "$5" ] || exit 1
+lvs --noheadings -o lv_path,lv_uuid -S "lv_tags=ceph.osd_id=$4" | while read -r path uuid
+do
+    [ -e "/dev/mapper/$uuid" ] || cryptsetup open --key-file {KEY} "$path" "$uuid"
+done
+"""
+
+
+class FoundOff(Stage):
+    """A cluster whose caches were turned off by the rule at each boot."""
+
+    def boot(self, cut=True):
+        """Take the power of everything, and start the OSDs again by what is there then."""
+        if cut:
+            self.up.lab.reboot()
+        for osd_id in OSDS:
+            self.up.osds.start(osd_id)
+        self.up.osds.wait_up()
+
+    def seen(self):
+        """Per drive: whether its cache is on, the views of its layers, and an unsafe write."""
+
+        def commit(osd_id):
+            return lambda: self.cluster.ceph(
+                "tell", f"osd.{osd_id}", "bench", "131072", "131072", timeout_s=HANG_S
+            )
+
+        found = [
+            look(self.up.lab.drive(fitted.name), commit(osd_id))
+            for osd_id, fitted in enumerate(self.up.lab.drives)
+        ]
+        return [(one.by_drive_on, list(one.by_kernel.values()), one.unsafe) for one in found]
+
+    def put(self, name):
+        self.cluster.run_inside(
+            ["rados", "-p", "data", "put", name, "-"], input_text=name * 500, timeout_s=HANG_S
+        )
+
+    def kept(self, *names):
+        return [
+            self.cluster.run_inside(
+                ["rados", "-p", "data", "get", name, "-"], timeout_s=HANG_S
+            ).stdout == name * 500
+            for name in names
+        ]
+
+    def found(self):
+        """The warnings and errors of `status`."""
+        return {
+            row["code"]: row["severity"] for row in self.wcache("status")["findings"]
+            if row["severity"] != "info"
+        }
+
+    def install(self, path, text):
+        (self.up.lab.share / "program").write_text(text)
+        self.up.lab.guest.sh(f"install -m 755 /share/program {path}").checked()
+
+    def run_as_admin(self, script):
+        """Run a script where `ceph` is, and on the guest what it asks for by ssh; what was said."""
+        folder = self.cluster.folder / "found-off"
+        folder.mkdir()
+        ssh = folder / "ssh"
+        ssh.write_text(SSH.format(host=campaign.HOSTNAME, folder=folder))
+        ssh.chmod(0o755)
+        done = []
+        path = f"PATH={folder}:/usr/sbin:/usr/bin:/sbin:/bin"
+        thread = threading.Thread(target=lambda: done.append(self.cluster.run_inside(
+            ["/usr/bin/env", path, "/bin/sh"], input_text=script, timeout_s=4 * HANG_S, check=False,
+        )))
+        thread.start()
+        said = []
+        asked = folder / "asked"
+        while thread.is_alive():
+            if asked.exists():
+                command = asked.read_text()
+                asked.unlink()
+                result = self.up.lab.guest.run(
+                    ["/bin/sh", "-c", f"{{ {command}; }} 2>&1"],
+                    stdin=(folder / "input").read_text(), timeout_s=HANG_S,
+                )
+                said.append(result.stdout)
+                (folder / "code.new").write_text(str(result.returncode))
+                (folder / "code.new").rename(folder / "code")
+            time.sleep(0.2)
+        said.append(done[0].stdout + done[0].stderr)
+        return "".join(said)
+
+
+@pytest.fixture(scope="module")
+def stage(release):
+    job = campaign.LabJob(drive_file=DRIVES, release=release, stack=Stack.LVM_CRYPT)
+    with campaign.running(job, campaign.Stages()) as up:
+        made = FoundOff(up, time.monotonic())
+        made.cluster.ceph("osd", "pool", "create", "data", "8")
+        for pool in made.cluster.command("osd pool ls"):
+            made.cluster.ceph("osd", "pool", "set", pool, "size", "2")
+        up.lab.guest.sh(f"printf '%s\n' '{RULE}' > {RULE_FILE}; sync").checked()
+        yield made
+
+
+def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measured(stage):
+    off_and_dropping = [(False, ["write through"] * 3, False)] * 2
+    off_and_flushing = [(False, ["write back"] * 3, False)] * 2
+    stage.boot()
+    assert stage.seen() == off_and_dropping
+    stage.put("found-off")
+    stage.boot()
+    assert stage.kept("found-off") == [True]
+
+    stage.enable({"poll_idle_s": "0.5"})
+    stage.add_host()
+    stage.wait_clean()
+    stage.wait("the warning", lambda: WARNING in stage.found())
+    assert "error" not in stage.found().values(), stage.found()
+    (line,) = [row for row in stage.wcache("status")["findings"] if row["code"] == WARNING]
+    assert line["subject"] == "2 drive(s) on 1 host(s)"
+
+    observed = stage.wcache.start_campaign(observe=True, loads="traffic,timer")
+    assert stage.wcache.wait_over(observed, HANG_S)["status"] == "done"
+    with pytest.raises(CommandError, match="drive reload"):
+        stage.wcache("campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
+    assert stage.seen() == off_and_dropping
+
+    stage.up.lab.guest.sh(
+        "mv /usr/bin/systemctl /usr/bin/systemctl.arrival; mkdir -p /var/lib/ceph/osd; "
+        + "; ".join(f"ln -sfn {HOME}/osd.{n} /var/lib/ceph/osd/ceph-{n}" for n in OSDS)
+    ).checked()
+    stage.install("/usr/bin/systemctl", SYSTEMCTL)
+    stage.install("/usr/bin/ceph-volume", CEPH_VOLUME)
+    script = stage.ceph("wcache", "drive", "reload").stdout
+    said = stage.run_as_admin(script)
+    for osd_id in OSDS:
+        assert f"osd.{osd_id}: loaded anew" in said, said
+    assert "all are loaded anew" in said, said
+    assert stage.seen() == off_and_flushing
+    stage.wait("the end of the warning", lambda: WARNING not in stage.found())
+
+    stage.wait_clean()
+    measured = stage.wcache.start_campaign(
+        loads="depth1", pairs=4, drives_per_model=1, consent_turn_on=True
+    )
+    shown = stage.wcache.wait_over(measured, 2 * HANG_S)
+    assert [run["restored"] for run in shown["run_list"]] == [True], shown
+    assert shown["results"], shown
+    assert stage.seen() == off_and_flushing
+
+    stage.put("cured")
+    stage.boot()
+    assert stage.kept("found-off", "cured") == [True, True]
+    # both rules ran: whichever came last, no write is cached that nobody flushes
+    assert [(on, unsafe) for on, _, unsafe in stage.seen()] == [(False, False)] * 2
