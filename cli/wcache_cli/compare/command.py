@@ -1,4 +1,4 @@
-"""`wcache compare`: two sets of latency files, as fio and others write them."""
+"""`wcache compare`: latency files of both modes, as fio and others write them, or two times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ ERROR_CODE = 2
 HELP = (
     "Compare latencies measured in both cache modes by other tools: fio JSON (json or json+), "
     "fio latency logs (--write_lat_log), or plain text with one latency per line.  Never "
-    "pooled and never applied: only periods taken in turn can carry that"
+    "pooled and never applied: only periods taken in turn can carry that.  With --before and "
+    "--after, compare two times instead: saved answers of `ceph wcache campaign show` of "
+    "--observe, or of `campaign record`"
 )
 FILES_MAX = 256
 
@@ -28,10 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for mode in CacheMode:
         option = mode.value.replace(" ", "-")
         parser.add_argument(
-            f"--{option}", nargs="+", required=True, metavar="FILE", action="extend",
+            f"--{option}", nargs="+", metavar="FILE", action="extend",
             help=f"files measured in {mode.value}, one per measurement or, of "
             "fio's logs, one per job of it; 4 or more measurements make the measurement the unit",
         )
+    for time in ("before", "after"):
+        parser.add_argument(f"--{time}", metavar="FILE", help=f"what was measured {time}")
     parser.add_argument(
         "--unit", choices=tuple(UNITS), default="us",
         help="of plain text (default: %(default)s); fio's files say theirs themselves",
@@ -45,6 +49,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of each mode, the ratio, the verdict and the warnings."""
+    modes, times = (options.write_back, options.write_through), (options.before, options.after)
+    given = [all(times) and not any(modes), all(modes) and not any(times)]
+    if not any(given):
+        raise MalformedError(
+            "this needs files of two modes, or of two times",
+            "give --write-back and --write-through, or --before and --after",
+        )
+    return _times(options) if given[0] else _modes(options)
+
+
+def _times(options: argparse.Namespace) -> int:
+    from .before_after import compared
+
+    found = compared(options.before, options.after)
+    if options.format == "json":
+        print_json(found)
+    else:
+        print("\n".join(found["lines"]))
+    return 0
+
+
+def _modes(options: argparse.Namespace) -> int:
     from wcache.analysis.decision import Options
 
     from .comparison import compare

@@ -87,7 +87,7 @@ def test_every_command_answers_in_every_format(form, state):
     files = {"wcache evidence import", "wcache evidence rm", "wcache memory trial start",
              "wcache drive-model accept-proof", "wcache drive-model revoke-proof"}
     agent = {*files, "wcache agent poll", "wcache agent post", "wcache drive accept",
-             "wcache rollout pause", "wcache rollout resume"}
+             "wcache rollout pause", "wcache rollout resume", "wcache campaign compare"}
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
 
 

@@ -240,7 +240,11 @@ def found_off(say):
     mgr.report_all()
     say(mgr, "status")
     say(mgr, "try")
-    say(mgr, "campaign start", observe=True, loads="traffic", seed=1)
+    for seed in (1, 2):
+        say(mgr, "campaign start", observe=True, loads="traffic", seed=seed)
+        mgr.settle()
+    say(mgr, "campaign compare", before="c1", after="c2")
+    say(mgr, "campaign compare", before="c1", after="c1")
     say(mgr, "drive reload")
     say(mgr, "drive reload", hostname="h9")
 

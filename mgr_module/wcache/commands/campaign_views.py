@@ -11,6 +11,7 @@ from ..core.experiment.run_state import RunStatus
 from ..core.output_format import FORMAT_VERSION
 from ..engine.engine import Engine
 from ..services.campaigns import periods_of
+from .compared_campaigns import compared
 
 
 class CampaignViews:
@@ -112,13 +113,21 @@ class CampaignViews:
             "run_id": spec.run_id, "hostname": spec.hostname, "domain_id": spec.domain_id,
             "dev_names": self._dev_names(spec.hostname, spec.domain_id),
         }
-        return [{**codec.to_plain(one), **about} for one in machine.state.observed]
+        models = {setup.osd_id: str(setup.drive_model) for setup in spec.experiments}
+        return [
+            {**codec.to_plain(one), **about, "drive_model": models.get(one.osd_id, "")}
+            for one in machine.state.observed
+        ]
 
     def _dev_names(self, hostname: str, domain_id: str) -> List[str]:
         """What the host calls the drives of a cache domain now; empty where it is gone."""
         report = self._engine.hosts.reports.get(hostname)
         drives = report.drives if report else ()
         return [drive.dev_name for drive in drives if drive.domain_id == domain_id]
+
+    def compare(self, before: str, after: str) -> Dict[str, Any]:
+        """`campaign compare`: two campaigns that toggled nothing."""
+        return compared(self._engine, self.show, before, after)
 
     def record(self, record_id: str) -> Dict[str, Any]:
         """`campaign record`: one record with its raw samples, as `wcache analyze` takes it."""

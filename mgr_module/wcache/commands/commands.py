@@ -15,7 +15,15 @@ from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..services.service import Service
-from . import agent_tables, explain_view, load_views, outlook_view, tables, try_view
+from . import (
+    agent_tables,
+    compared_campaigns,
+    explain_view,
+    load_views,
+    outlook_view,
+    tables,
+    try_view,
+)
 from .automation import history
 from .automation import rows as automation_rows
 from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
@@ -145,6 +153,12 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache campaign show", ("name=campaign_id,type=CephString",), "r",
         "Show the runs and results of a campaign",
         lambda s, v, a: v.campaigns.show(a["campaign_id"]), tables.campaign,
+    ),
+    Command(
+        "wcache campaign compare",
+        ("name=before,type=CephString", "name=after,type=CephString"), "r",
+        "Compare two campaigns of --observe: before and after, with intervals",
+        lambda s, v, a: v.campaigns.compare(a["before"], a["after"]), compared_campaigns.text,
     ),
     Command(
         "wcache campaign record", ("name=record_id,type=CephString",), "r",
