@@ -27,11 +27,11 @@ def bench(tmp_path):
 
 
 def refused_as_not_blank(bench):
-    before = bench.backing.read_bytes()
+    before = bench.content()
     code, _, error = bench.run()
     assert code == 2
     assert "is not blank" in error
-    assert bench.backing.read_bytes() == before
+    assert bench.content() == before
     assert bench.view == "write back"
     assert not bench.out.exists()
 
@@ -59,7 +59,7 @@ def test_a_small_device_is_refused_for_pieces_over_all_of_it(bench):
     code, _, error = bench.run("--span")
     assert code == 2
     assert "too small for --span" in error
-    assert not any(bench.backing.read_bytes())
+    assert not any(bench.content())
 
 
 def test_pieces_lie_over_the_whole_device_and_never_on_each_other(tmp_path):
@@ -93,12 +93,12 @@ def test_what_somebody_else_has_claimed_is_refused(bench):
 
 def test_a_device_whose_drive_has_another_user_is_refused_with_nothing_written(bench):
     with open(bench.path, "r+b", buffering=0):
-        before = bench.backing.read_bytes()
+        before = bench.content()
         code, _, error = bench.run()
     assert code == 2
     assert "open for writing" in error
     assert "nothing was written" in error
-    assert bench.backing.read_bytes() == before
+    assert bench.content() == before
 
 
 def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
@@ -114,12 +114,12 @@ def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
 
 @pytest.mark.parametrize("folder", ["not there", "scratch.img", "x" * 300])
 def test_a_file_that_cannot_be_made_is_refused_before_anything_is_written(bench, folder):
-    before = bench.backing.read_bytes()
+    before = bench.content()
     code, _, error = bench.run("--out", str(bench.root / folder / "x.json"))
     assert code == 2
     assert "nothing was measured" in error
     assert len(error.splitlines()) <= 2
-    assert bench.backing.read_bytes() == before
+    assert bench.content() == before
 
 
 def test_a_file_that_is_there_is_not_replaced(bench):

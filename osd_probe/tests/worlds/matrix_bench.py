@@ -26,6 +26,16 @@ class Bench:
     def view(self):
         return self.cache.read_text().strip()
 
+    def content(self):
+        """What is on the device.
+
+        Another program that looks at all devices may hold it open, and then what was written
+        is not in its file when the writer closes it.
+        """
+        with open(self.path, "rb") as device:
+            os.fsync(device.fileno())
+        return self.backing.read_bytes()
+
     def words(self, verb, *more):
         folders = ["--state-dir", str(self.root / "state"), "--run-dir", str(self.root / "run")]
         data = ["--osd-data", str(self.root / "osds" / "*"), "--hostname", "h1"]
