@@ -35,9 +35,10 @@ def test_a_campaign_is_refused_meanwhile():
 
 
 @pytest.mark.parametrize("arguments", [{"loads": "depth1"}, {"observe": True}])
-def test_what_is_measured_ends_and_the_rest_waits_for_the_end_of_the_upgrade(arguments):
+@pytest.mark.parametrize("age_s", [0.0, 60.0])
+def test_what_is_measured_ends_and_the_rest_waits_for_the_end_of_the_upgrade(arguments, age_s):
     mgr = a_mgr(parallel_hosts_max=1)
-    mgr.now_s += 60.0  # a mgr this old has heard from every PG
+    mgr.now_s += age_s  # before the mgr is 60 s old it does not know how the PGs are
     mgr.report_all()
     campaign_id = said(
         mgr, "campaign start", accept_cost=True, **arguments)["campaign_id"]

@@ -127,7 +127,7 @@ class Engine:
             self.rollouts.clear()
             self.archive.check_version()
             now_s = self.clock()
-            self._watchdog.cluster_at_s = self._queue.trusted_from_s = now_s + CLUSTER_GRACE_S
+            self._watchdog.trusted_from_s = self._queue.trusted_from_s = now_s + CLUSTER_GRACE_S
             self.epoch = format(int(now_s * 1000), "x")
             self.frozen = self.archive.frozen
             self.audit.load()

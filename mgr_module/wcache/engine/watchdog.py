@@ -11,6 +11,7 @@ from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus, may_turn_on
+from ..core.record import Precondition
 from ..core.simulation import has_clients
 from ..core.unmet import no_longer_met
 from ..core.verdict.flush_proof import lost_writes
@@ -36,6 +37,7 @@ class Watchdog:
         self._options = options
         self._heard_at_s: Dict[str, float] = {}
         self.cluster_at_s = 0.0  # when the cluster is looked at next
+        self.trusted_from_s = 0.0  # until then only an upgrade counts, which needs no OSD's word
 
     def heard(self, owner: str, now_s: float) -> None:
         """Something has happened to a machine."""
@@ -130,6 +132,8 @@ class Watchdog:
             return []
         self.cluster_at_s = now_s + CLUSTER_EVERY_S
         broken = self._view.cluster().blocking
+        if now_s < self.trusted_from_s:
+            broken = tuple(item for item in broken if item is Precondition.NO_UPGRADE)
         found: List[Tuple[str, events.Event]] = []
         for run_id, bears in measuring:
             grave = [item for item in broken if item not in bears]
