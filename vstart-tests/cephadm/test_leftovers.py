@@ -79,6 +79,7 @@ def what_runs(folder: Path) -> List[int]:
     return pids
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_where_a_start_is_ended_by(folder: Path, by: signal.Signals):
     process = started(folder)
@@ -88,6 +89,7 @@ def test_nothing_is_left_where_a_start_is_ended_by(folder: Path, by: signal.Sign
     assert wait_until(lambda: not left(folder, pids), GONE_S, 0.2), left(folder, pids)
 
 
+@pytest.mark.long
 def test_where_the_keeper_is_killed_too_all_ends_and_the_next_start_removes_the_rest(folder: Path):
     process = started(folder)
     pids, keeper = what_runs(folder), keeper_of(folder)
@@ -99,3 +101,16 @@ def test_where_the_keeper_is_killed_too_all_ends_and_the_next_start_removes_the_
     os.utime(folder, (0, 0))  # so old that nobody can be about to start it
     remove_forgotten()
     assert left(folder, pids) == []
+
+
+@pytest.mark.parametrize("right", ["sys_admin", "net_admin"])
+def test_where_namespaces_are_refused_a_start_says_so_in_one_line(folder: Path, right: str):
+    done = subprocess.run(
+        ["setpriv", f"--bounding-set=-{right}", str(RIG), "start", "--dir", str(folder)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("rig: no machines in namespaces here: ")
+    assert list(folder.iterdir()) == []
+    assert not control_group(folder).exists()

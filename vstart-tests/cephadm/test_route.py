@@ -60,6 +60,7 @@ def test_a_plan_is_applied_survives_an_upgrade_and_is_rolled_back(
     assert views(rig) == {BACK}
 
 
+@pytest.mark.long
 def test_undo_takes_all_of_it_away_and_the_cluster_is_as_before(
     installed: Route, rig: CephadmCluster
 ):
