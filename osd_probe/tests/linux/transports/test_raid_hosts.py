@@ -3,7 +3,11 @@
 import pytest
 from mgr_fakes import builders as make
 from model_drives import ModelScsi
+from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import may_toggle
+from wcache.core.drive.steps import ReadState
+from wcache.core.drive.toggle import lease_set
+from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Finding, FindingCode, Severity, Transport
 from wcache_probe.linux.block.sysfs import by_name
 from wcache_probe.linux.host import LinuxDriveHost
@@ -108,19 +112,28 @@ def test_only_megaraid_kernels_are_doubted(fake_host):
     assert drive.toggle_refusal == ""
 
 
+FINDINGS = (Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, "sda", "not shown"),)
+KNOWN = {"transport": PASSED_ON, "host_driver": "hpsa", "findings": FINDINGS}
+OFF = make.drive("sda", 0, mode=THROUGH, **KNOWN)
+ON = make.drive("sda", 0, mode=BACK, **KNOWN)
+
+
 @pytest.mark.parametrize("experiment", [True, False])
 def test_a_cache_behind_raid_firmware_that_is_found_off_is_never_turned_on(experiment):
-    def asked(drive, mode, began=False):
+    def asked(drive, mode):
         return may_toggle(
-            [drive], mode, throwaway=False, consent_turn_on=True, experiment=experiment,
-            began=began,
+            [drive], mode, throwaway=False, consent_turn_on=True, experiment=experiment
         )
 
-    findings = (Finding(FindingCode.FLUSH_UNPROVEN, Severity.INFO, "sda", "not shown"),)
-    known = {"transport": PASSED_ON, "host_driver": "hpsa", "findings": findings}
-    off = make.drive("sda", 0, mode=THROUGH, **known)
-    on = make.drive("sda", 0, mode=BACK, **known)
-    assert "hpsa may not pass flushes on" in asked(off, BACK)
-    assert asked(on, THROUGH) is None
-    # one that was found on, and that a lease has turned off
-    assert asked(off, BACK, began=True) is None
+    assert "hpsa may not pass flushes on" in asked(OFF, BACK)
+    assert asked(ON, THROUGH) is None
+
+
+def test_a_lease_that_turned_it_off_turns_it_on_again():
+    terms = {"lease_id": "l", "mode": BACK, "now_s": 0.0, "throwaway": False}
+    with pytest.raises(RefusedError):
+        next(lease_set((OFF,), None, consent_turn_on=True, **terms))
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.LEASE, "l", ON.domain_id, prior_of((ON,)), 0.0
+    )
+    assert isinstance(next(lease_set((OFF,), entry, consent_turn_on=False, **terms)), ReadState)
