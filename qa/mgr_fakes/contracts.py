@@ -52,6 +52,7 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
         "*/bluefs_dedicated_db": "str", "*/bluefs_dedicated_wal": "str",
         "*/bluestore_bdev_rotational": "str", "*/rotational": "str",
         "*/bluestore_bdev_dev_node": "str",
+        "*/bluestore_min_alloc_size": "str ?",  # of newer point releases of 16, and since
         "*/container_image": "str ?",  # in containers
         "*/pod_namespace": "str ?",  # in Kubernetes
     }),

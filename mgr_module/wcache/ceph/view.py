@@ -83,6 +83,7 @@ class CephView:
                 location,
                 str(row.get("uuid", "")),
                 int(row.get("up_from", 0)),
+                _bytes(meta.get("bluestore_min_alloc_size")),
             )
         checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
         slow = self._slow_osds(checks.get(_SLOW_BLUESTORE, {}))
@@ -162,6 +163,12 @@ class CephView:
         ):
             found.append(Precondition.NO_MAINTENANCE)
         return tuple(found)
+
+
+def _bytes(text: Any) -> int:
+    """A size as an OSD tells it, whoever wrote that; 0 where it is none."""
+    digits = str(text)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 0
 
 
 def _is_error(name: str, check: Mapping[str, Any]) -> bool:

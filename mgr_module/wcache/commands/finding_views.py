@@ -14,6 +14,7 @@ from ..engine.engine import Engine
 from ..services.guards import disputes_of
 from .drives.foreign_rules import ForeignRules
 from .drives.hosts import HostView, HostViews
+from .drives.set_up_views import SetUpViews
 
 Leased = Set[Tuple[str, str]]
 
@@ -26,6 +27,7 @@ class FindingViews:
         self._more = more
         self._host_views = HostViews()
         self._foreign = ForeignRules(engine)
+        self._set_up = SetUpViews(engine)
 
     def leased(self) -> Leased:
         """(hostname, domain id) of every cache domain that an experiment holds."""
@@ -60,6 +62,7 @@ class FindingViews:
                         FindingCode.FROZEN, Severity.WARNING, "cluster", "frozen by an admin"
                     )
                 )
+            found += self._set_up.findings(hosts)
             found += self._more()
             found += self._of_the_module()
             if engine.analyses.error:

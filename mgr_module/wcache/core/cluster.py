@@ -31,6 +31,7 @@ class OsdInfo:
     location: Tuple[Tuple[str, str], ...] = ()
     uuid: str = ""
     up_from: int = 0
+    min_alloc_bytes: int = 0  # 0 where the OSD does not tell (before Ceph 16.2.11 or so)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from wcache.core.model import (
     Transport,
 )
 
+from . import set_up
 from .block import foreign, osds, sysfs
 from .block.bcache import bcaches_on
 from .block.host_files import HostFiles, printable
@@ -96,7 +97,7 @@ class Survey:
 
     def host_findings(self) -> Tuple[Finding, ...]:
         """OSDs whose roles lead to no block device of this host, and what cannot be seen."""
-        return (*self._lost, *self._blind_finding())
+        return (*self._lost, *self._blind_finding(), *set_up.of_host(self._files, self._ours))
 
     def _blind_finding(self) -> Tuple[Finding, ...]:
         if not self._blind:
@@ -183,6 +184,7 @@ class Survey:
             toggle_refusal=refusal,
             findings=(
                 *reading.findings, *_findings(device.name, switch, reading, odd, shared),
+                *set_up.of_drive(self._files, device.name, uses),
                 *_unflushed(device.name, identity),
             ),
             wwid=printable(device.wwid, 512),

@@ -19,7 +19,7 @@ from ..knobs.registry import KNOBS
 from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.result import Result
-from . import loaded_off
+from . import loaded_off, set_up
 
 # How the probe and `status` say it, where another cure applies.
 UNSEEN = "other programs"
@@ -82,6 +82,7 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "`wcache-probe prepare`, so that the next boot does not bring it back",
     ),
     FindingCode.LOADED_OFF: loaded_off.ADVICE,
+    FindingCode.SETUP: set_up.ADVICE,
     FindingCode.SHARED_DRIVE: (
         "OSD drive{s} may be shared with something that is not an OSD",
         "wcache leaves them alone: move the OSD or the other user elsewhere",
@@ -253,11 +254,8 @@ def of_drive(
         detail = f"the volatile cache is on and {layers} does not flush"
         if drive.transport is Transport.LOOP and throwaway:
             held = " (an experiment holds it)" if leased else ""
-            found.append(
-                Finding(
-                    FindingCode.UNSAFE_THROWAWAY, Severity.INFO, drive.dev_name, detail + held
-                )
-            )
+            code = FindingCode.UNSAFE_THROWAWAY
+            found.append(Finding(code, Severity.INFO, drive.dev_name, detail + held))
         else:
             cure = turn_off("", [drive])
             found.append(

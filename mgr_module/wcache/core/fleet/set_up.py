@@ -1,0 +1,130 @@
+"""How drives, OSDs and device classes fit together, where that costs something: for information.
+
+From what OSDs and probes tell anyway.  What is measured goes with it; where no figure is known,
+none is said.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+
+from ..cluster import OsdInfo
+from ..host_report import HostReport
+from ..model import DriveReport, Finding, FindingCode, LoadPoint, Role, Severity, Transport
+from ..text import latency, named
+from ..verdict.result import Result
+
+NAMED_MAX = 8
+# What flash does not take in its better mode for one commit, and a disk without a media cache does.
+SLOW_FLASH_US = 8000.0
+# bluestore_min_alloc_size of all classes since Ceph 16; before that up to 64 KiB.
+MIN_ALLOC_BYTES = 4096
+ADVICE = (
+    "the way drives, OSDs or hosts are set up costs latency, memory or space",
+    "nothing is at risk, and no cache mode cures it: each line says what it costs, where that is "
+    "known, and what would change it; do it when it suits, or leave it",
+)
+_ONE_AT_A_TIME = (Transport.SAS, Transport.SATA, Transport.SATA_HBA)
+_OF_FLASH = ("ssd", "nvme")
+
+
+def of_report(
+    report: HostReport, osds: Mapping[int, OsdInfo], results: Iterable[Result] = ()
+) -> List[Finding]:
+    """A line for each kind of thing and host, with the drives or OSDs that it is about."""
+    lines: Dict[str, List[str]] = defaultdict(list)
+    slowest = _slow_flash(results)
+    blocks = {
+        (use.osd_id, drive.drive_id)
+        for drive in report.drives for use in drive.uses if use.role is Role.BLOCK
+    }
+    for drive in report.drives:
+        for what, text in _of_drive(drive, osds, blocks, slowest.get(drive.drive_id)):
+            lines[text].append(what)
+    for osd_id, text in _of_osds(report, osds):
+        lines[text].append(f"osd.{osd_id}")
+    return [
+        Finding(
+            FindingCode.SETUP, Severity.INFO,
+            f"{report.hostname} {named(list(dict.fromkeys(found)), NAMED_MAX)}", text,
+        )
+        for text, found in lines.items()
+    ]
+
+
+def _slow_flash(results: Iterable[Result]) -> Dict[str, float]:
+    """Per drive, the latest median commit in its better mode."""
+    found: Dict[str, Tuple[float, float]] = {}
+    for one in results:
+        modes = (one.write_back.p50_us, one.write_through.p50_us)
+        if one.load_point is not LoadPoint.OSD_BENCH_DEPTH1 or None in modes:
+            continue
+        best = min(value or 0.0 for value in modes)
+        if one.ended_at_s >= found.get(one.drive_id, (0.0, 0.0))[0]:
+            found[one.drive_id] = (one.ended_at_s, best)
+    return {drive_id: best for drive_id, (_, best) in found.items()}
+
+
+def _of_drive(
+    drive: DriveReport, osds: Mapping[int, OsdInfo], blocks: Set[Tuple[int, str]],
+    best_us: Optional[float],
+) -> List[Tuple[str, str]]:
+    found = []
+    name = drive.dev_name
+    own = [use for use in drive.uses if use.role is Role.BLOCK]
+    on_it = sorted({use.osd_id for use in own})
+    classes = {osds[osd_id].device_class for osd_id in on_it if osd_id in osds}
+    if len(on_it) > 1 and drive.transport in _ONE_AT_A_TIME:
+        found.append((name, (
+            "several OSDs share the drive: each flush of one waits for the writes of the others, "
+            "and all of them go with the drive; one OSD for each such drive is what Ceph advises"
+        )))
+    if drive.rotational:
+        away = [
+            use for use in drive.uses
+            if use.role is not Role.BLOCK and (use.osd_id, drive.drive_id) not in blocks
+        ]
+        if away:
+            found.append((name, (
+                "the DB or WAL of OSDs is on a rotational drive of its own: each of their commits "
+                "waits for a seek there, and every OSD with its DB on it waits for the others"
+            )))
+        if classes & set(_OF_FLASH):
+            found.append((name, (
+                f"the kernel takes the drive for a rotating one, and its OSD is in class "
+                f"{', '.join(sorted(classes))}: BlueStore uses its settings for disks (deferred "
+                "writes, shards), and rules of the class count on flash; correct the flag before "
+                "the OSD starts, or the class"
+            )))
+    if drive.rotational is False:
+        if "hdd" in classes:
+            found.append((name, (
+                "the kernel takes the drive for flash, and its OSD is in class hdd: BlueStore uses "
+                "its settings for flash; correct the flag before the OSD starts, or the class"
+            )))
+        if any(not one.is_cache for one in drive.bcache) and own:
+            found.append((name, (
+                "an OSD of flash is on bcache: each write passes a layer and a journal more, and "
+                "the cache drive wears for it; what that costs is not measured here"
+            )))
+        if best_us is not None and best_us > SLOW_FLASH_US:
+            found.append((name, (
+                f"the kernel takes the drive for flash, and one commit takes {latency(best_us)} in "
+                "its better cache mode, as a disk does: look at `lsblk --output=NAME,ROTA,MODEL`"
+            )))
+    return found
+
+
+def _of_osds(report: HostReport, osds: Mapping[int, OsdInfo]) -> List[Tuple[int, str]]:
+    """OSDs that an old release has made."""
+    ids = sorted({use.osd_id for drive in report.drives for use in drive.uses})
+    return [
+        (osd_id, (
+            f"bluestore_min_alloc_size is {osds[osd_id].min_alloc_bytes} bytes, as older releases "
+            "made OSDs: each object takes at least as much, and smaller overwrites are written "
+            "twice; only an OSD made anew has 4096"
+        ))
+        for osd_id in ids
+        if osd_id in osds and osds[osd_id].min_alloc_bytes > MIN_ALLOC_BYTES
+    ]
