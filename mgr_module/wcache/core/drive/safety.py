@@ -155,7 +155,10 @@ def _may_toggle_one(
     if not_known(drive.state):
         return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"
     if flush_unproven(drive) and current is CacheMode.WRITE_THROUGH and not began:
-        return f"its cache is off, and {drive.host_driver} may not pass flushes on, so it stays off"
+        return (
+            f"its cache is off, and {drive.host_driver} may not pass flushes on, so it stays off; "
+            "where wcache turned it off, roll that back first"
+        )
     if mode is CacheMode.WRITE_BACK and current is not mode and not consent_turn_on:
         return "its cache is off, and turning it on needs its own consent"
     return None

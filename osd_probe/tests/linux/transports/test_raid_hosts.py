@@ -6,7 +6,7 @@ from model_drives import ModelScsi
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import may_toggle
 from wcache.core.drive.steps import ReadState
-from wcache.core.drive.toggle import lease_set
+from wcache.core.drive.toggle import lease_set, restore
 from wcache.core.errors import RefusedError
 from wcache.core.model import CacheMode, Finding, FindingCode, Severity, Transport
 from wcache_probe.linux.block.sysfs import by_name
@@ -137,3 +137,10 @@ def test_a_lease_that_turned_it_off_turns_it_on_again():
         JOURNAL_VERSION, EntryKind.LEASE, "l", ON.domain_id, prior_of((ON,)), 0.0
     )
     assert isinstance(next(lease_set((OFF,), entry, consent_turn_on=False, **terms)), ReadState)
+
+
+def test_a_change_that_turned_it_off_is_rolled_back():
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.ACTION, "a1", ON.domain_id, prior_of((ON,)), 0.0
+    )
+    assert isinstance(next(restore(entry, (OFF,))), ReadState)
