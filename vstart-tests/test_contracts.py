@@ -58,8 +58,10 @@ def found(own_cluster: Cluster) -> Iterator[Dict[str, Any]]:
 def test_every_method_command_and_path_is_as_the_contracts_say(found: Dict[str, Any], release: int):
     assert found, "the module has told nothing: see the mgr's log"
     if os.environ.get("WCACHE_KEEP_ANSWERS") == "1":
-        text = json.dumps(found["answers"], indent=1, sort_keys=True)
-        (ANSWERS / f"{release}.json").write_text(text + "\n", encoding="utf-8")
+        lines = [f"{json.dumps(key)}: {json.dumps(answer, sort_keys=True)}"
+                 for key, answer in sorted(found["answers"].items())]
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        (ANSWERS / f"{release}.json").write_text(text, encoding="utf-8")
     assert found["problems"] == []
     assert found["release"] == release
     assert found["alone"], "it shares an interpreter"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
@@ -27,6 +27,9 @@ MODULE_TESTS, PROBE_TESTS = f"{MODULE}/tests", f"{PROBE}/tests"
 PART_CHARS_MAX = 200_000
 # Tests of what only the project has: its documentation, and its packages.
 LEFT_OUT = ("test_add_a_knob.py", "test_probe_package.py")
+
+# What somebody reads in one go; a patch with more in it is cut into parts.
+CHARS_MAX = 250_000
 
 _ABSOLUTE = re.compile(r"\bwcache\.core\b")
 _RELATIVE = re.compile(r"^(\s*from )\.+core((?:\.\w+)*) import", re.M)
@@ -195,7 +198,7 @@ def patches() -> List[Patch]:
         name: (PROJECT / name).read_text()
         for name in (units, "qa/tasks/mgr/test_wcache.py", "qa/workunits/mgr/test_wcache.sh")
     }
-    return [
+    found = [
         *_core(), *_module(), *_probe(),
         Patch("ceph.spec: package wcache and its probe", "Beside node-proxy.", {},
               edits_of("packaging")),
@@ -204,6 +207,22 @@ def patches() -> List[Patch]:
         Patch("doc: add mgr/wcache", "", {"doc/mgr/wcache.rst": module_page()},
               [*edits_of("doc"), *health_checks()]),
     ]
+    return [part for patch in found for part in _parts(patch)]
+
+
+def _parts(patch: Patch) -> Iterator[Patch]:
+    """The patch, or parts of it that are short enough to read."""
+    parts: List[Files] = [{}]
+    chars = 0
+    for name, text in patch.files.items():
+        chars += len(text) + text.count("\n")
+        if chars > CHARS_MAX and parts[-1]:
+            parts.append({})
+            chars = len(text) + text.count("\n")
+        parts[-1][name] = text
+    yield replace(patch, files=parts[0])
+    for number, files in enumerate(parts[1:], 2):
+        yield Patch(f"{patch.subject}, part {number}", patch.body, files)
 
 
 class Repository:
