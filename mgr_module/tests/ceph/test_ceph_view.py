@@ -95,6 +95,7 @@ def test_a_cluster_in_error_is_not_healthy_unless_the_error_is_ours_or_muted():
     assert missed("PG_DAMAGED") == [Precondition.CLUSTER_HEALTHY]
     assert missed("PG_DAMAGED", muted=True) == []
     assert missed("WCACHE_UNSAFE") == []
+    assert missed("AUTH_INSECURE_SERVICE_KEY_TYPE") == [], "it is raised by an upgrade to 20.2.4"
     assert missed("POOL_NO_REDUNDANCY", "HEALTH_WARN") == []
     assert missed("OSD_DOWN", "HEALTH_WARN") == [Precondition.CLUSTER_HEALTHY]
 

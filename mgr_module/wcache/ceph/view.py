@@ -15,6 +15,10 @@ _SICK = (
     "OSD_DOWN", "OSD_HOST_DOWN", "OSD_FULL", "OSD_NEARFULL", "OSD_BACKFILLFULL", "MON_DOWN",
     "PG_AVAILABILITY", "OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT",
 )
+# Errors that say nothing of data or latencies: our own, and those of keys.  After an upgrade to
+# 20.2.4 (or 19.2.6) a cluster is in error for as long as its daemons have the keys that they had
+# before (AUTH_INSECURE_SERVICE_KEY_TYPE).
+_NO_HARM_DONE = ("WCACHE_", "AUTH_")
 # Raised for an OSD whose BlueStore had an operation slower than its threshold, and kept for so
 # long after the last one, or until the OSD restarts (BlueStore.cc, _trim_slow_op_event_queue;
 # PGMap.cc, get_health_checks).
@@ -174,7 +178,7 @@ def _bytes(text: Any) -> int:
 def _is_error(name: str, check: Mapping[str, Any]) -> bool:
     """Whether a health check of others says that the cluster is in error, and nobody muted it."""
     error = check.get("severity") == "HEALTH_ERR" and not check.get("muted")
-    return error and not name.startswith("WCACHE_")
+    return error and not name.startswith(_NO_HARM_DONE)
 
 
 def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> FrozenSet[str]:
