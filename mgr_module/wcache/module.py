@@ -110,7 +110,10 @@ class Module(MgrModule):
         agents = AgentService(self._engine, self._keys, surroundings)
         self._memory = MemoryService(
             engine=self._engine, surroundings=surroundings,
-            reader=CephMemory(self, is_up=lambda osd_id: _is_up(view, osd_id)),
+            reader=CephMemory(
+                self, is_up=lambda osd_id: _is_up(view, osd_id),
+                up_from=lambda osd_id: _up_from(view, osd_id),
+            ),
             emptied_at_s=loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )
         self._service = Service(
@@ -224,6 +227,11 @@ class Module(MgrModule):
         self._load_watch.close()
         self._analysis.close()
         self._store.close()
+
+
+def _up_from(view: CephView, osd_id: int) -> int:
+    osd = view.cluster().osds.get(osd_id)
+    return osd.up_from if osd is not None else 0
 
 
 def _is_up(view: CephView, osd_id: int) -> bool:

@@ -162,6 +162,18 @@ def test_an_osds_memory_is_understood_and_leased(ceph):
     assert sum(kinds["osd"] for kinds in memory.daemons().values()) == 3
 
 
+def test_an_osd_that_was_upgraded_is_asked_anew_whether_it_follows_a_target():
+    """Debian's 16 is built without tcmalloc, and 18 with it."""
+    ceph, epoch = Ceph(16), [5]
+    ceph.said["osd heap (heapcmd prefix)"] = "not using tcmalloc"
+    memory = CephMemory(ceph, is_up=lambda osd_id: True, up_from=lambda osd_id: epoch[0])
+    assert memory.read(0).tunable is False
+    ceph.said["osd heap (heapcmd prefix)"] = "osd.0 tcmalloc heap stats"
+    assert memory.read(0).tunable is False
+    epoch[0] = 9
+    assert memory.read(0).tunable is True
+
+
 @each_release
 def test_what_an_osd_counts_and_benches_is_understood(ceph):
     loads = loads_of(ceph)

@@ -42,11 +42,15 @@ class MgrMemory(SendsCommands, Protocol):
 class CephMemory:
     """The port over a mgr module."""
 
-    def __init__(self, mgr: MgrMemory, *, is_up: Callable[[int], bool]) -> None:
+    def __init__(
+        self, mgr: MgrMemory, *, is_up: Callable[[int], bool],
+        up_from: Callable[[int], int] = lambda osd_id: 0,
+    ) -> None:
         self._mgr = mgr
         self._is_up = is_up
+        self._up_from = up_from  # the epoch since when it runs
         # what does not change while an OSD runs: its allocator and the edges of its age bins
-        self._known: Dict[int, Tuple[float, str, Dict[str, Tuple[float, ...]]]] = {}
+        self._known: Dict[int, Tuple[int, float, str, Dict[str, Tuple[float, ...]]]] = {}
 
     def read(self, osd_id: int) -> Optional[OsdReading]:
         """Four commands; the allocator and the bins' edges are asked for once an hour."""
@@ -94,9 +98,10 @@ class CephMemory:
     def _of_process(
         self, osd_id: int, now_s: float
     ) -> Tuple[str, Dict[str, Tuple[float, ...]]]:
-        known = self._known.get(osd_id)
-        if known is not None and now_s - known[0] < 3600.0:
-            return known[1], known[2]
+        known, up_from = self._known.get(osd_id), self._up_from(osd_id)
+        # one that was started again may be of another release
+        if known is not None and known[0] == up_from and now_s - known[1] < 3600.0:
+            return known[2], known[3]
         heap = self._heap(osd_id)
         edges: Dict[str, Tuple[float, ...]] = {}
         for cache in CACHES:
@@ -108,7 +113,7 @@ class CephMemory:
             if isinstance(value.get(name), str):
                 edges[cache] = edges_of(str(value[name]))
         if tunable(heap) is not None:
-            self._known[osd_id] = now_s, heap, edges
+            self._known[osd_id] = up_from, now_s, heap, edges
         return heap, edges
 
     def _heap(self, osd_id: int) -> str:
