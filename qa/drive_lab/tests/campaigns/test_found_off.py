@@ -48,7 +48,7 @@ esac
 """
 CEPH_VOLUME = f"""#!/bin/sh
 [ "$1 $2 $3" = "lvm activate --no-systemd" ] && [ -n "$5" ] || exit 1
-lvs --noheadings -o lv_path,lv_uuid -S "lv_tags=ceph.osd_id=$4" | while read -r path uuid
+lvs --noheadings -o lv_path,lv_uuid -S "tags={{ceph.osd_id=$4}}" | while read -r path uuid
 do
     [ -e "/dev/mapper/$uuid" ] || cryptsetup open --key-file {KEY} "$path" "$uuid"
 done
