@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from harness import Cluster
-from harness.modules import BCRYPT
+from harness.modules import ALWAYS_ON, BCRYPT
 from harness.releases import find_release
 from harness.sources import ensure_source
 
@@ -24,6 +24,9 @@ WANTED = (
     "src/python-common/*", "src/stop.sh", "src/vstart.sh",
 )
 WITHOUT = ("src/pybind/mgr/dashboard/frontend",)
+
+# Modules: always on, enabled in each new cluster, and asked for by our suite.
+NEEDED = ALWAYS_ON | {"iostat", "nfs", "selftest", "wcache"}
 
 _CMAKE_CACHE = f"""\
 ceph_SOURCE_DIR:STATIC={TREE}
@@ -71,6 +74,16 @@ def install(place: Place, module: Path = PROJECT / "mgr_module/wcache") -> None:
         )
     zipapps.build("wcache-probe", place.outside("/usr/bin"))
     lay_out(place)
+
+
+def leave_out_modules(place: Place) -> None:
+    """Remove modules that our suite needs nothing of.
+
+    The mgr imports each at every start, enabled or not, and MgrTestCase gives it 20 seconds.
+    """
+    for entry in place.outside(f"{TREE}/src/pybind/mgr").iterdir():
+        if (entry / "module.py").is_file() and entry.name not in NEEDED:
+            shutil.rmtree(entry)
 
 
 def lay_out(place: Place) -> None:

@@ -14,7 +14,7 @@ from typing import Callable, ContextManager, Iterator, NamedTuple
 import pytest
 from ceph_ci import suite
 from ceph_ci.place import Place
-from ceph_ci.source import PROJECT, install
+from ceph_ci.source import PROJECT, install, leave_out_modules
 
 pytestmark = pytest.mark.ceph_ci
 RELEASE = int(os.environ.get("RELEASE", "20"))
@@ -68,6 +68,7 @@ BREAKS = {
 @pytest.fixture(scope="module")
 def place(open_place: Callable[[int], ContextManager[Place]]) -> Iterator[Place]:
     with open_place(RELEASE) as made:
+        leave_out_modules(made)
         yield made
 
 
