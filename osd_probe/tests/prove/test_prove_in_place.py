@@ -1,9 +1,13 @@
 """`wcache-probe prove --in-place`: on the OSD's own drive, with nothing written and no reset."""
 
+import time
 from dataclasses import replace
 
 import pytest
+from fake_mgr import FolderMgr
+from probe_process import ProbeProcess
 from prove_stage import FakeScratch, NotPrepared, Stage, refusal
+from sim_drives import DRIVES
 from translations import Translation, host_with, proof
 from wcache.core.drive.proofs import proofs_for
 from wcache.core.errors import RefusedError
@@ -93,6 +97,22 @@ def test_what_the_probe_heard_of_a_freeze_holds_while_it_is_stopped(tmp_path, ca
     state.note_frozen(False)
     assert main(words) == 2
     assert "not a block device" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_probe_keeps_what_its_mgr_says_of_a_freeze(tmp_path):
+    probe = ProbeProcess(tmp_path, DRIVES)
+    mgr = FolderMgr(probe.mgr_folder)
+    try:
+        probe.start()
+        for frozen in (True, False):
+            mgr.say(frozen=frozen)
+            deadline = time.monotonic() + 60.0
+            while (probe.state / "frozen").exists() is not frozen:
+                assert time.monotonic() < deadline, probe.log.read_text()
+                time.sleep(0.02)
+    finally:
+        probe.kill()
 
 
 # ---- what it opens
