@@ -1,11 +1,14 @@
 """The price of the pin and the wear are said beside each `write through`, with measured figures."""
 
 import random
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from bench_decision import synthetic
+from bench_decision.loop import experiment
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, ok, said
@@ -26,6 +29,10 @@ from wcache.core.model import (
 )
 from wcache.core.record import CounterDelta
 from wcache.core.verdict.result import Result
+from wcache.engine.evidence.results import of_record
+from wcache_probe.sim.drive_schema import load_drive_file
+
+MODELS = Path(__file__).resolve().parents[5] / "qa" / "drive_models"
 
 
 def drive(saved=None, **changes):
@@ -136,6 +143,17 @@ def test_the_part_of_a_commit_that_is_noop_flushes_is_said_where_it_is_material(
     assert of_flushes((900.0, 10_000.0)) == ""  # without them 1.099 times as fast
     assert "12.0 of 12.0 ms" in of_flushes((15_000.0, 12_000.0))  # other OSDs' queue for it
     assert of_flushes((None, 9500.0), (9100.0, None), (9100.0, 0.0), (-1.0, 9.0)) == ""
+
+
+def test_of_a_drive_model_with_a_dear_clean_flush_neither_mode_is_better_and_it_is_said_why():
+    drives = load_drive_file(str(MODELS / "lab-dear-flush.toml"))
+    (spec,) = drives.drives
+    outcome, record = experiment(drives, spec, LoadPoint.OSD_BENCH_DEPTH1, 3)
+    assert outcome.verdict is Verdict.NO_DIFFERENCE
+    (line,) = noop_flushes([of_record(record, analyse(record, Options()))])
+    flush_ms, commit_ms = map(float, re.findall(r"([\d.]+) of ([\d.]+) ms of a commit", line)[0])
+    assert flush_ms == pytest.approx(25, rel=0.1)
+    assert flush_ms > 0.9 * commit_ms
 
 
 @pytest.mark.parametrize("through_ns", [10**6, 9 * 10**6])
