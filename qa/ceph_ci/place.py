@@ -30,7 +30,7 @@ shift
 "$@" &
 child=$!
 echo "$child"
-exec >/dev/null
+exec >/dev/null 2>&1
 cat
 kill -KILL "$child"
 wait "$child"

@@ -6,7 +6,7 @@ import re
 import time
 from typing import Dict, NamedTuple, Optional, Sequence
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NotPossible
 
 from .place import BUILD, TREE, Place
 
@@ -64,8 +64,12 @@ def run_named(place: Place, *names: str, options: Sequence[str] = ()) -> Outcome
 def run_yaml(place: Place, text: str) -> Outcome:
     """Run the tasks of a suite's YAML by teuthology's run_tasks, as `--config-mode` does.
 
+    Raises NotPossible on 18, whose runner has no such mode.
     Workunits leave the build folder: vstart_environment.sh names the configuration for them.
     """
+    runner = place.outside(f"{TREE}/qa/tasks/vstart_runner.py")
+    if "--config-mode" not in runner.read_text(encoding="utf-8"):
+        raise NotPossible(f"vstart_runner.py of {place.release} has no --config-mode")
     path = f"{BUILD}/tasks.yaml"
     place.outside(path).write_text(text, encoding="utf-8")
     return _run(place, ["--config-mode", path], {"CEPH_CONF": f"{BUILD}/ceph.conf"})

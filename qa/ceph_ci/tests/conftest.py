@@ -8,7 +8,16 @@ from typing import Callable, ContextManager, Iterator
 import pytest
 from ceph_ci.place import Place
 from ceph_ci.source import source_of
-from harness.errors import HarnessError
+from harness.errors import HarnessError, NotPossible
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A test that asks for what a release does not have is skipped, with the reason."""
+    try:
+        return (yield)
+    except NotPossible as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")
