@@ -214,7 +214,7 @@ class Module(MgrModule):
     def _publish(self) -> None:
         """Health checks and progress are lost at a mgr restart, so set them every time."""
         self.set_health_checks(health_checks(self._views.findings(), self._views.headlines()))
-        self._progress.show(self._views.under_way())
+        self._progress.show(self._views.under_way(), self._views.failed)
 
     def shutdown(self) -> None:
         """The mgr stops or hands over: leases run on until the next mgr renews them."""

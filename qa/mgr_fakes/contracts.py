@@ -94,6 +94,7 @@ REMOTE: Dict[str, Dict[str, Tuple[str, ...]]] = {
     "progress": {
         "update": ("ev_id", "ev_msg", "ev_progress", "refs", "add_to_ceph_s"),
         "complete": ("ev_id",),
+        "fail": ("ev_id", "message"),
     },
     "orchestrator": {
         "get_hosts": (),

@@ -265,6 +265,8 @@ def test_other_modules_are_called_as_they_can_be(interface):  # noqa: F811
     progress = CephProgress(ceph)
     progress.show({"c1": ("measures", 0.5)})
     progress.show({})
+    progress.show({"c2": ("measures", 0.5)})
+    progress.show({}, lambda event_id: "stopped by an admin")
     for method, *args in (
         ("get_hosts",), ("add_host_label", "h", "l"), ("remove_host_label", "h", "l"),
     ):

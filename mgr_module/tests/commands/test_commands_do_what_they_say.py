@@ -102,7 +102,7 @@ def test_a_frozen_cluster_lets_a_plan_be_taken_back_and_nothing_be_changed():
 def test_a_plan_under_way_or_in_place_is_not_applied_again_and_says_so():
     mgr = applying()
     assert said(mgr, "apply", plan_id="p1") == {
-        "plan_id": "p1", "changed": False, "status": "running"
+        "format_version": 1, "plan_id": "p1", "changed": False, "status": "running"
     }
     mgr.settle()
     assert said(mgr, "apply", plan_id="p1")["changed"] is False
@@ -206,7 +206,7 @@ def test_a_plan_where_all_is_as_it_should_be_is_no_error():
     mgr = applying()
     mgr.settle()
     mgr.report_all()
-    assert "nothing to change" in ok(mgr.command("plan"))
+    assert "in place, by plan p1" in ok(mgr.command("plan"))
 
 
 @pytest.mark.parametrize("prefix", ["recommend", "plan", "mclock recommend", "mclock apply"])

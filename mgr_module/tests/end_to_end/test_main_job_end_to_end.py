@@ -82,7 +82,9 @@ def test_stop_and_freeze_restore_at_once_whatever_is_under_way(how, steps):
     if how == "stop":
         assert said(mgr, "campaign stop", campaign_id=campaign_id)["changed"] is True
     else:
-        assert said(mgr, "freeze") == {"frozen": True, "changed": True}
+        assert said(mgr, "freeze") == {
+            "format_version": 1, "frozen": True, "changed": True
+        }
         assert said(mgr, "freeze")["changed"] is False
     mgr.settle(10)
     assert all_modes(mgr) == {WB}
@@ -95,7 +97,9 @@ def test_stop_and_freeze_restore_at_once_whatever_is_under_way(how, steps):
         mgr.restart()
         assert said(mgr, "status")["frozen"] is True
         assert mgr.command("campaign start", loads="timer")[0] == -errno.EPERM
-        assert said(mgr, "freeze", thaw=True) == {"frozen": False, "changed": True}
+        assert said(mgr, "freeze", thaw=True) == {
+            "format_version": 1, "frozen": False, "changed": True
+        }
     start(mgr, loads="timer")
 
 

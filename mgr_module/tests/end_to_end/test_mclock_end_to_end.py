@@ -350,8 +350,8 @@ def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
 @pytest.mark.parametrize(("prefix", "arguments", "said"), [
     ("forecast", {"scope": "moon"}, "scope 'moon' is not known"),
     ("forecast", {"scope": "class:nvme"}, "no OSD is in scope class:nvme"),
-    ("forecast", {"calls": 2}, "calls must be a whole number from 3 to 20"),
-    ("measure", {"drives_per_model": 0}, "drives_per_model must be"),
+    ("forecast", {"calls": 2}, "--calls must be a whole number from 3 to 20"),
+    ("measure", {"drives_per_model": 0}, "--drives-per-model must be"),
     ("rollback", {"change_id": "k9"}, "there is no change 'k9'"),
     ("rollback", {}, "nothing is applied"),
 ])

@@ -74,6 +74,7 @@ def test_a_run_whose_acceptance_was_not_stored_is_given_up_by_the_next_mgr():
     assert (probe.leased, probe.modes()[domain_id], errors(mgr)) == ({}, WT, [])
 
 
+SAID = {"format_version": 1, "frozen": True}
 NOT_STORED = "the cluster is frozen now, but the mons have not stored it"
 
 
@@ -82,7 +83,7 @@ def test_a_freeze_answers_once_the_mons_have_it():
     mgr.store.slow = True
     timer = threading.Timer(0.05, mgr.store.answer)
     timer.start()
-    assert said(mgr, "freeze") == {"frozen": True, "changed": True}
+    assert said(mgr, "freeze") == {**SAID, "changed": True}
     timer.join()
     mgr.restart()
     assert mgr.engine.frozen
@@ -99,7 +100,7 @@ def test_a_freeze_that_the_mons_do_not_have_yet_says_so_and_is_stored_first():
     assert keys[0] == "frozen"
     mgr.store.answer()
     mgr.store.slow = False
-    assert said(mgr, "freeze") == {"frozen": True, "changed": False}
+    assert said(mgr, "freeze") == {**SAID, "changed": False}
     mgr.restart()
     assert mgr.engine.frozen
 

@@ -209,7 +209,7 @@ def test_what_is_in_place_is_said_to_be_and_a_plan_under_way_comes_next():
     data = said(mgr, "try")
     assert "already in write through" in " ".join(data["lines"])
     assert data["next"] == "nothing; leave the drives as they are"
-    assert "nothing to change" in ok(mgr.command("plan"))
+    assert "in place, by plan p1" in ok(mgr.command("plan"))
 
 
 def test_a_consent_while_something_else_is_measured_is_refused_and_not_dropped():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Protocol, Tuple
+from typing import Any, Callable, Dict, Mapping, Protocol, Tuple
 
 
 class Remote(Protocol):
@@ -19,15 +19,25 @@ class CephProgress:
         self._mgr = mgr
         self._shown: Dict[str, Tuple[str, float]] = {}
 
-    def show(self, under_way: Mapping[str, Tuple[str, float]]) -> None:
-        """`under_way`: id to (message, fraction done); what is missing now is complete."""
+    def show(
+        self, under_way: Mapping[str, Tuple[str, float]],
+        failed: Callable[[str], str] = lambda event_id: "",
+    ) -> None:
+        """`under_way`: id to (message, fraction done); what is missing now has ended.
+
+        `failed` says why it came to nothing; '' where it is complete.
+        """
         for event_id, (message, exact) in under_way.items():
             fraction = round(exact, 3)  # time passes at every look
             if self._shown.get(event_id) != (message, fraction):
                 self._call("update", event_id, message, fraction, [], True)
                 self._shown[event_id] = message, fraction
         for event_id in set(self._shown) - set(under_way):
-            self._call("complete", event_id)
+            why = failed(event_id)
+            if why:
+                self._call("fail", event_id, why)
+            else:
+                self._call("complete", event_id)
             del self._shown[event_id]
 
     def _call(self, method: str, *args: Any) -> None:

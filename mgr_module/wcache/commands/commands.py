@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
+from ..core.output_format import FORMAT_VERSION
 from ..services.service import Service
 from . import (
     agent_tables,
@@ -35,6 +36,10 @@ from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")
 ROWS_AT_ONCE = 100
+# Their answers are files and messages with versions of their own.
+FILES = (
+    "wcache agent poll", "wcache agent post", "wcache campaign record", "wcache evidence export",
+)
 
 _MEASURE = (
     "name=scope,type=CephString,req=false",
@@ -263,7 +268,9 @@ def _arguments(command: Command, cmd: Mapping[str, Any]) -> Dict[str, Any]:
             continue
         if declared.get("n") == "N" and isinstance(value, (list, tuple)):
             value = " ".join(str(part) for part in value)  # a name of several words
-        found[name] = _checked(name, declared["type"], value)
+        optional = declared.get("req") == "false"
+        shown = f"--{name.replace('_', '-')}" if optional else name
+        found[name] = _checked(shown, declared["type"], value)
     return found
 
 
@@ -284,6 +291,8 @@ def _checked(name: str, kind: str, value: Any) -> Any:
 def _format(command: Command, data: Any, form: str) -> str:
     # what views return is plain already, and may be large
     plain = data if isinstance(data, dict) else codec.to_plain(data)
+    if form != "plain" and command.prefix not in FILES:
+        plain = {"format_version": FORMAT_VERSION, **plain}
     if form == "json-pretty":
         return json.dumps(plain, indent=2, allow_nan=False)
     if command.call in (_poll, _post):

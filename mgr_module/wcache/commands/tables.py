@@ -6,12 +6,20 @@ import shlex
 from collections import Counter
 from typing import Any, List, Mapping, Tuple
 
-from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.model import Verdict, load_name
-from ..core.record import Precondition
-from ..core.text import amount, cell, duration, latency, named, ratio, relative, table, when
-from ..core.unmet import faults
+from ..core.text import (
+    amount,
+    cell,
+    duration,
+    latency,
+    named,
+    ratio,
+    relative,
+    table,
+    when,
+    written,
+)
 from ..core.verdict.recommend import BURSTS, FEW
 from . import observed_tables
 from .automation import evidence
@@ -21,8 +29,6 @@ from .outlook_view import sentence
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
 BY_95 = "`no material difference` is decided by the 95% interval, which is narrower"
-# Commands by hand that are listed of one change.
-MANUAL_MAX = 20
 
 
 def status(data: Mapping[str, Any]) -> str:
@@ -104,7 +110,7 @@ def forecast(data: Mapping[str, Any]) -> str:
         f"drives:          {cost['drives']}",
         f"experiments:     {cost['experiments']}" + _factorials(cost["factorials"]),
         f"time at most:    {duration(cost['seconds'])}",
-        f"written at most: {amount(cost['bytes_written'])} in {cost['bench_calls']} bench calls",
+        f"written at most: {written(cost)}",
         f"caches emptied:  {emptied}",
     ]
     lines += [f"left out: {line}" for line in cost["skipped"]]
@@ -276,89 +282,6 @@ def after_recommend(data: Mapping[str, Any]) -> str:
     if steps:
         return str(steps[0]["command"])
     return "nothing; leave the drives as they are"
-
-
-def plans(data: Mapping[str, Any]) -> str:
-    """`ceph wcache plan ls`."""
-    if not data["plans"]:
-        return "no plan yet\nnext: ceph wcache plan"
-    rows = [
-        (p["plan_id"], p["status"], when(p["created_at_s"]), f"{p['applied']}/{p['changes']}",
-         p["reason"])
-        for p in data["plans"]
-    ]
-    return table(("PLAN", "STATUS", "MADE (UTC)", "CHANGES APPLIED", "REASON"), rows)
-
-
-def plan(data: Mapping[str, Any]) -> str:
-    """`ceph wcache plan`."""
-    left = [f"left alone: {line}" for line in data.get("left_alone", [])]
-    if "reported" in data:
-        left += ages.again(data["reported"], "ceph wcache plan")
-    if not data["changes"]:
-        return "\n".join(["nothing to change", *left])
-    drives = [c for c in data["changes"] if c.get("kind") != "config"]
-    rows = [
-        (c["action_id"], c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
-         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["kept"] or "", c["status"],
-         latency(c["before_us"]), latency(c["after_us"]), c.get("ratio"), c["detail"])
-        for c in drives
-    ]
-    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "KEPT", "STATUS",
-             "BEFORE", "AFTER", "RATIO", "DETAIL")
-    tables = [table(heads, rows)] if drives else []
-    lines = [*tables, *_config_changes(data["changes"]), ""]
-    planned = data.get("status", "planned") == "planned"
-    for c in data["changes"] if planned else ():
-        where = f" on {c['hostname']}" if c.get("hostname") else ""
-        lines += [f"{c['action_id']} by hand{where}: {line}" for line in c["manual"][:MANUAL_MAX]]
-        if len(c["manual"]) > MANUAL_MAX:
-            lines.append(f"and {len(c['manual']) - MANUAL_MAX} more commands: see --format json")
-    lines += [
-        f"{c['action_id']} written since the change: {line}"
-        for c in drives for line in c.get("written_since", [])
-    ]
-    lines += left
-    lines += [f"note: {line}" for line in stale_keys(data)]
-    if planned:
-        lines.append(f"next: ceph wcache apply {data['plan_id']}")
-    else:
-        reason = f" ({data['reason']})" if data.get("reason") else ""
-        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
-        lines += waiting(data)
-    return "\n".join(lines)
-
-
-def waiting(data: Mapping[str, Any]) -> List[str]:
-    """What keeps a plan from going on: missed preconditions, or a probe that is asked again."""
-    items = data.get("waiting_for", [])
-    lines = [
-        f"waiting for: {item}" if line == item else f"waiting: {line}"
-        for item in items for line in faults([item], NEEDED)
-    ]
-    names = [Precondition(item).name.lower() for item in items if item in NEEDED]
-    if names:
-        command = f"ceph wcache apply {data['plan_id']} --override={','.join(names)}"
-        lines.append(f"to go on without: {command}")
-    return lines
-
-
-def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
-    """The changes of the config database among those of a plan."""
-    rows = []
-    for c in changes:
-        if c.get("kind") != "config":
-            continue
-        first, more = c["edits"][0], len(c["edits"]) - 1
-        rows.append((
-            c["action_id"], c["knob"], c["failure_domain"],
-            f"{first['who']} {first['name']}" + (f" and {more} more" if more else ""),
-            first["prior"], first["value"], c["status"], latency(c["before_us"]),
-            latency(c["after_us"]), c.get("ratio"), c["detail"],
-        ))
-    heads = ("CHANGE", "KNOB", "OF", "SETTING", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
-             "DETAIL")
-    return [table(heads, rows)] if rows else []
 
 
 def stale_keys(data: Mapping[str, Any]) -> List[str]:

@@ -9,7 +9,7 @@ from ..core.automation.modes import any_on
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
-from ..core.text import NAMED_MAX, amount, duration, latency, named, when
+from ..core.text import NAMED_MAX, amount, duration, latency, many, named, when, written
 from ..core.unmet import unmet
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
@@ -69,13 +69,14 @@ def _scope(scope: str) -> str:
 def _forecast(data: Mapping[str, Any]) -> List[str]:
     cost = data["forecast"]
     busy = data["busy_osds"]
-    others = f"{len(busy)} busy OSD(s) by their own clients' writes; the others" if busy else "each"
+    own = f"{many(len(busy), 'busy OSD')} by the writes of its clients; the others"
+    drives = many(cost["drives"], "drive")
     lines = [
-        f"this would measure {cost['drives']} drive(s) with the cache on and off, a drive or two "
-        "of each drive model:",
-        f"  {others} by one 4 KiB write at a time",
-        f"  at most {duration(cost['seconds'])} and {amount(cost['bytes_written'])} written in "
-        f"{cost['bench_calls']} bench calls; a clear case takes a fraction of it",
+        f"this would measure {drives} with the cache on and off, a drive or two of each drive "
+        "model:",
+        f"  {own if busy else 'each'} by one 4 KiB write at a time",
+        f"  at most {duration(cost['seconds'])}, and {written(cost)} written; a clear case takes "
+        "a fraction of it",
     ]
     emptied = cost["osds_emptied"]
     if emptied:
@@ -199,7 +200,7 @@ def _figures(load: Mapping[str, Any]) -> str:
     """A ratio said so that it is above 1, with its interval."""
     name = load_name(load["load_point"])
     if load["ratio"] is None:
-        return f"{name}: {load['verdict']}, {load['drives']} drive(s)"
+        return f"{name}: {load['verdict']}, {many(load['drives'], 'drive')}"
     ratio, low, high = load["ratio"], load["ratio_low"], load["ratio_high"]
     faster = "off"
     if ratio < 1.0:
@@ -207,7 +208,7 @@ def _figures(load: Mapping[str, Any]) -> str:
     between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
     return (
         f"{name}: writes are {ratio:.2f} times as fast{between} with the cache {faster}, on "
-        f"{load['drives']} drive(s)"
+        f"{many(load['drives'], 'drive')}"
     )
 
 

@@ -185,6 +185,23 @@ class Views:
                     found[f"wcache.{plan_id}"] = self.rollouts.progress(machine)
         return found
 
+    def failed(self, event_id: str) -> str:
+        """Why what was under way came to nothing; '' where it did what it should."""
+        owner = event_id.partition(".")[2]
+        with self._engine.lock:
+            machine = self._engine.rollouts.get(owner)
+            if machine is not None:
+                return self.rollouts.failed(machine)
+            if owner not in self._engine.campaigns:
+                return ""
+            if self.campaigns.head(owner)["status"] != "aborted":
+                return ""
+            reasons = (
+                run.state.reason for run in self._engine.runs.values()
+                if run.spec.campaign_id == owner
+            )
+            return next(filter(None, reasons), "") or "aborted"
+
     def agents(self) -> Dict[str, Any]:
         """`agent ls`: which probe speaks for which host, and when it was last seen."""
         engine = self._engine

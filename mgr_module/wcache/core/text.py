@@ -25,6 +25,11 @@ def counted(text: str, count: int) -> str:
     return f"{count} {inflected(text, count)}"
 
 
+def many(count: int, noun: str) -> str:
+    """A number and its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def inflected(text: str, count: int) -> str:
     """The same without the number."""
     def chosen(found: re.Match[str]) -> str:
@@ -36,11 +41,26 @@ def inflected(text: str, count: int) -> str:
 
 def amount(count: float) -> str:
     """Bytes in binary units."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024 or unit == "GiB":
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return ""
+
+
+def written(cost: Mapping[str, Any]) -> str:
+    """What is written at most, of a forecast."""
+    if not cost["bench_calls"]:
+        return "nothing"
+    return f"{amount(cost['bytes_written'])} in {many(cost['bench_calls'], 'bench call')}"
+
+
+def setting(name: str, value: Optional[str]) -> str:
+    """A value of an option of Ceph as people read it: sizes in binary units."""
+    if not value:
+        return "unset"
+    size = name.startswith("osd_memory_target") and value.isdecimal()
+    return amount(int(value)) if size else value
 
 
 def duration(seconds: float) -> str:
@@ -121,4 +141,6 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.2f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(one) for one in value) or "-"
     return str(value)

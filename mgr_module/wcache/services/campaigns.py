@@ -53,6 +53,7 @@ class CampaignService:
     def forecast(self, sample: Optional[TrySample] = None, **arguments: Any) -> Dict[str, Any]:
         """`campaign forecast`: what a campaign with these arguments would cost at most."""
         with self._engine.lock:
+            _seed(arguments.get("seed"))  # refused here as it is where it counts
             runs, skipped, _ = self._prepare("c0", 0, arguments, sample)
             cost = forecast(runs, self._engine.view.cluster(), skipped)
             reported = self._engine.hosts.refresh(self._engine.clock())

@@ -26,6 +26,7 @@ from ..core.deployment.places import Places, chosen, named_for
 from ..core.errors import MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.events import Halt
 from ..core.output_format import FORMAT_VERSION
+from ..core.text import many
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
 from .dry_run import would
@@ -244,7 +245,8 @@ class AgentService:
             engine.accepting.forget(hostname)
             engine.archive.drop_host(hostname)
             self._end_plans(hostname)
-            text = "host removed" + (f"; left as it is: {len(stays)} item(s)" if stays else "")
+            left = f"; left as it is: {many(len(stays), 'item')}" if stays else ""
+            text = f"host removed{left}"
             engine.note("admin", hostname, text)
         folder = self._surroundings.build_folder()
         script = _removal(item, folder.path if folder else "")

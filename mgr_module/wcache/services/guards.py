@@ -18,7 +18,8 @@ def bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MalformedError(f"{name} must be a whole number from {low} to {high}")
+        option = f"--{name.replace('_', '-')}"
+        raise MalformedError(f"{option} must be a whole number from {low} to {high}")
     return int(value)
 
 

@@ -6,7 +6,10 @@ import shlex
 from dataclasses import replace
 from typing import Callable, Dict, List, Mapping, Sequence
 
-from ..core.change.rollout_state import Change
+from ..core.change.change_status import ChangeStatus
+from ..core.change.config_change import ConfigChange
+from ..core.change.rollout_state import Change, RolloutStatus
+from ..core.change.scope import Scope
 from ..core.errors import NotReadyError
 from ..core.fleet.claims import believed
 from ..core.knobs.cache_mode.knob import CACHE_MODE
@@ -34,6 +37,19 @@ def planners(
         MEMORY.name: MemoryPlanner(engine, memory),
     }
     return {**found, ALL: _Together({knob.name: found[knob.name] for knob in TOGETHER})}
+
+
+def in_place_by(engine: Engine, knob: str, scope: Scope) -> str:
+    """The newest plan of a knob that still stands in a scope; '' where none does."""
+    found = [
+        plan_id for plan_id, machine in engine.rollouts.items()
+        if machine.rollout.status is RolloutStatus.DONE and any(
+            change.status is ChangeStatus.APPLIED and scope.holds(change)
+            and knob == (change.knob if isinstance(change, ConfigChange) else CACHE_MODE.name)
+            for change in machine.rollout.changes
+        )
+    ]
+    return max(found, key=lambda plan_id: (len(plan_id), plan_id), default="")
 
 
 class _Together(Planner):

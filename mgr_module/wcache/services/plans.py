@@ -16,7 +16,13 @@ from ..core.change.gate.gate_state import GateSettings
 from ..core.change.gate.judge import LOOKS
 from ..core.change.lasting import not_lasting
 from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_state import ROLLOUT_VERSION, Change, Rollout, RolloutStatus
+from ..core.change.rollout_state import (
+    BY_ADMIN,
+    ROLLOUT_VERSION,
+    Change,
+    Rollout,
+    RolloutStatus,
+)
 from ..core.change.scope import Scope
 from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
@@ -26,6 +32,7 @@ from ..core.history.entry import ADMIN, AUTO
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked, Planner
 from ..core.record import Precondition
+from ..core.text import many
 from ..core.unmet import slow_words
 from ..engine.engine import Engine
 from ..engine.storing.archive import next_number
@@ -41,6 +48,7 @@ from .guards import (
     require_thawed,
 )
 from .mclock.facts import MclockFacts
+from .planners import in_place_by
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
@@ -98,7 +106,7 @@ class PlanService:
                     wanted.remember(())
                 return {
                     "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
-                    "reported": reported,
+                    "reported": reported, "in_place_by": in_place_by(engine, knob, scope),
                 }
             rollout = Rollout(
                 plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
@@ -120,7 +128,7 @@ class PlanService:
                 return {"plan_id": "", **told}
             engine.add_rollout(rollout)
             wanted.remember(changes)
-            engine.note(by, plan_id, f"planned {len(changes)} change(s)")
+            engine.note(by, plan_id, f"planned {many(len(changes), 'change')}")
             return {"plan_id": plan_id, **told}
 
     def apply(
@@ -342,7 +350,7 @@ class PlanService:
                 require_idle(engine)  # while it is under way, nothing else toggles
             self._require_latest(machine.rollout)
             engine.note("admin", plan_id, "rollback requested")
-            engine.execute(plan_id, machine.start_rollback("rolled back by an admin"))
+            engine.execute(plan_id, machine.start_rollback(BY_ADMIN))
         engine.wake()
         return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
 

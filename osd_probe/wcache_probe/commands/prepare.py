@@ -16,6 +16,7 @@ from wcache.core.errors import (
     WcacheError,
 )
 from wcache.core.model import DeviceCache, DriveReport
+from wcache.core.text import many
 
 from ..journal.host_lock import HostLock
 from ..journal.journal_file import StateFolder
@@ -170,7 +171,7 @@ def unprepare(
         held = sorted(state.journal.read())
         if held:
             raise ConflictError(
-                f"{len(held)} prior state(s) in the journal still need the boot rule",
+                f"the boot rule is still needed by {many(len(held), 'prior state')} in the journal",
                 "roll back what was applied, or `wcache-probe restore --all`; "
                 "see `wcache-probe status`",
             )

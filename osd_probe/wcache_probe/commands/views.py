@@ -17,6 +17,9 @@ from ..switcher import read_journal
 FORMAT_VERSION = 1
 
 
+# The kernel does not tell of a pin; what the running probe has made is in its journal.
+_PINNED = {True: "yes", False: "no", None: "unknown"}
+
 def look(host: DriveHost, hostname: str, style: str) -> int:
     """The drives of this host; exit code 1 where one is in an unsafe state."""
     drives = host.look()
@@ -36,7 +39,8 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
             (
                 drive.dev_name, str(drive.drive_model), drive.transport.value,
                 amount(drive.size_bytes), drive.state.device_cache.value,
-                drive.state.kernel_view.value, drive.state.pinned, judge(drive.state).value, osds,
+                drive.state.kernel_view.value, _PINNED[drive.state.pinned],
+                judge(drive.state).value, osds,
             )
         )
     heads = (

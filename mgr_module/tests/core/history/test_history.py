@@ -16,7 +16,7 @@ from wcache.core.history.entry import About, HistoryEntry
 from wcache.core.history.filters import Filter, parse_since
 from wcache.engine.storing.audit_log import CHANGES_MAX
 
-LATENCY = "; latency was 20000 us before the change, 4000 us with it"
+LATENCY = "; latency was 20.00 ms before the change, 4.00 ms with it"
 
 
 def applied():

@@ -10,7 +10,7 @@ from ...core.history.changes import standing
 from ...core.history.entry import NOTHING, HistoryEntry
 from ...core.history.filters import LINES_MAX, Filter, kept, parse_since
 from ...core.output_format import FORMAT_VERSION
-from ...core.text import table, when
+from ...core.text import many, table, when
 from ...engine.engine import Engine
 
 # `host` is an option of the `ceph` tool itself.
@@ -55,8 +55,11 @@ class HistoryViews:
             (report.hostname, item.domain_id): tuple(sorted({u.osd_id for u in item.uses}))
             for report in reports for item in report.drives
         }
-        found = kept([*entries, *standing(rollouts, entries, osds)], wanted, count)
-        return {"format_version": FORMAT_VERSION, "history": [_row(entry) for entry in found]}
+        found, left_out = kept([*entries, *standing(rollouts, entries, osds)], wanted, count)
+        return {
+            "format_version": FORMAT_VERSION, "history": [_row(entry) for entry in found],
+            "left_out": left_out,
+        }
 
 
 def _row(entry: HistoryEntry) -> Dict[str, Any]:
@@ -84,4 +87,7 @@ def text(data: Mapping[str, Any]) -> str:
         shown.append(line)
         if row["outcome"] and row["evidence"]:
             shown.append(f"    why: {row['evidence']}")
+    if data["left_out"]:
+        more, limit = many(data["left_out"], "earlier line"), len(rows) + data["left_out"]
+        shown.append(f"and {more}: see them with --limit={min(LINES_MAX, limit)}")
     return "\n".join(shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional
 
-from ...core.text import amount, duration, named, table, when
+from ...core.text import amount, duration, many, named, table, when, written
 from ..tables import would
 
 SHOWN_MAX = 20
@@ -17,7 +17,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines = [
         f"OSDs:           {cost['osds']} ({cost['osds_named']}), one after the other on a host",
         f"time about:     {duration(cost['seconds'])}",
-        f"written:        {amount(cost['bytes_written'])} in {cost['bench_calls']} bench calls",
+        f"written:        {written(cost)}",
         f"caches emptied: {emptied}",
         "clients of an OSD wait behind 3,000 queued writes during each call",
     ]
@@ -68,7 +68,7 @@ def show(data: Mapping[str, Any]) -> str:
     for change in data["changes"]:
         reason = f" ({change['reason']})" if change["reason"] else ""
         lines.append(
-            f"{change['change_id']}: {change['changes']} change(s) of "
+            f"{change['change_id']}: {many(change['changes'], 'change')} of "
             f"{when(change['created_at_s'])}, {change['status']}{reason}"
         )
     verb = "recommend" if data["measured"] else "forecast"
@@ -131,7 +131,7 @@ def applied(data: Mapping[str, Any]) -> str:
         return would(data)
     if not data["changed"]:
         return f"nothing to change: {data['why']}"
-    lines = [f"{data['change_id']}: making {len(data['changes'])} change(s)"]
+    lines = [f"{data['change_id']}: making {many(len(data['changes']), 'change')}"]
     lines += [f"  {command}" for command in data["changes"][:SHOWN_MAX]]
     return "\n".join(
         [*lines, "next: ceph wcache mclock show",

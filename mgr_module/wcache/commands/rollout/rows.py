@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Tuple
 
 from ...core.knobs.registry import ALL, KNOBS
-from .. import tables
+from .. import plan_tables, tables
 from ..command import DEVICE_CLASS, DRY_RUN, Command
 from . import tables as rollout_tables
 
@@ -30,13 +30,16 @@ ROWS: Tuple[Command, ...] = (
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
         "--hostname, --osd, --drive-model and --device-class narrow it; --knob=all: cache modes, "
         "then memory; --dry-run keeps no plan",
-        lambda s, v, a: s.plans.plan(**a), tables.plan,
+        lambda s, v, a: s.plans.plan(**a), plan_tables.plan,
     ),
-    Command("wcache plan ls", (), "r", "List plans", lambda s, v, a: v.plans.ls(), tables.plans),
+    Command(
+        "wcache plan ls", (), "r", "List plans",
+        lambda s, v, a: v.plans.ls(), plan_tables.plans,
+    ),
     Command(
         "wcache plan show", (_ID,), "r",
         "Show a plan, its progress, and what each change gained",
-        lambda s, v, a: v.plans.show(a["plan_id"]), tables.plan,
+        lambda s, v, a: v.plans.show(a["plan_id"]), plan_tables.plan,
     ),
     Command(
         "wcache apply",

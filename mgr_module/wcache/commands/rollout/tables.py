@@ -6,9 +6,10 @@ from typing import Any, Mapping
 
 from ...core.change.preconditions import NEEDED
 from ...core.change.time_left import between
-from ...core.text import roughly, table
+from ...core.text import many, roughly, table
 from ...core.unmet import faults
-from ..tables import lines_of, waiting
+from ..plan_tables import waiting
+from ..tables import lines_of
 
 
 def rollouts(data: Mapping[str, Any]) -> str:
@@ -65,7 +66,8 @@ def forecast(data: Mapping[str, Any]) -> str:
         return lines_of(data)
     lines = [f"dry run: nothing of plan {data['plan_id']} is changed"]
     for number, wave in enumerate(data.get("waves", ()), 1):
-        lines.append(f"wave {number}, {wave['kind']}: {wave['name']}, {wave['size']} change(s)")
+        size = many(wave["size"], "change")
+        lines.append(f"wave {number}, {wave['kind']}: {wave['name']}, {size}")
     lines += [f"would change {line}" for line in data.get("would_change", ())]
     persist = data.get("would_persist", ())
     lines += [f"would make {line} last over a power cycle" for line in persist]

@@ -9,7 +9,7 @@ from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from ...core.change.phase import Phase
 from ...core.change.rollout import RolloutMachine
-from ...core.change.rollout_state import Rollout, RolloutStatus
+from ...core.change.rollout_state import BY_ADMIN, Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotFoundError
 from ...core.output_format import FORMAT_VERSION
@@ -77,6 +77,14 @@ class RolloutViews:
             "seconds_left_most": None if left is None else round(left.most_s),
             "fraction": 1.0 if left is None else round(left.fraction, 4),
         }
+
+    @staticmethod
+    def failed(machine: RolloutMachine) -> str:
+        """Why a plan that is over came to nothing; '' where it was done, or taken back by will."""
+        rollout = machine.rollout
+        if rollout.status is RolloutStatus.DONE or rollout.reason == BY_ADMIN:
+            return ""
+        return rollout.reason or rollout.status.value
 
     def progress(self, machine: RolloutMachine) -> Tuple[str, float]:
         """For `ceph progress`: a message, and the fraction of the time that is over."""

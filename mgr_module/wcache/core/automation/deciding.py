@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
+from ..text import many
 from .dividing import Divide, next_division
 from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
@@ -115,8 +116,8 @@ def would_begin(
     elif isinstance(wish, Divide):
         lines.append(f"divide the memory of host {wish.drive_model} anew")
     elif wish is not None:
-        many = f"{len(wish.keys)} drive(s) of class {wish.device_class}"
-        lines.append(f"change {many} first: {names}")
+        drives = many(len(wish.keys), "drive")
+        lines.append(f"change {drives} of class {wish.device_class} first: {names}")
     elif decision.waiting:
         lines.append(f"wait: {decision.waiting}")
     return lines

@@ -31,6 +31,8 @@ class RolloutStatus(str, Enum):
     ROLLED_BACK = "rolled back"
 
 
+BY_ADMIN = "rolled back by an admin"  # the reason of a plan that was taken back by will
+
 # A machine carries it out, or waits for an admin in the middle of it.
 UNDER_WAY = (RolloutStatus.RUNNING, RolloutStatus.PAUSED, RolloutStatus.ROLLING_BACK)
 

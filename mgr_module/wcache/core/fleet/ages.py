@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional
 
-from ..text import roughly
+from ..text import many, roughly
 
 # A command that goes by reports older than this has the hosts looked at again.
 OLD_S = 60.0
@@ -37,7 +37,7 @@ def age_of(ages: Mapping[str, Optional[float]]) -> Age:
 def words(age: Mapping[str, Any]) -> str:
     """For people, of an Age as plain data; "" where there is no report at all."""
     newest, oldest, unknown = age["newest_s"], age["oldest_s"], age["unknown"]
-    more = f"{unknown} host(s) not since the last change or start" if unknown else ""
+    more = f"{many(unknown, 'host')} not since the last change or start" if unknown else ""
     if newest is None or oldest is None:
         return more
     low, high = roughly(newest), roughly(oldest)

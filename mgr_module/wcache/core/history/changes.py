@@ -13,6 +13,7 @@ from ..change.cache_mode_change import CacheModeChange
 from ..change.change_status import TOUCHED, ChangeStatus
 from ..change.rollout_state import Change, Rollout
 from ..codec import one_line
+from ..text import latency, setting
 from .entry import OSDS_MAX, About, HistoryEntry
 
 ENDS = (
@@ -110,7 +111,10 @@ def _moved(change: Change, told: About) -> str:
     values = [(e.who, e.name, e.prior, e.value) for e in change.edits[:EDITS_TOLD]]
     if change.status in _BACK:
         values = [(who, name, value, prior) for who, name, prior, value in values]
-    said = [f"{who} {name}: {old or 'unset'} -> {new or 'unset'}" for who, name, old, new in values]
+    said = [
+        f"{who} {name}: {setting(name, old)} -> {setting(name, new)}"
+        for who, name, old, new in values
+    ]
     more = len(change.edits) - EDITS_TOLD
     return "; ".join(said) + (f" and {more} more" if more > 0 else "")
 
@@ -119,7 +123,7 @@ def _outcome(change: Change) -> str:
     said = change.status.value
     if change.before_us is not None and change.after_us is not None:
         said += (
-            f"; latency was {change.before_us:.0f} us before the change, "
-            f"{change.after_us:.0f} us with it"
+            f"; latency was {latency(change.before_us)} before the change, "
+            f"{latency(change.after_us)} with it"
         )
     return f"{said}: {change.detail}" if change.detail else said

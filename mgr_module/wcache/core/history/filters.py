@@ -6,7 +6,7 @@ import calendar
 import re
 import time
 from dataclasses import dataclass
-from typing import Iterable, List, Optional
+from typing import Iterable, List, Optional, Tuple
 
 from ..errors import MalformedError
 from .entry import NOTHING, PROBE_PREFIX, HistoryEntry, Kind
@@ -50,10 +50,13 @@ class Filter:
         )
 
 
-def kept(entries: Iterable[HistoryEntry], wanted: Filter, count: int) -> List[HistoryEntry]:
-    """The last `count` lines that are wanted, oldest first."""
+def kept(
+    entries: Iterable[HistoryEntry], wanted: Filter, count: int
+) -> Tuple[List[HistoryEntry], int]:
+    """The last `count` lines that are wanted, oldest first, and how many are left out."""
     found = [entry for entry in entries if wanted.takes(entry)]
-    return sorted(found, key=lambda entry: entry.at_s)[-count:]
+    shown = sorted(found, key=lambda entry: entry.at_s)[-count:]
+    return shown, len(found) - len(shown)
 
 
 def parse_since(text: str, now_s: float) -> float:

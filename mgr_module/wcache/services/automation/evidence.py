@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 from ...core import codec
 from ...core.errors import NotFoundError, RefusedError, StorageError
 from ...core.output_format import FORMAT_VERSION
+from ...core.text import many
 from ...core.verdict.foreign.document import Evidence, export, parse
 from ...engine.engine import Engine
 from ..dry_run import would
@@ -61,8 +62,8 @@ class EvidenceService:
             if new:
                 engine.note(
                     "admin", f"cluster {found.cluster}",
-                    f"imported {len(found.verdicts)} verdict(s), checksum {found.sha256[:12]}; "
-                    "they are not authenticated and decide nothing",
+                    f"imported {many(len(found.verdicts), 'verdict')}, checksum "
+                    f"{found.sha256[:12]}; they are not authenticated and decide nothing",
                 )
         return {
             "changed": new, "cluster": found.cluster, "verdicts": len(found.verdicts),
@@ -75,9 +76,9 @@ class EvidenceService:
         if not foreign.is_new(found):
             return []
         old = foreign.files.get(found.cluster)
-        instead = f" in place of {len(old.verdicts)} older one(s)" if old is not None else ""
+        instead = f" in place of {many(len(old.verdicts), 'older one')}" if old is not None else ""
         return [
-            f"keep {len(found.verdicts)} verdict(s) of cluster {found.cluster}{instead}: "
+            f"keep {many(len(found.verdicts), 'verdict')} of cluster {found.cluster}{instead}: "
             + ", ".join(sorted({str(item.drive_model) for item in found.verdicts})[:8])
         ]
 
@@ -88,7 +89,7 @@ class EvidenceService:
             there = engine.analyses.foreign.files.get(cluster)
             if dry_run and there is not None:
                 return {"cluster": cluster, **would(
-                    [f"forget {len(there.verdicts)} verdict(s) of cluster {cluster}"]
+                    [f"forget {many(len(there.verdicts), 'verdict')} of cluster {cluster}"]
                 )}
             if not engine.analyses.foreign.drop(cluster):
                 raise NotFoundError(

@@ -88,7 +88,7 @@ def test_one_that_agrees_is_told_the_order_without_a_gap_and_is_no_warning():
 def test_one_that_contradicts_is_a_warning_and_goes_before_the_next_boot(detail, wanted, consent):
     found = judged(finding(detail), "h1", [drive(), drive()], [wanted.other, wanted])
     assert found.severity is Severity.WARNING
-    assert f"{wanted.value} is recommended for 1 of 2 OSD drive(s)" in found.detail
+    assert f"{wanted.value} is recommended for 1 of 2 OSD drives" in found.detail
     assert "before the next boot" in found.detail
     assert ("--consent-turn-on" in found.detail) is consent
 

@@ -137,8 +137,8 @@ def of_flushes(*figures_us):
 
 def test_the_part_of_a_commit_that_is_noop_flushes_is_said_where_it_is_material():
     said = "with the cache off 9.1 of 9.5 ms of a commit are flushes with nothing to write"
-    assert f"{said} (depth1, 1 drive(s))" in of_flushes((9100.0, 9500.0))
-    assert f"{said} (depth1, 3 drive(s))" in of_flushes((9100, 9500), (1, 10), (9200, 9600))
+    assert f"{said} (depth1, 1 drive)" in of_flushes((9100.0, 9500.0))
+    assert f"{said} (depth1, 3 drives)" in of_flushes((9100, 9500), (1, 10), (9200, 9600))
     assert "0.35 of 0.9 ms" in of_flushes((350.0, 900.0))
     assert of_flushes((900.0, 10_000.0)) == ""  # without them 1.099 times as fast
     assert "12.0 of 12.0 ms" in of_flushes((15_000.0, 12_000.0))  # other OSDs' queue for it

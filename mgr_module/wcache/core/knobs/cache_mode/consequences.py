@@ -14,6 +14,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 from ...drive.manual import pin
 from ...material import MATERIAL_RATIO
 from ...model import CacheMode, DriveReport, LoadPoint, Transport
+from ...text import many
 from ...verdict.result import Result
 
 NAND = (
@@ -47,7 +48,7 @@ def noop_flushes(results: Iterable[Result]) -> Tuple[str, ...]:
         if commit_us >= MATERIAL_RATIO * (commit_us - flush_us):
             lines.append(
                 f"with the cache off {_ms(flush_us)} of {_ms(commit_us)} ms of a commit are "
-                f"flushes with nothing to write ({point.short}, {len(drives)} drive(s)); the "
+                f"flushes with nothing to write ({point.short}, {many(len(drives), 'drive')}); the "
                 "kernel sends them since its view stays at write back"
             )
     return tuple(lines)

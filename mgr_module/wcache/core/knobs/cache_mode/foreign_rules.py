@@ -121,14 +121,14 @@ def judged(
         consent = " --consent-turn-on" if mode is CacheMode.WRITE_THROUGH else ""
         return said(
             f"it contradicts the recommendation: it sets {mode.value}, and {mode.other.value} is "
-            f"recommended for {len(against)} of {len(drives)} OSD drive(s) here; run `ceph wcache "
+            f"recommended for {len(against)} of {len(drives)} OSD drives here; run `ceph wcache "
             f"plan --persist{consent}` and `apply`, then remove this rule before the next boot, "
             "which would undo the change"
         )
     if open_:
         return said(
             f"it sets {mode.value}, and nothing is recommended for {len(open_)} of {len(drives)} "
-            "OSD drive(s) here, so leave it for now: measure with `ceph wcache campaign start "
+            "OSD drives here, so leave it for now: measure with `ceph wcache campaign start "
             f"--scope=host:{shlex.quote(hostname)}`"
         )
     if all(drive.state.page.saved is mode for drive in drives):

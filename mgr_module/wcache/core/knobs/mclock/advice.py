@@ -17,7 +17,7 @@ from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequen
 from ...cluster import OsdInfo
 from ...config_database import EDITS_MAX, Config, ConfigEdit, Entry
 from ...model import CacheMode
-from ...text import NAMED_MAX, named
+from ...text import NAMED_MAX, many, named
 from .capacity import (
     DEFAULT_IOPS,
     PLAUSIBLE_IOPS,
@@ -293,7 +293,7 @@ def _doubts(
             )
         if item.capacity.drives < 3:
             lines.append(
-                f"{item.stack}: {item.capacity.drives} OSD(s) measured; 3 or more are better"
+                f"{item.stack}: {many(item.capacity.drives, 'OSD')} measured; 3 or more are better"
             )
         others = [
             osd for osd in members

@@ -1,0 +1,145 @@
+"""Answers say numbers with their units and nouns, and leave nothing out without a word."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from module_world import a_mgr, applied, measured, ok, said, start
+from test_commands import everything
+from wcache.ceph.progress import CephProgress
+from wcache.commands.automation.history import LINES
+from wcache.commands.commands import FILES
+from wcache.commands.plan_tables import plan
+from wcache.core.text import amount, cell, many, setting, written
+
+
+@pytest.mark.parametrize("form", ["json", "json-pretty"])
+def test_every_answer_but_files_has_a_format_version(form):
+    mgr = measured()
+    for prefix, arguments in everything(mgr):
+        code, out, error = mgr.command(prefix, format=form, **arguments)
+        assert code == 0, (prefix, error)
+        versioned = "format_version" in json.loads(out)
+        assert versioned or f"wcache {prefix}" in FILES, prefix
+        mgr.settle()
+
+
+def test_sizes_and_counts_are_said_with_their_units_and_nouns():
+    assert amount(7452 * 2**30) == "7.3 TiB"
+    assert (many(1, "drive"), many(0, "drive")) == ("1 drive", "0 drives")
+    assert cell(["c3.0", "c3.1"]) == "c3.0, c3.1"
+    assert cell([]) == "-"
+    assert setting("osd_memory_target", "4088397824") == "3.8 GiB"
+    assert setting("osd_memory_target", None) == "unset"
+    assert setting("osd_mclock_max_capacity_iops_hdd", "120.5") == "120.5"
+    assert written({"bytes_written": 0, "bench_calls": 0}) == "nothing"
+    assert written({"bytes_written": 4096, "bench_calls": 1}) == "4.0 KiB in 1 bench call"
+
+
+def test_an_option_that_is_refused_is_named_as_it_is_typed():
+    mgr = a_mgr()
+    for prefix in ("campaign start", "campaign forecast"):
+        for arguments, name in (
+            ({"seed": -1}, "--seed"), ({"drives_per_model": 0}, "--drives-per-model"),
+            ({"pairs": "many"}, "--pairs"),
+        ):
+            error = mgr.command(prefix, **arguments)[2]
+            assert error.startswith(f"{name} must be a whole number"), (prefix, error)
+
+
+def test_a_plan_that_is_in_place_is_named_and_no_next_step_lacks_an_id():
+    mgr = measured()
+    assert ok(mgr.command("plan", dry_run=True)).endswith(
+        "next: ceph wcache plan (same arguments, without --dry-run)"
+    )
+    mgr = applied()
+    assert ok(mgr.command("plan")).split("\n")[0] == "in place, by plan p1"
+    assert said(mgr, "plan")["in_place_by"] == "p1"
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    mgr.report_all()
+    assert said(mgr, "plan")["plan_id"] == "p2"
+
+
+def test_a_plan_has_short_names_and_commands_of_the_cluster_once():
+    mgr = measured()
+    text = ok(mgr.command("plan"))
+    assert "p1.0 by hand on h1: sdparm --clear=WCE /dev/sda" in text
+    assert text.count("ceph wcache plan --persist") == 1
+    assert "by hand on h1: ceph" not in text
+
+
+def test_like_steps_of_a_setting_are_one_line():
+    def step(number, prior, value, **changes):
+        return {
+            "kind": "config", "knob": "memory", "failure_domain": "host h1", "status": "planned",
+            "action_id": f"p1.{number}.ab12", "before_us": None, "after_us": None, "detail": "",
+            "manual": [], "edits": [{
+                "who": "osd.0", "name": "osd_memory_target", "prior": prior, "value": value,
+            }], **changes,
+        }
+
+    steps = [step(n, str((40 - n) * 2**28), str((39 - n) * 2**28)) for n in range(14)]
+    shown = plan({"changes": steps, "plan_id": "p1", "status": "planned"})
+    (line,) = [row for row in shown.split("\n") if "osd_memory_target" in row]
+    assert "p1.0 to p1.13" in line
+    assert "in 14 steps  10.0 GiB  6.5 GiB" in line
+    # one that says more of itself keeps a line of its own
+    told = [*steps[:3], {**steps[3], "detail": "did not take"}, *steps[4:]]
+    shown = plan({"changes": told, "plan_id": "p1", "status": "planned"})
+    assert shown.count("osd_memory_target") == 2
+    assert "did not take" in shown
+
+
+def test_lines_of_the_history_that_are_left_out_are_counted():
+    mgr = a_mgr()
+    for _ in range(LINES - len(said(mgr, "history")["history"])):
+        mgr.engine.note("admin", "x", "did something")
+    assert "earlier line" not in ok(mgr.command("history"))
+    mgr.engine.note("admin", "x", "and once more")
+    assert ok(mgr.command("history")).endswith("and 1 earlier line: see them with --limit=51")
+    assert said(mgr, "history")["left_out"] == 1
+
+
+class Progress:
+    def __init__(self):
+        self.calls = []
+
+    def remote(self, module_name, method_name, *args, **kwargs):
+        self.calls.append((method_name, args[0], args[1] if method_name == "fail" else ""))
+
+
+def shown(mgr, progress, seen):
+    progress.show(mgr.views.under_way(), mgr.views.failed)
+    return [call for call in seen.calls if call[0] != "update"]
+
+
+def test_what_was_stopped_is_not_told_as_complete():
+    mgr, seen = a_mgr(), Progress()
+    progress = CephProgress(seen)
+    start(mgr)
+    mgr.step()
+    assert shown(mgr, progress, seen) == []
+    ok(mgr.command("campaign stop", campaign_id="c1"))
+    mgr.settle()
+    ((method, event_id, why),) = shown(mgr, progress, seen)
+    assert (method, event_id) == ("fail", "wcache.c1")
+    assert "admin" in why
+
+
+def test_what_is_done_is_complete_and_a_plan_that_goes_back_by_itself_has_failed():
+    mgr, seen = measured(), Progress()
+    progress = CephProgress(seen)
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    shown(mgr, progress, seen)
+    mgr.settle()
+    assert shown(mgr, progress, seen) == [("complete", "wcache.p1", "")]
+    mgr.report_all()
+    ok(mgr.command("rollback"))
+    shown(mgr, progress, seen)
+    mgr.settle()
+    assert shown(mgr, progress, seen)[1:] == [("complete", "wcache.p1", "")]
+    machine = mgr.engine.rollouts["p1"]
+    machine.rollout = replace(machine.rollout, reason="osd.0 got slower")
+    assert mgr.views.failed("wcache.p1") == "osd.0 got slower"

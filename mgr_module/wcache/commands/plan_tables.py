@@ -1,0 +1,123 @@
+"""`ceph wcache plan`, `plan ls` and `plan show` as text."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+from ..core.change.preconditions import NEEDED
+from ..core.fleet import ages
+from ..core.record import Precondition
+from ..core.text import latency, setting, table, when
+from ..core.unmet import faults
+from .tables import stale_keys
+
+# Commands by hand that are listed of one change.
+MANUAL_MAX = 20
+_OF_CLUSTER = "ceph wcache "
+
+
+def plans(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan ls`."""
+    if not data["plans"]:
+        return "no plan yet\nnext: ceph wcache plan"
+    rows = [
+        (p["plan_id"], p["status"], when(p["created_at_s"]), f"{p['applied']}/{p['changes']}",
+         p["reason"])
+        for p in data["plans"]
+    ]
+    return table(("PLAN", "STATUS", "MADE (UTC)", "CHANGES APPLIED", "REASON"), rows)
+
+
+def plan(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan`."""
+    left = [f"left alone: {line}" for line in data.get("left_alone", [])]
+    if "reported" in data:
+        left += ages.again(data["reported"], "ceph wcache plan")
+    if not data["changes"]:
+        done = data.get("in_place_by")
+        return "\n".join([f"in place, by plan {done}" if done else "nothing to change", *left])
+    drives = [c for c in data["changes"] if c.get("kind") != "config"]
+    rows = [
+        (short_id(c["action_id"]), c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
+         f"osd.{c['osd_id']}", c["expected"], c["mode"], c["kept"] or "", c["status"],
+         latency(c["before_us"]), latency(c["after_us"]), c.get("ratio"), c["detail"])
+        for c in drives
+    ]
+    heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "KEPT", "STATUS",
+             "BEFORE", "AFTER", "RATIO", "DETAIL")
+    tables = [table(heads, rows)] if drives else []
+    lines = [*tables, *_config_changes(data["changes"]), ""]
+    planned = data.get("status", "planned") == "planned"
+    lasts = {}
+    for c in data["changes"] if planned else ():
+        where = f" on {c['hostname']}" if c.get("hostname") else ""
+        # what is typed on no host is the same for all of them
+        lasts.update(dict.fromkeys(x for x in c["manual"] if x.startswith(_OF_CLUSTER)))
+        by_hand = [line for line in c["manual"] if not line.startswith(_OF_CLUSTER)]
+        name = short_id(c["action_id"])
+        lines += [f"{name} by hand{where}: {line}" for line in by_hand[:MANUAL_MAX]]
+        if len(by_hand) > MANUAL_MAX:
+            lines.append(f"and {len(by_hand) - MANUAL_MAX} more commands: see --format json")
+    lines += [f"instead, by wcache: {line}" for line in lasts]
+    lines += [
+        f"{short_id(c['action_id'])} written since the change: {line}"
+        for c in drives for line in c.get("written_since", [])
+    ]
+    lines += left
+    lines += [f"note: {line}" for line in stale_keys(data)]
+    if planned:
+        lines.append(f"next: ceph wcache apply {data['plan_id']}" if data["plan_id"] else
+                     "next: ceph wcache plan (same arguments, without --dry-run)")
+    else:
+        reason = f" ({data['reason']})" if data.get("reason") else ""
+        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
+        lines += waiting(data)
+    return "\n".join(lines)
+
+
+def waiting(data: Mapping[str, Any]) -> List[str]:
+    """What keeps a plan from going on: missed preconditions, or a probe that is asked again."""
+    items = data.get("waiting_for", [])
+    lines = [
+        f"waiting for: {item}" if line == item else f"waiting: {line}"
+        for item in items for line in faults([item], NEEDED)
+    ]
+    names = [Precondition(item).name.lower() for item in items if item in NEEDED]
+    if names:
+        command = f"ceph wcache apply {data['plan_id']} --override={','.join(names)}"
+        lines.append(f"to go on without: {command}")
+    return lines
+
+
+def short_id(action_id: str) -> str:
+    """A change's place in its plan; what follows is drawn at random, for the probes."""
+    return ".".join(action_id.split(".")[:2])
+
+
+def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
+    """The changes of the config database among those of a plan; like steps are one line."""
+    steps: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
+    for c in changes:
+        if c.get("kind") == "config":
+            told = c["detail"] or c["before_us"] is not None or c["after_us"] is not None
+            own = c["action_id"] if told else ""
+            of = c["edits"][0]["who"], c["edits"][0]["name"], str(len(c["edits"]))
+            steps.setdefault((c["knob"], c["failure_domain"], *of, c["status"], own), []).append(c)
+    rows = []
+    for group in steps.values():
+        c, last = group[0], group[-1]
+        first, end, more = c["edits"][0], last["edits"][0], len(c["edits"]) - 1
+        ids, steps_told = short_id(c["action_id"]), ""
+        if last is not c:
+            ids += f" to {short_id(last['action_id'])}"
+            steps_told = f", in {len(group)} steps"
+        rows.append((
+            ids, c["knob"], c["failure_domain"],
+            f"{first['who']} {first['name']}" + (f" and {more} more" if more else "") + steps_told,
+            setting(first["name"], first["prior"]), setting(end["name"], end["value"]),
+            c["status"], latency(c["before_us"]), latency(c["after_us"]), c.get("ratio"),
+            c["detail"],
+        ))
+    heads = ("CHANGE", "KNOB", "OF", "SETTING", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
+             "DETAIL")
+    return [table(heads, rows)] if rows else []
