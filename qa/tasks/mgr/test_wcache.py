@@ -73,12 +73,13 @@ class TestWcache(MgrTestCase):
     def setUp(self):
         super(TestWcache, self).setUp()
         self.setup_mgrs()
-        for name, value in OPTIONS.items():
-            self.mgr_cluster.set_module_conf('wcache', name, value)
-        self._load_module('wcache')
+        # else its options are unknown, which is all that setting one would say
         available = self.mgr_cluster.get_mgr_map()['available_modules']
         (module,) = [each for each in available if each['name'] == 'wcache']
         self.assertTrue(module['can_run'], module['error_string'])
+        for name, value in OPTIONS.items():
+            self.mgr_cluster.set_module_conf('wcache', name, value)
+        self._load_module('wcache')
         self.wait_until_true(self._answers, timeout=60, period=1)
         self.probe = self._start_probe()
         self.wait_until_true(lambda: len(self._drives()) == 2, timeout=60, period=1)
