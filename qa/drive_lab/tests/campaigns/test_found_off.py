@@ -175,7 +175,7 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
         + "; ".join(f"ln -sfn {HOME}/osd.{n} /var/lib/ceph/osd/ceph-{n}" for n in OSDS)
     ).checked()
     stage.install("/usr/bin/systemctl", SYSTEMCTL)
-    stage.install("/usr/bin/ceph-volume", CEPH_VOLUME)
+    stage.install("/usr/sbin/ceph-volume", CEPH_VOLUME)
     script = stage.ceph("wcache", "drive", "reload").stdout
     said = stage.run_as_admin(script)
     for osd_id in OSDS:
