@@ -145,6 +145,7 @@ def test_the_mgr_watches_for_as_long_as_the_drive_is_in_a_mode_of_ours(loads):
     before = all_modes(mgr)
     start(mgr, loads=loads)
     while not (mgr.blocks.waiting and any(probe.leased for probe in mgr.probes.values())):
+        assert mgr.engine.active, "it was over, and nothing was watched"
         mgr.step()
     (token,) = mgr.blocks.waiting
     request, _, on_end = mgr.blocks.waiting[token]
