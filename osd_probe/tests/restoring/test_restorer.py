@@ -73,11 +73,16 @@ def test_one_that_ends_late_is_told_though_nobody_asks_for_it_and_may_be_tried_a
     assert apart.restore([]) == {}
     children.let_go("k")
     deadline = time.monotonic() + 30
-    results = {}
-    while not results and time.monotonic() < deadline:
-        results = apart.restore([])
-    assert results == {"k": None}
-    assert apart.restore(["k"]) == {"k": None}
+
+    def told(asked):
+        """What is said in the end: on a busy machine a child takes longer than the patience."""
+        results = apart.restore(asked)
+        while results != {"k": None} and time.monotonic() < deadline:
+            results = apart.restore([])
+        return results
+
+    assert told([]) == {"k": None}
+    assert told(["k"]) == {"k": None}
     assert children.started == ["k", "k"]
 
 
