@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from typing import Any, List, Mapping, Tuple
 
+from ..core.experiment.observing.run import NOT_FLUSHED
 from ..core.fleet import ages
 from ..core.model import Verdict, load_name
 from ..core.text import (
@@ -185,6 +186,8 @@ def campaign(data: Mapping[str, Any]) -> str:
     lines += [f"left out: {line}" for line in data["skipped"]]
     lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
               if data["status"] == "running"
+              else "status, which says what to do about flushes that are dropped"
+              if any(NOT_FLUSHED in row["note"] for row in data["observed"])
               else "campaign forecast, to measure both cache modes" if data["observes"]
               else "recommend")]
     return "\n".join(lines)

@@ -20,7 +20,9 @@ PROGRAMS = {
         "osd dump") echo "osd.3 up   in  weight 1" ;;
         *) exit 22 ;;
         esac""",
-    "ssh": '[ "$1" = root@h1 ] || exit 255; shift; exec sh -c "$*"',
+    "ssh": 'if [ "$1" = -n ]; then shift; exec </dev/null; fi\n'
+    '[ "$1" = root@h1 ] || exit 255; shift; exec sh -c "$*"',
+    "wcache-probe": '[ "$*" = prepare ] && [ ! -e "$ROOT/cannot-prepare" ]',
     "systemctl": ":",
     "lsblk": 'cat "$ROOT/stack"',
     "lvchange": """
@@ -80,6 +82,7 @@ class Host:
         )
         calls = (self.root / "calls").read_text().replace(f"{self.root}/dev/mapper/", "")
         kept = ("systemctl", "lvchange", "cryptsetup", "ceph-volume")
+        self.order = [line.split()[0] for line in calls.splitlines()]
         return done, [line for line in calls.splitlines() if line.split()[0] in kept]
 
 
@@ -93,6 +96,30 @@ def test_an_osd_is_stopped_its_volume_loaded_on_a_pinned_disk_and_it_is_started(
         "systemctl start ceph-osd@3",
     ]
     assert (host.view("sda"), host.view("dm-0")) == (BACK, BACK)
+    assert host.order.index("wcache-probe") < host.order.index("systemctl")
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_it_says_where_it_is_what_the_next_boot_undoes_and_what_comes_next(tmp_path, prepared):
+    host = Host(tmp_path)
+    if not prepared:
+        host.file("cannot-prepare", "")
+    done, _ = host.run()
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stdout.splitlines() if line]
+    assert said[0] == "h1: wcache-probe prepare"
+    assert said[1] == "osd.3 on h1 (1 of 1): waiting until it may stop"
+    assert said[-1] == "next: ceph wcache campaign start --consent-turn-on --accept-cost"
+    assert ("NOT prepared, so that the next boot brings it back: h1" in done.stderr) is not prepared
+
+
+def test_the_plan_goes_host_by_host_and_counts_its_osds():
+    text = script([Reload("h1", 1, ("dm-0",)), Reload("h1", 2, ("dm-1",)),
+                   Reload("h2", 0, ("dm-0",))], FSID).text
+    assert "# The plan: the volumes of 3 OSDs on 2 hosts are loaded anew." in text
+    steps = [line for line in text.splitlines() if line.startswith(("prepare h", "reload h"))]
+    assert steps == ["prepare h1", "reload h1 1 '1 of 3'", "reload h1 2 '2 of 3'",
+                     "prepare h2", "reload h2 0 '3 of 3'"]
 
 
 @pytest.mark.parametrize(("folder", "unit"), [(OSD, "ceph-osd@3"), (CEPHADM, f"ceph-{FSID}@osd.3")])

@@ -46,7 +46,7 @@ def test_all_of_them_are_one_warning_that_can_be_muted_by_itself():
     assert told(mgr) == [WARNING]
     ((code, check),) = health_checks(mgr.views.findings()).items()
     assert (code, check["severity"], check["count"]) == ("WCACHE_LOADED_OFF", "warning", 1)
-    assert "3 drive(s) on 3 host(s)" in check["detail"][0]
+    assert "3 drives on 3 hosts" in check["detail"][0]
     assert "h1 sdb (dm-0)" in check["detail"][0]
     assert "ceph wcache drive reload" in check["detail"][-1]
 
@@ -57,6 +57,7 @@ def test_what_is_there_is_measured_at_once_and_toggling_is_refused_with_the_cure
                                  consent_turn_on=True)
     assert code != 0
     assert "ceph wcache drive reload" in error
+    assert "`ceph wcache campaign start --observe`" in error
     ok(mgr.command("campaign start", loads="depth1", observe=True, accept_cost=True))
     mgr.settle()
     (row,) = said(mgr, "campaign show", campaign_id="c1")["observed"]
@@ -70,6 +71,8 @@ def test_flushes_that_reach_no_drive_are_not_shown_as_its_times(drive, dropped):
     mgr.settle()
     (row,) = said(mgr, "campaign show", campaign_id="c1")["observed"]
     assert ("no flush of the OSD reaches the drive" in row["note"]) is dropped
+    following = ok(mgr.command("campaign show", campaign_id="c1")).splitlines()[-1]
+    assert following.startswith(f"next: ceph wcache {'status' if dropped else 'campaign forecast'}")
 
 
 @pytest.mark.parametrize(

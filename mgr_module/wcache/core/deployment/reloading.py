@@ -1,12 +1,16 @@
-"""The script that loads the volumes of OSDs anew, on pinned disks, one OSD at a time."""
+"""The plan that loads the volumes of OSDs anew, on pinned disks, one OSD at a time: a script."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Iterable
+from typing import Iterable, List
 
 from ..fleet.loaded_off import Reload
+from ..text import many
 from .form import END, Script
+
+# What comes next; the caches are off, so turning one on needs the admin's word.
+MEASURE = "ceph wcache campaign start --consent-turn-on --accept-cost"
 
 # On the host: $1 is the OSD, $2 the cluster.  The pin comes before anything is loaded, since a
 # table copies the view of that moment (drivers/md/dm-table.c).  A device that is in use is never
@@ -83,9 +87,14 @@ echo "osd.$id: loaded anew"
 
 # Where the admin is.
 _WHERE_CEPH_IS = r"""set -u
+unprepared=
 on_host() {{
 cat <<'{end}'
 {on_host}{end}
+}}
+prepare() {{
+    echo "$1: wcache-probe prepare"
+    ssh -n "root@$1" "wcache-probe prepare" || unprepared="$unprepared $1"
 }}
 until_true() {{
     tries=0
@@ -97,6 +106,7 @@ until_true() {{
     done
 }}
 reload() {{
+    echo "osd.$2 on $1 ($3): waiting until it may stop"
     until_true "ceph osd ok-to-stop $2 >/dev/null 2>&1"
     on_host | ssh "root@$1" "sh -s $2 {fsid}" || {{
         echo "osd.$2 on $1: ended here; the others are as they were" >&2
@@ -104,26 +114,46 @@ reload() {{
     }}
     until_true "ceph osd dump | grep -q '^osd\.$2 up '"
 }}"""
+_AT_END = (
+    "[ -z \"$unprepared\" ] || echo \"NOT prepared, so that the next boot brings it back:"
+    "$unprepared\" >&2",
+    "echo 'all are loaded anew; `ceph wcache status` says so once the probes reported'",
+    f"echo 'next: {MEASURE}'",
+)
 
 
 def script(items: Iterable[Reload], fsid: str) -> Script:
-    """What an admin pastes; OSDs that no script can do are named in its notes."""
+    """The plan that an admin pastes; OSDs that no script can do are named in its notes."""
+    items = tuple(items)
     todo = [one for one in items if not one.why_not]
     left = [one for one in items if one.why_not]
+    hosts = tuple(dict.fromkeys(one.hostname for one in todo))
+    lines: List[str] = []
+    for hostname in hosts:
+        quoted = shlex.quote(hostname)
+        lines.append(f"prepare {quoted}")
+        lines += [
+            f"reload {quoted} {one.osd_id} '{number} of {len(todo)}'"
+            for number, one in enumerate(todo, 1) if one.hostname == hostname
+        ]
     return Script(
         (
-            "Run this where `ceph` works as an admin and root has ssh to the hosts.  One OSD",
-            "after the other, and only while `ceph osd ok-to-stop` allows it: its disks are",
-            "pinned, it is stopped, its LVs and dm-crypt devices are closed and opened, it is",
-            "started.  No cache is turned on or off.  It ends at the first OSD that does not come",
-            "back as it must; run again, it leaves alone what is loaded as it must be.",
+            f"The plan: the volumes of {many(len(todo), 'OSD')} on {many(len(hosts), 'host')} are "
+            "loaded anew.",
+            "Run it where `ceph` works as an admin and root has ssh to the hosts.  In this order:",
+            "1. On each host `wcache-probe prepare`: from then on every boot pins its disks, too.",
+            "2. One OSD after the other, and only while `ceph osd ok-to-stop` allows it: its disks",
+            "   are pinned, it is stopped, its LVs and dm-crypt devices are closed and opened and",
+            "   must flush then, it is started, and must be up.",
+            "No cache is turned on or off.  It ends at the first OSD that does not come back as it",
+            "must; run again, it leaves alone what is loaded as it must be.",
+            f"Then both modes can be measured: {MEASURE}",
             *(f"left out: osd.{one.osd_id} on {one.hostname}: {one.why_not}" for one in left),
         ),
         (
             *_WHERE_CEPH_IS.format(
                 fsid=shlex.quote(fsid), end=END, on_host=_ON_HOST
             ).splitlines(),
-            *(f"reload {shlex.quote(one.hostname)} {one.osd_id}" for one in todo),
-            "echo 'all are loaded anew; `ceph wcache status` says so once the probes reported'",
+            *lines, *_AT_END,
         ),
     )

@@ -150,7 +150,7 @@ def _may_toggle_one(
     if turns_on and dropping:
         return (
             f"{', '.join(dropping)} does not flush, so the device cache must stay off; `ceph "
-            "wcache drive reload` prints how to load it anew"
+            "wcache drive reload` prints the plan to load it anew"
         )
     if not_known(drive.state):
         return f"the kernel view of {', '.join(not_known(drive.state))} is unknown"

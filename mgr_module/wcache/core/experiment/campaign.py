@@ -191,7 +191,10 @@ def select(
             skipped.append(f"{model}: {left} more drives of this model are not sampled")
     if not chosen:
         why = skipped[0] if skipped else f"no drive is in scope {options.scope}"
-        raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
+        look = "see `ceph wcache drive ls`"
+        if skipped and not options.observe:
+            look = f"measure what is there: `ceph wcache campaign start --observe`; {look}"
+        raise NotFoundError(f"nothing can be measured ({why})", look)
     if len(chosen) > RUNS_MAX:
         raise MalformedError(
             f"this would measure {len(chosen)} cache domains; the limit is {RUNS_MAX}",

@@ -15,7 +15,7 @@ from typing import AbstractSet, Dict, Iterable, List, Mapping, Tuple
 from ..drive.safety import Safety, judge, lost_after_reset
 from ..host_report import HostReport
 from ..model import CacheMode, DeviceCache, DriveReport, Finding, FindingCode, LayerKind, Severity
-from ..text import named
+from ..text import many, named
 
 DRIVES_NAMED_MAX = 12
 # Layers that are made anew when they are closed and opened.
@@ -26,9 +26,9 @@ ADVICE = (
     "write caches were turned off by something else, with volumes loaded on them since",
     "nothing is lost while they stay off. Measure what is there at once: `ceph wcache campaign "
     "start --observe`. To have the drives measured in both modes, load the volumes anew on pinned "
-    f"disks: `{COMMAND}` prints how, one OSD at a time; run `wcache-probe prepare` on the hosts "
-    "first, so that the next boot does not bring it back. See doc/found-off.md; to leave it as it "
-    "is: `ceph health mute WCACHE_LOADED_OFF`",
+    f"disks, one OSD at a time: `{COMMAND}` prints the plan, a script that says what it does and "
+    "what comes next. See doc/found-off.md; to leave it as it is: `ceph health mute "
+    "WCACHE_LOADED_OFF`",
 )
 
 
@@ -63,7 +63,7 @@ def together(found: Iterable[Finding]) -> List[Finding]:
     drives = named([f"{item.subject} ({item.detail})" for item in loaded], DRIVES_NAMED_MAX)
     return [*kept, Finding(
         FindingCode.LOADED_OFF, Severity.WARNING,
-        f"{len(loaded)} drive(s) on {len(hosts)} host(s)",
+        f"{many(len(loaded), 'drive')} on {many(len(hosts), 'host')}",
         "the caches are off, and not by wcache; the volumes on them were loaded with that view, "
         f"and would drop flushes if a reset or a power cycle turned a cache on: {drives}",
     )]

@@ -14,6 +14,7 @@ from drive_lab.osds import HOME, KEY, Stack
 from drive_lab.stage import Stage
 from drive_lab.witness import look
 from harness import CommandError
+from wcache.core.deployment.reloading import MEASURE
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -23,9 +24,11 @@ RULE = 'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTR{cache_type}:="write through"
 RULE_FILE = "/etc/udev/rules.d/99-ceph-write-through.rules"
 WARNING = "WCACHE_LOADED_OFF"
 OSDS = (0, 1)
+HOST = campaign.HOSTNAME
 
 # Waits until the test has run the command on the guest.
 SSH = """#!/bin/sh
+if [ "$1" = -n ]; then shift; exec </dev/null; fi
 [ "$1" = root@{host} ] && [ $# = 2 ] || exit 255
 cat >{folder}/input
 printf '%s' "$2" >{folder}/asked.new && mv {folder}/asked.new {folder}/asked
@@ -109,7 +112,7 @@ class FoundOff(Stage):
         folder = self.cluster.folder / "found-off"
         folder.mkdir()
         ssh = folder / "ssh"
-        ssh.write_text(SSH.format(host=campaign.HOSTNAME, folder=folder))
+        ssh.write_text(SSH.format(host=HOST, folder=folder))
         ssh.chmod(0o755)
         done = []
         path = f"PATH={folder}:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -162,7 +165,7 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     stage.wait("the warning", lambda: WARNING in stage.found())
     assert "error" not in stage.found().values(), stage.found()
     (line,) = [row for row in stage.wcache("status")["findings"] if row["code"] == WARNING]
-    assert line["subject"] == "2 drive(s) on 1 host(s)"
+    assert line["subject"] == "2 drives on 1 host"
 
     observed = stage.wcache.start_campaign(observe=True, loads="traffic,timer")
     assert stage.wcache.wait_over(observed, HANG_S)["status"] == "done"
@@ -178,13 +181,28 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     stage.install("/usr/sbin/ceph-volume", CEPH_VOLUME)
     script = stage.ceph("wcache", "drive", "reload").stdout
     said = stage.run_as_admin(script)
-    for osd_id in OSDS:
-        assert f"osd.{osd_id}: loaded anew" in said, said
-    assert "all are loaded anew" in said, said
+    print(said)
+    steps = [
+        f"{HOST}: wcache-probe prepare", f"osd.0 on {HOST} (1 of 2): waiting",
+        f"osd.1 on {HOST} (2 of 2): waiting", "all are loaded anew", f"next: {MEASURE}",
+    ]
+    found = [said.find(step) for step in steps]
+    assert found == sorted(found), said
+    assert found[0] >= 0, said
+    assert said.count(": loaded anew") == len(OSDS), said
+    assert "NOT prepared" not in said
     assert stage.seen() == off_and_flushing
     stage.wait("the end of the warning", lambda: WARNING not in stage.found())
+    assert "no OSD's volumes" in stage.ceph("wcache", "drive", "reload").stdout
 
+    stage.put("cured")
+    stage.boot()
+    assert stage.kept("found-off", "cured") == [True, True]
+    assert stage.seen() == off_and_flushing, "the pin came before LVM"
+    stage.up.lab.guest.sh("systemctl enable --now wcache-probe").checked()
     stage.wait_clean()
+    words = [word.lstrip("-") for word in MEASURE.split()[4:]]
+    assert words == ["consent-turn-on", "accept-cost"]
     measured = stage.wcache.start_campaign(
         loads="depth1", pairs=4, drives_per_model=1, consent_turn_on=True
     )
@@ -192,9 +210,10 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     assert [run["restored"] for run in shown["run_list"]] == [True], shown
     assert shown["results"], shown
     assert stage.seen() == off_and_flushing
+    stage.ceph("wcache", "recommend")
 
-    stage.put("cured")
+    stage.put("measured")
+    stage.remove_host()
     stage.boot()
-    assert stage.kept("found-off", "cured") == [True, True]
-    # both rules ran: whichever came last, no write is cached that nobody flushes
-    assert [(on, unsafe) for on, _, unsafe in stage.seen()] == [(False, False)] * 2
+    assert stage.kept("found-off", "cured", "measured") == [True] * 3
+    assert stage.seen() == off_and_dropping, "as it was found"
