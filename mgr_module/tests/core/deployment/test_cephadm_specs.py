@@ -1,5 +1,8 @@
 """What cephadm makes of our specs can be started by podman."""
 
+import subprocess
+
+import pytest
 from wcache.core.deployment.cephadm import install, remove, spec
 
 # cephadm's own arguments come first (cephadmlib/container_types.py), and the last one counts.
@@ -19,4 +22,45 @@ def test_what_was_made_on_a_host_is_removed_there_and_only_once_it_is_not_prepar
     (removal,) = [line for line in remove("h1").lines if "unprepare" in line]
     for path in ("/run/wcache", "/etc/tmpfiles.d/wcache.conf"):
         assert path in made
-        assert path in removal.partition("wcache-probe unprepare && rm -rf ")[2]
+        assert path in removal.partition("wcache-probe unprepare; } && rm -rf ")[2]
+
+
+def run(script, folder, **programs):
+    """Run a script with these programs and no others; its end, and what it has `ceph` do."""
+    folder.mkdir()
+    programs.setdefault("ceph", 'echo "$@" >>"$0.asked"; cat >/dev/null')
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], env={"PATH": f"{folder}:/nowhere"}, input="",
+        capture_output=True, text=True, check=False,
+    )
+    asked = folder / "ceph.asked"
+    return done, asked.read_text() if asked.exists() else ""
+
+
+def test_a_host_that_cannot_be_prepared_gets_its_probe_and_is_named(tmp_path):
+    made = "\n".join(install(["h1"], "image", program_inside=False).lines)
+    cat = "exec /bin/cat"
+    done, asked = run(made, tmp_path / "refused", ssh="exit 1", cat=cat)
+    assert "orch client-keyring set client.wcache.h1 h1" in asked
+    assert "orch apply -i -" in asked
+    assert done.stderr == "NOT done on: h1\n"
+    assert done.returncode == 1
+    done, asked = run(made, tmp_path / "prepared", ssh="exit 0", cat=cat)
+    assert "orch client-keyring set client.wcache.h1 h1" in asked
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("verb", ["prepare", "unprepare"])
+def test_a_host_without_the_program_needs_none_where_the_image_has_it(tmp_path, verb):
+    made = {"prepare": install(["h1"], "image", program_inside=True), "unprepare": remove("h1")}
+    (line,) = [line for line in made[verb].lines if f"wcache-probe {verb}" in line]
+    on_host = "! command -v" + line.partition("! command -v")[2].partition(";")[0].split('"')[0]
+    done, _ = run(on_host, tmp_path / "without")
+    assert (done.returncode, done.stderr) == (0, "")
+    for code in (0, 1):
+        probe = {"wcache-probe": f'[ "$1" = {verb} ] && exit {code}; exit 9'}
+        done, _ = run(on_host, tmp_path / f"with{code}", **probe)
+        assert done.returncode == code

@@ -27,6 +27,8 @@ from .yaml_text import yaml_lines
 HOST_ROOT = "/host"
 _RUN_FOLDER = "/run/wcache"
 _TMPFILES = "/etc/tmpfiles.d/wcache.conf"
+# With the probe in its image, a host whose /usr is read-only does not have the program.
+_WHERE_IT_IS = "! command -v wcache-probe >/dev/null || wcache-probe {}"
 
 
 def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
@@ -74,27 +76,37 @@ def spec(hostname: str, image: str, *, program_inside: bool) -> Dict[str, Any]:
 
 
 def install(hostnames: Sequence[str], image: str, *, program_inside: bool) -> Script:
-    """Prepare each host, have its key carried there, apply the specs."""
+    """Prepare each host, have its key carried there, apply the specs.
+
+    A host that cannot be prepared gets its probe all the same, which says what it may not
+    toggle, and is told of at the end.
+    """
     on_host = (
         f"install -d -m 700 /var/lib/wcache; echo d {_RUN_FOLDER} 0755 >{_TMPFILES}; "
-        f"systemd-tmpfiles --create {_TMPFILES}; wcache-probe prepare"
+        f"systemd-tmpfiles --create {_TMPFILES}; "
     )
+    on_host += _WHERE_IT_IS.format("prepare") if program_inside else "wcache-probe prepare"
     lines = [
         AT_START,
         *for_each(
             hostnames,
-            f'ssh -n "root@$host" "{on_host}" &&',
-            f'ceph orch client-keyring set "{entity_of("$host")}" "$host"',
+            f'ssh -n "root@$host" "{on_host}"; prepared=$?',
+            f'ceph orch client-keyring set "{entity_of("$host")}" "$host" && [ $prepared = 0 ]',
         ),
         f"ceph orch apply -i - <<'{END}' || failed=\"$failed the orchestrator\"",
     ]
     for hostname in hostnames:
         lines += ["---", *yaml_lines(spec(hostname, image, program_inside=program_inside))]
     lines += [END, AT_END]
+    needs = (
+        f"without {PROGRAM} is not prepared: its SCSI and SATA drives are not toggled."
+        if program_inside
+        else f"needs {PROGRAM}: the package wcache-probe or its zipapp, its unit disabled."
+    )
     return Script(
         (
             "Run this where `ceph` works as an admin and root has ssh to the hosts.  Each host",
-            f"needs {PROGRAM}: the package wcache-probe or its zipapp, its unit disabled.",
+            needs,
             "Memory: cephadm's autotuner counts 1 GiB for each daemon of this type, and takes it",
             "off the OSDs of the host.  To keep their targets, run this first:",
             "  ceph orch host label add HOST _no_autotune_memory",
@@ -106,7 +118,7 @@ def install(hostnames: Sequence[str], image: str, *, program_inside: bool) -> Sc
 
 def remove(hostname: str) -> Script:
     """Remove the service, which makes the probe restore, then what is on the host."""
-    on_host = f"wcache-probe unprepare && rm -rf {_TMPFILES} {_RUN_FOLDER}"
+    on_host = f"{{ {_WHERE_IT_IS.format('unprepare')}; }} && rm -rf {_TMPFILES} {_RUN_FOLDER}"
     return Script(
         (),
         (
