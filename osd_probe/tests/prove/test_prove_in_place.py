@@ -13,6 +13,7 @@ from wcache.core.drive.proofs import proofs_for
 from wcache.core.errors import RefusedError
 from wcache.core.host_report import HostReport
 from wcache.core.model import FindingCode
+from wcache_probe.arguments import parse
 from wcache_probe.evidence.folder import EvidenceFolder
 from wcache_probe.journal.journal_file import StateFolder
 from wcache_probe.main import main
@@ -84,6 +85,18 @@ def test_the_drive_of_an_osd_is_not_overwritten(fake_host, tmp_path):
     stage = Stage(fake_host, tmp_path, Translation(), osd=True)
     with pytest.raises(RefusedError, match=r"serves osd\.1"):
         command.refuse(stage.drive, FakeScratch(stage.drive), True)
+
+
+def test_whoever_names_the_drive_of_an_osd_is_told_of_the_trial_in_place(
+    fake_host, tmp_path, monkeypatch
+):
+    stage = Stage(fake_host, tmp_path, Translation(), osd=True)
+    monkeypatch.setattr(command, "HostFiles", lambda: fake_host.files)
+    options = parse(["prove", "--consent", str(fake_host.root / "dev/sda")])
+    with pytest.raises(RefusedError, match=r"belongs to osd\.1") as refused:
+        command.prove(options, stage.host, Switcher(stage.host, stage.state.journal), print)
+    assert "--in-place" in refused.value.line()
+    assert stage.translation.changes == []
 
 
 def test_what_the_probe_heard_of_a_freeze_holds_while_it_is_stopped(tmp_path, capsys):

@@ -178,12 +178,12 @@ class Scratch:
 
 def find(
     files: HostFiles, host: LinuxDriveHost, path: str, whole: bool = False,
-    span_max: int = SPAN_MAX_BYTES,
+    span_max: int = SPAN_MAX_BYTES, instead: str = "",
 ) -> Scratch:
     """The scratch space at a path such as /dev/vg/scratch, and the drive it lies on.
 
     With `whole` it lies in pieces over the whole device, where that is large enough.  No more
-    than `span_max` bytes are used.
+    than `span_max` bytes are used.  `instead` is what else can be done with the drive of an OSD.
 
     RefusedError where it is no block device, where an OSD uses it, or where it does not
     lie on one drive by layers that are understood.
@@ -202,7 +202,7 @@ def find(
     drive = host.drive_of(bottom)
     osd = _used_by(drive, device)
     if osd is not None:
-        raise RefusedError(f"{device.name} belongs to osd.{osd}", "name an unused one")
+        raise RefusedError(f"{device.name} belongs to osd.{osd}", f"name an unused one{instead}")
     refuse_false_flush(bottom, drive.transport, files)
     if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
         raise RefusedError(f"{device.name} lies on a loop device", "name a drive, not a file")

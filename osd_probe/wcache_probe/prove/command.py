@@ -32,6 +32,7 @@ from .in_place import InPlace, in_place, refuse_in_place
 from .trial import FlushTimes, Found, Trial
 
 PROVE = "prove"
+IN_PLACE = "what needs no blank drive is compared with --in-place, beside its OSD"
 Say = Callable[[str], None]
 Place = Union[Scratch, InPlace]
 
@@ -50,7 +51,7 @@ def prove(
     files = HostFiles()
     scratch: Place = (
         in_place(files, host, options.device) if options.in_place
-        else find(files, host, options.device)
+        else find(files, host, options.device, instead=f"; {IN_PLACE}")
     )
     drive = scratch.drive
     mode = refuse(drive, scratch, options.consent)
@@ -77,7 +78,7 @@ def refuse(drive: DriveReport, scratch: Place, consent: bool) -> CacheMode:
     if drive.uses and not isinstance(scratch, InPlace):
         raise RefusedError(
             f"{drive.dev_name} serves osd.{drive.uses[0].osd_id}",
-            "give a drive that is unused, or compare with --in-place what needs no blank one",
+            f"give a drive that is unused; {IN_PLACE}",
         )
     if drive.foreign_uses:
         raise RefusedError(

@@ -26,6 +26,13 @@ def host(tmp_path):
     [
         (RULES, 'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTR{cache_type}:="write through"'),
         (RULES, 'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTR{cache_type}="write through"'),
+        # the second rule of Ceph's documentation, for CentOS 7
+        ("etc/udev/rules.d/99-ceph-write-through-el7.rules",
+         'ACTION=="add", SUBSYSTEM=="scsi_disk", RUN+="/bin/sh -c \'echo write through > '
+         "/sys/class/scsi_disk/$kernel/cache_type'\""),
+        ("etc/rc.local", 'for f in /sys/class/scsi_disk/*; do echo "write through" > '
+         "$f/cache_type; done"),
+        ("etc/rc.local", "echo 'write through' | tee /sys/class/scsi_disk/*/cache_type"),
         (RULES, 'KERNEL=="sd*", ATTR{queue/write_cache}="write through"'),
         (RULES, 'RUN+="/usr/bin/sdparm --clear=WCE /dev/%k"'),
         (RULES, 'RUN+="/sbin/hdparm -B 254 -W 0 /dev/%k"'),
@@ -38,6 +45,13 @@ def host(tmp_path):
         ("etc/smartmontools/smartd.conf", "DEVICESCAN -a -e wcache,on -m root"),
         ("etc/rc.local", "smartctl -s wcache,off /dev/sda"),
         ("etc/rc.local", "smartctl -s wcache-sct,off,p /dev/sda"),
+        ("etc/rc.local", "smartctl --set=wcache,off /dev/sda"),
+        ("etc/rc.local", "sdparm --clear WCE /dev/sd*"),
+        ("etc/rc.local", "sdparm --set WCE=0 --save /dev/sda"),
+        ("etc/rc.local", "sdparm -S -c WCE /dev/sda"),
+        ("etc/rc.local", "for d in /dev/sd?; do hdparm -q -W 0 $d; done"),
+        ("etc/rc.local", "/opt/openSeaChest/openSeaChest_Basics -d /dev/sg0 --writeCache=disable"),
+        ("etc/rc.local", "/usr/bin/openSeaChest -d /dev/sg0 --writeCache disable"),
         ("etc/rc.local", "for d in /dev/sd?; do sdparm --quiet --clear WCE $d; done"),
         ("etc/rc.local", "openSeaChest_Configure -d /dev/sg0 --writeCache disable"),
         ("etc/rc.local", "openSeaChest_Configure -d /dev/sg0 --sctWriteCache disable"),

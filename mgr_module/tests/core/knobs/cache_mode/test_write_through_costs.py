@@ -157,7 +157,7 @@ def test_of_a_drive_model_with_a_dear_clean_flush_neither_mode_is_better_and_it_
 
 
 @pytest.mark.parametrize("through_ns", [10**6, 9 * 10**6])
-def test_recommend_and_try_say_it_whatever_the_verdict_is(through_ns):
+def test_recommend_try_and_explain_say_it_whatever_the_verdict_is(through_ns):
     mgr = FakeMgr(("h1", (make.drive("sda", 0),)))
     mgr.analysis.commit_us = 330.0
     mgr.probes["h1"].latency_ns = {WB: 9_000_000, WT: through_ns}
@@ -167,6 +167,7 @@ def test_recommend_and_try_say_it_whatever_the_verdict_is(through_ns):
     line = "with the cache off 0.3 of 0.33 ms of a commit are flushes with nothing to write"
     for command in ("recommend", "try"):
         assert line in ok(mgr.command(command))
+    assert line in ok(mgr.command("explain", what=["HD1"]))
 
 
 def test_explain_prints_what_write_through_costs_and_nothing_for_write_back():

@@ -35,7 +35,11 @@ class Sets(Enum):
         return None
 
 
-_VIEW = re.compile(r"write_cache\b.*write (back|through)|write (back|through).*write_cache")
+# queue_wc_store() (block/blk-sysfs.c) takes "none" for "write through"
+_VIEW = re.compile(
+    r"write_cache\b.*(write back|write through|\bnone\b)"
+    r"|(write back|write through|\bnone\b).*write_cache"
+)
 _TYPE = re.compile(r"cache_type\b.*write (back|through)|write (back|through).*cache_type")
 # (what it looks like with the cache on, and off)
 _TOOLS = (
@@ -78,7 +82,8 @@ def _flag(line: str) -> str:
     block/blk-sysfs.c, queue_wc_store(), from Linux 6.11 on: BLK_FLAG_WRITE_CACHE_DISABLED, which
     nothing but this attribute clears; sd_set_flush_flag() (drivers/scsi/sd.c) leaves it alone.
     """
-    if "write_cache" not in line or "write through" not in line:
+    found = _VIEW.search(line)
+    if found is None or "write back" in found.groups():
         return ""
     return (
         "; from Linux 6.11 on no pin lifts what it set, but this line does, for each DISK: "
