@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 import zipapps
 from module_answers import HOSTILE, FakeAnswers, everything, record
+from report_answers import OSDS_PER_MODEL, a_lot
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.model import LoadPoint
 from wcache_cli import ecdf
@@ -57,7 +59,7 @@ def test_a_hostile_model_string_stays_text():
 
 def test_the_page_begins_with_what_all_of_it_would_gain():
     text = page_of(everything())
-    assert text.index("1 of 2 drive models") < text.index("<h2>Recommendations")
+    assert text.index("1 of 2 drive models") < text.index("<h2>Verdicts")
     assert "Next: <code>ceph wcache plan</code>" in text
     without = everything()
     del without["status"]["summary"]  # an older module has none
@@ -106,6 +108,62 @@ def test_an_empty_cluster_has_a_report_too():
     answers["history 1000"]["history"] = []
     answers["status"]["findings"] = []
     assert "Nothing is measured yet." in page_of(answers)
+
+
+def test_the_page_says_what_was_done_gained_and_spent():
+    text = page_of(a_lot())
+    assert "Measured: 12 drives in 1 campaign, 24 results." in text
+    assert "60.0 min of drive time, 9.0 GiB written" in text
+    assert "6 of 7 changes in place; latency " in text
+    plot = text[text.index('<figure class="gain">'):]
+    assert plot[: plot.index("</figure>")].count('class="after better"') == OSDS_PER_MODEL
+    assert re.search(r"2\d\.\d\d ms -&gt; 7\.\d\d ms \(-64%, 99%: -66 to -62\)", text)
+    assert "4.0 GiB" in text  # of a plan that changes no drive
+    assert "4294967296" not in text
+
+
+def test_an_aborted_campaign_that_measured_nothing_takes_a_line():
+    text = page_of(a_lot())
+    assert "Measured nothing: c2 (aborted: frozen by an admin)." in text
+    assert "<h3>Campaign c2" not in text
+
+
+def test_reasons_stand_before_what_to_type_by_hand_and_wcache_is_not_by_hand():
+    text = page_of(a_lot())
+    why, by_hand = text.index("<h3>Why: SEAGATE"), text.index("The same by hand")
+    assert why < text.index("<svg viewBox", why) < by_hand
+    block = text[by_hand: text.index("</pre>", by_hand)]
+    assert "sdparm" in block
+    assert "ceph wcache" not in block
+
+
+def test_a_cell_names_its_column_for_narrow_pages():
+    page = Page(page_of(a_lot()))
+    cells = [attributes for tag, attributes in page.tags if tag == "td"]
+    assert len(cells) > 500
+    assert all(cell.get("data-label") for cell in cells if "colspan" not in cell)
+
+
+def test_how_to_repeat_it_is_a_command_with_its_seed():
+    text = page_of(a_lot())
+    command = (
+        "ceph wcache campaign start cluster --loads=depth1,batch --pairs=80 "
+        "--drives-per-model=6 --seed=7"
+    )
+    assert command in text
+
+
+def test_the_json_beside_the_page_has_every_sample(tmp_path):
+    folder = tmp_path / "s"
+    gather(SavingAnswers(FakeAnswers(a_lot()), folder))
+    assert main(["report", "--from", str(folder), "--out", str(tmp_path / "r.html")]) == 0
+    beside = json.loads((tmp_path / "r.json").read_text())
+    assert beside["format_version"] == 1
+    assert len(beside["records"]) == 2 * 2 * OSDS_PER_MODEL
+    assert all(len(p["write_back"]["samples_ns"]) == 12 for p in beside["records"][0]["pairs"])
+    # a page that is called like the file of samples does not lose to it
+    assert main(["report", "--from", str(folder), "--out", str(tmp_path / "q.json")]) == 0
+    assert "<!DOCTYPE html>" in (tmp_path / "q.json").read_text()
 
 
 def test_raw_samples_that_are_gone_are_said_to_be_gone():

@@ -30,7 +30,7 @@ class Evidence:
 
 
 def gather(answers: Answers) -> Evidence:
-    """Ask for everything; the raw records are those that recommendations rest on."""
+    """Ask for everything; the raw records are those of all results."""
     status = _ask(answers, "status")
     drives = _rows(_ask(answers, "drive", "ls"), "drives")
     campaigns = [
@@ -45,17 +45,23 @@ def gather(answers: Answers) -> Evidence:
     history = _rows(_ask(answers, "history", str(HISTORY_LINES_MAX)), "history")
     records: List[Record] = []
     missing: List[str] = []
-    for record_id in _record_ids(recommendations):
+    for record_id in _record_ids(recommendations, campaigns):
         try:
-            plain = answers.ask("campaign", "record", record_id)
+            found = answers.ask("campaign", "record", record_id)
         except NotFoundError:
             missing.append(record_id)
         else:
-            records.append(codec.decode(Record, plain, f"record {record_id}"))
+            records.append(codec.decode(Record, found, f"record {record_id}"))
     return Evidence(
         status, drives, campaigns, recommendations, plans, history, tuple(records),
         tuple(missing),
     )
+
+
+def plain(evidence: Evidence) -> Dict[str, Any]:
+    """All of it with every sample, for programs."""
+    told: Dict[str, Any] = codec.to_plain(evidence)
+    return {"format_version": FORMAT_VERSION, **told}
 
 
 def _ask(answers: Answers, *words: str) -> Dict[str, Any]:
@@ -83,10 +89,17 @@ def _id(row: Dict[str, Any], key: str) -> str:
     return value
 
 
-def _record_ids(recommendations: List[Dict[str, Any]]) -> List[str]:
+def _record_ids(
+    recommendations: List[Dict[str, Any]], campaigns: List[Dict[str, Any]]
+) -> List[str]:
+    """Each once; a result of a factorial has the samples of the record that it was measured in."""
     ids: Dict[str, None] = {}
     for row in recommendations:
         listed = row.get("record_ids")
         for record_id in listed if isinstance(listed, list) else ():
             ids[_id({"record_id": record_id}, "record_id")] = None
+    for campaign in campaigns:
+        for result in _rows(campaign, "results"):
+            if not result.get("measured_in"):
+                ids[_id(result, "record_id")] = None
     return list(ids)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from wcache.core import codec
+
 from .answers import (
     Answers,
     SavedAnswers,
@@ -13,12 +15,12 @@ from .answers import (
     ceph_tool,
     write_text,
 )
-from .evidence import gather
+from .evidence import gather, plain
 from .report_page import render
 
 NAME = "report"
 ERROR_CODE = 1
-HELP = "Write an HTML report of drives, campaigns, recommendations, plans and the audit log"
+HELP = "Write a report to send on: one HTML file, and a JSON file of all samples beside it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +41,14 @@ def run(options: argparse.Namespace) -> int:
     answers: Answers = SavedAnswers(options.source) if options.source else ceph_tool(options)
     if options.save:
         answers = SavingAnswers(answers, options.save)
-    write_text(options.out, render(gather(answers)))
-    print(f"report: {options.out}")
+    evidence = gather(answers)
+    page = render(evidence)
+    write_text(_beside(options.out), codec.dumps(plain(evidence)) + "\n")
+    write_text(options.out, page)
+    print(f"report: {options.out}, and all samples: {_beside(options.out)}")
     return 0
+
+
+def _beside(page: Path) -> Path:
+    """The JSON file of a page; never the page itself."""
+    return page.with_name(f"{page.name if page.suffix == '.json' else page.stem}.json")

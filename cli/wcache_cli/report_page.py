@@ -12,9 +12,19 @@ from typing import Optional
 
 from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.model import load_name
-from wcache.core.text import amount, duration, latency, ratio, when
+from wcache.core.text import (
+    amount,
+    before_after,
+    duration,
+    latency,
+    named,
+    ratio,
+    short_id,
+    turned_off,
+    when,
+)
 
-from . import ecdf
+from . import ecdf, report_story
 from .evidence import Evidence
 
 TEMPLATE = "report.html.j2"
@@ -35,15 +45,19 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )
     environment.filters.update(
-        amount=amount, duration=duration, latency=latency, load_name=load_name, ratio=ratio,
-        when=when,
+        amount=amount, before_after=before_after, duration=duration, latency=latency,
+        load_name=load_name, named=named, ratio=ratio, setting_of=report_story.setting_of,
+        short_id=short_id, turned_off=turned_off, when=when,
     )
     plots = {record.record_id: ecdf.plot(record) for record in evidence.records}
     try:
         return environment.get_template(TEMPLATE).render(
-            evidence=evidence, plots=plots, made_at_s=time.time() if now_s is None else now_s
+            evidence=evidence, plots=plots, story=report_story.tell(evidence),
+            latencies=report_story.LATENCIES, plots_max=report_story.PLOTS_MAX,
+            names=[name for _, name in report_story.LATENCIES],
+            made_at_s=time.time() if now_s is None else now_s,
         )
-    except (jinja2.UndefinedError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, jinja2.UndefinedError, TypeError, ValueError, OverflowError) as error:
         raise MalformedError(
             f"an answer does not have what the report shows ({error})",
             "install module and tool of the same version",

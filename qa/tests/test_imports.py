@@ -139,7 +139,8 @@ PLACES = {
         "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
     )},
     **{f"wcache_cli.{name}": "words" for name in (
-        "answers", "ecdf", "evidence", "files", "matrix_table", "output", "report_page", "tables",
+        "answers", "ecdf", "evidence", "files", "matrix_table", "output", "report_page",
+        "report_story", "tables",
     )},
 }
 LAST = {"wcache": "module", "wcache_probe": "program", "wcache_cli": "program"}

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.record import Precondition
-from ..core.text import latency, setting, table, when
+from ..core.text import before_after, setting, short_id, table, when
 from ..core.unmet import faults
 from .tables import stale_keys
 
@@ -40,11 +40,11 @@ def plan(data: Mapping[str, Any]) -> str:
     rows = [
         (short_id(c["action_id"]), c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
          f"osd.{c['osd_id']}", c["expected"], c["mode"], c["kept"] or "", c["status"],
-         latency(c["before_us"]), latency(c["after_us"]), c.get("ratio"), c["detail"])
+         before_after(c["before_us"], c["after_us"]), c.get("ratio"), c["detail"])
         for c in drives
     ]
     heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "KEPT", "STATUS",
-             "BEFORE", "AFTER", "RATIO", "DETAIL")
+             "LATENCY", "RATIO", "DETAIL")
     tables = [table(heads, rows)] if drives else []
     lines = [*tables, *_config_changes(data["changes"]), ""]
     planned = data.get("status", "planned") == "planned"
@@ -89,11 +89,6 @@ def waiting(data: Mapping[str, Any]) -> List[str]:
     return lines
 
 
-def short_id(action_id: str) -> str:
-    """A change's place in its plan; what follows is drawn at random, for the probes."""
-    return ".".join(action_id.split(".")[:2])
-
-
 def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
     """The changes of the config database among those of a plan; like steps are one line."""
     steps: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
@@ -115,9 +110,9 @@ def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
             ids, c["knob"], c["failure_domain"],
             f"{first['who']} {first['name']}" + (f" and {more} more" if more else "") + steps_told,
             setting(first["name"], first["prior"]), setting(end["name"], end["value"]),
-            c["status"], latency(c["before_us"]), latency(c["after_us"]), c.get("ratio"),
+            c["status"], before_after(c["before_us"], c["after_us"]), c.get("ratio"),
             c["detail"],
         ))
-    heads = ("CHANGE", "KNOB", "OF", "SETTING", "FROM", "TO", "STATUS", "BEFORE", "AFTER", "RATIO",
+    heads = ("CHANGE", "KNOB", "OF", "SETTING", "FROM", "TO", "STATUS", "LATENCY", "RATIO",
              "DETAIL")
     return [table(heads, rows)] if rows else []

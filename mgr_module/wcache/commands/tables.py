@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, List, Mapping, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
 from ..core.experiment.observing.run import NOT_FLUSHED
 from ..core.fleet import ages
@@ -13,11 +13,10 @@ from ..core.text import (
     amount,
     cell,
     duration,
-    latency,
     named,
-    ratio,
     relative,
     table,
+    turned_off,
     when,
     written,
 )
@@ -163,18 +162,17 @@ def campaign(data: Mapping[str, Any]) -> str:
         ),
     ]
     if data["results"]:
-        rows = []
-        for r in data["results"]:
-            back, through = r["write_back"], r["write_through"]
-            rows.append(
-                (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), load_name(r["load_point"]),
-                 r["pairs"], latency(back["p50_us"]), latency(through["p50_us"]), ratio(r),
-                 r["verdict"], duration(r["seconds"]), amount(r["bytes_written"]))
-            )
-        heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "WRITE BACK", "WRITE THROUGH", "RATIO (99%)",
-                 "VERDICT", "TIME", "WRITTEN")
+        rows = [
+            (f"osd.{r['osd_id']}", ",".join(r["dev_names"]), load_name(r["load_point"]),
+             r["pairs"], turned_off(r), r["ratio"], r["verdict"], duration(r["seconds"]),
+             amount(r["bytes_written"]))
+            for r in data["results"]
+        ]
+        heads = ("OSD", "DRIVE", "LOAD", "PAIRS", "CACHE OFF", "RATIO", "VERDICT", "TIME",
+                 "WRITTEN")
         lines += ["", table(heads, rows), "",
-                  "latencies are medians; ratio is write back over write through"]
+                  "CACHE OFF: median latency with the cache on -> off, what turning it off does to "
+                  "latency, and the interval at 99%; RATIO: on over off"]
         if any(r["verdict"] == Verdict.NO_DIFFERENCE.value for r in data["results"]):
             lines.append(BY_95)
         lines += [
@@ -201,16 +199,17 @@ def recommendations(data: Mapping[str, Any]) -> str:
         return "\n".join(shown)
     rows = sorted(data["recommendations"], key=_by_weight)
     lines = [data["summary"]["text"], ""]
-    heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "MEASURED", "TO CHANGE")
+    heads = ("CLASS", "DRIVE MODEL", "VERDICT", "CACHE OFF", "RATIO", "MEASURED",
+             "TO CHANGE")
     lines.append(table(heads, [
         (r["device_class"] or "-", model_of(r) + (" (simulated)" if r["simulated"] else ""),
-         r["verdict"], _gain(r), max((load["drives"] for load in r["loads"]), default=0),
+         r["verdict"], *_gain(r), max((load["drives"] for load in r["loads"]), default=0),
          r["to_change"])
         for r in rows
     ]))
     lines += [
         "CACHE OFF: what turning the cache off does to the latency of a commit, with the interval "
-        "at 99%", "",
+        "at 99%; RATIO: latency with it on over latency with it off", "",
     ]
     for r in rows:
         said = [
@@ -238,12 +237,12 @@ def _by_weight(row: Mapping[str, Any]) -> Tuple[bool, bool, str, str]:
     return not row["to_change"], not open_, row["device_class"], model_of(row)
 
 
-def _gain(row: Mapping[str, Any]) -> str:
-    """Of the load that decided, the first one; the others are under `explain`."""
+def _gain(row: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
+    """What is gained and the ratio, of the first load that decided; `explain` has the others."""
     loads = [load for load in row["loads"] if load["verdict"] == row["verdict"]] or row["loads"]
     if not loads:
-        return "-"
-    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}"
+        return "-", None
+    return f"{load_name(loads[0]['load_point'])}{relative(loads[0])}", loads[0]["ratio"]
 
 
 def _example(rows: List[Mapping[str, Any]]) -> str:

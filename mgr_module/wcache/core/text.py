@@ -55,6 +55,11 @@ def written(cost: Mapping[str, Any]) -> str:
     return f"{amount(cost['bytes_written'])} in {many(cost['bench_calls'], 'bench call')}"
 
 
+def short_id(action_id: str) -> str:
+    """A change's place in its plan; what follows is drawn at random, for the probes."""
+    return ".".join(action_id.split(".")[:2])
+
+
 def setting(name: str, value: Optional[str]) -> str:
     """A value of an option of Ceph as people read it: sizes in binary units."""
     if not value:
@@ -106,6 +111,23 @@ def relative(row: Mapping[str, Any]) -> str:
     level = next((word for word in said if word.endswith("%")), "99%")
     between = "" if low is None or high is None else f", {level}: {low:+.0f} to {high:+.0f}"
     return f" ({middle:+.0f}%{between})"
+
+
+def before_after(before_us: Optional[float], after_us: Optional[float]) -> str:
+    """Two latencies and how much the second is below or above the first, in percent."""
+    if before_us is None and after_us is None:
+        return "-"
+    told = f"{latency(before_us)} -> {latency(after_us)}"
+    if not before_us or after_us is None:
+        return told
+    return f"{told} ({100 * (after_us / before_us - 1):+.0f}%)"
+
+
+def turned_off(result: Mapping[str, Any]) -> str:
+    """What turning the cache off does to latency, of a result: medians, percent, interval."""
+    medians = [(result.get(mode) or {}).get("p50_us") for mode in ("write_back", "write_through")]
+    told = "" if None in medians else " -> ".join(map(latency, medians))
+    return (told + relative(result)).strip() or "-"
 
 
 def when(at_s: float) -> str:

@@ -49,7 +49,7 @@ def test_a_change_that_made_it_worse_goes_back_and_the_next_is_not_begun():
     assert mgr.modes == {"domain-0": WB, "domain-1": WB}
     assert mgr.statuses == [ChangeStatus.ROLLED_BACK, ChangeStatus.PLANNED]
     assert mgr.machine.rollout.status is RolloutStatus.ROLLED_BACK
-    assert "20000 to 40000 us" in mgr.machine.rollout.reason
+    assert "20.00 ms -> 40.00 ms (+100%)" in mgr.machine.rollout.reason
 
 
 def test_a_second_change_that_is_worse_leaves_the_first_applied():

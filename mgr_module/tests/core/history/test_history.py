@@ -16,7 +16,7 @@ from wcache.core.history.entry import About, HistoryEntry
 from wcache.core.history.filters import Filter, parse_since
 from wcache.engine.storing.audit_log import CHANGES_MAX
 
-LATENCY = "; latency was 20.00 ms before the change, 4.00 ms with it"
+LATENCY = "; latency 20.00 ms -> 4.00 ms (-80%)"
 
 
 def applied():
@@ -55,7 +55,7 @@ def test_a_rollback_has_lines_of_its_own_with_the_modes_the_other_way_round():
     assert len(changes(mgr)) == 6
     last = changes(mgr)[-1]
     assert (last["before"], last["after"]) == ("write through", "write back")
-    assert last["outcome"] == f"rolled back{LATENCY}"
+    assert last["outcome"] == f"rolled back{LATENCY} while it was in place"
 
 
 @pytest.mark.parametrize(("status", "words"), [

@@ -91,7 +91,7 @@ def test_tried_it_says_what_the_first_change_gains_and_takes_it_back():
     ok(mgr.command("apply", plan_id=plan_id, trial=True))
     mgr.settle()
     plan = shown(mgr, plan_id)
-    assert (plan["status"], plan["reason"]) == ("rolled back", "tried: 20000 to 4000 us")
+    assert (plan["status"], plan["reason"]) == ("rolled back", "tried: 20.00 ms -> 4.00 ms (-80%)")
     assert statuses(mgr, plan_id) == ["rolled back", "planned", "planned"]
     assert plan["changes"][0]["ratio"] == 5.0
     assert mgr.config.kept == BEFORE
@@ -126,7 +126,7 @@ def test_what_makes_it_worse_goes_back_at_the_canary_and_the_rest_is_not_begun()
     ok(mgr.command("apply", plan_id=plan_id))
     mgr.settle()
     assert statuses(mgr, plan_id) == ["rolled back", "planned", "planned"]
-    assert "20000 to 40000 us" in shown(mgr, plan_id)["reason"]
+    assert "20.00 ms -> 40.00 ms (+100%)" in shown(mgr, plan_id)["reason"]
     assert mgr.config.kept == BEFORE
 
 

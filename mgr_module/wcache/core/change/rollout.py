@@ -17,6 +17,7 @@ from .. import events
 from ..codec import one_line
 from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
+from ..text import before_after
 from . import preconditions as holding
 from . import steps
 from .change_status import ChangeStatus, Made
@@ -304,9 +305,9 @@ class RolloutMachine(Gating):
             index = self.rollout.current_index
             return self._worse(
                 () if index is None else (index,),
-                f"latency went from {before_us:.0f} to {latency_us:.0f} us",
+                f"latency: {before_after(before_us, latency_us)}",
             )
-        return self._applied(f"{before_us or 0:.0f} to {latency_us:.0f} us")
+        return self._applied(before_after(before_us, latency_us))
 
     def _applied(self, latency: str) -> List[events.Action]:
         change = self.current

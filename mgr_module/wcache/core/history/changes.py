@@ -13,7 +13,7 @@ from ..change.cache_mode_change import CacheModeChange
 from ..change.change_status import TOUCHED, ChangeStatus
 from ..change.rollout_state import Change, Rollout
 from ..codec import one_line
-from ..text import latency, setting
+from ..text import before_after, setting
 from .entry import OSDS_MAX, About, HistoryEntry
 
 ENDS = (
@@ -122,8 +122,7 @@ def _moved(change: Change, told: About) -> str:
 def _outcome(change: Change) -> str:
     said = change.status.value
     if change.before_us is not None and change.after_us is not None:
-        said += (
-            f"; latency was {latency(change.before_us)} before the change, "
-            f"{latency(change.after_us)} with it"
-        )
+        said += f"; latency {before_after(change.before_us, change.after_us)}"
+        if change.status in _BACK:
+            said += " while it was in place"
     return f"{said}: {change.detail}" if change.detail else said

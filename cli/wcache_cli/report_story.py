@@ -1,0 +1,217 @@
+"""What a report tells first, from the module's answers: what was done, gained and spent."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+
+from wcache.core.model import load_name
+from wcache.core.text import amount, before_after, duration, latency, many, setting
+
+from .evidence import Evidence
+
+ROWS_MAX = 40  # of the plot; the tables have all of them
+PLOTS_MAX = 12  # ECDFs of one drive model
+WIDTH, LEFT, RIGHT, ROW, TOP, BOTTOM = 760, 250, 130, 26, 10, 30
+# Statuses of a change that is in place.
+APPLIED = "applied"
+LATENCIES = (
+    ("mean_us", "Mean"), ("std_us", "Std"), ("min_us", "Min"), ("p25_us", "p25"),
+    ("p50_us", "p50"), ("p75_us", "p75"), ("p90_us", "p90"), ("max_us", "Max"),
+)
+# Arguments of `campaign start` by their names in a campaign's options.
+OPTIONS = (("pairs_max", "pairs"), ("drives_per_model", "drives-per-model"))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One change in the plot of before and after."""
+
+    label: str
+    told: str
+    y: float
+    before_x: float
+    after_x: float
+    better: bool
+
+
+@dataclass(frozen=True)
+class GainPlot:
+    """Latency before and after each change that was measured, on a logarithmic axis."""
+
+    rows: Tuple[Moved, ...]
+    ticks: Tuple[Tuple[float, str], ...]
+    left_out: int
+    height: int
+    width: int = WIDTH
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+
+    @property
+    def bottom(self) -> int:
+        """Where the axis is."""
+        return self.height - BOTTOM
+
+
+@dataclass(frozen=True)
+class Story:
+    """What stands above all tables."""
+
+    done: Tuple[str, ...]  # sentences
+    verdicts: Tuple[Mapping[str, Any], ...]  # a row for each drive model and load
+    plot: GainPlot
+    measured: Tuple[Mapping[str, Any], ...]  # campaigns with something to show
+    empty: Tuple[str, ...]  # the others, a line each
+    repeat: Tuple[str, ...]  # commands
+
+
+def tell(evidence: Evidence) -> Story:
+    """The story of a report; raises KeyError, TypeError where an answer lacks a field."""
+    measured = [c for c in evidence.campaigns if c["results"] or c.get("observed")]
+    empty = [_empty(c) for c in evidence.campaigns if c not in measured]
+    return Story(
+        tuple(_done(evidence, measured)), tuple(_verdicts(evidence)),
+        gain_plot(evidence.plans), tuple(measured), tuple(empty),
+        tuple(_repeat(evidence, measured)),
+    )
+
+
+def setting_of(change: Mapping[str, Any]) -> Dict[str, str]:
+    """Where and what a change is, of a drive's cache or of the config database alike."""
+    if change.get("kind") == "config":
+        edit = change["edits"][0]
+        more = f" and {len(change['edits']) - 1} more" if len(change["edits"]) > 1 else ""
+        return {
+            "where": str(edit["who"]), "what": f"{edit['name']}{more}",
+            "from": setting(edit["name"], edit["prior"]),
+            "to": setting(edit["name"], edit["value"]),
+        }
+    drives = ", ".join(change["dev_names"]) or change["domain_id"]
+    return {
+        "where": f"{change['hostname']} {drives}, osd.{change['osd_id']}", "what": "cache mode",
+        "from": str(change["expected"]), "to": str(change["mode"]),
+    }
+
+
+def gain_plot(plans: Sequence[Mapping[str, Any]]) -> GainPlot:
+    """The changes that were measured before and after, the newest plan first."""
+    found = [
+        change for plan in reversed(plans) for change in plan["changes"]
+        if change["before_us"] and change["after_us"]
+    ]
+    shown = found[:ROWS_MAX]
+    height = TOP + ROW * len(shown) + BOTTOM
+    ends = [end for change in shown for end in (change["before_us"], change["after_us"])]
+    if not ends:
+        return GainPlot((), (), 0, height)
+    low, high = min(ends) / 1.2, max(ends) * 1.2
+    rows = tuple(
+        Moved(
+            _short(setting_of(change)["where"]),
+            before_after(change["before_us"], change["after_us"]).rpartition("(")[2].rstrip(")"),
+            TOP + ROW * (n + 0.5), _x(change["before_us"], low, high),
+            _x(change["after_us"], low, high), change["after_us"] <= change["before_us"],
+        )
+        for n, change in enumerate(shown)
+    )
+    return GainPlot(rows, tuple(_ticks(low, high)), len(found) - len(shown), height)
+
+
+def _x(value_us: float, low: float, high: float) -> float:
+    part = math.log(value_us / low) / math.log(high / low)
+    return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
+
+
+def _ticks(low: float, high: float) -> Iterable[Tuple[float, str]]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1, 2, 5), (1,)):
+        ticks = [step * 10.0**p for p in powers for step in steps if low <= step * 10.0**p <= high]
+        if len(ticks) <= 6:
+            break
+    return [(_x(tick, low, high), latency(tick)) for tick in ticks]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 34 else text[:33] + "…"
+
+
+def _done(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[str]:
+    lines = []
+    drives = {row["domain_id"] for c in measured for row in c["results"]}
+    if measured:
+        results = [row for c in measured for row in c["results"]]
+        lines.append(
+            f"Measured: {many(len(drives), 'drive')} in {many(len(measured), 'campaign')}, "
+            f"{many(len(results), 'result')}."
+        )
+        lines.append(
+            f"What it cost: {duration(sum(c['seconds'] for c in evidence.campaigns))} of drive "
+            f"time, {amount(sum(c['bytes_written'] for c in evidence.campaigns))} written to OSDs."
+        )
+    for plan in evidence.plans:
+        lines.append(_plan_line(plan))
+    counts: Dict[str, int] = {}
+    for finding in evidence.status["findings"]:
+        counts[finding["severity"]] = counts.get(finding["severity"], 0) + 1
+    if counts:
+        told = ", ".join(many(counts[key], key) for key in sorted(counts))
+        lines.append(f"Open findings: {told}; they stand below with what to do.")
+    return lines
+
+
+def _verdicts(evidence: Evidence) -> Iterable[Mapping[str, Any]]:
+    """Each drive model at each load, with the median over its drives of each mode's median."""
+    results = {row["record_id"]: row for c in evidence.campaigns for row in c["results"]}
+    for item in evidence.recommendations:
+        mine = [results[key] for key in item["record_ids"] if key in results]
+        for load in item["loads"]:
+            row = {
+                **load, "verdict_at_it": load["verdict"], "verdict": item["verdict"],
+                **{key: item[key] for key in ("device_class", "drive_model", "simulated")},
+            }
+            for mode in ("write_back", "write_through"):
+                medians = [
+                    r[mode]["p50_us"] for r in mine
+                    if r["load_point"] == load["load_point"] and r[mode]["p50_us"] is not None
+                ]
+                row[mode] = {"p50_us": median(medians) if medians else None}
+            yield row
+
+
+def _plan_line(plan: Mapping[str, Any]) -> str:
+    changes = plan["changes"]
+    now = [c for c in changes if c["status"] == APPLIED]
+    known = [c for c in changes if c["before_us"] and c["after_us"]]
+    line = f"Plan {plan['plan_id']} is {plan['status']}: "
+    line += f"{len(now)} of {many(len(changes), 'change')} in place"
+    if known:
+        middle = [median(c[key] for c in known) for key in ("before_us", "after_us")]
+        undone = "" if now else ", while it was in place"
+        line += f"; latency {before_after(*middle)}, by the median of {len(known)}{undone}"
+    return line + "."
+
+
+def _empty(campaign: Mapping[str, Any]) -> str:
+    reasons = dict.fromkeys(row["reason"] for row in campaign["run_list"] if row["reason"])
+    because = f": {', '.join(reasons)}" if reasons else ""
+    return f"{campaign['campaign_id']} ({campaign['status']}{because})"
+
+
+def _repeat(evidence: Evidence, measured: Sequence[Mapping[str, Any]]) -> List[str]:
+    """The commands that measure the same again; the seed gives the same order of modes."""
+    lines = []
+    for campaign in measured:
+        options, parts = campaign["options"], []
+        if options.get("loads"):
+            parts.append(f"--loads={','.join(load_name(load) for load in options['loads'])}")
+        parts += [f"--{word}={options[key]}" for key, word in OPTIONS if key in options]
+        if campaign.get("observes"):
+            parts.append("--observe")
+        words = ["ceph", "wcache", "campaign", "start", campaign["scope"], *parts,
+                 f"--seed={campaign['seed']}"]
+        lines.append(f"{shlex.join(words)}  # {campaign['campaign_id']}; add --accept-cost")
+    return lines
