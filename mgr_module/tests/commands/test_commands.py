@@ -52,6 +52,17 @@ def everything(mgr):
     ]
 
 
+def test_each_flag_is_explained_since_ceph_prints_no_more_than_its_name():
+    for command in commands.COMMANDS:
+        if "arguments as for" in command.help:
+            continue
+        for argument in command.arguments:
+            flag = re.search(r"name=(\w+),type=CephBool", argument)
+            if flag and flag[1] != "dry_run":  # every such command has it
+                option = "--" + flag[1].replace("_", "-")
+                assert option in command.help, f"{command.prefix} {option}"
+
+
 def test_no_option_is_one_that_the_ceph_tool_takes_for_itself():
     named = {
         re.search(r"name=(\w+)", argument)[1].replace("_", "-"): "req=false" in argument

@@ -93,7 +93,8 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache drive accept",
         ("name=hostname,type=CephString", "name=domain_id,type=CephString",
          "name=yes,type=CephBool,req=false"), "rw",
-        "Accept a drive's current cache mode where its prior mode is lost or disputed",
+        "Accept a drive's current cache mode where its prior mode is lost or disputed; --yes says "
+        "that you have looked at the drive",
         lambda s, v, a: s.accepts.accept(_hostname(a), a["domain_id"], bool(a.get("yes"))),
     ),
     *drive_rows.ROWS,
@@ -115,7 +116,9 @@ COMMANDS: Tuple[Command, ...] = (
          "name=run_by,type=CephChoices,strings=cephadm|rook|systemd|vstart,req=false",
          "name=image,type=CephString,req=false",
          "name=hosts_read,type=CephBool,req=false"), "rw",
-        "Make the keys of hosts' probes, and print what to run to bring the probes there",
+        "Make the key of a host's probe, or with --all of each host's, and print what to run to "
+        "bring the probes there; --run-by says what starts them, --image which container image "
+        "has the probe, --hosts-read that you have read the hosts' names",
         lambda s, v, a: s.agents.add(
             a.get("hostname"), every=bool(a.get("all")), form=a.get("run_by"), image=a.get("image"),
             hosts_read=bool(a.get("hosts_read")),
@@ -124,7 +127,8 @@ COMMANDS: Tuple[Command, ...] = (
     Command(
         "wcache agent rm",
         ("name=hostname,type=CephString", "name=force,type=CephBool,req=false", DRY_RUN), "rw",
-        "Restore what is measured on a host, remove its key, and print what is left to remove",
+        "Restore what is measured on a host, remove its key, and print what is left to remove; "
+        "--force where the host is gone for good",
         lambda s, v, a: s.agents.remove(
             _hostname(a), force=bool(a.get("force")), dry_run=bool(a.get("dry_run"))
         ),
@@ -134,20 +138,23 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache try",
         ("name=scope,type=CephString,req=false", "name=accept_cost,type=CephBool,req=false"),
         "rw",
-        "Measure a drive or two per drive model in the cheapest way; called again, show the "
-        "progress, and then the result",
+        "Say what measuring a drive or two per drive model would cost; --accept-cost begins it; "
+        "called again, show the progress, and then the result",
         lambda s, v, a: try_view.tried(s, v, a), try_view.text,
     ),
     Command(
         "wcache campaign forecast", _MEASURE, "r",
-        "Show the most a campaign can cost: time, bytes, OSD caches emptied",
+        "Show the most a campaign can cost: time, bytes, OSD caches emptied; arguments as for "
+        "`campaign start`",
         lambda s, v, a: s.campaigns.forecast(**a), tables.forecast,
     ),
     Command(
         "wcache campaign start", (*_MEASURE, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Measure both cache modes on sampled drives of scope cluster, class:NAME, host:NAME "
-        "or osd.N, under loads traffic,depth1,batch,4m,timer; with --observe nothing is toggled, "
-        "and latencies come as tables of the mode that is there",
+        "or osd.N, under loads traffic,depth1,batch,4m,timer; --accept-cost accepts what "
+        "`campaign forecast` says; --consent-turn-on may turn a cache on that is off; --confirm "
+        "measures less where there is a verdict; --force measures on an unhealthy cluster; with "
+        "--observe nothing is toggled, and latencies come as tables of the mode that is there",
         lambda s, v, a: s.campaigns.start(**a), tables.forecast,
     ),
     Command(

@@ -18,13 +18,15 @@ _CAPACITY = (
 ROWS: Tuple[Command, ...] = (
     Command(
         "wcache mclock forecast", _CAPACITY, "r",
-        "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs",
+        "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs; arguments "
+        "as for `mclock measure`",
         lambda s, v, a: s.mclock.forecast(**a), tables.forecast,
     ),
     Command(
         "wcache mclock measure", (*_CAPACITY, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Measure capacities (IOPS at 4 KiB) by the OSDs' own recipe, on sampled OSDs of scope "
-        "cluster, class:NAME, host:NAME or osd.N, in the cache mode they are in",
+        "cluster, class:NAME, host:NAME or osd.N, in the cache mode they are in; --accept-cost "
+        "accepts what `mclock forecast` says; --force measures on an unhealthy cluster",
         lambda s, v, a: s.mclock.measure(**a), tables.forecast,
     ),
     Command(

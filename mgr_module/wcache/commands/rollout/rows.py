@@ -29,7 +29,9 @@ ROWS: Tuple[Command, ...] = (
         "wcache plan", _PLAN, "rw",
         "Print the ordered changes that carry out the recommendations, in waves; changes nothing. "
         "--hostname, --osd, --drive-model and --device-class narrow it; --knob=all: cache modes, "
-        "then memory; --dry-run keeps no plan",
+        "then memory; --consent-turn-on may turn a cache on that is off; --persist makes changes "
+        "last over a power cycle; --take-over=HOST takes memory over from cephadm; --dry-run keeps "
+        "no plan",
         lambda s, v, a: s.plans.plan(**a), plan_tables.plan,
     ),
     Command(
