@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Dict, List, Mapping, Optional, Sequence, Type
 
+from harness import loops
 from harness.errors import HarnessError, NotPossible
 
 from .layer import TEUTHOLOGY, ensure_layer
@@ -21,8 +22,8 @@ TREE = "/ceph"
 BUILD = f"{TREE}/build"
 PATH = f"{TEUTHOLOGY}/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Ends a place and removes its folder as soon as whoever opened it closes this channel or is gone,
-# however that was.
+# Ends a place, its loop devices and its folder as soon as whoever opened it closes this channel
+# or is gone, however that was.
 # $1 folder of the place, then the command that is to live in it
 _KEEP = """
 folder=$1
@@ -34,6 +35,13 @@ exec >/dev/null 2>&1
 cat
 kill -KILL "$child"
 wait "$child"
+for each in /sys/block/loop*/loop/backing_file; do
+    case $(cat "$each" 2>/dev/null) in "$folder"/*)
+        device=${each%/loop/backing_file}
+        echo "write back" >"$device/queue/write_cache"  # its next user would inherit it
+        losetup --detach "/dev/${device##*/}" ;;
+    esac
+done
 for _ in $(seq 100); do  # the kernel is still ending the processes that have files there
     rm -rf --one-file-system "$folder" && exit
     sleep 0.1
@@ -115,6 +123,12 @@ class Place:
         if self._keeper is not None:
             self._keeper.communicate()  # closes its channel
             self._keeper = None
+
+    def attach_drive(self, size_bytes: int) -> str:
+        """A loop device over a sparse file of the place ("/dev/loop3"); it ends with the place."""
+        drives = self.folder / "drives"
+        drives.mkdir(exist_ok=True)
+        return loops.attach(drives / str(len(list(drives.iterdir()))), size_bytes)
 
     def outside(self, path: str) -> Path:
         """The path out here of a file inside."""

@@ -6,13 +6,12 @@ import json
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List
+from typing import Any, Callable, ContextManager, Dict, Iterator
 
 import pytest
 from ceph_ci import suite
 from ceph_ci.place import Place
 from ceph_ci.source import PROJECT, install
-from harness import loops
 
 pytestmark = [pytest.mark.ceph_ci, pytest.mark.long]
 RELEASE = 20
@@ -30,13 +29,6 @@ def place(open_place: Callable[[int], ContextManager[Place]]) -> Iterator[Place]
         yield made
 
 
-@pytest.fixture
-def devices(tmp_path: Path) -> Iterator[List[str]]:
-    """Three loop devices, before the place, which must have ended when they go."""
-    yield [loops.attach(tmp_path / f"disk{number}", OSD_BYTES) for number in range(3)]
-    assert loops.detach_all(tmp_path) == []
-
-
 def test_the_three_commands_of_the_page_lead_to_a_recommendation(place: Place) -> None:
     suite.start(place)
     with typed(place):
@@ -48,9 +40,8 @@ def test_the_three_commands_of_the_page_lead_to_a_recommendation(place: Place) -
     assert modes["DISK"] == "write through"  # the first; the other drive may still be measured
 
 
-def test_with_bluestore_devs_they_measure_the_drives_that_are_there(
-    devices: List[str], place: Place,
-) -> None:
+def test_with_bluestore_devs_they_measure_the_drives_that_are_there(place: Place) -> None:
+    devices = [place.attach_drive(OSD_BYTES) for _ in range(3)]
     suite.start(place, "--bluestore-devs", ",".join(devices))
     with typed(place):
         suite.wait(place, "bin/ceph wcache try --format json | grep -q '\"state\": \"answer\"'")

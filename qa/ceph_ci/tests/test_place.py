@@ -12,7 +12,7 @@ from typing import Callable, ContextManager
 
 import pytest
 from ceph_ci.place import Place
-from harness import Cluster
+from harness import Cluster, loops
 
 pytestmark = pytest.mark.ceph_ci
 RELEASE = 20
@@ -22,7 +22,7 @@ from ceph_ci.source import source_of
 
 with Place({RELEASE}, source_of({RELEASE})) as place:
     place.check(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
-    print(place.folder, flush=True)
+    print(place.folder, place.attach_drive(2**20), flush=True)
     input()
 """
 WAIT_S = 30.0
@@ -41,11 +41,16 @@ def test_a_place_ends_with_whoever_opened_it(
         env={**os.environ, "PYTHONPATH": path},
     )
     assert opener.stdout is not None
-    folder = Path(opener.stdout.readline().strip())
+    folder, device = map(Path, opener.stdout.readline().split())
     assert folder.is_dir()
+    assert loops.attached_under(folder) == [str(device)]
+    loops.set_queue(str(device), "write_cache", "write through")
     opener.send_signal(number)
     opener.communicate(timeout=WAIT_S)
     end_s = time.monotonic() + WAIT_S
     while folder.exists():
         assert time.monotonic() < end_s, list(folder.iterdir())
         time.sleep(0.1)
+    assert loops.attached_under(folder) == []
+    queue = Path("/sys/block") / device.name / "queue/write_cache"
+    assert queue.read_text() == "write back\n"
