@@ -5,6 +5,7 @@ Needs two mgrs and `wcache-probe` on the node of the first mon.
 
 import json
 import logging
+import time
 
 from teuthology.orchestra import run
 
@@ -16,6 +17,7 @@ HOSTNAME = 'simhost'
 DRIVES = '/tmp/wcache-drives.toml'
 KEYRING = '/tmp/wcache-probe.keyring'
 STATE = '/tmp/wcache-probe'
+WAIT_S = 180
 
 # A disk that is better off with its cache off, and a flash drive that is better off with it on.
 DRIVES_TOML = '''\
@@ -80,9 +82,9 @@ class TestWcache(MgrTestCase):
         for name, value in OPTIONS.items():
             self.mgr_cluster.set_module_conf('wcache', name, value)
         self._load_module('wcache')
-        self.wait_until_true(self._answers, timeout=60, period=1)
+        self._wait(self._answers)
         self.probe = self._start_probe()
-        self.wait_until_true(lambda: len(self._drives()) == 2, timeout=60, period=1)
+        self._wait(lambda: len(self._drives()) == 2)
 
     def tearDown(self):
         # the newest: daemon-helper, whose child it is, ends with it.  Closing its input does not do
@@ -98,6 +100,14 @@ class TestWcache(MgrTestCase):
         # takes no other word for a host until the first has been silent for long
         cls.mgr_cluster.admin_remote.run(args=['rm', '-rf', DRIVES, KEYRING, STATE])
         super(TestWcache, cls).tearDownClass()
+
+    def _wait(self, condition):
+        # not wait_until_true, which counts only what it sleeps: on a busy machine a command
+        # takes seconds, and what never comes true would be waited for many times as long
+        end = time.monotonic() + WAIT_S
+        while not condition():
+            self.assertLess(time.monotonic(), end, 'not true after %d s' % WAIT_S)
+            time.sleep(1)
 
     # What an admin types
 
@@ -152,14 +162,13 @@ class TestWcache(MgrTestCase):
                 return False
             return True
 
-        self.wait_until_true(started, timeout=120, period=1)
+        self._wait(started)
         return self.campaign_id
 
     def _wait_over(self, campaign_id):
-        self.wait_until_true(
+        self._wait(
             lambda: self._answers() and self._wcache(
-                'campaign', 'show', campaign_id)['status'] != 'running',
-            timeout=120, period=1)
+                'campaign', 'show', campaign_id)['status'] != 'running')
         return self._wcache('campaign', 'show', campaign_id)
 
     def _measure(self):
@@ -168,10 +177,9 @@ class TestWcache(MgrTestCase):
         return {result['drive_model']['model']: result for result in shown['results']}
 
     def _wait_plan(self, plan_id, status):
-        self.wait_until_true(
+        self._wait(
             lambda: self._answers() and self._wcache(
-                'plan', 'show', plan_id)['status'] == status,
-            timeout=60, period=1)
+                'plan', 'show', plan_id)['status'] == status)
 
     # Tests
 
@@ -206,25 +214,22 @@ class TestWcache(MgrTestCase):
         (change,) = self._wcache('plan', 'show', plan_id)['changes']
         self.assertEqual(change['status'], 'applied')
         self.assertLess(change['after_us'], change['before_us'])
-        self.wait_until_true(
-            lambda: self._modes() == dict(before, DISK='write through'), timeout=60, period=1)
+        self._wait(lambda: self._modes() == dict(before, DISK='write through'))
 
         self.assertTrue(self._wcache('rollback', plan_id)['changed'])
         self._wait_plan(plan_id, 'rolled back')
-        self.wait_until_true(lambda: self._modes() == before, timeout=60, period=1)
+        self._wait(lambda: self._modes() == before)
 
     def test_failover_resumes_and_restores(self):
         before = self._modes()
         campaign_id = self._start_campaign()
-        self.wait_until_true(
+        self._wait(
             lambda: any(
                 each['status'] == 'running'
-                for each in self._wcache('campaign', 'show', campaign_id)['run_list']),
-            timeout=60, period=1)
+                for each in self._wcache('campaign', 'show', campaign_id)['run_list']))
         first = self.mgr_cluster.get_active_id()
         self.mgr_cluster.mgr_fail(first)
-        self.wait_until_true(
-            lambda: self.mgr_cluster.get_active_id() not in ('', first), timeout=60, period=1)
+        self._wait(lambda: self.mgr_cluster.get_active_id() not in ('', first))
         shown = self._wait_over(campaign_id)
         self.assertEqual(shown['status'], 'done', shown['run_list'])
         said = json.dumps(self._wcache('history', '200'))
@@ -233,20 +238,20 @@ class TestWcache(MgrTestCase):
             record = self._wcache('campaign', 'record', result['record_id'])
             self.assertEqual(
                 [pair['index'] for pair in record['pairs']], list(range(len(record['pairs']))))
-        self.wait_until_true(lambda: self._modes() == before, timeout=60, period=1)
+        self._wait(lambda: self._modes() == before)
 
     def test_freeze_restores_and_holds(self):
         before = self._modes()
         self._start_campaign()
         self.assertTrue(self._wcache('freeze')['frozen'])
-        self.wait_until_true(lambda: self._modes() == before, timeout=60, period=1)
+        self._wait(lambda: self._modes() == before)
         with self.assertRaises(Exception):  # noqa: B017  CommandFailedError in teuthology
             self._wcache('campaign', 'start', 'host:' + HOSTNAME, 'batch', '--accept-cost')
         self.assertFalse(self._wcache('freeze', '--thaw')['frozen'])
 
     def test_self_test(self):
         self._load_module('selftest')
-        self.wait_until_true(self._answers, timeout=60, period=1)
+        self._wait(self._answers)
         self._ceph('mgr', 'self-test', 'module', 'wcache')
         modules = self.mgr_cluster.get_mgr_map()['available_modules']
         (options,) = [
