@@ -117,8 +117,7 @@ class Module(MgrModule):
             emptied_at_s=loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )
         self._service = Service(
-            self._engine, self._mclock,
-            planners(self._engine, self._mclock.facts, self._memory), agents,
+            self._engine, self._mclock, planners(self._mclock.facts, self._memory), agents,
             CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
             self._memory,
         )

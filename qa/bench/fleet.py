@@ -68,7 +68,7 @@ def measure(hosts: int) -> Figures:
     took["reading of mClock's keys"] = [_us(mgr.engine.config.turn)]
     for _ in range(LS_CALLS):
         _change(mgr, "host0000")
-        took["mclock findings"].append(_us(mgr.mclock.tick))
+        took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))
         took["mclock recommend"].append(_us(lambda: _ask(mgr, "mclock recommend")))
         took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
     return {

@@ -139,7 +139,7 @@ class Fleet:
         mgr.blocks.run(mgr.now_s)
         due_s = engine.tick()
         self.due_s = math.inf if due_s is None else due_s
-        mgr.service.auto.tick()
+        mgr.service.auto.tick(mgr.engine.world())
         if self.steps == self.unclean_until:
             mgr.view.state = replace(mgr.view.state, missed=())
         self._check()

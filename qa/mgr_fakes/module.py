@@ -12,7 +12,6 @@ from wcache.core.cluster import ClusterState, OsdLatency
 from wcache.core.config_database import Config
 from wcache.core.events import LoadRequest, LoadSamples
 from wcache.core.fleet.retention import Bounds
-from wcache.core.knobs.knob import Planner
 from wcache.core.loads import WRITE_BYTES
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, DriveReport, LoadPoint
@@ -27,6 +26,7 @@ from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.mclock.service import MclockService
 from wcache.services.memory.service import MemoryService
+from wcache.services.planner import Planner
 from wcache.services.planners import planners
 from wcache.services.service import Service
 
@@ -216,7 +216,7 @@ class FakeMgr:
         self.osd_memory = FakeMemory(lambda: self.now_s, self._set_target)
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
-        self.more_planners: Callable[[Engine], Dict[str, Planner]] = lambda engine: {}
+        self.more_planners: Dict[str, Planner] = {}
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self._polls_at_s: Dict[Tuple[str, int], float] = {}
         self.restart()
@@ -251,9 +251,9 @@ class FakeMgr:
             engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
             wall=lambda: self.now_s, trials=trials,
         )
-        planned = planners(self.engine, self.mclock.facts, self.memory)
+        planned = planners(self.mclock.facts, self.memory)
         self.service = Service(
-            self.engine, self.mclock, {**planned, **self.more_planners(self.engine)},
+            self.engine, self.mclock, {**planned, **self.more_planners},
             agents, self.traffic, self.memory, store_wait_s=0.1,
         )
         self.views = Views(

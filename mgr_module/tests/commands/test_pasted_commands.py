@@ -70,7 +70,7 @@ def test_the_section_of_a_setting_and_the_host_of_a_label_are_one_word():
 def test_the_name_of_a_host_is_one_word_of_the_ways_around_cephadm():
     mgr = a_mgr_with_memory(hosts=1)
     watch(mgr)
-    facts = mgr.memory.facts.gather()
+    facts = mgr.memory.facts.gather(mgr.engine.world())
     host = replace(facts.hosts[0], name=EVIL, autotuned=True)
     *_, label = cephadm_settings(facts, [host])
     assert shlex.split(label)[-2:] == [EVIL, "_no_autotune_memory"]
@@ -84,7 +84,7 @@ def test_the_name_of_a_device_class_is_one_word_of_a_patch_for_rook():
     for osd in mgr.osd_memory.osds.values():
         osd.env_bytes = 2 * GIB
     watch(mgr)
-    facts = mgr.memory.facts.gather()
+    facts = mgr.memory.facts.gather(mgr.engine.world())
     patches = [json.loads(shlex.split(line)[-1]) for line in rook_patch(facts, facts.hosts)]
     assert f"osd-{EVIL}" in {name for plain in patches for name in plain["spec"]["resources"]}
 

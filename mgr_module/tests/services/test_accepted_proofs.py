@@ -10,6 +10,7 @@ from module_world import ok, said
 from wcache.core.host_report import PowerCut, ToggleProof
 from wcache.core.model import CacheMode, Transport
 from wcache.core.protocol import ReportRequest
+from wcache.engine.probe_calls import ProbeCalls
 
 MODEL = str(make.MODEL)
 TIMES = (10.0, 20.0, 30.0)
@@ -42,7 +43,7 @@ def passed_to_h1(mgr):
     """What h1 is told with the request for its next report."""
     mgr.engine.hosts.tasks.clear()
     mgr.engine.hosts.reported_at_s.pop("h1", None)
-    task = mgr.engine.task_for("h1", mgr.now_s)
+    task = ProbeCalls(mgr.engine, print).task_for("h1", mgr.now_s)
     assert isinstance(task.request, ReportRequest)
     return task.request.proofs
 

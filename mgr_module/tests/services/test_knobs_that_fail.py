@@ -5,25 +5,22 @@ from memory_world import a_mgr as memory_mgr
 from memory_world import watch
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, ok, said
-from wcache.core.knobs.knob import Planner
+from wcache.services.planner import Planner
 
 
 class Broken(Planner):
     """A knob whose author took every stored value for a number."""
 
-    def __init__(self, engine):
-        self._engine = engine
-
-    def plan(self, asked):
+    def plan(self, asked, world):
         raise AssertionError("not asked for here")
 
-    def findings(self):
-        return [float(entry.value) for entry in self._engine.config.config.entries]
+    def findings(self, world):
+        return [float(entry.value) for entry in world.config.entries]
 
 
 def broken_mgr():
     mgr = a_mgr()
-    mgr.more_planners = lambda engine: {"toy": Broken(engine)}
+    mgr.more_planners = {"toy": Broken()}
     mgr.config.kept[("osd", "osd_mclock_max_capacity_iops_hdd")] = "many"
     mgr.restart()
     mgr.report_all()
@@ -57,9 +54,9 @@ def test_what_a_knob_does_by_itself_may_fail_and_the_others_are_due_all_the_same
     due = {"mclock": mgr.mclock, "auto": mgr.service.auto, "memory": mgr.memory}
     ticked = []
     for name, part in due.items():
-        part.tick = lambda name=name: ticked.append(name)
+        part.tick = lambda world, name=name: ticked.append(name)
 
-    def fails():
+    def fails(world):
         raise ValueError("odd")
 
     due[knob].tick = fails

@@ -5,6 +5,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import WB, WT, applied, measured, ok, said
 from wcache.ceph.health import health_checks
+from wcache.engine import world
 from wcache.services import outlook
 
 CODE = "WCACHE_RECOMMENDATION"
@@ -98,8 +99,8 @@ def test_a_big_fleet_is_looked_at_anew_only_now_and_then(monkeypatch):
     for probe in mgr.probes.values():
         probe.latency_ns = {WB: 1, WT: 1}
     asked = []
-    ask = mgr.engine.recommendations
-    monkeypatch.setattr(mgr.engine, "recommendations", lambda: asked.append(1) or ask())
+    ask = world.recommend
+    monkeypatch.setattr(world, "recommend", lambda *about: asked.append(1) or ask(*about))
     for _ in range(3):
         summary(mgr)
     assert asked == []

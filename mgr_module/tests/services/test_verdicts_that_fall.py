@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-import wcache.engine.engine
+import wcache.engine.world
 from gate_world import begun
 from gated_plan import GatedMgr
 from mgr_fakes import builders as make
@@ -146,7 +146,7 @@ def test_the_verdicts_are_asked_for_once_the_mons_have_answered_and_nobody_waits
 ):
     mgr, waiting, free = begun(), [], []
     monkeypatch.setattr(mgr.stops, "ask", lambda groups, done: waiting.append(done))
-    recommend = wcache.engine.engine.recommend
+    recommend = wcache.engine.world.recommend
 
     def locked():
         if mgr.engine.lock.acquire(blocking=False):
@@ -161,7 +161,7 @@ def test_the_verdicts_are_asked_for_once_the_mons_have_answered_and_nobody_waits
         other.join()
         return recommend(*about)
 
-    monkeypatch.setattr(wcache.engine.engine, "recommend", asked)
+    monkeypatch.setattr(wcache.engine.world, "recommend", asked)
     while not waiting:
         mgr.step()
     assert free == []
@@ -174,14 +174,14 @@ def test_the_verdicts_are_asked_for_once_the_mons_have_answered_and_nobody_waits
 
 def test_where_the_verdicts_cannot_be_told_nothing_is_changed_until_they_can(monkeypatch):
     mgr = begun()
-    recommend = wcache.engine.engine.recommend
-    monkeypatch.setattr(wcache.engine.engine, "recommend", lambda *about: 1 / 0)
+    recommend = wcache.engine.world.recommend
+    monkeypatch.setattr(wcache.engine.world, "recommend", lambda *about: 1 / 0)
     for _ in range(60):
         mgr.step(1.0)
     assert unmet([Precondition.VERDICT_STANDS]) in mgr.plan.reason
     assert mgr.changed == set()
     assert "the verdicts could not be asked for" in mgr.exceptions
-    monkeypatch.setattr(wcache.engine.engine, "recommend", recommend)
+    monkeypatch.setattr(wcache.engine.world, "recommend", recommend)
     assert mgr.end() == "done"
 
 

@@ -79,7 +79,7 @@ class AutoWorld:
         mgr.probes[hostname].turn()
         mgr.loads.run()
         mgr.engine.tick()
-        mgr.service.auto.tick()
+        mgr.service.auto.tick(mgr.engine.world())
 
     def check(self):
         """What must hold at every moment."""

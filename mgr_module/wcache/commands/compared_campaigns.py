@@ -10,21 +10,19 @@ from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.comparing import compare, lines, of_shown
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import when
-from ..engine.engine import Engine
+from ..engine.world import World
 
 
 def compared(
-    engine: Engine, show: Callable[[str], Dict[str, Any]], first: str, second: str
+    world: World, show: Callable[[str], Dict[str, Any]], first: str, second: str
 ) -> Dict[str, Any]:
     """Both campaigns, the earlier one as before; `show` is `campaign show`."""
-    with engine.lock:
-        before, after = sorted(
-            (_observed(engine, name) for name in (first, second)),
-            key=lambda one: one.created_at_s,
-        )
-        if before.campaign_id == after.campaign_id:
-            raise MalformedError("a campaign compared with itself says nothing", "name two")
-        shown = [show(one.campaign_id)["observed"] for one in (before, after)]
+    before, after = sorted(
+        (_observed(world, name) for name in (first, second)), key=lambda one: one.created_at_s
+    )
+    if before.campaign_id == after.campaign_id:
+        raise MalformedError("a campaign compared with itself says nothing", "name two")
+    shown = [show(one.campaign_id)["observed"] for one in (before, after)]
     found = compare(*map(of_shown, shown))
     return {
         "format_version": FORMAT_VERSION,
@@ -44,8 +42,8 @@ def text(data: Mapping[str, Any]) -> str:
     return "\n".join([head, "", *data["lines"]])
 
 
-def _observed(engine: Engine, campaign_id: str) -> Campaign:
-    campaign = engine.campaigns.get(campaign_id)
+def _observed(world: World, campaign_id: str) -> Campaign:
+    campaign = world.campaigns.get(campaign_id)
     if campaign is None:
         raise NotFoundError(
             f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.errors import MalformedError, NotFoundError
@@ -13,7 +13,7 @@ from ..core.record import Record
 from ..core.text import latency, ratio, relative, table
 from ..core.verdict.explaining import would_change
 from ..core.verdict.recommend import Recommendation
-from ..engine.engine import Engine
+from ..engine.world import World
 from .plan_views import PlanViews
 from .tables import BY_95
 
@@ -24,10 +24,14 @@ NAMES_SHOWN_MAX = 8
 
 
 class ExplainViews:
-    """Verdicts with what they stand on, over the engine."""
+    """Verdicts with what they stand on."""
 
-    def __init__(self, engine: Engine, plans: PlanViews) -> None:
-        self._engine = engine
+    def __init__(
+        self, look: Callable[[], World], record: Callable[[str], Optional[Record]],
+        plans: PlanViews,
+    ) -> None:
+        self._look = look
+        self._record = record
         self._plans = plans
 
     def explain(self, what: str) -> Dict[str, Any]:
@@ -35,66 +39,30 @@ class ExplainViews:
 
         Raises NotFoundError where neither is measured.
         """
-        osd_id = _osd_id(what)
-        advice = self._engine.recommendations()
-        shown = self._plans.recommendations()["recommendations"]
-        rows = {_key(row): row for row in shown}
+        osd_id, world = _osd_id(what), self._look()
+        advice = world.recommendations
+        rows = {_key(row): row for row in self._plans.rows(world)}
         found = [
             (item, rows[_key(codec.to_plain(item))]) for item in advice
-            if self._is_about(item, osd_id, what) and _key(codec.to_plain(item)) in rows
+            if _is_about(world, item, osd_id, what) and _key(codec.to_plain(item)) in rows
         ]
         if not found:
-            self._refuse(what, osd_id, advice)
+            _refuse(world, what, osd_id, advice)
         return {
             "format_version": FORMAT_VERSION, "what": what,
-            "explained": [self._row(item, row, osd_id) for item, row in found],
+            "explained": [self._row(world, item, row, osd_id) for item, row in found],
         }
 
-    def _is_about(self, item: Recommendation, osd_id: Optional[int], what: str) -> bool:
-        if osd_id is None:
-            names = str(item.drive_model), item.drive_model.model
-            return what.casefold() in [name.casefold() for name in names]
-        results = self._engine.analyses.results
-        if any(results[x].osd_id == osd_id for x in item.record_ids if x in results):
-            return True
-        models = {
-            str(drive.drive_model) for report in self._engine.hosts.reports.values()
-            for drive in report.drives for use in drive.uses if use.osd_id == osd_id
-        }
-        osd = self._engine.view.cluster().osds.get(osd_id)
-        return str(item.drive_model) in models and (
-            osd is None or osd.device_class == item.device_class
-        )
-
-    def _refuse(
-        self, what: str, osd_id: Optional[int], advice: Sequence[Recommendation]
-    ) -> NoReturn:
-        drives = [d for r in self._engine.hosts.reports.values() for d in r.drives]
-        known = {str(d.drive_model) for d in drives}
-        mine = known if osd_id is None else {
-            str(d.drive_model) for d in drives for use in d.uses if use.osd_id == osd_id
-        }
-        if mine and (osd_id is not None or what in known):
-            raise NotFoundError(
-                f"nothing is measured of {what[:60]} yet", "measure it: `ceph wcache try`"
-            )
-        names = sorted({str(item.drive_model) for item in advice} | known)[:NAMES_SHOWN_MAX]
-        raise NotFoundError(
-            f"there is no OSD or drive model {what[:60]!r}",
-            f"drive models are: {', '.join(names)}" if names else "see `ceph wcache agent ls`",
-        )
-
-    def _row(self, item: Recommendation, row: Dict[str, Any], osd_id: Optional[int]) -> Any:
-        results = [
-            self._engine.analyses.results[x] for x in item.record_ids
-            if x in self._engine.analyses.results
-        ]
+    def _row(
+        self, world: World, item: Recommendation, row: Dict[str, Any], osd_id: Optional[int]
+    ) -> Any:
+        results = [world.results[x] for x in item.record_ids if x in world.results]
         mine = [r for r in results if osd_id in (None, r.osd_id)]
         measured = []
         for number, result in enumerate(mine):
             # a factorial's pairs are those of its other drive
             kept = number < RECORDS_MAX and not result.measured_in
-            record = self._engine.archive.record(result.record_id) if kept else None
+            record = self._record(result.record_id) if kept else None
             measured.append({**codec.to_plain(result), "raw_pairs": _pairs(record)})
         return {
             **row, "measured": measured,
@@ -103,6 +71,41 @@ class ExplainViews:
                 for words, command in would_change(item, results)
             ],
         }
+
+
+def _is_about(world: World, item: Recommendation, osd_id: Optional[int], what: str) -> bool:
+    if osd_id is None:
+        names = str(item.drive_model), item.drive_model.model
+        return what.casefold() in [name.casefold() for name in names]
+    if any(world.results[x].osd_id == osd_id for x in item.record_ids if x in world.results):
+        return True
+    models = {
+        str(drive.drive_model) for report in world.reports.values()
+        for drive in report.drives for use in drive.uses if use.osd_id == osd_id
+    }
+    osd = world.cluster.osds.get(osd_id)
+    return str(item.drive_model) in models and (
+        osd is None or osd.device_class == item.device_class
+    )
+
+
+def _refuse(
+    world: World, what: str, osd_id: Optional[int], advice: Sequence[Recommendation]
+) -> NoReturn:
+    drives = [d for r in world.reports.values() for d in r.drives]
+    known = {str(d.drive_model) for d in drives}
+    mine = known if osd_id is None else {
+        str(d.drive_model) for d in drives for use in d.uses if use.osd_id == osd_id
+    }
+    if mine and (osd_id is not None or what in known):
+        raise NotFoundError(
+            f"nothing is measured of {what[:60]} yet", "measure it: `ceph wcache try`"
+        )
+    names = sorted({str(item.drive_model) for item in advice} | known)[:NAMES_SHOWN_MAX]
+    raise NotFoundError(
+        f"there is no OSD or drive model {what[:60]!r}",
+        f"drive models are: {', '.join(names)}" if names else "see `ceph wcache agent ls`",
+    )
 
 
 def _pairs(record: Optional[Record]) -> Optional[List[Dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """What only looks: plain data for `status`, `drive ls`, `campaign show` and the like.
 
-Everything here reads what the engine holds already, so it stays fast while an analysis
-or a campaign runs, and it needs no right to toggle anything.
+Everything here follows from a World, so it stays fast while an analysis or a campaign runs, and
+it needs no right to toggle anything.
 """
 
 from __future__ import annotations
@@ -19,234 +19,218 @@ from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
+from ..engine.mclock.capacities import under_way as capacities_under_way
+from ..engine.world import World
 from ..services.mclock.service import MclockService
 from .automation.history import HistoryViews
-from .campaign_views import CampaignViews
+from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
 from .drives.hosts import ModelKey
 from .drives.models import drive_models
 from .drives.reload import reload
 from .explain_view import ExplainViews
-from .finding_views import FindingViews
+from .finding_views import FindingViews, More
 from .load_views import ProfilesByOsd, load_ls
 from .outlook_view import summary
 from .plan_views import Held, PlanViews
-from .rollout.views import RolloutViews
+from .rollout.views import RolloutViews, failed, progress
 
 
 class Views:
-    """Read-only use cases over the engine; those about campaigns and plans are parts."""
+    """Read-only use cases, each of one look at what there is; larger topics are parts.
+
+    What an argument is called for takes that look too.
+    """
 
     def __init__(
         self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict,
-        more_findings: Callable[[], List[Finding]] = list, held: Held = dict, *,
-        outlook: Callable[[], Outlook], headline: Callable[[], str],
+        more_findings: More = lambda world: (), held: Held = dict, *,
+        outlook: Callable[[World], Outlook], headline: Callable[[World], str],
     ) -> None:
-        self._engine = engine
-        self._mclock = mclock
+        self._look = engine.world
+        self._latencies = engine.latencies
         self._profiles = profiles
-        self._findings = FindingViews(engine, more_findings)
+        self._findings = FindingViews(more_findings)
         self._outlook = outlook
         self._headline = headline
-        self.campaigns = CampaignViews(engine)
-        self.plans = PlanViews(engine, mclock.facts, held, self._summary)
-        self.explains = ExplainViews(engine, self.plans)
-        self.history = HistoryViews(engine)
-        self.rollouts = RolloutViews(engine)
+        self.campaigns = CampaignViews(self._look, engine.record)
+        self.plans = PlanViews(self._look, mclock.facts, held, self._summary)
+        self.explains = ExplainViews(self._look, engine.record, self.plans)
+        self.history = HistoryViews(self._look, engine.history)
+        self.rollouts = RolloutViews(self._look)
 
     def warm(self) -> None:
         """Look at all stored reports once, so that the first `status` need not."""
-        with self._engine.lock:
-            self._findings.hosts()
+        self._findings.hosts(self._look())
 
     def findings(self) -> List[Finding]:
         """Everything wrong at the moment, errors first."""
-        return self._findings.all()
+        return self._findings.all(self._look())
 
     def headlines(self) -> Dict[FindingCode, str]:
         """What `ceph health` says of a finding whose number alone tells little."""
-        return {FindingCode.RECOMMENDATION: self._headline()}
+        return {FindingCode.RECOMMENDATION: self._headline(self._look())}
 
     def status(self) -> Dict[str, Any]:
         """`status`: probes, drives by model, what is under way, findings with advice."""
-        engine = self._engine
-        findings, told = self.findings(), self._summary()
-        with engine.lock:
-            now_s = engine.clock()
-            agents = engine.hosts.agents.all()
-            models: Counter[ModelKey] = Counter()
-            for host in self._findings.hosts():
-                models.update(host.models)
-            running = [m for m in engine.runs.values() if not m.over]
-            return {
-                "format_version": FORMAT_VERSION,
-                "summary": told,
-                "frozen": engine.frozen,
-                "throwaway_cluster": engine.options().throwaway_cluster,
-                "agents": {
-                    "known": len(agents),
-                    "heard": sum(
-                        1 for a in agents if not a.silent(now_s)
-                        and not engine.hosts.agents.only_stored(a.hostname)
-                    ),
-                },
-                "drives": sum(models.values()),
-                "reported": codec.to_plain(engine.hosts.age(now_s)),
-                "drive_models": [
-                    {"drive_model": model, "device_cache": cache, "kernel_view": view,
-                     "safety": safety, "drives": count}
-                    for (model, cache, view, safety), count in sorted(models.items())
-                ],
-                "campaign": running[0].spec.campaign_id if running else "",
-                "measuring": self._measuring(),
-                "rollout": next((p for p, m in engine.rollouts.items() if not m.over), ""),
-                "findings": [_finding(item) for item in findings],
-                "unreadable": dict(sorted(engine.archive.unreadable.items())[:50]),
-            }
+        world = self._look()
+        models: Counter[ModelKey] = Counter()
+        for host in self._findings.hosts(world):
+            models.update(host.models)
+        return {
+            "format_version": FORMAT_VERSION,
+            "summary": self._summary(world),
+            "frozen": world.frozen,
+            "throwaway_cluster": world.options.throwaway_cluster,
+            "agents": {
+                "known": len(world.agents),
+                "heard": sum(
+                    1 for a in world.agents if not a.silent(world.now_s)
+                    and a.hostname not in world.only_stored
+                ),
+            },
+            "drives": sum(models.values()),
+            "reported": codec.to_plain(world.age),
+            "drive_models": [
+                {"drive_model": model, "device_cache": cache, "kernel_view": view,
+                 "safety": safety, "drives": count}
+                for (model, cache, view, safety), count in sorted(models.items())
+            ],
+            "campaign": world.open_campaign,
+            "measuring": _measuring(world),
+            "rollout": world.open_plan,
+            "findings": [_finding(item) for item in self._findings.all(world)],
+            "unreadable": dict(sorted(world.unreadable.items())[:50]),
+        }
 
-    def _summary(self) -> Dict[str, Any]:
-        """The sentence, looked up without the lock: a fleet's advice takes time."""
-        found = self._outlook()
-        with self._engine.lock:
-            return summary(found, self._next(found))
-
-    def _next(self, outlook: Outlook) -> str:
-        """The one command that follows: what is under way comes before what would be begun."""
-        engine = self._engine
-        rollout = next((p for p, m in engine.rollouts.items() if not m.over), "")
-        running = next((m.spec.campaign_id for m in engine.runs.values() if not m.over), "")
-        if not engine.hosts.agents.all():
-            return "ceph wcache agent add --all"
-        if engine.frozen:
-            return "ceph wcache freeze --thaw"
-        if rollout:
-            return f"ceph wcache rollout show {rollout}"
-        if running:
-            return f"ceph wcache campaign show {running}"
-        return outlook.next_step
-
-    def _measuring(self) -> str:
-        """What measures OSDs and compares no cache modes, in words."""
-        campaign_id = self._mclock.capacities.under_way()
-        return f"mclock measurement {campaign_id}" if campaign_id else self._engine.reserved
+    def _summary(self, world: World) -> Dict[str, Any]:
+        found = self._outlook(world)
+        return summary(found, _next(world, found))
 
     def drives(self, hostname: Optional[str] = None) -> Dict[str, Any]:
         """`drive ls`: every OSD drive with both sides of its cache and every layer."""
-        engine = self._engine
-        with engine.lock:
-            if hostname and hostname not in engine.hosts.reports:
-                raise NotFoundError(
-                    f"no probe has reported for host {hostname[:60]!r}",
-                    "see `ceph wcache agent ls`",
-                )
-            leased = self._findings.leased()
-            reports = sorted(engine.hosts.reports.items())
-            now_s = engine.clock()
-            ages = {name: engine.hosts.report_age_s(name, now_s) for name, _ in reports}
-            trusted = frozenset(item.drive_model for item in engine.analyses.trust.all())
-        if hostname:
-            ages = {hostname: ages[hostname]}
-        # outside of the lock: a whole fleet's list takes long, and probes must not wait
-        rows = [
-            {**_drive(name, drive, (name, drive.domain_id) in leased, trusted),
-             "reported_s_ago": _rounded(ages[name])}
-            for name, report in reports
-            if hostname in (None, "", name)
-            for drive in report.drives
-        ]
-        return {
-            "format_version": FORMAT_VERSION, "drives": rows,
-            "reported": codec.to_plain(age_of(ages)),
-        }
+        return drives(self._look(), hostname)
 
     def reload(self, hostname: Optional[str] = None) -> Dict[str, Any]:
         """`drive reload`: OSDs whose volumes were loaded with a cache off, and the cure."""
-        return reload(self._engine, hostname)
+        return reload(self._look(), hostname)
 
     def controllers(self) -> Dict[str, Any]:
         """`controller ls`."""
-        return controllers(self._engine)
+        return controllers(self._look())
 
     def drive_models(self) -> Dict[str, Any]:
         """`drive-model ls`: every drive model, with what is known of its power-loss protection."""
-        return drive_models(self._engine)
+        return drive_models(self._look())
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
         """Open campaigns and rollouts: event id to (message, fraction done)."""
+        world = self._look()
         found: Dict[str, Tuple[str, float]] = {}
-        with self._engine.lock:
-            open_ids = {m.spec.campaign_id for m in self._engine.runs.values() if not m.over}
-            for campaign_id in open_ids & set(self._engine.campaigns):
-                head = self.campaigns.head(campaign_id)
-                fraction = head["periods_done"] / max(1, head["periods_max"])
-                found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
-            for plan_id, machine in self._engine.rollouts.items():
-                if not machine.over:
-                    found[f"wcache.{plan_id}"] = self.rollouts.progress(machine)
+        open_ids = {m.spec.campaign_id for m in world.runs.values() if not m.over}
+        for campaign_id in open_ids & set(world.campaigns):
+            row = head(world, campaign_id)
+            fraction = row["periods_done"] / max(1, row["periods_max"])
+            found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
+        for plan_id, machine in world.rollouts.items():
+            if not machine.over:
+                found[f"wcache.{plan_id}"] = progress(machine.rollout, world.now_s)
         return found
 
     def failed(self, event_id: str) -> str:
         """Why what was under way came to nothing; '' where it did what it should."""
-        owner = event_id.partition(".")[2]
-        with self._engine.lock:
-            machine = self._engine.rollouts.get(owner)
-            if machine is not None:
-                return self.rollouts.failed(machine)
-            if owner not in self._engine.campaigns:
-                return ""
-            if self.campaigns.head(owner)["status"] != "aborted":
-                return ""
-            reasons = (
-                run.state.reason for run in self._engine.runs.values()
-                if run.spec.campaign_id == owner
-            )
-            return next(filter(None, reasons), "") or "aborted"
+        owner, world = event_id.partition(".")[2], self._look()
+        machine = world.rollouts.get(owner)
+        if machine is not None:
+            return failed(machine.rollout)
+        if owner not in world.campaigns or head(world, owner)["status"] != "aborted":
+            return ""
+        reasons = (
+            run.state.reason for run in world.runs.values() if run.spec.campaign_id == owner
+        )
+        return next(filter(None, reasons), "") or "aborted"
 
     def agents(self) -> Dict[str, Any]:
         """`agent ls`: which probe speaks for which host, and when it was last seen."""
-        engine = self._engine
-        with engine.lock:
-            now_s = engine.clock()
-            added = engine.hosts.deployments
-            never = [name for name in added if engine.hosts.agents.get(name) is None]
-            rows: List[Dict[str, Any]] = [
-                {
-                    "hostname": a.hostname, "probe_id": a.probe_id,
-                    "probe_version": a.probe_version, "heard_s_ago": None
-                    if engine.hosts.agents.only_stored(a.hostname)
-                    else round(now_s - a.seen_at_s, 1),
-                    "lease_id": a.lease_id, "simulated": a.simulated,
-                    "drives": len(engine.hosts.reports[a.hostname].drives)
-                    if a.hostname in engine.hosts.reports else 0,
-                    "form": added[a.hostname].form.value if a.hostname in added else "",
-                }
-                for a in engine.hosts.agents.all()
-            ]
-            rows += [
-                {
-                    "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
-                    "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
-                }
-                for name in sorted(never)
-            ]
-            refused = [
-                {
-                    "hostname": one.hostname, "protocol": one.version,
-                    "heard_s_ago": round(now_s - one.seen_at_s, 1), "why": words_of_version(one),
-                }
-                for one in engine.hosts.agents.others(now_s)
-            ]
-        return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
+        return agents(self._look())
 
     def loads(self) -> Dict[str, Any]:
         """`load ls`: what measured OSDs carry over hours."""
-        with self._engine.lock:
-            results = list(self._engine.analyses.results.values())
-        latencies = self._engine.view.latencies()
+        results = list(self._look().results.values())
         return {
             "format_version": FORMAT_VERSION,
-            **load_ls(self._profiles(), results, latencies),
+            **load_ls(self._profiles(), results, self._latencies()),
         }
+
+
+def _measuring(world: World) -> str:
+    """What measures OSDs and compares no cache modes, in words."""
+    campaign_id = capacities_under_way(world)
+    return f"mclock measurement {campaign_id}" if campaign_id else world.reserved
+
+
+def _next(world: World, outlook: Outlook) -> str:
+    """The one command that follows: what is under way comes before what would be begun."""
+    if not world.agents:
+        return "ceph wcache agent add --all"
+    if world.frozen:
+        return "ceph wcache freeze --thaw"
+    if world.open_plan:
+        return f"ceph wcache rollout show {world.open_plan}"
+    if world.open_campaign:
+        return f"ceph wcache campaign show {world.open_campaign}"
+    return outlook.next_step
+
+
+def drives(world: World, hostname: Optional[str]) -> Dict[str, Any]:
+    """Every OSD drive, or those of a host."""
+    if hostname and hostname not in world.reports:
+        raise NotFoundError(
+            f"no probe has reported for host {hostname[:60]!r}", "see `ceph wcache agent ls`"
+        )
+    names = [hostname] if hostname else sorted(world.reports)
+    ages = {name: world.report_age_s(name) for name in names}
+    trusted = frozenset(item.drive_model for item in world.trusted)
+    rows = [
+        {**_drive(name, drive, (name, drive.domain_id) in world.leased, trusted),
+         "reported_s_ago": _rounded(ages[name])}
+        for name in names for drive in world.reports[name].drives
+    ]
+    return {
+        "format_version": FORMAT_VERSION, "drives": rows, "reported": codec.to_plain(age_of(ages)),
+    }
+
+
+def agents(world: World) -> Dict[str, Any]:
+    """All probes, also those that were added and never called, and those that were refused."""
+    added = world.deployments
+    rows: List[Dict[str, Any]] = [
+        {
+            "hostname": a.hostname, "probe_id": a.probe_id,
+            "probe_version": a.probe_version, "heard_s_ago": None
+            if a.hostname in world.only_stored else round(world.now_s - a.seen_at_s, 1),
+            "lease_id": a.lease_id, "simulated": a.simulated,
+            "drives": len(world.reports[a.hostname].drives)
+            if a.hostname in world.reports else 0,
+            "form": added[a.hostname].form.value if a.hostname in added else "",
+        }
+        for a in world.agents
+    ]
+    rows += [
+        {
+            "hostname": name, "probe_id": "", "probe_version": "", "heard_s_ago": None,
+            "lease_id": "", "simulated": False, "drives": 0, "form": added[name].form.value,
+        }
+        for name in sorted(set(added) - {a.hostname for a in world.agents})
+    ]
+    refused = [
+        {
+            "hostname": one.hostname, "protocol": one.version,
+            "heard_s_ago": round(world.now_s - one.seen_at_s, 1), "why": words_of_version(one),
+        }
+        for one in world.other_versions
+    ]
+    return {"format_version": FORMAT_VERSION, "agents": rows, "refused": refused}
 
 
 def _rounded(age_s: Optional[float]) -> Optional[float]:

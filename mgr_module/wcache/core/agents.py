@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Optional, Set
+from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from .errors import ConflictError, VersionError
 from .protocol import PROTOCOL_VERSION, Hello
@@ -117,6 +117,12 @@ class Agents:
     def note_other(self, hostname: str, version: int, now_s: float) -> None:
         """Remember a probe of another protocol; in memory only, since it goes on calling."""
         self._others[hostname] = OtherVersion(hostname, version, now_s)
+
+    def look(
+        self, now_s: float
+    ) -> Tuple[Tuple[Agent, ...], FrozenSet[str], Tuple[OtherVersion, ...]]:
+        """All agents, the hosts of those that are only stored, and those of other versions."""
+        return tuple(self.all()), frozenset(self._only_stored), tuple(self.others(now_s))
 
     def others(self, now_s: float) -> List[OtherVersion]:
         """Probes of another protocol that called lately, by host name."""

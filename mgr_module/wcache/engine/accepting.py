@@ -51,9 +51,9 @@ class Accepting:
             self._pending[key] = item
             self.save()
 
-    def of(self, hostname: str, domain_id: str) -> Optional[Acceptance]:
-        """What waits of a domain."""
-        return self._pending.get((hostname, domain_id))
+    def all(self) -> Dict[Key, Acceptance]:
+        """What waits, by domain."""
+        return dict(self._pending)
 
     def save(self) -> None:
         """Store all that waits."""

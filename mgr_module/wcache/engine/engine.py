@@ -10,30 +10,27 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from contextlib import contextmanager
 from functools import partial
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
 from ..core import events
 from ..core.automation.windows import outside
 from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_state import Rollout
-from ..core.cluster import ClusterView
-from ..core.errors import StorageError
+from ..core.cluster import ClusterState, ClusterView, OsdLatency
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
-from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunState
-from ..core.experiment.slots import Periods
-from ..core.fleet.claims import believed
+from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunStatus
+from ..core.fleet.ages import Age
 from ..core.fleet.retention import Bounds
+from ..core.history.entry import HistoryEntry
 from ..core.ports import ConfigDatabase
-from ..core.protocol import Lease, MemoryRequest, Task
-from ..core.verdict.homes import homes
-from ..core.verdict.load_profile import merged
-from ..core.verdict.recommend import OsdProfiles, Recommendation, recommend
+from ..core.record import Record
+from ..core.verdict.recommend import OsdProfiles, Recommendation
 from ..options import Options
 from .accepting import Accepting
 from .config_watch import ConfigWatch
-from .debts import Debts, Learned
+from .debts import Debts
 from .evidence.analyses import Analyses, Analysis
 from .executor import Executor
 from .gate.looking import Stops
@@ -48,6 +45,7 @@ from .storing.persistence import FROZEN, Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
+from .world import World
 
 
 class Engine:
@@ -77,11 +75,11 @@ class Engine:
         self._profiles = profiles
         self.log = log
         self.clock = clock or steady_clock()
-        self.wake = wake
+        self._wake = wake
         self.hosts = Hosts()
         self.debts = Debts(self.hosts)
         self.campaigns: Dict[str, Campaign] = {}
-        self._unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
+        self.unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
         self.audit = AuditLog(archive, self.clock, log)
         self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
@@ -199,8 +197,8 @@ class Engine:
         if self.archive.trouble():
             return
         runs = self.runs
-        if self._unstored:
-            runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self._unstored}
+        if self.unstored:
+            runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
         going_on = {owner for owner, _ in self.measuring.going_on()}
         due = self._queue.due(runs, now_s, going_on)
         for run_id, event in self.debts.begin(due, self.runs, self.rollouts, self.view):
@@ -253,9 +251,29 @@ class Engine:
         moving = any(m.moving for m in self.rollouts.values())
         return bool(self.reserved) or moving or any(not m.over for m in self.runs.values())
 
-    def begin(self, owner: str) -> None:
-        """Start a run or a rollout."""
-        self.feed(owner, events.Begin())
+    def is_stored(self, owner: str) -> bool:
+        """Whether the mons have a value, or where a machine stands."""
+        with self.lock:
+            self.hear_store()
+            return self.persistence.is_stored(owner)
+
+    def refresh(self) -> Age:
+        """How old the reports are; hosts whose reports are old are looked at again."""
+        with self.lock:
+            return self.hosts.refresh(self.clock())
+
+    def ask_anew(self, hostname: str) -> None:
+        """A host's last report may not tell of what is there now: it is asked for the next."""
+        with self.lock:
+            self.hosts.reported_at_s.pop(hostname, None)
+
+    def wake(self) -> None:
+        """There is something to do: the next tick comes at once."""
+        self._wake()
+
+    def read_config_soon(self) -> None:
+        """Somebody looks, so the config database is read again."""
+        self.config.read_soon()
 
     def post_event(self, owner: str, event: events.Event) -> None:
         """Queue an event from another thread; `tick` feeds it."""
@@ -268,65 +286,10 @@ class Engine:
             self.measuring.cancel_all()
             self._executor.watching.cancel_all()
 
-    # ---- what probes hear
-
     @property
     def unticked_s(self) -> float:
         """Seconds since the last whole tick."""
         return self.clock() - self.ticked_at_s
-
-    @property
-    def stuck(self) -> bool:
-        """Whether no whole tick was made for as long as a lease lasts."""
-        return self.unticked_s > self.options().lease_ttl_s
-
-    def lease_of(self, hostname: str) -> Optional[Lease]:
-        """The lease that a run holds on a host."""
-        for machine in self.runs.values():
-            if machine.holds_lease and machine.spec.hostname == hostname:
-                spec = machine.spec
-                other = spec.domain_ids[1] if len(spec.domain_ids) > 1 else ""
-                return Lease(spec.lease_id, spec.domain_id, self.options().lease_ttl_s, other)
-        return None
-
-    def renewed_lease(self, hostname: str) -> Optional[Lease]:
-        """The lease that a host may go on with: none from an engine that is stuck."""
-        return None if self.stuck else self.lease_of(hostname)
-
-    def task_for(self, hostname: str, now_s: float) -> Optional[Task]:
-        """The task a host should do next: its machine's, else a look around when due."""
-        pending = self.hosts.tasks.get(hostname)
-        if pending is not None:
-            return None if pending.owner and self.stuck else pending.task
-        owed = self._restore_owed(hostname, now_s)
-        if owed is not None:
-            return owed
-        if self.hosts.memory_due(hostname, now_s):
-            return self.hosts.give(hostname, self.epoch, MemoryRequest())
-        if not self.hosts.look_due(hostname, now_s) or self.lease_of(hostname) is not None:
-            return None
-        return self.hosts.look_around(hostname, self.epoch, self.analyses.accepted.all())
-
-    def _restore_owed(self, hostname: str, now_s: float) -> Optional[Task]:
-        """What only the mgr knows how to restore, where the host has nothing else to do."""
-        if self.lease_of(hostname) is not None or self.busy(hostname):
-            return None
-        request = self.accepting.request(hostname, now_s)
-        request = request or self.debts.restore(self.runs, hostname, now_s)
-        return None if request is None else self.hosts.ask(hostname, self.epoch, request)
-
-    def busy(self, hostname: str) -> bool:
-        """Whether a host should poll fast."""
-        runs = (m.spec.hostname for m in self.runs.values() if m.under_way)
-        now = (m.current for m in self.rollouts.values() if m.moving)
-        return hostname in runs or any(c is not None and c.hostname == hostname for c in now)
-
-    def settle(self, learned: Sequence[Learned]) -> None:
-        """Store what became known of the prior states that runs owe."""
-        for run_id, said in learned:
-            if said:
-                self.note("mgr", run_id, said)
-            self.execute(run_id, [events.SaveRun()])
 
     # ---- the audit log
 
@@ -336,58 +299,58 @@ class Engine:
             about = self._told.about(who, what, self.runs.get(what))
             self.audit.note(who, what, text, severity, about)
 
-    # ---- campaigns and plans
-
-    def add_campaign(self, campaign: Campaign, states: Sequence[RunState]) -> None:
-        """Store a campaign; its runs begin once the mons have all of it."""
-        campaign_id = campaign.campaign_id
-        self.campaigns[campaign_id] = campaign
-        for state in states:
-            periods: List[Periods] = [{} for _ in state.spec.experiments]
-            self.runs[state.spec.run_id] = machine_of(state, periods, self.epoch)
-        self._unstored.add(campaign_id)
-
-        def stored() -> None:
-            self._unstored.discard(campaign_id)
-            self.persistence.stored()
-
-        def failed(error: StorageError) -> None:
-            self._unstored.discard(campaign_id)
-            self.campaigns.pop(campaign_id, None)
-            for number, state in enumerate(states):
-                self.runs.pop(state.spec.run_id, None)
-                if number:  # the first keeps the campaign's number from being used again
-                    self.archive.drop_run(state.spec.run_id)
-            self.archive.drop_campaign(campaign_id)
-            self.note("mgr", campaign_id, f"not started: {error.message}", "warning")
-
-        self.archive.put_campaign(
-            campaign, states, self.gate.expect(campaign_id, stored, failed)
-        )
-        self.hear_store()
+    # ---- what there is
 
     def recommendations(self) -> Tuple[Recommendation, ...]:
-        """What should be, from all results and the loads that are known.
+        """What should be, as of now; a big cluster takes time for it."""
+        return self.world().recommendations
 
-        A big cluster takes time for it, so the lock is not held meanwhile: whoever can asks
-        without it.
-        """
-        by_osd = self._profiles()
-        profiles = {key: merged(tuple(each.values())) for key, each in by_osd.items()}
-        cluster, throwaway = self.view.cluster(), self.options().throwaway_cluster
+    def world(self, cluster: Optional[ClusterState] = None) -> World:
+        """What there is now, with these maps or those that are fetched once somebody looks."""
+        maps = self.view.cluster if cluster is None else lambda: cluster
         with self.lock:
-            told = tuple(self.hosts.reports.values())
-            results, pools = self.analyses.believed(), self.analyses.pools()
-            accepted = self.analyses.accepted.all()
-        reports = believed(told, cluster)
-        at_home = homes(reports, cluster, throwaway=throwaway)
-        return recommend(results, profiles, pools, at_home, by_osd, reports, accepted)
+            hosts, analyses, config, now_s = self.hosts, self.analyses, self.config, self.clock()
+            return World(
+                now_s, maps, self._profiles, self.options(), dict(hosts.reports),
+                dict(hosts.reported_at_s), frozenset(hosts.journal_known),
+                *hosts.agents.look(now_s), dict(hosts.deployments),
+                {run_id: machine.copied() for run_id, machine in self.runs.items()},
+                {plan_id: machine.copied() for plan_id, machine in self.rollouts.items()},
+                dict(self.campaigns), self._awaited(), dict(analyses.results), analyses.pools(),
+                analyses.trust.all(), analyses.accepted.all(), self.accepting.all(),
+                dict(analyses.foreign.files), self.frozen, self.reserved, dict(self.broken),
+                self.archive.trouble(), self.persistence.error, dict(self.archive.unreadable),
+                analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
+            )
 
-    def add_rollout(self, rollout: Rollout) -> RolloutMachine:
-        """Store a new plan and return its machine, not started."""
-        machine = RolloutMachine(rollout, self.epoch)
-        self.rollouts[rollout.plan_id] = machine
-        self.persistence.save(rollout.plan_id, machine)
-        self.hear_store()
-        self.prune()
-        return machine
+    @contextmanager
+    def deciding(self, cluster: Optional[ClusterState] = None) -> Iterator[World]:
+        """The same, and nothing changes until what follows from it is begun."""
+        fetched = self.view.cluster() if cluster is None else cluster
+        with self.lock:
+            yield self.world(fetched)
+
+    def latencies(self) -> Dict[int, OsdLatency]:
+        """What OSDs last said of theirs; of a big cluster much."""
+        return self.view.latencies()
+
+    def record(self, record_id: str) -> Optional[Record]:
+        """A record with its raw samples, where it is still stored."""
+        return self.archive.record(record_id)
+
+    def history(self) -> List[HistoryEntry]:
+        """The lines of the audit log."""
+        with self.lock:
+            return self.audit.all()
+
+    def _awaited(self) -> FrozenSet[str]:
+        """Campaigns of which a record is still to be stored or analysed.
+
+        What was aborted does not wait for mons that do not answer.
+        """
+        aborted = {
+            machine.spec.campaign_id for machine in self.runs.values()
+            if machine.state.status is RunStatus.ABORTED
+        }
+        unsaved = {record.campaign_id for record in self.persistence.records.unsaved}
+        return frozenset((unsaved - aborted) | self.analyses.awaited())

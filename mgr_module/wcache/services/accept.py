@@ -9,14 +9,12 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Tuple
 
-from ..core import events
 from ..core.drive.acceptance import Acceptance
 from ..core.errors import ConflictError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute
-from ..engine.accepting import settle
 from ..engine.engine import Engine
-from ..engine.storing.persistence import ACCEPTED
-from .guards import disputes_of
+from ..engine.orders import Orders
+from ..engine.world import World
 
 
 class AcceptService:
@@ -24,6 +22,7 @@ class AcceptService:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
 
     def accept(self, hostname: str, domain_id: str, yes: bool = False) -> Dict[str, Any]:
         """`drive accept`: give up what is owed or in dispute of one cache domain.
@@ -31,12 +30,12 @@ class AcceptService:
         A damaged journal entry that names no domain is accepted by its key.
         """
         engine = self._engine
-        with engine.lock:
+        with engine.deciding() as world:
             found = [
-                item for item in disputes_of(engine)
+                item for item in world.disputes
                 if item.hostname == hostname and domain_id in (item.domain_id, item.journal_key)
             ]
-            pending = engine.accepting.of(hostname, domain_id)
+            pending = world.acceptances.get((hostname, domain_id))
             if not found and pending is not None:
                 found = [Dispute(hostname, domain_id, "accepted before", False)]
             if not found:
@@ -50,24 +49,14 @@ class AcceptService:
                     f"{why}. Accepting gives up the prior state and changes no drive",
                     "look at the drive first (`ceph wcache drive ls`), then add --yes",
                 )
-            if engine.busy(hostname):
+            if world.busy(hostname):
                 raise ConflictError(f"something is under way on {hostname}", "wait for its end")
-            keys = self._keys(hostname, domain_id, found) or (pending.keys if pending else ())
+            keys = _keys(world, hostname, domain_id, found) or (pending.keys if pending else ())
             if keys:
-                self._require_probe(hostname, domain_id)
+                _require_probe(world, hostname, domain_id)
             engine.note("admin", f"{hostname} {domain_id}", f"accepted as it is: {why}")
-            item = Acceptance(hostname, domain_id, keys, self._owners(found))
-            if keys:
-                engine.accepting.add(item)  # before all else, so that all of it is stored or none
-            for owner in settle(item, engine.runs, engine.rollouts):
-                engine.execute(owner, [events.SaveRun()])
-            engine.hear_store()
-            # a look or a restore that was asked for is of no use now; the next report says what
-            # is left of it
-            engine.hosts.drop_tasks_of(hostname)
-            engine.hosts.reported_at_s.pop(hostname, None)
-            owners = (ACCEPTED, *item.owners) if keys else item.owners
-            stored = all(map(engine.persistence.is_stored, owners))
+            item = Acceptance(hostname, domain_id, keys, _owners(world, found))
+            stored = self._orders.accept(item)
         engine.wake()
         return {
             "hostname": hostname, "domain_id": domain_id, "changed": True,
@@ -76,35 +65,40 @@ class AcceptService:
             "next": _next(stored, bool(keys)),
         }
 
-    def _keys(self, hostname: str, domain_id: str, found: List[Dispute]) -> Tuple[str, ...]:
-        """The journal entries to drop: the disputed ones, and those of what is given up."""
-        report = self._engine.hosts.reports.get(hostname)
-        actions = {f"action/{item.action_id}" for item in found if item.action_id}
-        owed = any(item.run_id for item in found)
-        keys = {item.journal_key for item in found if item.journal_key}
-        for note in report.journal if report is not None else ():
-            lease = owed and note.key == f"lease/{domain_id}"
-            if lease or note.key in actions:
-                keys.add(note.key)
-        return tuple(sorted(keys))
 
-    def _require_probe(self, hostname: str, domain_id: str) -> None:
-        agent = self._engine.hosts.agents.get(hostname)
-        if agent is None or agent.silent(self._engine.clock()):
-            raise NotReadyError(
-                f"the probe on {hostname} is not responding, and its journal has entries to drop",
-                f"start it, or run `wcache-probe accept {shlex.quote(domain_id)} --yes` there; "
-                f"where the host is gone for good, `ceph wcache agent rm {hostname} --force` first",
-            )
+def _keys(
+    world: World, hostname: str, domain_id: str, found: List[Dispute]
+) -> Tuple[str, ...]:
+    """The journal entries to drop: the disputed ones, and those of what is given up."""
+    report = world.reports.get(hostname)
+    actions = {f"action/{item.action_id}" for item in found if item.action_id}
+    owed = any(item.run_id for item in found)
+    keys = {item.journal_key for item in found if item.journal_key}
+    for note in report.journal if report is not None else ():
+        lease = owed and note.key == f"lease/{domain_id}"
+        if lease or note.key in actions:
+            keys.add(note.key)
+    return tuple(sorted(keys))
 
-    def _owners(self, found: List[Dispute]) -> Tuple[str, ...]:
-        """The runs and plans that owe what is given up."""
-        actions = {item.action_id for item in found if item.action_id}
-        plans = {
-            plan_id for plan_id, machine in self._engine.rollouts.items()
-            if actions & {change.action_id for change in machine.rollout.changes}
-        }
-        return tuple(sorted(plans | {item.run_id for item in found if item.run_id}))
+
+def _require_probe(world: World, hostname: str, domain_id: str) -> None:
+    agent = world.agent(hostname)
+    if agent is None or agent.silent(world.now_s):
+        raise NotReadyError(
+            f"the probe on {hostname} is not responding, and its journal has entries to drop",
+            f"start it, or run `wcache-probe accept {shlex.quote(domain_id)} --yes` there; "
+            f"where the host is gone for good, `ceph wcache agent rm {hostname} --force` first",
+        )
+
+
+def _owners(world: World, found: List[Dispute]) -> Tuple[str, ...]:
+    """The runs and plans that owe what is given up."""
+    actions = {item.action_id for item in found if item.action_id}
+    plans = {
+        plan.plan_id for plan in world.plans
+        if actions & {change.action_id for change in plan.changes}
+    }
+    return tuple(sorted(plans | {item.run_id for item in found if item.run_id}))
 
 
 def _next(stored: bool, entries: bool) -> str:

@@ -11,12 +11,13 @@ from ..core.change import preconditions as holding
 from ..core.change.bound import moved
 from ..core.change.change_status import ChangeStatus
 from ..core.change.lasting import not_lasting
-from ..core.change.rollout import RolloutMachine
+from ..core.change.rollout_state import Rollout
 from ..core.change.time_left import time_left
 from ..core.errors import NotReadyError
 from ..core.record import Precondition
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
+from ..engine.orders import Orders
 from .guards import require_plan, require_thawed
 
 
@@ -28,51 +29,47 @@ def apply_forecast(
 
     It asks what `apply` asks before the first change, the mons too.
     """
-    with engine.lock:
-        require_thawed(engine)
-        machine = require_plan(engine, plan_id)
-    seen = _seen_by_mons(engine, machine)
-    with engine.lock:
-        rollout = replace(machine.rollout, trial=trial or machine.rollout.trial)
-        planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
-        if trial:
-            rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
-        left = time_left(rollout, engine.clock())
-        missed = broken(machine, need_not, seen)
-        gone = moved(
-            machine.rollout, engine.hosts.reports, engine.view.cluster(),
-            engine.recommendations(),
-        )
-        return {
-            "plan_id": plan_id, "changed": False, "status": rollout.status.value,
-            "dry_run": True, "waves": codec.to_plain(machine.rollout.waves),
-            "would_change": [f"{change.name}: {change.words}" for change in planned],
-            "would_persist": [
-                rollout.changes[index].name for index in not_lasting(rollout)
-            ] if persist else [],
-            "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
-            "missed": [item.value for item in missed],
-            "moved": gone,
-            "next": "ceph wcache plan" if gone else _command(
-                plan_id, (*need_not, *missed), trial=trial, persist=persist
-            ),
-        }
+    world = engine.world()
+    require_thawed(world)
+    machine = require_plan(world.rollouts, plan_id)
+    seen = _seen_by_mons(Orders(engine), plan_id)
+    plan = machine.rollout
+    rollout = replace(plan, trial=trial or plan.trial)
+    planned = [c for c in rollout.changes if c.status is ChangeStatus.PLANNED]
+    if trial:
+        rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
+    left = time_left(rollout, world.now_s)
+    missed = broken(plan, need_not, seen)
+    gone = moved(plan, world.reports, world.cluster, world.recommendations)
+    return {
+        "plan_id": plan_id, "changed": False, "status": rollout.status.value,
+        "dry_run": True, "waves": codec.to_plain(plan.waves),
+        "would_change": [f"{change.name}: {change.words}" for change in planned],
+        "would_persist": [
+            rollout.changes[index].name for index in not_lasting(rollout)
+        ] if persist else [],
+        "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
+        "missed": [item.value for item in missed],
+        "moved": gone,
+        "next": "ceph wcache plan" if gone else _command(
+            plan_id, (*need_not, *missed), trial=trial, persist=persist
+        ),
+    }
 
 
 def broken(
-    machine: RolloutMachine, need_not: Tuple[Precondition, ...], seen: Tuple[Precondition, ...]
+    rollout: Rollout, need_not: Tuple[Precondition, ...], seen: Tuple[Precondition, ...]
 ) -> List[Precondition]:
     """What keeps the plan from going on, of what was seen not to hold."""
-    asked = holding.override(machine.rollout, need_not)
+    asked = holding.override(rollout, need_not)
     missed = {item for c in asked.changes for item in holding.missed(asked, c, seen)}
     return [item for item in seen if item in missed]
 
 
-def _seen_by_mons(engine: Engine, machine: RolloutMachine) -> Tuple[Precondition, ...]:
+def _seen_by_mons(orders: Orders, plan_id: str) -> Tuple[Precondition, ...]:
     """What does not hold now, with what only the mons know; holds no lock while it waits."""
     answers: queue.SimpleQueue[Tuple[Precondition, ...]] = queue.SimpleQueue()
-    with engine.lock:
-        engine.looking.see(machine, machine.groups_next, lambda seen: answers.put(seen.missed))
+    orders.look_for(plan_id, lambda seen: answers.put(seen.missed))
     try:
         return answers.get(timeout=WAIT_S)
     except queue.Empty:

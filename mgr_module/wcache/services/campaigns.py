@@ -7,6 +7,7 @@ import secrets
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
+from ..core.cluster import ClusterState
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.events import Halt
 from ..core.experiment.campaign import (
@@ -19,11 +20,9 @@ from ..core.experiment.campaign import (
     select,
 )
 from ..core.experiment.observing import plan as observing
-from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, RunStatus
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
-from ..core.fleet.claims import believed
 from ..core.history.entry import ADMIN
 from ..core.record import Precondition
 from ..core.simulation import all_simulated
@@ -31,7 +30,8 @@ from ..core.text import named
 from ..core.unmet import unmet
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
-from ..engine.storing.archive import next_number
+from ..engine.orders import Orders
+from ..engine.world import RunLook, World
 from .dry_run import would
 from .guards import (
     bounded,
@@ -49,83 +49,33 @@ class CampaignService:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
 
-    def forecast(self, sample: Optional[TrySample] = None, **arguments: Any) -> Dict[str, Any]:
+    def forecast(
+        self, sample: Optional[TrySample] = None, world: Optional[World] = None, **arguments: Any
+    ) -> Dict[str, Any]:
         """`campaign forecast`: what a campaign with these arguments would cost at most."""
-        with self._engine.lock:
-            _seed(arguments.get("seed"))  # refused here as it is where it counts
-            runs, skipped, _ = self._prepare("c0", 0, arguments, sample)
-            cost = forecast(runs, self._engine.view.cluster(), skipped)
-            reported = self._engine.hosts.refresh(self._engine.clock())
+        world = world or self._engine.world()
+        _seed(arguments.get("seed"))  # refused here as it is where it counts
+        runs, skipped, _ = _prepare(world, "c0", 0, arguments, sample)
+        cost = forecast(runs, world.cluster, skipped)
+        reported = self._engine.refresh()
         return {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
 
-    def _prepare(
-        self, campaign_id: str, seed: int, arguments: Dict[str, Any], sample: Optional[TrySample]
-    ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
-        engine, options = self._engine, self._engine.options()
-        observe = _observe(arguments)
-        chosen = CampaignOptions(
-            scope=parse_scope(arguments.get("scope") or "cluster").text,
-            loads=parse_loads(
-                arguments.get("loads") or (observing.LOADS if observe else "traffic,depth1,batch")
-            ),
-            pairs_max=bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
-            drives_per_model=bounded(
-                arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
-                "drives_per_model",
-            ),
-            settle_s=max(options.settle_s, arguments.get("settle_s") or 0.0),
-            period_s=options.period_s,
-            latency_limit_ms=options.latency_limit_ms,
-            seconds_max=options.experiment_seconds_max,
-            bytes_max=options.experiment_bytes_max,
-            consent_turn_on=bool(arguments.get("consent_turn_on")),
-            forced=bool(arguments.get("force")),
-            client_wait_max_s=options.experiment_client_wait_max_s,
-            same_share=options.no_difference_share,
-            observe=observe,
-        )
-        cluster = engine.view.cluster()
-        require_reports(engine)
-        reports = believed(engine.hosts.reports.values(), cluster)
-        found = candidates(reports, cluster, parse_scope(chosen.scope))
-        only = arguments.get("only")  # the automation's: hosts and cache domains
-        found = [c for c in found if only is None or (c.hostname, c.domain_id) in only]
-        selection = select(
-            found, cluster, chosen, throwaway=options.throwaway_cluster,
-            disputed=disputed_domains(engine),
-        )
-        runs = make_runs(
-            campaign_id, selection, cluster, chosen, seed=seed,
-            throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
-        )
-        if sample is not None:
-            runs, chosen = cheapest(runs, chosen, sample)
-        if arguments.get("confirm"):
-            runs = shortened(runs, self._priors())
-        if observe:
-            runs = tuple(observing.observing(run) for run in runs)
-        if not runs:
-            raise NotFoundError(
-                "none of these loads touches a drive in the scope", "add `timer` or `4m`"
-            )
-        return runs, selection.skipped, chosen
-
-    def _priors(self) -> Priors:
-        foreign = [verdict for _, verdict in self._engine.analyses.foreign.verdicts()]
-        return priors(self._engine.recommendations(), foreign)
-
-    def start(self, sample: Optional[TrySample] = None, **arguments: Any) -> Dict[str, Any]:
+    def start(
+        self, sample: Optional[TrySample] = None, cluster: Optional[ClusterState] = None,
+        **arguments: Any,
+    ) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         engine = self._engine
-        with engine.lock:
-            campaign_id = self.new_id()
+        with engine.deciding(cluster) as world:
+            campaign_id = self.new_id(world)
             seed = _seed(arguments.get("seed"))
-            runs, skipped, chosen = self._prepare(campaign_id, seed, arguments, sample)
-            cluster = engine.view.cluster()
+            runs, skipped, chosen = _prepare(world, campaign_id, seed, arguments, sample)
             real = not all_simulated(runs)
             broken = [
-                item for item in cluster.blocking if any(item not in run.bears for run in runs)
+                item for item in world.cluster.blocking
+                if any(item not in run.bears for run in runs)
             ]
             if real and broken and not chosen.forced:
                 way = "wait until they are met, or use --force (the records are then never pooled)"
@@ -135,7 +85,7 @@ class CampaignService:
                         f"which go on beside them, {way}"
                     )
                 raise RefusedError(unmet(broken), way)
-            cost = forecast(runs, cluster, skipped)
+            cost = forecast(runs, world.cluster, skipped)
             if cost.bytes_written and real and not arguments.get("accept_cost"):
                 raise RefusedError(
                     f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
@@ -143,42 +93,36 @@ class CampaignService:
                     "add --accept-cost, or measure with --loads=traffic,timer only",
                 )
             campaign = Campaign(
-                campaign_id, chosen, engine.clock(), seed, tuple(run.run_id for run in runs),
+                campaign_id, chosen, world.now_s, seed, tuple(run.run_id for run in runs),
                 skipped, sample is not None, arguments.get("by", ADMIN),
             )
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             text += ", toggles nothing" if chosen.observe else ""
             self.begin(campaign, runs, text)
-            reported = engine.hosts.refresh(engine.clock())
+            reported = engine.refresh()
         return {
             "campaign_id": campaign_id, "forecast": codec.to_plain(cost),
             "reported": codec.to_plain(reported),
         }
 
-    def new_id(self) -> str:
+    def new_id(self, world: World) -> str:
         """The id of a new campaign; a WcacheError where none may begin now."""
-        engine = self._engine
-        require_thawed(engine)
-        require_store(engine)
-        require_unreserved(engine)
-        require_no_plan(engine)
-        open_ids = sorted({m.spec.campaign_id for m in engine.runs.values() if not m.over})
-        if open_ids:
+        require_thawed(world)
+        require_store(world)
+        require_unreserved(world)
+        require_no_plan(world)
+        if world.open_campaign:
             raise ConflictError(
-                f"campaign {open_ids[0]} is not over yet",
-                f"wait for it, or `ceph wcache campaign stop {open_ids[0]}`",
+                f"campaign {world.open_campaign} is not over yet",
+                f"wait for it, or `ceph wcache campaign stop {world.open_campaign}`",
             )
-        # what cannot be read keeps its number, or its leftovers would become ours
-        stored = [*engine.archive.names("campaign"), *engine.archive.names("run")]
-        return f"c{next_number([*engine.campaigns, *stored])}"
+        return self._orders.new_campaign_id()
 
     def begin(self, campaign: Campaign, runs: Sequence[RunSpec], text: str) -> None:
         """Store a campaign with its runs, and say so in the audit log."""
         engine = self._engine
-        with engine.lock:
-            engine.note(campaign.by, campaign.campaign_id, text)
-            engine.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
-            engine.prune()
+        engine.note(campaign.by, campaign.campaign_id, text)
+        self._orders.add_campaign(campaign, [RunState(run, RunStatus.WAITING) for run in runs])
         engine.wake()
 
     def stop(
@@ -187,14 +131,13 @@ class CampaignService:
     ) -> Dict[str, Any]:
         """`campaign stop`: end every run, restoring the prior states."""
         engine = self._engine
-        with engine.lock:
-            if campaign_id not in engine.campaigns:
+        with engine.deciding() as world:
+            if campaign_id not in world.campaigns:
                 raise NotFoundError(
                     f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
                 )
             stopping = [
-                run_id
-                for run_id, machine in engine.runs.items()
+                run_id for run_id, machine in world.runs.items()
                 if machine.spec.campaign_id == campaign_id and not machine.over
             ]
             if dry_run:
@@ -206,6 +149,62 @@ class CampaignService:
                 engine.feed(run_id, Halt(reason))
         return {"campaign_id": campaign_id, "changed": bool(stopping), "stopping": stopping}
 
+
+def _prepare(
+    world: World, campaign_id: str, seed: int, arguments: Dict[str, Any],
+    sample: Optional[TrySample],
+) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
+    options = world.options
+    observe = _observe(arguments)
+    chosen = CampaignOptions(
+        scope=parse_scope(arguments.get("scope") or "cluster").text,
+        loads=parse_loads(
+            arguments.get("loads") or (observing.LOADS if observe else "traffic,depth1,batch")
+        ),
+        pairs_max=bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
+        drives_per_model=bounded(
+            arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
+            "drives_per_model",
+        ),
+        settle_s=max(options.settle_s, arguments.get("settle_s") or 0.0),
+        period_s=options.period_s,
+        latency_limit_ms=options.latency_limit_ms,
+        seconds_max=options.experiment_seconds_max,
+        bytes_max=options.experiment_bytes_max,
+        consent_turn_on=bool(arguments.get("consent_turn_on")),
+        forced=bool(arguments.get("force")),
+        client_wait_max_s=options.experiment_client_wait_max_s,
+        same_share=options.no_difference_share,
+        observe=observe,
+    )
+    cluster = world.cluster
+    require_reports(world)
+    found = candidates(world.believed_reports, cluster, parse_scope(chosen.scope))
+    only = arguments.get("only")  # the automation's: hosts and cache domains
+    found = [c for c in found if only is None or (c.hostname, c.domain_id) in only]
+    selection = select(
+        found, cluster, chosen, throwaway=options.throwaway_cluster,
+        disputed=disputed_domains(world),
+    )
+    runs = make_runs(
+        campaign_id, selection, cluster, chosen, seed=seed,
+        throwaway=options.throwaway_cluster, nonce=secrets.token_hex(8),
+    )
+    if sample is not None:
+        runs, chosen = cheapest(runs, chosen, sample)
+    if arguments.get("confirm"):
+        runs = shortened(runs, _priors(world))
+    if observe:
+        runs = tuple(observing.observing(run) for run in runs)
+    if not runs:
+        raise NotFoundError(
+            "none of these loads touches a drive in the scope", "add `timer` or `4m`"
+        )
+    return runs, selection.skipped, chosen
+
+
+def _priors(world: World) -> Priors:
+    return priors(world.recommendations, [verdict for _, verdict in world.foreign_verdicts])
 
 def _observe(arguments: Mapping[str, Any]) -> bool:
     """Whether nothing is toggled; MalformedError with what is for experiments only."""
@@ -233,9 +232,9 @@ def _emptied(osd_ids: Tuple[int, ...]) -> str:
     return f", and each call empties the caches of {osds}"
 
 
-def periods_of(engine: Engine, machine: RunMachine) -> Tuple[int, int]:
+def periods_of(world: World, machine: RunLook) -> Tuple[int, int]:
     """(periods measured, periods at most) of a run: what ended early needs no more."""
-    results = engine.analyses.results
+    results = world.results
     ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
     done, most = machine.open_periods
     return ended + done, ended + most

@@ -11,7 +11,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ..ceph.command import CommandFailed
 from ..ceph.surroundings import Surroundings
 from ..core.agents import Agent, overdue_s
-from ..core.change.change_status import UNFINISHED
 from ..core.deployment import build_folder, cephadm, rook, systemd
 from ..core.deployment.form import (
     Deployment,
@@ -29,8 +28,10 @@ from ..core.output_format import FORMAT_VERSION
 from ..core.text import many
 from ..engine.engine import Engine
 from ..engine.key_work import PENDING, THERE, KeyWork
+from ..engine.orders import Orders
+from ..engine.world import World
 from .dry_run import would
-from .guards import disputes_of, require_store
+from .guards import require_store
 
 REMOVING = "the host is being removed"
 LEFT_BEHIND = (
@@ -44,6 +45,7 @@ class AgentService:
 
     def __init__(self, engine: Engine, keys: KeyWork, surroundings: Surroundings) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
         self._keys = keys
         self._surroundings = surroundings
 
@@ -54,7 +56,7 @@ class AgentService:
         image: Optional[str] = None, hosts_read: bool = False,
     ) -> Dict[str, Any]:
         """`agent add`: keys for these hosts, and the script that brings probes onto them."""
-        places = Places(self._engine.view.cluster().osds, self._surroundings.told())
+        places = Places(self._engine.world().cluster.osds, self._surroundings.told())
         run_by, why = self._form(form)
         listed = self._listed(run_by, every)
         asked, left_out = chosen(
@@ -65,21 +67,19 @@ class AgentService:
         made = self._deployments(run_by, hostnames, image)
         # what cannot be printed is refused before keys are made
         self._install(run_by, made, program_inside=image is not None)
-        with self._engine.lock:
-            require_store(self._engine)
+        require_store(self._engine.world())
         # Rook makes the key itself, with the CephClient
         job = None if run_by is Form.ROOK else self._keys.make(hostnames)
         rows = []
-        with self._engine.lock:
-            for item in made:
-                state = run_by.value if job is None else job.state(item.hostname)
-                error = "" if job is None else job.errors.get(item.hostname, "")
-                rows.append({
-                    "hostname": item.hostname, "entity": entity_of(item.hostname), "key": state,
-                    "error": error, "osd_ids": places.osd_ids(item.hostname),
-                })
-                if not error:
-                    self._take(item, noted=state != THERE)
+        for item in made:
+            state = run_by.value if job is None else job.state(item.hostname)
+            error = "" if job is None else job.errors.get(item.hostname, "")
+            rows.append({
+                "hostname": item.hostname, "entity": entity_of(item.hostname), "key": state,
+                "error": error, "osd_ids": places.osd_ids(item.hostname),
+            })
+            if not error:
+                self._orders.add_host(item, noted=state != THERE)
         failed = [row for row in rows if row["error"]]
         if len(failed) == len(rows):
             raise NotReadyError(f"no key was made: {failed[0]['error']}", "see `ceph health`")
@@ -140,7 +140,7 @@ class AgentService:
     def _deployments(
         self, form: Form, hostnames: Sequence[str], image: Optional[str]
     ) -> Tuple[Deployment, ...]:
-        now_s = self._engine.clock()
+        now_s = self._engine.world().now_s
         on_host = form in (Form.SYSTEMD, Form.VSTART)
         used = "" if on_host else checked_image(image or self._image())
         namespace = self._namespace() if form is Form.ROOK else ""
@@ -170,7 +170,7 @@ class AgentService:
         if form is Form.CEPHADM:
             return cephadm.install(hostnames, image, program_inside=program_inside)
         if form is Form.ROOK:
-            fsid = self._engine.view.cluster().fsid
+            fsid = self._engine.world().cluster.fsid
             return rook.install(
                 hostnames, namespace, image, fsid, program_inside=program_inside
             )
@@ -178,19 +178,6 @@ class AgentService:
         if form is Form.VSTART and folder is not None and hostnames:
             return build_folder.install(hostnames[0], folder)
         return systemd.install(hostnames)
-
-    def _take(self, item: Deployment, *, noted: bool) -> None:
-        """Remember a host that was added; its probe may call again. Under the engine's lock."""
-        hosts = self._engine.hosts
-        before = hosts.deployments.get(item.hostname)
-        hosts.removed.pop(item.hostname, None)
-        if before is not None and _alike(before, item):
-            return
-        hosts.deployments[item.hostname] = item
-        self._engine.archive.put_deployment(item)
-        if noted or before is None:
-            text = f"host added for {item.form.value}, key {entity_of(item.hostname)}"
-            self._engine.note("admin", item.hostname, text)
 
     # ---- remove
 
@@ -203,14 +190,14 @@ class AgentService:
         host whose probe is not responding, unless forced.
         """
         engine = self._engine
-        with engine.lock:
-            known = engine.hosts.deployments.get(hostname)
-            agent = engine.hosts.agents.get(hostname)
-            if known is None and agent is None and hostname not in engine.hosts.reports:
+        with engine.deciding() as world:
+            known = world.deployments.get(hostname)
+            agent = world.agent(hostname)
+            if known is None and agent is None and hostname not in world.reports:
                 raise NotFoundError(
                     f"there is no probe on host {hostname[:60]!r}", "see `ceph wcache agent ls`"
                 )
-            unheard = "" if agent is None else self._unheard(agent)
+            unheard = "" if agent is None else _unheard(world, agent)
             heard = agent is not None and not unheard
             if unheard and not force:
                 raise NotReadyError(
@@ -219,11 +206,18 @@ class AgentService:
                     "wait for its next call, or start it; --force forgets a host that is gone",
                 )
             if dry_run:
-                return self._would_remove(hostname, known, force=force)
-            self._end_runs(hostname, heard=heard, force=force)
-            stays = self._what_stays(hostname)
+                return self._would_remove(world, hostname, known, force=force)
+            for run_id in _runs_on(world, hostname):
+                engine.feed(run_id, Halt(REMOVING))
+            ended = engine.world(world.cluster)
+            if (heard or not force) and any(name == hostname for name, _ in ended.leased):
+                raise NotReadyError(
+                    f"what is measured on {hostname} is ended and restored",
+                    "run the same command again in a moment",
+                )
+            stays = _what_stays(ended, hostname)
             if not force:
-                self._require_restored(hostname, stays)
+                _require_restored(ended, hostname, stays)
         item = known or self._as_found(hostname)
         if not heard and force:
             stays.append(LEFT_BEHIND)
@@ -238,16 +232,9 @@ class AgentService:
                 raise NotReadyError(
                     f"the key is still there: {job.errors[hostname]}", "see `ceph health`"
                 )
-        with engine.lock:
-            engine.hosts.forget(hostname)
-            if agent is not None:
-                engine.hosts.removed[hostname] = agent.instance_id
-            engine.accepting.forget(hostname)
-            engine.archive.drop_host(hostname)
-            self._end_plans(hostname)
-            left = f"; left as it is: {many(len(stays), 'item')}" if stays else ""
-            text = f"host removed{left}"
-            engine.note("admin", hostname, text)
+        self._orders.remove_host(hostname, "" if agent is None else agent.instance_id)
+        left = f"; left as it is: {many(len(stays), 'item')}" if stays else ""
+        engine.note("admin", hostname, f"host removed{left}")
         folder = self._surroundings.build_folder()
         script = _removal(item, folder.path if folder else "")
         return {
@@ -257,80 +244,17 @@ class AgentService:
         }
 
     def _would_remove(
-        self, hostname: str, known: Optional[Deployment], *, force: bool
+        self, world: World, hostname: str, known: Optional[Deployment], *, force: bool
     ) -> Dict[str, Any]:
-        stays = self._what_stays(hostname)
+        stays = _what_stays(world, hostname)
         if not force:
-            self._require_restored(hostname, stays)
+            _require_restored(world, hostname, stays)
         form = (known or self._as_found(hostname)).form
         key = "the CephClient" if form is Form.ROOK else entity_of(hostname)
         return {"hostname": hostname, "form": form.value, "stays": stays, **would([
-            *(f"end run {run_id} and restore its drives" for run_id in self._runs_on(hostname)),
+            *(f"end run {run_id} and restore its drives" for run_id in _runs_on(world, hostname)),
             f"remove the key of {key}", f"forget {hostname}, its reports and how it was added",
         ])}
-
-    def _runs_on(self, hostname: str) -> List[str]:
-        return [
-            run_id for run_id, machine in self._engine.runs.items()
-            if machine.spec.hostname == hostname and not machine.over
-        ]
-
-    def _end_runs(self, hostname: str, *, heard: bool, force: bool) -> None:
-        engine = self._engine
-        for run_id in self._runs_on(hostname):
-            engine.feed(run_id, Halt(REMOVING))
-        if engine.lease_of(hostname) is not None and (heard or not force):
-            raise NotReadyError(
-                f"what is measured on {hostname} is ended and restored",
-                "run the same command again in a moment",
-            )
-
-    def _unheard(self, agent: Agent) -> str:
-        """Since when a probe that should have called by now has not; "" where it has."""
-        silent_s = self._engine.clock() - agent.seen_at_s
-        if self._engine.hosts.agents.only_stored(agent.hostname):
-            return "since the mgr started"
-        due_s = overdue_s(self._engine.options().poll_idle_s)
-        return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
-
-    def _end_plans(self, hostname: str) -> None:
-        """No plan waits for a host that is gone; what it has on other hosts goes its own way."""
-        for plan_id, machine in list(self._engine.rollouts.items()):
-            if any(
-                change.hostname == hostname and change.status in UNFINISHED
-                for change in machine.rollout.drive_changes
-            ):
-                self._engine.feed(plan_id, Halt(f"host {hostname} was removed"))
-
-    def _what_stays(self, hostname: str) -> List[str]:
-        engine = self._engine
-        return what_stays(
-            hostname, [machine.rollout for machine in engine.rollouts.values()],
-            [machine.state for machine in engine.runs.values()],
-            engine.hosts.reports.get(hostname),
-        )
-
-    def _require_restored(self, hostname: str, stays: Sequence[str]) -> None:
-        engine = self._engine
-        plans = [machine.rollout for machine in engine.rollouts.values()]
-        standing = reasons_to_stay(hostname, plans)
-        if standing:
-            raise RefusedError(
-                "; ".join(standing),
-                "roll it back, then run this again (--force leaves it as it is)",
-            )
-        owed = [item for item in disputes_of(engine) if item.hostname == hostname]
-        if owed:
-            raise RefusedError(
-                f"{hostname} {owed[0].domain_id}: {owed[0].why}",
-                "see `ceph wcache status`; --force forgets the host all the same",
-            )
-        if stays:
-            raise RefusedError(
-                f"the journal of {hostname} is not empty: {stays[0]}",
-                "run `wcache-probe restore --all` on the host, and what it prints for changes that "
-                "were applied (--force leaves them)",
-            )
 
     def _as_found(self, hostname: str) -> Deployment:
         """How a host that was never added by `agent add` would be added now."""
@@ -338,10 +262,48 @@ class AgentService:
         return Deployment(hostname, form, 0.0, "", self._namespace())
 
 
-def _alike(before: Deployment, item: Deployment) -> bool:
-    return (before.form, before.image, before.namespace) == (
-        item.form, item.image, item.namespace
+def _runs_on(world: World, hostname: str) -> List[str]:
+    return [
+        run_id for run_id, machine in world.runs.items()
+        if machine.spec.hostname == hostname and not machine.over
+    ]
+
+
+def _unheard(world: World, agent: Agent) -> str:
+    """Since when a probe that should have called by now has not; "" where it has."""
+    silent_s = world.now_s - agent.seen_at_s
+    if agent.hostname in world.only_stored:
+        return "since the mgr started"
+    due_s = overdue_s(world.options.poll_idle_s)
+    return f"for {silent_s:.0f} s" if silent_s >= due_s else ""
+
+
+def _what_stays(world: World, hostname: str) -> List[str]:
+    return what_stays(
+        hostname, world.plans, [machine.state for machine in world.runs.values()],
+        world.reports.get(hostname),
     )
+
+
+def _require_restored(world: World, hostname: str, stays: Sequence[str]) -> None:
+    standing = reasons_to_stay(hostname, world.plans)
+    if standing:
+        raise RefusedError(
+            "; ".join(standing),
+            "roll it back, then run this again (--force leaves it as it is)",
+        )
+    owed = [item for item in world.disputes if item.hostname == hostname]
+    if owed:
+        raise RefusedError(
+            f"{hostname} {owed[0].domain_id}: {owed[0].why}",
+            "see `ceph wcache status`; --force forgets the host all the same",
+        )
+    if stays:
+        raise RefusedError(
+            f"the journal of {hostname} is not empty: {stays[0]}",
+            "run `wcache-probe restore --all` on the host, and what it prints for changes that "
+            "were applied (--force leaves them)",
+        )
 
 
 def _removal(item: Deployment, folder: str) -> Script:

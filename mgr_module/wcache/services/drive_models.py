@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, Set
+from typing import Any, Callable, Dict, Optional, Set
 
 from ..core.drive.accepted_proofs import (
     ACCEPTED_MAX,
@@ -18,16 +18,19 @@ from ..core.verdict.plp.trust import MODELS_MAX, REASON_CHARS_MAX, TrustedModel
 from ..engine.engine import Engine
 from ..engine.evidence.accepted_proofs import ACCEPTED_PROOFS
 from ..engine.evidence.trust import TRUSTED
+from ..engine.orders import Orders
+from ..engine.world import World
 from .dry_run import would
 
 NAMED_MAX = 5
 
 
 class DriveModelService:
-    """Trust in power-loss protection, given and taken back; guarded by the engine's lock."""
+    """Trust in power-loss protection, given and taken back."""
 
     def __init__(self, engine: Engine, wall_clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
         self._wall_clock = wall_clock
 
     def trust_plp(
@@ -36,20 +39,19 @@ class DriveModelService:
         """`drive-model trust-plp`: lift FLUSH_TOO_FAST for one drive model."""
         said = _reason(reason)
         engine = self._engine
-        with engine.lock:
-            trust = engine.analyses.trust
-            self._require_known(drive_model)
-            old = trust.of(drive_model)
+        with engine.deciding() as world:
+            _require_known(world, drive_model)
+            old = _trusted(world, drive_model)
             changed = old is None or old.reason != said
             if dry_run:
                 lines = [f"trust the power-loss protection of {drive_model}"] if changed else []
                 return {"drive_model": drive_model, "reason": said, **would(lines)}
             if changed:
-                if old is None and len(trust.all()) >= MODELS_MAX:
+                if old is None and len(world.trusted) >= MODELS_MAX:
                     raise RefusedError(f"{MODELS_MAX} drive models are trusted already")
-                trust.add(TrustedModel(drive_model, said, self._wall_clock()))
-                self._save(drive_model, f"power-loss protection trusted: {said}")
-            stored = engine.persistence.is_stored(TRUSTED)
+                engine.note("admin", drive_model, f"power-loss protection trusted: {said}")
+                self._orders.trust(TrustedModel(drive_model, said, self._wall_clock()))
+            stored = engine.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": True, "reason": said, "changed": changed,
             "stored": stored,
@@ -62,18 +64,17 @@ class DriveModelService:
     def distrust_plp(self, drive_model: str, dry_run: bool = False) -> Dict[str, Any]:
         """`drive-model distrust-plp`: FLUSH_TOO_FAST counts again for this drive model."""
         engine = self._engine
-        with engine.lock:
-            trust = engine.analyses.trust
-            changed = trust.of(drive_model) is not None
+        with engine.deciding() as world:
+            changed = _trusted(world, drive_model) is not None
             if dry_run:
                 lines = [f"no longer trust {drive_model}"] if changed else []
                 return {"drive_model": drive_model, **would(lines)}
             if changed:
-                trust.remove(drive_model)
-                self._save(drive_model, "power-loss protection no longer trusted")
+                engine.note("admin", drive_model, "power-loss protection no longer trusted")
+                self._orders.distrust(drive_model)
             else:
-                self._require_known(drive_model)
-            stored = engine.persistence.is_stored(TRUSTED)
+                _require_known(world, drive_model)
+            stored = engine.is_stored(TRUSTED)
         return {
             "drive_model": drive_model, "trusted": False, "changed": changed, "stored": stored,
             "note": "drives that were put into write back on this trust stay in it",
@@ -85,8 +86,8 @@ class DriveModelService:
     ) -> Dict[str, Any]:
         """`drive-model accept-proof`: what a host has shown of a drive model counts everywhere."""
         said, engine = _reason(reason), self._engine
-        with engine.lock:
-            report = engine.hosts.reports.get(hostname)
+        with engine.deciding() as world:
+            report = world.reports.get(hostname)
             known = report is not None and is_real(report) and drive_model
             shown = shown_of(report, drive_model) if known and report else ()
             if not shown:
@@ -94,23 +95,23 @@ class DriveModelService:
                     f"{hostname} has shown nothing of {drive_model[:80]!r}",
                     "see `ceph wcache drive-model ls`; run `wcache-probe prove` or `witness` there",
                 )
-            accepted = engine.analyses.accepted
             proof = AcceptedProof(
                 hostname, drive_model, said, tuple(digest(one) for one in shown)[:SHOWN_MAX],
                 self._wall_clock(),
             )
-            old = accepted.of(hostname, drive_model)
+            old = _accepted(world, hostname, drive_model)
             changed = old is None or (old.reason, old.shown) != (said, proof.shown)
             if dry_run:
                 text = f"accept on all hosts what {hostname} has shown of {drive_model}"
                 about = {"drive_model": drive_model, "hostname": hostname}
                 return {**about, **would([text] if changed else [])}
             if changed:
-                if old is None and len(accepted.all()) >= ACCEPTED_MAX:
+                if old is None and len(world.accepted) >= ACCEPTED_MAX:
                     raise RefusedError(f"{ACCEPTED_MAX} proofs are accepted already")
-                accepted.add(proof)
-                self._save_accepted(drive_model, f"what {hostname} has shown is accepted: {said}")
-            stored = engine.persistence.is_stored(ACCEPTED_PROOFS)
+                text = f"what {hostname} has shown is accepted: {said}"
+                engine.note("admin", drive_model, text)
+                self._orders.accept_proof(proof)
+            stored = engine.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "accepted": len(proof.shown),
             "changed": changed, "stored": stored,
@@ -125,17 +126,17 @@ class DriveModelService:
     ) -> Dict[str, Any]:
         """`drive-model revoke-proof`: a host's word counts by the rule of two hosts again."""
         engine = self._engine
-        with engine.lock:
-            accepted = engine.analyses.accepted
-            changed = accepted.of(hostname, drive_model) is not None
+        with engine.deciding() as world:
+            changed = _accepted(world, hostname, drive_model) is not None
             if dry_run:
                 text = f"no longer accept what {hostname} has shown of {drive_model}"
                 about = {"drive_model": drive_model, "hostname": hostname}
                 return {**about, **would([text] if changed else [])}
             if changed:
-                accepted.remove(hostname, drive_model)
-                self._save_accepted(drive_model, f"what {hostname} has shown is no longer accepted")
-            stored = engine.persistence.is_stored(ACCEPTED_PROOFS)
+                text = f"what {hostname} has shown is no longer accepted"
+                engine.note("admin", drive_model, text)
+                self._orders.revoke_proof(hostname, drive_model)
+            stored = engine.is_stored(ACCEPTED_PROOFS)
         return {
             "drive_model": drive_model, "hostname": hostname, "changed": changed,
             "stored": stored,
@@ -143,35 +144,31 @@ class DriveModelService:
             "next": "ceph wcache recommend; `ceph wcache rollback` takes back what was applied",
         }
 
-    def _save_accepted(self, drive_model: str, text: str) -> None:
-        engine = self._engine
-        engine.note("admin", drive_model, text)
-        engine.persistence.save_value(ACCEPTED_PROOFS, engine.analyses.accepted.put)
-        engine.hear_store()
-        # hosts are told with the request for their next report
-        engine.hosts.reported_at_s.clear()
 
-    def _save(self, drive_model: str, text: str) -> None:
-        engine = self._engine
-        engine.note("admin", drive_model, text)
-        engine.persistence.save_value(TRUSTED, engine.analyses.trust.put)
-        engine.hear_store()
-        engine.analyses.trust_changed()
+def _trusted(world: World, drive_model: str) -> Optional[TrustedModel]:
+    return next((item for item in world.trusted if item.drive_model == drive_model), None)
 
-    def _require_known(self, drive_model: str) -> None:
-        engine = self._engine
-        known: Set[str] = {str(result.drive_model) for result in engine.analyses.results.values()}
-        known |= {
-            str(drive.drive_model)
-            for report in engine.hosts.reports.values() for drive in report.drives
-        }
-        known.discard("")
-        if drive_model not in known:
-            names = ", ".join(repr(name) for name in sorted(known)[:NAMED_MAX])
-            raise NotFoundError(
-                f"there is no drive model {drive_model[:80]!r}",
-                f"give vendor, model and firmware as `ceph wcache drive-model ls` does: {names}",
-            )
+
+def _accepted(world: World, hostname: str, drive_model: str) -> Optional[AcceptedProof]:
+    found = (
+        item for item in world.accepted
+        if (item.hostname, item.drive_model) == (hostname, drive_model)
+    )
+    return next(found, None)
+
+
+def _require_known(world: World, drive_model: str) -> None:
+    known: Set[str] = {str(result.drive_model) for result in world.results.values()}
+    known |= {
+        str(drive.drive_model) for report in world.reports.values() for drive in report.drives
+    }
+    known.discard("")
+    if drive_model not in known:
+        names = ", ".join(repr(name) for name in sorted(known)[:NAMED_MAX])
+        raise NotFoundError(
+            f"there is no drive model {drive_model[:80]!r}",
+            f"give vendor, model and firmware as `ceph wcache drive-model ls` does: {names}",
+        )
 
 
 def _reason(reason: str) -> str:

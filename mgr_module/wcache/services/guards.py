@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, TypeVar
 
-from ..core.change.rollout import RolloutMachine
 from ..core.change.scope import Scope
 from ..core.errors import ConflictError, MalformedError, NotFoundError, NotReadyError, RefusedError
 from ..core.fleet.disputes import Dispute, Key
 from ..core.text import named
-from ..engine.engine import Engine
+from ..engine.world import World
+
+MAKE_ONE = "make one with `ceph wcache plan`"
+Plan = TypeVar("Plan")
 
 
 def bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
@@ -23,24 +25,23 @@ def bounded(value: Any, default: int, low: int, high: int, name: str) -> int:
     return int(value)
 
 
-def require_thawed(engine: Engine) -> None:
+def require_thawed(world: World) -> None:
     """Nothing is begun on a frozen cluster."""
-    if engine.frozen:
+    if world.frozen:
         raise RefusedError("the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`")
 
 
-def require_store(engine: Engine) -> None:
+def require_store(world: World) -> None:
     """Nothing is begun that the mons would not store: a restarted mgr would know nothing of it."""
-    trouble = engine.archive.trouble()
-    if trouble:
-        raise NotReadyError(trouble)
+    if world.trouble:
+        raise NotReadyError(world.trouble)
 
 
-def require_reports(engine: Engine) -> None:
+def require_reports(world: World) -> None:
     """Without a report there is no drive to measure; a probe sends one soon after its start."""
-    if engine.hosts.reports:
+    if world.reports:
         return
-    if engine.hosts.deployments:
+    if world.deployments:
         raise NotReadyError(
             "no probe has reported yet",
             "wait some seconds and try again; `ceph wcache agent ls` shows which probes have "
@@ -49,67 +50,74 @@ def require_reports(engine: Engine) -> None:
     raise NotReadyError("no probe has reported yet", "see `ceph wcache agent add --all`")
 
 
-def require_unreserved(engine: Engine) -> None:
+def require_unreserved(world: World) -> None:
     """Nothing is toggled while something that is no run measures OSDs."""
-    if engine.reserved:
+    if world.reserved:
         raise ConflictError(
-            f"{engine.reserved} is under way",
+            f"{world.reserved} is under way",
             "wait for it; a trial ends by `ceph wcache memory trial stop`",
         )
 
 
-def require_plan(engine: Engine, plan_id: str) -> RolloutMachine:
+def require_plan(rollouts: Mapping[str, Plan], plan_id: str, see: str = MAKE_ONE) -> Plan:
     """The plan of that id."""
-    machine = engine.rollouts.get(plan_id)
+    machine = rollouts.get(plan_id)
     if machine is None:
-        raise NotFoundError(
-            f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
-        )
+        raise NotFoundError(f"there is no plan {plan_id[:40]!r}", see)
     return machine
 
 
-def require_no_plan(engine: Engine) -> None:
+def require_no_plan(world: World) -> None:
     """A rollout wants the drives for itself: nothing would be measured before its end."""
-    for plan_id, machine in engine.rollouts.items():
-        if not machine.over:
-            end = f"or end it with `ceph wcache rollout abort {plan_id}`"
-            if machine.paused:
-                raise ConflictError(
-                    f"plan {plan_id} is paused",
-                    f"go on with `ceph wcache rollout resume {plan_id}`, {end}",
-                )
-            raise ConflictError(f"plan {plan_id} is under way", f"wait for it, {end}")
-
-
-def require_idle(engine: Engine) -> None:
-    """A rollout wants the drives for itself."""
-    require_unreserved(engine)
-    for machine in engine.runs.values():
-        if not machine.over:
+    plan_id = world.open_plan
+    if plan_id:
+        end = f"or end it with `ceph wcache rollout abort {plan_id}`"
+        if world.rollouts[plan_id].paused:
             raise ConflictError(
-                f"campaign {machine.spec.campaign_id} is under way", "wait for it, or stop it"
+                f"plan {plan_id} is paused",
+                f"go on with `ceph wcache rollout resume {plan_id}`, {end}",
             )
-    require_no_plan(engine)
+        raise ConflictError(f"plan {plan_id} is under way", f"wait for it, {end}")
 
 
-def require_class(engine: Engine, device_class: Optional[str]) -> None:
+def require_idle(world: World) -> None:
+    """A rollout wants the drives for itself."""
+    require_unreserved(world)
+    if world.open_campaign:
+        raise ConflictError(
+            f"campaign {world.open_campaign} is under way", "wait for it, or stop it"
+        )
+    require_no_plan(world)
+
+
+def require_class(world: World, device_class: Optional[str]) -> None:
     """A device class that is asked for is one of the cluster, or was when it was measured."""
+    if not device_class:
+        return
     known = {
-        *(osd.device_class for osd in engine.view.cluster().osds.values()),
-        *(result.device_class for result in engine.analyses.results.values()),
+        *(osd.device_class for osd in world.cluster.osds.values()),
+        *(result.device_class for result in world.results.values()),
     }
-    if device_class and device_class not in known:
+    if device_class not in known:
         raise NotFoundError(
             f"there is no device class {device_class[:40]!r}",
             f"use one of {', '.join(sorted(known - {''})) or 'none'}",
         )
 
 
-def require_scope(engine: Engine, scope: Scope) -> None:
+def require_config(world: World) -> None:
+    """What is planned goes by what is set now."""
+    if world.config_read_at_s is None:
+        raise NotReadyError(
+            "the config database was not read yet", world.config_error or "try again"
+        )
+
+
+def require_scope(world: World, scope: Scope) -> None:
     """A class, host, OSD or drive model that is asked for is there."""
-    require_class(engine, scope.device_class)
-    osds = engine.view.cluster().osds
-    hosts = {*engine.hosts.reports, *(osd.hostname for osd in osds.values())}
+    require_class(world, scope.device_class)
+    osds = world.cluster.osds
+    hosts = {*world.reports, *(osd.hostname for osd in osds.values())}
     if scope.hostname and scope.hostname not in hosts:
         raise NotFoundError(
             f"there is no host {scope.hostname[:60]!r}",
@@ -118,8 +126,7 @@ def require_scope(engine: Engine, scope: Scope) -> None:
     if scope.osd_id is not None and scope.osd_id not in osds:
         raise NotFoundError(f"there is no osd.{scope.osd_id}", "see `ceph osd ls`")
     models = {
-        str(drive.drive_model) for report in engine.hosts.reports.values()
-        for drive in report.drives
+        str(drive.drive_model) for report in world.reports.values() for drive in report.drives
     }
     wanted = scope.drive_model or ""
     if not any(wanted.lower() in model.lower() for model in models) and wanted:
@@ -129,23 +136,18 @@ def require_scope(engine: Engine, scope: Scope) -> None:
         )
 
 
-def disputes_of(engine: Engine) -> Tuple[Dispute, ...]:
-    """Cache domains whose prior state is owed or lost: nothing is begun on them."""
-    return engine.debts.disputes(engine.runs, engine.rollouts, engine.view.cluster().fsid)
-
-
-def disputed_domains(engine: Engine) -> Dict[Key, str]:
+def disputed_domains(world: World) -> Dict[Key, str]:
     """By host and cache domain, why nothing is begun there."""
-    return {item.key: f"{item.why}; {_cure(item)}" for item in disputes_of(engine)}
+    return {item.key: f"{item.why}; {_cure(item)}" for item in world.disputes}
 
 
-def require_settled(engine: Engine, domains: Iterable[Key]) -> None:
+def require_settled(world: World, domains: Iterable[Key]) -> None:
     """Nothing is begun where what was there before is owed, lost or in dispute."""
     wanted = set(domains)
-    for item in disputes_of(engine):
+    for item in world.disputes:
         if item.key in wanted:
             raise RefusedError(f"{item.hostname} {item.domain_id}: {item.why}", _cure(item))
-    unknown = sorted({hostname for hostname, _ in wanted} - engine.hosts.journal_known)
+    unknown = sorted({hostname for hostname, _ in wanted} - world.journal_known)
     if unknown:
         raise NotReadyError(
             f"{', '.join(unknown)} has not reported its probe's journal since the mgr or the "

@@ -11,38 +11,36 @@ from ..core.change.config_change import ConfigChange
 from ..core.change.rollout_state import Change, RolloutStatus
 from ..core.change.scope import Scope
 from ..core.errors import NotReadyError
-from ..core.fleet.claims import believed
 from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.cache_mode.plan import make_changes as cache_mode_changes
-from ..core.knobs.knob import CHANGES_MAX, Asked, Planner, Wanted
+from ..core.knobs.knob import CHANGES_MAX, Asked, Wanted
 from ..core.knobs.mclock.advice import advise
 from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.mclock.plan import make_changes as mclock_changes
 from ..core.knobs.memory_target.knob import MEMORY
 from ..core.knobs.registry import ALL, TOGETHER
 from ..core.model import Finding
-from ..engine.engine import Engine
-from .guards import disputed_domains
+from ..engine.world import World
+from .guards import disputed_domains, require_config
 from .mclock.facts import MclockFacts
 from .memory.planner import MemoryPlanner
 from .memory.service import MemoryService
+from .planner import Planner
 
 
-def planners(
-    engine: Engine, mclock: MclockFacts, memory: MemoryService
-) -> Dict[str, Planner]:
+def planners(mclock: MclockFacts, memory: MemoryService) -> Dict[str, Planner]:
     """The planner of each knob of the registry, by the knob's name, and of several in one plan."""
     found: Dict[str, Planner] = {
-        CACHE_MODE.name: _CacheMode(engine), MCLOCK.name: _Mclock(engine, mclock),
-        MEMORY.name: MemoryPlanner(engine, memory),
+        CACHE_MODE.name: _CacheMode(), MCLOCK.name: _Mclock(mclock),
+        MEMORY.name: MemoryPlanner(memory),
     }
     return {**found, ALL: _Together({knob.name: found[knob.name] for knob in TOGETHER})}
 
 
-def in_place_by(engine: Engine, knob: str, scope: Scope) -> str:
+def in_place_by(world: World, knob: str, scope: Scope) -> str:
     """The newest plan of a knob that still stands in a scope; '' where none does."""
     found = [
-        plan_id for plan_id, machine in engine.rollouts.items()
+        plan_id for plan_id, machine in world.rollouts.items()
         if machine.rollout.status is RolloutStatus.DONE and any(
             change.status is ChangeStatus.APPLIED and scope.holds(change)
             and knob == (change.knob if isinstance(change, ConfigChange) else CACHE_MODE.name)
@@ -61,7 +59,7 @@ class _Together(Planner):
     def __init__(self, knobs: Mapping[str, Planner]) -> None:
         self._knobs = knobs
 
-    def plan(self, asked: Asked) -> Wanted:
+    def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner; a knob of which nothing is known is left alone where another has some."""
         changes: List[Change] = []
         left: List[str] = []
@@ -69,7 +67,7 @@ class _Together(Planner):
         remembers: List[Callable[[Sequence[Change]], None]] = []
         for name, planner in self._knobs.items():
             try:
-                wanted = planner.plan(replace(asked, first=len(changes)))
+                wanted = planner.plan(replace(asked, first=len(changes)), world)
             except NotReadyError as error:
                 unready.append(error)
                 left.append(f"{name}: {error.line()}")
@@ -92,16 +90,11 @@ class _Together(Planner):
 
 
 class _CacheMode(Planner):
-    """From standing recommendations; called under the engine's lock."""
+    """From standing recommendations."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def plan(self, asked: Asked) -> Wanted:
-        engine, cluster = self._engine, self._engine.view.cluster()
-        recommendations = engine.recommendations()
+    def plan(self, asked: Asked, world: World) -> Wanted:
         wanted = asked.device_class
-        if not any(r.device_class == (wanted or r.device_class) for r in recommendations):
+        if not any(r.device_class == (wanted or r.device_class) for r in world.recommendations):
             of_class = f" in device class {wanted}" if wanted else ""
             scope = f" --scope=class:{shlex.quote(wanted)}" if wanted else ""
             raise NotReadyError(
@@ -109,24 +102,21 @@ class _CacheMode(Planner):
                 f"measure with `ceph wcache campaign start{scope}`",
             )
         return cache_mode_changes(
-            asked, recommendations, believed(engine.hosts.reports.values(), cluster), cluster,
-            throwaway=engine.options().throwaway_cluster, disputed=disputed_domains(engine),
+            asked, world.recommendations, world.believed_reports, world.cluster,
+            throwaway=world.options.throwaway_cluster, disputed=disputed_domains(world),
         )
 
 
 class _Mclock(Planner):
     """From measured capacities and what the config database says."""
 
-    def __init__(self, engine: Engine, facts: MclockFacts) -> None:
-        self._engine = engine
+    def __init__(self, facts: MclockFacts) -> None:
         self._facts = facts
 
-    def plan(self, asked: Asked) -> Wanted:
-        watch = self._engine.config
-        if watch.read_at_s is None:
-            raise NotReadyError("the config database was not read yet", watch.error or "try again")
+    def plan(self, asked: Asked, world: World) -> Wanted:
+        require_config(world)
         advices = [
-            advice for advice in advise(self._facts.gather())
+            advice for advice in advise(self._facts.gather(world))
             if asked.device_class in (None, advice.device_class)
         ]
         if not advices:
@@ -134,8 +124,8 @@ class _Mclock(Planner):
                 "no capacity was measured yet, so there is nothing to plan by",
                 "measure with `ceph wcache mclock measure`",
             )
-        return mclock_changes(asked, advices, self._engine.view.cluster(), watch.config)
+        return mclock_changes(asked, advices, world.cluster, world.config)
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self, world: World) -> Sequence[Finding]:
         """Stored values that do not fit the mode of the drives."""
         return self._facts.findings()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
 from ..core import codec
@@ -25,18 +24,19 @@ from ..core.change.rollout_state import (
 )
 from ..core.change.scope import Scope
 from ..core.change.waves import arranged
+from ..core.cluster import ClusterState
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
-from ..core.events import SaveRun
 from ..core.history.entry import ADMIN, AUTO
 from ..core.knobs.cache_mode.knob import CACHE_MODE
-from ..core.knobs.knob import Asked, Planner
+from ..core.knobs.knob import Asked
 from ..core.record import Precondition
 from ..core.text import many
 from ..core.unmet import slow_words
 from ..engine.engine import Engine
-from ..engine.storing.archive import next_number
+from ..engine.orders import Orders
 from ..engine.storing.readable import readable
+from ..engine.world import World
 from ..options import Options
 from .apply_forecast import apply_forecast, broken
 from .guards import (
@@ -48,6 +48,7 @@ from .guards import (
     require_thawed,
 )
 from .mclock.facts import MclockFacts
+from .planner import Planner
 from .planners import in_place_by
 
 # Enough that no id of a change is ever made twice.
@@ -61,6 +62,7 @@ class PlanService:
         self, engine: Engine, facts: MclockFacts, planners: Mapping[str, Planner]
     ) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
         self._facts = facts
         self._planners = planners
 
@@ -77,63 +79,62 @@ class PlanService:
         drive_model: Optional[str] = None,
         dry_run: bool = False,
         take_over: str = "",
+        cluster: Optional[ClusterState] = None,
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
         A `dry_run` keeps no plan either.
         """
-        engine, options = self._engine, self._engine.options()
+        engine = self._engine
         planner = self._planners.get(knob)
         if planner is None:
             raise NotFoundError(
                 f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
             )
-        with engine.lock:
-            cluster = engine.view.cluster()
-            scope = Scope(device_class, hostname, osd, drive_model)
-            require_scope(engine, scope)
-            plan_id = f"p{next_number([*engine.rollouts, *engine.archive.names('rollout')])}"
-            nonce = secrets.token_hex(NONCE_BYTES)
-            taken = tuple(name for name in take_over.split(",") if name)
-            asked = Asked(
-                plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken
-            )
-            reported = codec.to_plain(engine.hosts.refresh(engine.clock()))
-            wanted = planner.plan(asked)
-            changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
-            if not changes:
-                if not dry_run:
-                    wanted.remember(())
-                return {
-                    "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
-                    "reported": reported, "in_place_by": in_place_by(engine, knob, scope),
-                }
-            rollout = Rollout(
-                plan_id, engine.clock(), changes, consent_turn_on=consent_turn_on,
-                consent_persist=persist, throwaway=options.throwaway_cluster,
-                settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
-                latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
-                cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by, waves=waves,
-                gate=_gate(options), parallel_max=options.rollout_parallel_max,
-                pause_max_s=3600.0 * options.pause_max_h if by == AUTO else 0.0,
-            )
-            require_room(rollout)
-            readable(f"plan {plan_id}", rollout)
-            told = {
-                "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
-                "stale_keys": self._facts.stale_keys_of(rollout.drive_changes),
-                "waves": codec.to_plain(waves), "reported": reported,
+        world = engine.world(cluster)
+        options, cluster = world.options, world.cluster
+        scope = Scope(device_class, hostname, osd, drive_model)
+        require_scope(world, scope)
+        plan_id, nonce = self._orders.new_plan_id(), secrets.token_hex(NONCE_BYTES)
+        taken = tuple(name for name in take_over.split(",") if name)
+        asked = Asked(plan_id, nonce, device_class, consent_turn_on, persist, only, scope, taken)
+        reported = codec.to_plain(engine.refresh())
+        wanted = planner.plan(asked, world)
+        changes, waves = arranged([c for c in wanted.changes if scope.holds(c)], cluster)
+        if not changes:
+            if not dry_run:
+                wanted.remember(())
+            return {
+                "plan_id": "", "changes": [], "left_alone": list(wanted.left_alone),
+                "reported": reported, "in_place_by": in_place_by(world, knob, scope),
             }
-            if dry_run:
-                return {"plan_id": "", **told}
-            engine.add_rollout(rollout)
-            wanted.remember(changes)
-            engine.note(by, plan_id, f"planned {many(len(changes), 'change')}")
-            return {"plan_id": plan_id, **told}
+        rollout = Rollout(
+            plan_id, world.now_s, changes, consent_turn_on=consent_turn_on,
+            consent_persist=persist, throwaway=options.throwaway_cluster,
+            settle_s=max(options.settle_s, 1.0), canary_wait_s=options.canary_wait_s,
+            latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
+            cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by, waves=waves,
+            gate=_gate(options), parallel_max=options.rollout_parallel_max,
+            pause_max_s=3600.0 * options.pause_max_h if by == AUTO else 0.0,
+        )
+        require_room(rollout)
+        readable(f"plan {plan_id}", rollout)
+        told = {
+            "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
+            "stale_keys": self._facts.stale_keys_of(world, rollout.drive_changes),
+            "waves": codec.to_plain(waves), "reported": reported,
+        }
+        if dry_run:
+            return {"plan_id": "", **told}
+        self._orders.add_rollout(rollout)
+        wanted.remember(changes)
+        engine.note(by, plan_id, f"planned {many(len(changes), 'change')}")
+        return {"plan_id": plan_id, **told}
 
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,
         persist: bool = False, dry_run: bool = False, by: str = ADMIN,
+        cluster: Optional[ClusterState] = None,
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
@@ -144,172 +145,83 @@ class PlanService:
         engine, need_not = self._engine, holding.parse_override(override or "")
         if dry_run:
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
-        with engine.lock:
-            require_thawed(engine)
-            machine = require_plan(engine, plan_id)
-            engine.hosts.refresh(engine.clock())
-            status = machine.rollout.status
-            if status is not RolloutStatus.PLANNED:
-                self._require_in_place(machine.rollout)
-                if persist and not machine.rollout.consent_persist:
-                    return self._make_last(machine, by)
-                new = status is RolloutStatus.RUNNING and self.override(machine, need_not)
-                return {"plan_id": plan_id, "changed": new, "status": status.value}
-            require_store(engine)
-            require_idle(engine)
-            if machine.rollout.throwaway and not engine.options().throwaway_cluster:
+        with engine.deciding(cluster) as world:
+            require_thawed(world)
+            rollout = require_plan(world.rollouts, plan_id).rollout
+            engine.refresh()
+            if rollout.status is not RolloutStatus.PLANNED:
+                _require_in_place(world, rollout)
+                if persist and not rollout.consent_persist:
+                    return self._make_last(world, rollout, by)
+                under_way = rollout.status is RolloutStatus.RUNNING
+                new = under_way and self.override(rollout, need_not)
+                return {"plan_id": plan_id, "changed": new, "status": rollout.status.value}
+            require_store(world)
+            require_idle(world)
+            if rollout.throwaway and not world.options.throwaway_cluster:
                 raise RefusedError(
                     f"plan {plan_id} was made while this was a throwaway cluster",
                     "make a new plan with `ceph wcache plan`",
                 )
-            require_settled(
-                engine, ((c.hostname, c.domain_id) for c in machine.rollout.drive_changes)
-            )
-            self.require_unmoved(machine.rollout)
-            self._require_fit(machine, need_not)
+            require_settled(world, ((c.hostname, c.domain_id) for c in rollout.drive_changes))
+            require_unmoved(world, rollout)
+            self._require_fit(world, rollout, need_not)
             if trial:
-                self._try_only(machine)
-            if persist:
-                machine.rollout = replace(machine.rollout, consent_persist=True)
+                _require_measured(rollout)
             engine.note(by, plan_id, f"apply{' --trial' if trial else ''} requested")
-            self.override(machine, need_not)
-            engine.begin(plan_id)
+            self._orders.steer(plan_id, lambda plan: plan.consent(trial=trial, persist=persist))
+            self.override(rollout, need_not)
+            status = self._orders.begin(plan_id)
         engine.wake()
-        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
-
-    @staticmethod
-    def _try_only(machine: RolloutMachine) -> None:
-        if machine.rollout.changes[0].load_point is None:
-            raise RefusedError(
-                f"nothing measures what {machine.rollout.changes[0].name} would gain",
-                "apply it without --trial: what is set is read back, and can be rolled back",
-            )
-        machine.rollout = replace(machine.rollout, trial=True)
-
-    def require_unmoved(self, rollout: Rollout) -> None:
-        """A plan is made from drives' states, verdicts and failure domains: they hold still."""
-        engine = self._engine
-        found = moved(
-            rollout, engine.hosts.reports, engine.view.cluster(), engine.recommendations()
-        )
-        if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise ConflictError(
-                f"plan {rollout.plan_id} no longer fits: {found[0]}{more}",
-                "make a new one with `ceph wcache plan`",
-            )
+        return {"plan_id": plan_id, "changed": True, "status": status.value}
 
     def _require_fit(
-        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]
+        self, world: World, rollout: Rollout, need_not: Tuple[Precondition, ...]
     ) -> None:
         """Nothing is begun where a precondition is missed; later the machine holds instead."""
-        broken = self.broken(machine, need_not)
+        broken = self.broken(world, rollout, need_not)
         if broken:
             names = ",".join(item.name.lower() for item in (*need_not, *broken))
             raise RefusedError(
-                holding.words(broken, slow_words(self._engine.view.cluster().slow_osds)),
-                f"wait until they are met, or `ceph wcache apply {machine.rollout.plan_id} "
+                holding.words(broken, slow_words(world.cluster.slow_osds)),
+                f"wait until they are met, or `ceph wcache apply {rollout.plan_id} "
                 f"--override={names}`",
             )
 
     def broken(
-        self, machine: RolloutMachine, need_not: Tuple[Precondition, ...] = ()
+        self, world: World, rollout: Rollout, need_not: Tuple[Precondition, ...] = ()
     ) -> List[Precondition]:
         """What keeps the plan from going on, by what the mgr knows itself."""
-        return broken(machine, need_not, self._engine.looking.missed_now(machine))
+        return broken(rollout, need_not, self._orders.missed_now(rollout.plan_id, world))
 
-    def _make_last(self, machine: RolloutMachine, by: str) -> Dict[str, Any]:
+    def _make_last(self, world: World, rollout: Rollout, by: str) -> Dict[str, Any]:
         """The consent to last, after the one to change."""
-        engine, rollout = self._engine, machine.rollout
-        plan_id = rollout.plan_id
+        engine, plan_id = self._engine, rollout.plan_id
         if rollout.status is RolloutStatus.RUNNING:
             raise ConflictError(
                 f"plan {plan_id} was begun without --persist",
                 f"wait for its end, then `ceph wcache apply {plan_id} --persist`",
             )
-        require_store(engine)
-        require_idle(engine)
+        require_store(world)
+        require_idle(world)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
-        gone = verdicts_moved(changes, engine.recommendations())
+        gone = verdicts_moved(changes, world.recommendations)
         if gone:
             raise ConflictError(f"not made to last: {gone[0]}", f"`ceph wcache rollback {plan_id}`")
-        actions = machine.make_last()
-        if actions:
+        if changes:
             engine.note(by, plan_id, "apply --persist requested")
-            engine.execute(plan_id, actions)
-            engine.wake()
-        return {
-            "plan_id": plan_id, "changed": bool(actions), "status": machine.rollout.status.value
-        }
+        status = self._orders.steer(plan_id, RolloutMachine.make_last)
+        engine.wake()
+        return {"plan_id": plan_id, "changed": bool(changes), "status": status.value}
 
-    def _machine(self, plan_id: str) -> RolloutMachine:
-        machine = self._engine.rollouts.get(plan_id)
-        if machine is None:
-            raise NotFoundError(
-                f"there is no plan {plan_id[:40]!r}", "make one with `ceph wcache plan`"
-            )
-        return machine
-
-    def override(self, machine: RolloutMachine, need_not: Tuple[Precondition, ...]) -> bool:
-        if set(need_not) <= set(machine.rollout.overridden):
+    def override(self, rollout: Rollout, need_not: Tuple[Precondition, ...]) -> bool:
+        """Have a plan go on without these; whether that is new."""
+        if set(need_not) <= set(rollout.overridden):
             return False
-        plan_id, names = machine.rollout.plan_id, ", ".join(item.name.lower() for item in need_not)
-        self._engine.note("admin", plan_id, f"overridden: {names}")
-        machine.rollout = holding.override(machine.rollout, need_not)
-        self._engine.execute(plan_id, [SaveRun()])
+        names = ", ".join(item.name.lower() for item in need_not)
+        self._engine.note("admin", rollout.plan_id, f"overridden: {names}")
+        self._orders.steer(rollout.plan_id, lambda plan: plan.override(need_not))
         return True
-
-    def _require_in_place(self, rollout: Rollout) -> None:
-        """A plan is carried out once: asked for again, it must be under way or in place."""
-        again = "make a new one with `ceph wcache plan`"
-        if rollout.status is RolloutStatus.ROLLING_BACK:
-            raise ConflictError(
-                f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
-            )
-        if rollout.status is RolloutStatus.PAUSED:
-            raise ConflictError(
-                f"plan {rollout.plan_id} is paused: {rollout.reason}",
-                f"go on with `ceph wcache rollout resume {rollout.plan_id}`",
-            )
-        if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
-            reason = f" ({rollout.reason})" if rollout.reason else ""
-            raise ConflictError(
-                f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
-                "and a plan is applied once", again,
-            )
-        self._require_set(rollout, again)
-        hosts = self._engine.hosts
-        for change in rollout.drive_changes if rollout.status is RolloutStatus.DONE else ():
-            report = hosts.reports.get(change.hostname)
-            if report is None or change.hostname not in hosts.reported_at_s:
-                continue
-            drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
-            if not drives:
-                raise ConflictError(
-                    f"plan {rollout.plan_id} is done, and {change.hostname} "
-                    f"{', '.join(change.dev_names)} is not there any more", again,
-                )
-            for drive in drives:
-                if drive.mode is not change.mode:
-                    now = drive.mode.value if drive.mode else "an unknown mode"
-                    raise ConflictError(
-                        f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
-                        f"is in {now} since", again,
-                    )
-
-    def _require_set(self, rollout: Rollout, again: str) -> None:
-        """What a plan has set in the config database stands there still, as last read."""
-        config = self._engine.config
-        if config.read_at_s is None or rollout.status is not RolloutStatus.DONE:
-            return
-        # of several changes of one value, the last one stands
-        last = {edit.key: edit for change in rollout.config_changes for edit in change.edits}
-        for edit, value in zip(last.values(), values_of(last.values(), config.config)):
-            if not same(value, edit.value):
-                raise ConflictError(
-                    f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
-                    f"{value or 'not set'} since", again,
-                )
 
     def rollback(
         self, plan_id: Optional[str] = None, dry_run: bool = False
@@ -320,51 +232,121 @@ class PlanService:
         cluster is frozen: a freeze stops changes, and this only takes them back.
         """
         engine = self._engine
-        with engine.lock:
+        with engine.deciding() as world:
             if plan_id is None:
-                done = [p for p, m in engine.rollouts.items() if m.rollout.touched or not m.over]
+                done = [p for p, m in world.rollouts.items() if m.rollout.touched or not m.over]
                 if not done:
                     raise NotFoundError("nothing is applied", "see `ceph wcache history`")
                 plan_id = max(done, key=plan_order)
-            machine = engine.rollouts.get(plan_id)
+            machine = world.rollouts.get(plan_id)
             if machine is None:
-                damaged = engine.archive.unreadable.get(f"rollout/{plan_id}")
+                damaged = world.unreadable.get(f"rollout/{plan_id}")
                 if damaged:
                     raise StorageError(f"plan {plan_id[:40]!r} cannot be read: {damaged}")
                 raise NotFoundError(f"there is no plan {plan_id[:40]!r}")
-            going = machine.rollout.status is RolloutStatus.ROLLING_BACK
-            if going and not any(c.status is ChangeStatus.APPLIED for c in machine.rollout.changes):
+            rollout = machine.rollout
+            going = rollout.status is RolloutStatus.ROLLING_BACK
+            if going and not any(c.status is ChangeStatus.APPLIED for c in rollout.changes):
                 # of an abort, what earlier waves have changed would stay
                 return {"plan_id": plan_id, "changed": False, "status": "rolling back"}
-            if machine.over and not machine.rollout.touched:
-                return {
-                    "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value
-                }
+            told = {"plan_id": plan_id, "changed": False, "status": rollout.status.value}
+            if machine.over and not rollout.touched:
+                return told
             if dry_run:
-                return {
-                    "plan_id": plan_id, "changed": False, "status": machine.rollout.status.value,
-                    "dry_run": True,
-                    "would_restore": [f"{c.name}: {c.what}" for c in machine.rollout.touched],
-                }
+                lines = [f"{c.name}: {c.what}" for c in rollout.touched]
+                return {**told, "dry_run": True, "would_restore": lines}
             if machine.over:
-                require_idle(engine)  # while it is under way, nothing else toggles
-            self._require_latest(machine.rollout)
+                require_idle(world)  # while it is under way, nothing else toggles
+            _require_latest(world, rollout)
             engine.note("admin", plan_id, "rollback requested")
-            engine.execute(plan_id, machine.start_rollback(BY_ADMIN))
+            status = self._orders.steer(plan_id, lambda plan: plan.start_rollback(BY_ADMIN))
         engine.wake()
-        return {"plan_id": plan_id, "changed": True, "status": machine.rollout.status.value}
+        return {"plan_id": plan_id, "changed": True, "status": status.value}
 
-    def _require_latest(self, rollout: Rollout) -> None:
-        """A later plan on the same drive keeps the state that this one left: it goes first."""
-        mine = {key for change in rollout.touched for key in change.touches}
-        for plan_id, machine in self._engine.rollouts.items():
-            later = plan_order(plan_id) > plan_order(rollout.plan_id)
-            theirs = {key for change in machine.rollout.touched for key in change.touches}
-            if later and mine & theirs:
+
+def require_unmoved(world: World, rollout: Rollout) -> None:
+    """A plan is made from drives' states, verdicts and failure domains: they hold still."""
+    found = moved(rollout, world.reports, world.cluster, world.recommendations)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise ConflictError(
+            f"plan {rollout.plan_id} no longer fits: {found[0]}{more}",
+            "make a new one with `ceph wcache plan`",
+        )
+
+
+def _require_measured(rollout: Rollout) -> None:
+    """Only what is measured before and after can be tried and taken back."""
+    if rollout.changes[0].load_point is None:
+        raise RefusedError(
+            f"nothing measures what {rollout.changes[0].name} would gain",
+            "apply it without --trial: what is set is read back, and can be rolled back",
+        )
+
+
+def _require_in_place(world: World, rollout: Rollout) -> None:
+    """A plan is carried out once: asked for again, it must be under way or in place."""
+    again = "make a new one with `ceph wcache plan`"
+    if rollout.status is RolloutStatus.ROLLING_BACK:
+        raise ConflictError(
+            f"plan {rollout.plan_id} is being rolled back", f"wait for it, then {again}"
+        )
+    if rollout.status is RolloutStatus.PAUSED:
+        raise ConflictError(
+            f"plan {rollout.plan_id} is paused: {rollout.reason}",
+            f"go on with `ceph wcache rollout resume {rollout.plan_id}`",
+        )
+    if rollout.status not in (RolloutStatus.RUNNING, RolloutStatus.DONE):
+        reason = f" ({rollout.reason})" if rollout.reason else ""
+        raise ConflictError(
+            f"plan {rollout.plan_id} is {rollout.status.value}{reason}, "
+            "and a plan is applied once", again,
+        )
+    _require_set(world, rollout, again)
+    for change in rollout.drive_changes if rollout.status is RolloutStatus.DONE else ():
+        report = world.reports.get(change.hostname)
+        if report is None or change.hostname not in world.reported_at_s:
+            continue
+        drives = [drive for drive in report.drives if drive.domain_id == change.domain_id]
+        if not drives:
+            raise ConflictError(
+                f"plan {rollout.plan_id} is done, and {change.hostname} "
+                f"{', '.join(change.dev_names)} is not there any more", again,
+            )
+        for drive in drives:
+            if drive.mode is not change.mode:
+                now = drive.mode.value if drive.mode else "an unknown mode"
                 raise ConflictError(
-                    f"plan {plan_id} changed drives of {rollout.plan_id} after it",
-                    f"roll back {plan_id} first",
+                    f"plan {rollout.plan_id} is done, and {change.hostname} {drive.dev_name} "
+                    f"is in {now} since", again,
                 )
+
+
+def _require_set(world: World, rollout: Rollout, again: str) -> None:
+    """What a plan has set in the config database stands there still, as last read."""
+    if world.config_read_at_s is None or rollout.status is not RolloutStatus.DONE:
+        return
+    # of several changes of one value, the last one stands
+    last = {edit.key: edit for change in rollout.config_changes for edit in change.edits}
+    for edit, value in zip(last.values(), values_of(last.values(), world.config)):
+        if not same(value, edit.value):
+            raise ConflictError(
+                f"plan {rollout.plan_id} is done, and {edit.who} {edit.name} is "
+                f"{value or 'not set'} since", again,
+            )
+
+
+def _require_latest(world: World, rollout: Rollout) -> None:
+    """A later plan on the same drive keeps the state that this one left: it goes first."""
+    mine = {key for change in rollout.touched for key in change.touches}
+    for other in world.plans:
+        later = plan_order(other.plan_id) > plan_order(rollout.plan_id)
+        theirs = {key for change in other.touched for key in change.touches}
+        if later and mine & theirs:
+            raise ConflictError(
+                f"plan {other.plan_id} changed drives of {rollout.plan_id} after it",
+                f"roll back {other.plan_id} first",
+            )
 
 
 def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:

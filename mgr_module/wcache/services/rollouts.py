@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from ..core.change import preconditions as holding
-from ..core.change.rollout import RolloutMachine
-from ..core.change.rollout_state import RolloutStatus
-from ..core.errors import ConflictError, NotFoundError
+from ..core.change.rollout_state import Rollout, RolloutStatus
+from ..core.errors import ConflictError
 from ..core.events import Halt
 from ..engine.engine import Engine
+from ..engine.orders import Orders
 from .dry_run import would
-from .guards import require_store, require_thawed
-from .plans import PlanService
+from .guards import require_plan, require_store, require_thawed
+from .plans import PlanService, require_unmoved
+
+SEE = "see `ceph wcache rollout ls`"
 
 
 class RolloutService:
@@ -20,6 +22,7 @@ class RolloutService:
 
     def __init__(self, engine: Engine, plans: PlanService) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
         self._plans = plans
 
     def pause(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
@@ -28,23 +31,22 @@ class RolloutService:
         A change that is under way is made first.
         """
         engine = self._engine
-        with engine.lock:
-            machine = self._machine(plan_id)
-            changed = machine.rollout.status is RolloutStatus.RUNNING
+        with engine.deciding() as world:
+            machine = require_plan(world.rollouts, plan_id, SEE)
+            rollout = machine.rollout
+            changed = rollout.status is RolloutStatus.RUNNING
             if not changed and not machine.paused:
                 raise ConflictError(
-                    f"plan {plan_id} is {machine.rollout.status.value}: there is nothing to pause",
-                    "see `ceph wcache rollout ls`",
+                    f"plan {plan_id} is {rollout.status.value}: there is nothing to pause", SEE
                 )
             if dry_run:
                 after = " once the change under way is made" if machine.mid_change else ""
                 lines = [f"change nothing further{after}"] if changed else []
-                return {**self._answer(machine, False), **would(lines)}
+                return {**_answer(rollout, False), **would(lines)}
             if changed:
                 engine.note("admin", plan_id, "pause requested")
-                engine.execute(plan_id, machine.pause("paused by an admin"))
-        engine.wake()
-        return self._answer(machine, changed)
+                self._orders.steer(plan_id, lambda plan: plan.pause("paused by an admin"))
+        return self._answered(plan_id, changed)
 
     def resume(
         self, plan_id: str, override: Optional[str] = None, dry_run: bool = False
@@ -52,30 +54,27 @@ class RolloutService:
         """`rollout resume`: go on; a step that is made and not judged is watched anew."""
         engine = self._engine
         need_not = holding.parse_override(override or "")
-        with engine.lock:
-            require_thawed(engine)
-            machine = self._machine(plan_id)
+        with engine.deciding() as world:
+            require_thawed(world)
+            machine = require_plan(world.rollouts, plan_id, SEE)
+            rollout = machine.rollout
             if not machine.paused:
-                if machine.rollout.status is RolloutStatus.RUNNING:
-                    new = not dry_run and self._plans.override(machine, need_not)
-                    return self._answer(machine, new)
-                raise ConflictError(
-                    f"plan {plan_id} is {machine.rollout.status.value}, not paused",
-                    "see `ceph wcache rollout ls`",
-                )
-            require_store(engine)
-            self._plans.require_unmoved(machine.rollout)
+                if rollout.status is RolloutStatus.RUNNING:
+                    new = not dry_run and self._plans.override(rollout, need_not)
+                    return _answer(rollout, new)
+                raise ConflictError(f"plan {plan_id} is {rollout.status.value}, not paused", SEE)
+            require_store(world)
+            require_unmoved(world, rollout)
             if dry_run:
-                broken = self._plans.broken(machine, need_not)
+                broken = self._plans.broken(world, rollout, need_not)
                 return {
-                    **self._answer(machine, False), "dry_run": True,
+                    **_answer(rollout, False), "dry_run": True,
                     "missed": [item.value for item in broken],
                 }
             engine.note("admin", plan_id, "resume requested")
-            self._plans.override(machine, need_not)
-            engine.execute(plan_id, machine.resume(engine.clock()))
-        engine.wake()
-        return self._answer(machine, True)
+            self._plans.override(rollout, need_not)
+            self._orders.steer(plan_id, lambda plan: plan.resume(world.now_s))
+        return self._answered(plan_id, True)
 
     def abort(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
         """`rollout abort`: the wave that is not judged goes back, the plan is over.
@@ -83,33 +82,28 @@ class RolloutService:
         What earlier waves have changed stays; `rollback` takes that back too.
         """
         engine = self._engine
-        with engine.lock:
-            machine = self._machine(plan_id)
-            changed = not machine.over and machine.rollout.status is not RolloutStatus.ROLLING_BACK
+        with engine.deciding() as world:
+            machine = require_plan(world.rollouts, plan_id, SEE)
+            rollout = machine.rollout
+            changed = not machine.over and rollout.status is not RolloutStatus.ROLLING_BACK
             if dry_run:
                 back = machine.would_go_back if changed else ()
                 return {
-                    **self._answer(machine, False), "dry_run": True,
+                    **_answer(rollout, False), "dry_run": True,
                     "would_restore": [change.name for change in back],
                 }
             if changed:
                 engine.note("admin", plan_id, "abort requested")
                 engine.feed(plan_id, Halt("aborted by an admin"))
-        engine.wake()
-        return self._answer(machine, changed)
+        return self._answered(plan_id, changed)
 
-    def _machine(self, plan_id: str) -> RolloutMachine:
-        machine = self._engine.rollouts.get(plan_id)
-        if machine is None:
-            raise NotFoundError(
-                f"there is no plan {plan_id[:40]!r}", "see `ceph wcache rollout ls`"
-            )
-        return machine
+    def _answered(self, plan_id: str, changed: bool) -> Dict[str, Any]:
+        self._engine.wake()
+        return _answer(self._engine.world().rollouts[plan_id].rollout, changed)
 
-    @staticmethod
-    def _answer(machine: RolloutMachine, changed: bool) -> Dict[str, Any]:
-        rollout = machine.rollout
-        return {
-            "plan_id": rollout.plan_id, "changed": changed, "status": rollout.status.value,
-            "reason": rollout.reason or rollout.pausing,
-        }
+
+def _answer(rollout: Rollout, changed: bool) -> Dict[str, Any]:
+    return {
+        "plan_id": rollout.plan_id, "changed": changed, "status": rollout.status.value,
+        "reason": rollout.reason or rollout.pausing,
+    }

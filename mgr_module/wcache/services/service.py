@@ -7,20 +7,20 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar
 
 from ..ceph.traffic import Traffic
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
-from ..core.events import Halt
-from ..core.experiment.run_state import FROZEN_BY_ADMIN
-from ..core.knobs.knob import Planner
 from ..core.knobs.mclock.knob import MCLOCK
 from ..core.knobs.memory_target.knob import MEMORY
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
+from ..engine.orders import Orders
 from ..engine.storing.persistence import FROZEN
+from ..engine.world import World
 from .accept import AcceptService
 from .automation.auto import AutoService
 from .automation.evidence import EvidenceService
@@ -32,6 +32,7 @@ from .mclock.plans import MclockPlans
 from .mclock.service import MclockService
 from .memory.service import MemoryService
 from .outlook import OutlookService
+from .planner import Planner
 from .plans import PlanService
 from .probes import ProbeService
 from .rollouts import RolloutService
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 
 class Service:
-    """All use cases by what they are about; thread-safe by the engine's lock."""
+    """All use cases by what they are about."""
 
     def __init__(
         self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
@@ -51,6 +52,7 @@ class Service:
         store_wait_s: float = WAIT_S,
     ) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
         self._store_wait_s = store_wait_s
         self._planners = planners
         self._failed: Dict[str, str] = {}  # what of the knobs raised when it was asked last
@@ -63,7 +65,7 @@ class Service:
         self.plans = PlanService(engine, mclock.facts, planners)
         self.evidence = EvidenceService(engine)
         self.auto = AutoService(engine, self.campaigns, self.plans, memory.facts)
-        self.outlook = OutlookService(engine)
+        self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.mclock = mclock
         self.memory = memory
@@ -71,26 +73,28 @@ class Service:
 
     def tick(self) -> None:
         """What is due of the knobs and of `auto`; one that fails keeps none of the others."""
-        parts: List[Tuple[str, Callable[[], None]]] = [
+        world = self._engine.world()
+        parts: List[Tuple[str, Callable[[World], None]]] = [
             (MCLOCK.name, self.mclock.tick), ("auto", self.auto.tick),
             (MEMORY.name, self.memory.tick),
         ]
         for name, tick in parts:
-            self._guarded(f"tick of {name}", tick, None)
+            self._guarded(f"tick of {name}", partial(tick, world), None)
 
-    def findings(self) -> List[Finding]:
+    def findings(self, world: World) -> List[Finding]:
         """What is wrong with what the knobs set, and with what `auto` did.
 
         A knob that fails is a finding too, and the others are still told.
         """
-        asked: List[Tuple[str, Callable[[], Sequence[Finding]]]] = [
+        asked: List[Tuple[str, Callable[[World], Sequence[Finding]]]] = [
             *((f"knob {name}", planner.findings) for name, planner in self._planners.items()),
             ("auto", self.auto.findings),
-            ("advice", lambda: self.outlook.findings(self.auto.state.modes)),
+            ("advice", lambda world: self.outlook.findings(world, self.auto.state.modes)),
         ]
         nothing: Sequence[Finding] = ()
         found = [
-            item for name, findings in asked for item in self._guarded(name, findings, nothing)
+            item for name, findings in asked
+            for item in self._guarded(name, partial(findings, world), nothing)
         ]
         return [*found, *(
             Finding(
@@ -99,9 +103,11 @@ class Service:
             for name, why in sorted(self._failed.items())
         )]
 
-    def headline(self) -> str:
+    def headline(self, world: World) -> str:
         """What waits under `auto recommend`, in one line."""
-        return self._guarded("advice", lambda: self.outlook.headline(self.auto.state.modes), "")
+        return self._guarded(
+            "advice", lambda: self.outlook.headline(world, self.auto.state.modes), ""
+        )
 
     def _guarded(self, name: str, call: Callable[[], T], instead: T) -> T:
         """What it answers, or `instead` where it raises; that is in the log once."""
@@ -123,52 +129,36 @@ class Service:
         It answers once the mons have stored it: a mgr that takes over then knows of it too.
         Raises NotReadyError where they have not after a moment; it is in force all the same.
         """
-        engine = self._engine
-        with engine.lock:
-            changed = engine.frozen == thaw
-            if dry_run:
-                return {"frozen": engine.frozen, **would(self._would_freeze(thaw, changed))}
-            engine.frozen = not thaw
-            if changed:
-                # first in the queue: a mgr that takes over must find it
-                engine.persistence.save_frozen(engine.frozen)
-                engine.note("admin", "cluster", "thawed" if thaw else "frozen")
-            if not thaw:
-                for owner, machine in [*engine.runs.items()]:
-                    if not machine.over:
-                        engine.feed(owner, Halt(FROZEN_BY_ADMIN))
-                for owner, rollout in [*engine.rollouts.items()]:
-                    if not rollout.over:
-                        engine.feed(owner, Halt(FROZEN_BY_ADMIN))
-            engine.hear_store()
+        if dry_run:
+            world = self._engine.world()
+            return {"frozen": world.frozen, **would(_would_freeze(world, thaw))}
+        changed = self._orders.freeze(not thaw)
         if not self._is_stored(FROZEN):
             raise NotReadyError(
                 f"the cluster is {'thawed' if thaw else 'frozen'} now, but the mons have not "
                 "stored it: a mgr that takes over would not know of it",
                 "ask again in a moment; check `ceph health` and the mons' disks if that goes on",
             )
-        return {"frozen": engine.frozen, "changed": changed}
+        return {"frozen": not thaw, "changed": changed}
 
     def _is_stored(self, owner: str) -> bool:
         """Wait a moment for the mons' answer, without the lock: probes must not wait for it."""
-        engine, until_s = self._engine, time.monotonic() + self._store_wait_s
-        while True:
-            with engine.lock:
-                engine.hear_store()
-                if engine.persistence.is_stored(owner):
-                    return True
+        until_s = time.monotonic() + self._store_wait_s
+        while not self._engine.is_stored(owner):
             if time.monotonic() >= until_s:
                 return False
             time.sleep(STORE_LOOK_S)
+        return True
 
-    def _would_freeze(self, thaw: bool, changed: bool) -> List[str]:
-        engine = self._engine
-        if thaw:
-            return ["allow drives to be toggled again"] if changed else []
-        runs = [owner for owner, machine in engine.runs.items() if not machine.over]
-        plans = [owner for owner, machine in engine.rollouts.items() if not machine.over]
-        return [
-            *(["toggle nothing until it is thawed"] if changed else []),
-            *(f"end run {owner} and restore its drives" for owner in runs),
-            *(f"end plan {owner} and take back what is not judged" for owner in plans),
-        ]
+
+def _would_freeze(world: World, thaw: bool) -> List[str]:
+    changed = world.frozen == thaw
+    if thaw:
+        return ["allow drives to be toggled again"] if changed else []
+    runs = [owner for owner, machine in world.runs.items() if not machine.over]
+    plans = [owner for owner, machine in world.rollouts.items() if not machine.over]
+    return [
+        *(["toggle nothing until it is thawed"] if changed else []),
+        *(f"end run {owner} and restore its drives" for owner in runs),
+        *(f"end plan {owner} and take back what is not judged" for owner in plans),
+    ]

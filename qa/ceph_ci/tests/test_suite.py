@@ -45,7 +45,7 @@ class Break(NamedTuple):
 
 BREAKS = {
     "an apply that changes nothing": Break(
-        "engine.begin(plan_id)", "pass", MAIN_JOB, "in _wait_plan",
+        "self._orders.begin(plan_id)", "rollout.status", MAIN_JOB, "in _wait_plan",
     ),
     "a lease not restored at a failover": Break(
         "(FROZEN_BY_ADMIN))\n                self.feed(owner, events.Begin())",

@@ -6,7 +6,8 @@ from module_world import ok, said
 from test_toy_knob import statuses
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.config_database import ConfigEdit, OsdValue
-from wcache.core.knobs.knob import Planner, Wanted
+from wcache.core.knobs.knob import Wanted
+from wcache.services.planner import Planner
 
 NAME = "osd_memory_target"
 VALUES = ("4000000000", "3800000000", "3610000000", "3429500000")
@@ -15,7 +16,7 @@ VALUES = ("4000000000", "3800000000", "3610000000", "3429500000")
 class Ramp(Planner):
     """Three steps down of one value, a minute apart."""
 
-    def plan(self, asked):
+    def plan(self, asked, world):
         steps = list(zip(VALUES, VALUES[1:]))
         return Wanted(tuple(
             ConfigChange(
@@ -29,7 +30,7 @@ class Ramp(Planner):
 
 def a_mgr():
     mgr = FakeMgr(("h0", (make.drive("sda", 0),)))
-    mgr.more_planners = lambda engine: {"cache_mode": Ramp()}
+    mgr.more_planners = {"cache_mode": Ramp()}
     mgr.config.kept[("osd/class:hdd", NAME)] = VALUES[0]
     mgr.restart()
     mgr.report_all()

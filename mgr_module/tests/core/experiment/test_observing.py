@@ -73,8 +73,8 @@ def test_every_load_ends_with_a_full_table_and_no_drive_is_touched():
     leases = set()
     while mgr.engine.active:
         mgr.step()
-        leases |= {mgr.engine.lease_of(hostname) for hostname in mgr.probes}
-    assert leases == {None}
+        leases |= mgr.engine.world().leased
+    assert leases == set()
     assert not kinds & set(TOUCHING)
     found = shown(mgr, campaign_id)
     assert (found["status"], found["observes"], found["results"]) == ("done", True, [])
@@ -201,7 +201,7 @@ def test_while_observing_a_host_polls_fast_and_holds_no_lease():
     mgr.step()
     assert [m.under_way for m in mgr.engine.runs.values()].count(True) == 2
     assert not any(m.holds_lease for m in mgr.engine.runs.values())
-    assert all(mgr.engine.busy(hostname) for hostname in mgr.probes)
+    assert all(mgr.engine.world().busy(hostname) for hostname in mgr.probes)
 
 
 def test_a_silent_probe_ends_what_is_observed_there():

@@ -11,9 +11,9 @@ from module_world import fine, ok, said
 from toy_knob.knob import DEPTH, TOY
 from toy_knob.plan import make_changes
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
-from wcache.core.knobs.knob import Planner
 from wcache.core.knobs.registry import KNOBS
 from wcache.core.record import Precondition
+from wcache.services.planner import Planner
 
 HOSTS = ("h0", "h1", "h2")
 BEFORE = {("osd/host:h1", DEPTH): "3.000000"}
@@ -23,11 +23,8 @@ AFTER = {(f"osd/host:{name}", DEPTH): "8.000000" for name in HOSTS}
 class Toys(Planner):
     """The toy's planner: wants a depth of 8 everywhere."""
 
-    def __init__(self, engine):
-        self._engine = engine
-
-    def plan(self, asked):
-        return make_changes(asked, 8, self._engine.config.config, self._engine.view.cluster())
+    def plan(self, asked, world):
+        return make_changes(asked, 8, world.config, world.cluster)
 
 
 class Mgr(FakeMgr):
@@ -44,7 +41,7 @@ def a_mgr(gain=5.0):
     mgr = Mgr(*((name, (make.drive("sda", i),)) for i, name in enumerate(HOSTS)))
     mgr.gain = gain
     if TOY not in KNOBS:  # where it is, services/planners.py has its planner
-        mgr.more_planners = lambda engine: {TOY.name: Toys(engine)}
+        mgr.more_planners = {TOY.name: Toys()}
     mgr.config.kept.update(BEFORE)
     mgr.restart()
     mgr.report_all()

@@ -137,7 +137,7 @@ def test_a_promise_is_judged_by_the_interval_that_was_printed():
     mgr = applied()
     watch(mgr, 1000.0)
     watch(mgr)
-    (facts,) = [h for h in mgr.memory.facts.gather().hosts if h.name == "h0"]
+    (facts,) = [h for h in mgr.memory.facts.gather(mgr.engine.world()).hosts if h.name == "h0"]
     (promise,) = [
         p for p in mgr.memory.facts.promises if (p.device_class, p.host) == ("hdd", "h0")
     ]

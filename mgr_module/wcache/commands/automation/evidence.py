@@ -8,18 +8,16 @@ from typing import Any, Dict, List, Mapping, Optional
 from ...core import codec
 from ...core.model import load_name
 from ...core.text import ratio, table, when
-from ...engine.engine import Engine
+from ...engine.world import World
 
 
-def foreign(engine: Engine, device_class: Optional[str] = None) -> List[Dict[str, Any]]:
-    """The imported verdicts, with where they are from; call it under the engine's lock."""
+def foreign(world: World, device_class: Optional[str] = None) -> List[Dict[str, Any]]:
+    """The imported verdicts, with where they are from."""
     measured = {
-        (result.device_class, str(result.drive_model))
-        for result in engine.analyses.results.values()
+        (result.device_class, str(result.drive_model)) for result in world.results.values()
     }
     here = {
-        str(drive.drive_model) for report in engine.hosts.reports.values()
-        for drive in report.drives
+        str(drive.drive_model) for report in world.reports.values() for drive in report.drives
     }
     return [
         {
@@ -27,7 +25,7 @@ def foreign(engine: Engine, device_class: Optional[str] = None) -> List[Dict[str
             "measured_here": verdict.key in measured,
             "drives_here": str(verdict.drive_model) in here,
         }
-        for cluster, verdict in engine.analyses.foreign.verdicts()
+        for cluster, verdict in world.foreign_verdicts
         if device_class in (None, "", verdict.device_class)
     ]
 

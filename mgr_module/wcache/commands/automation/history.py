@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from ...core import codec
 from ...core.errors import MalformedError
@@ -11,7 +11,7 @@ from ...core.history.entry import NOTHING, HistoryEntry
 from ...core.history.filters import LINES_MAX, Filter, kept, parse_since
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import many, table, when
-from ...engine.engine import Engine
+from ...engine.world import World
 
 # `host` is an option of the `ceph` tool itself.
 ARGUMENTS = (
@@ -26,10 +26,13 @@ LINES = 50
 
 
 class HistoryViews:
-    """The audit log with what stands, over the engine."""
+    """The audit log with what stands."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, look: Callable[[], World], entries: Callable[[], Sequence[HistoryEntry]]
+    ) -> None:
+        self._look = look
+        self._entries = entries
 
     def lines(
         self, limit: Optional[int] = None, hostname: Optional[str] = None,
@@ -40,22 +43,19 @@ class HistoryViews:
 
         What is still applied is among them, however long ago it was changed.
         """
-        engine, count = self._engine, LINES if limit is None else limit
+        world, count = self._look(), LINES if limit is None else limit
         if not 1 <= count <= LINES_MAX:
             raise MalformedError(f"limit must be a whole number from 1 to {LINES_MAX}")
         wanted = Filter(
             hostname, None if osd is None else _osd_id(osd), drive,
-            None if since is None else parse_since(since, engine.clock()), what,
+            None if since is None else parse_since(since, world.now_s), what,
         )
-        with engine.lock:
-            entries = engine.audit.all()
-            rollouts = [machine.rollout for machine in engine.rollouts.values()]
-            reports = list(engine.hosts.reports.values())
+        entries = self._entries()
         osds = {
             (report.hostname, item.domain_id): tuple(sorted({u.osd_id for u in item.uses}))
-            for report in reports for item in report.drives
+            for report in world.reports.values() for item in report.drives
         }
-        found, left_out = kept([*entries, *standing(rollouts, entries, osds)], wanted, count)
+        found, left_out = kept([*entries, *standing(world.plans, entries, osds)], wanted, count)
         return {
             "format_version": FORMAT_VERSION, "history": [_row(entry) for entry in found],
             "left_out": left_out,

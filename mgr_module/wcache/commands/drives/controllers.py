@@ -8,7 +8,7 @@ from ...core import codec
 from ...core.hardware.controller import advice
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import table
-from ...engine.engine import Engine
+from ...engine.world import World
 
 NONE = (
     "no probe reported a controller: it reads storcli, perccli, ssacli and arcconf where they are "
@@ -16,13 +16,11 @@ NONE = (
 )
 
 
-def controllers(engine: Engine) -> Dict[str, Any]:
+def controllers(world: World) -> Dict[str, Any]:
     """All hosts' controllers."""
-    with engine.lock:
-        reports = sorted(engine.hosts.reports.items())
     rows = [
         {"hostname": name, **codec.to_plain(one), "advice": list(advice(one))}
-        for name, report in reports for one in report.controllers
+        for name, report in sorted(world.reports.items()) for one in report.controllers
     ]
     return {"format_version": FORMAT_VERSION, "controllers": rows}
 

@@ -12,27 +12,24 @@ from ...core.output_format import FORMAT_VERSION
 from ...core.simulation import real
 from ...core.text import table, when
 from ...core.verdict.plp import hints
-from ...engine.engine import Engine
+from ...engine.world import World
 
 
-def drive_models(engine: Engine) -> Dict[str, Any]:
+def drive_models(world: World) -> Dict[str, Any]:
     """Every drive model that a host reported, or that an admin vouches for."""
-    with engine.lock:
-        found: Dict[str, List[DriveReport]] = defaultdict(list)
-        hosts: Dict[str, Set[str]] = defaultdict(set)
-        for report in engine.hosts.reports.values():
-            for drive in report.drives:
-                name = str(drive.drive_model)
-                if name:
-                    found[name].append(drive)
-                    hosts[name].add(report.hostname)
-        trusted = {item.drive_model: item for item in engine.analyses.trust.all()}
-        accepted = engine.analyses.accepted.all()
-        shown = [
-            _shown(report.hostname, one, is_accepted(accepted, report.hostname, one))
-            for report in real(engine.hosts.reports.values())
-            for one in shown_of(report, "")
-        ]
+    found: Dict[str, List[DriveReport]] = defaultdict(list)
+    hosts: Dict[str, Set[str]] = defaultdict(set)
+    for report in world.reports.values():
+        for drive in report.drives:
+            name = str(drive.drive_model)
+            if name:
+                found[name].append(drive)
+                hosts[name].add(report.hostname)
+    trusted = {item.drive_model: item for item in world.trusted}
+    shown = [
+        _shown(report.hostname, one, is_accepted(world.accepted, report.hostname, one))
+        for report in real(world.reports.values()) for one in shown_of(report, "")
+    ]
     rows = []
     for name in sorted({*found, *trusted}):
         word = trusted.get(name)

@@ -8,10 +8,9 @@ from ...core import codec
 from ...core.deployment.form import Form
 from ...core.deployment.reloading import script
 from ...core.errors import NotFoundError
-from ...core.fleet.claims import believed
 from ...core.fleet.loaded_off import reloads
 from ...core.output_format import FORMAT_VERSION
-from ...engine.engine import Engine
+from ...engine.world import World
 
 _ROOK = (
     "Rook runs it: run `wcache-probe prepare` there, and drain and boot the node, after which its "
@@ -19,23 +18,19 @@ _ROOK = (
 )
 
 
-def reload(engine: Engine, hostname: Optional[str]) -> Dict[str, Any]:
+def reload(world: World, hostname: Optional[str]) -> Dict[str, Any]:
     """OSDs whose volumes drop flushes above drives that are off, and the script for them."""
-    with engine.lock:
-        if hostname and hostname not in engine.hosts.reports:
-            raise NotFoundError(f"no probe reports from {hostname[:60]!r}")
-        cluster = engine.view.cluster()
-        by_hand = {
-            name: _ROOK for name, one in engine.hosts.deployments.items() if one.form is Form.ROOK
-        }
-        reports = [
-            report for report in believed(engine.hosts.reports.values(), cluster)
-            if hostname in (None, "", report.hostname) and not report.simulated
-        ]
-        items = reloads(reports, by_hand)
+    if hostname and hostname not in world.reports:
+        raise NotFoundError(f"no probe reports from {hostname[:60]!r}")
+    by_hand = {name: _ROOK for name, one in world.deployments.items() if one.form is Form.ROOK}
+    reports = [
+        report for report in world.believed_reports
+        if hostname in (None, "", report.hostname) and not report.simulated
+    ]
+    items = reloads(reports, by_hand)
     return {
         "format_version": FORMAT_VERSION, "osds": [codec.to_plain(item) for item in items],
-        "script": script(items, cluster.fsid).text if items else "",
+        "script": script(items, world.cluster.fsid).text if items else "",
     }
 
 

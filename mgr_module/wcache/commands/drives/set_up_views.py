@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...core.fleet.set_up import of_report
 from ...core.model import Finding
 from ...core.simulation import in_cluster
 from ...core.verdict.result import Result
-from ...engine.engine import Engine
+from ...engine.world import World
 from .hosts import HostView
 
 # What is told changes with the reports and the results; OSDs' metadata are looked at this often.
@@ -18,32 +18,37 @@ KEEP_S = 60.0
 class SetUpViews:
     """Keeps what was found of each host for a while: findings are asked for at each tick."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self._found: Dict[str, Tuple[HostView, List[Finding]]] = {}
         self._asked: Optional[Tuple[float, int]] = None  # when, and on how many results
 
-    def findings(self, hosts: List[HostView]) -> List[Finding]:
-        """Those of all hosts of the cluster; call it under the engine's lock."""
-        engine = self._engine
-        now_s, count = engine.clock(), len(engine.analyses.results)
+    def findings(self, hosts: List[HostView], world: World) -> List[Finding]:
+        """Those of all hosts of the cluster."""
+        now_s, count = world.now_s, len(world.results)
+        found = self._found
         if self._asked is None or self._asked[1] != count or now_s - self._asked[0] > KEEP_S:
-            self._asked, self._found = (now_s, count), {}
+            self._asked, found = (now_s, count), {}
         missing = [
-            host for host in hosts
-            if in_cluster(host.report) and self._kept(host) is None
+            host for host in hosts if in_cluster(host.report) and not _is_of(found, host)
         ]
         if missing:
-            osds = engine.view.cluster().osds
             results: Dict[str, List[Result]] = {}
-            for one in engine.analyses.believed():
+            for one in world.believed_results:
                 results.setdefault(one.hostname, []).append(one)
-            for host in missing:
-                name = host.report.hostname
-                found = of_report(host.report, osds, results.get(name, ()))
-                self._found[name] = (host, found)
-        return [item for host in hosts for item in self._kept(host) or ()]
+            found = {**found, **{
+                host.report.hostname: (host, of_report(
+                    host.report, world.cluster.osds, results.get(host.report.hostname, ())
+                ))
+                for host in missing
+            }}
+        self._found = found
+        return [
+            item for host in hosts if _is_of(found, host)
+            for item in found[host.report.hostname][1]
+        ]
 
-    def _kept(self, host: HostView) -> Optional[List[Finding]]:
-        known = self._found.get(host.report.hostname)
-        return known[1] if known is not None and known[0] is host else None
+
+def _is_of(found: Mapping[str, Tuple[HostView, List[Finding]]], host: HostView) -> bool:
+    """Whether what was found of a host is of this very view of it."""
+    known = found.get(host.report.hostname)
+    return known is not None and known[0] is host

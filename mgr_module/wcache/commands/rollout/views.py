@@ -2,103 +2,102 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from ...core.change.phase import Phase
-from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import BY_ADMIN, Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotFoundError
 from ...core.output_format import FORMAT_VERSION
-from ...engine.engine import Engine
+from ...engine.world import RolloutLook, World
 
 
 class RolloutViews:
-    """Plans that were begun, over the engine."""
+    """Plans that were begun."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, look: Callable[[], World]) -> None:
+        self._look = look
 
     def ls(self) -> Dict[str, Any]:
         """`rollout ls`: every plan that was begun, newest last."""
-        with self._engine.lock:
-            found = sorted(self._engine.rollouts.items(), key=lambda item: (len(item[0]), item[0]))
-            rows = [
-                self._head(machine) for _, machine in found
-                if machine.rollout.status is not RolloutStatus.PLANNED
-            ]
+        world = self._look()
+        found = sorted(world.rollouts.items(), key=lambda item: (len(item[0]), item[0]))
+        rows = [
+            _head(world, machine) for _, machine in found
+            if machine.rollout.status is not RolloutStatus.PLANNED
+        ]
         return {"format_version": FORMAT_VERSION, "rollouts": rows}
 
     def show(self, plan_id: str) -> Dict[str, Any]:
         """`rollout show`: its waves, the step under way, its judgement, and the time left."""
-        with self._engine.lock:
-            machine = self._engine.rollouts.get(plan_id)
-            if machine is None:
-                raise NotFoundError(
-                    f"there is no plan {plan_id[:40]!r}", "see `ceph wcache rollout ls`"
-                )
-            rollout = machine.rollout
-            judged = machine.now_judged()
-            step = rollout.step
-            return {
-                "format_version": FORMAT_VERSION, **self._head(machine),
-                "waves": _waves(rollout),
-                "step": {
-                    "changes": [rollout.changes[index].name for index in step.indices],
-                    "osds": list(step.treated), "controls": list(step.controls),
-                    "blocks_before": len(step.before), "blocks": machine.blocks_seen,
-                    "blocks_max": BLOCKS_BEFORE
-                    if machine.phase is Phase.BLOCKS_BEFORE else LOOKS[-1],
-                    "phase": machine.phase.value,
-                },
-                "judgement": None if judged is None else {
-                    **codec.to_plain(judged), "words": judged.words,
-                },
-                "waiting_for": list(machine.waits_for),
-                "overridden": [item.name.lower() for item in rollout.overridden],
-                "forced": [item.name.lower() for item in rollout.forced],
-                "persist": rollout.consent_persist,
-            }
-
-    def _head(self, machine: RolloutMachine) -> Dict[str, Any]:
-        rollout, now_s = machine.rollout, self._engine.clock()
-        left = None if machine.over else time_left(rollout, now_s)
+        world = self._look()
+        machine = world.rollouts.get(plan_id)
+        if machine is None:
+            raise NotFoundError(
+                f"there is no plan {plan_id[:40]!r}", "see `ceph wcache rollout ls`"
+            )
+        rollout = machine.rollout
+        judged = machine.now_judged()
+        step = rollout.step
         return {
-            "plan_id": rollout.plan_id, "status": rollout.status.value,
-            "reason": rollout.reason or rollout.pausing, "changes": len(rollout.changes),
-            "applied": sum(c.status is ChangeStatus.APPLIED for c in rollout.changes),
-            "not_judged": sum(c.status is ChangeStatus.MADE for c in rollout.changes),
-            "wave": _wave_now(rollout), "waves_total": len(rollout.waves),
-            "began_at_s": rollout.began_at_s, "paused_at_s": rollout.paused_at_s,
-            "seconds_left_least": None if left is None else round(left.least_s),
-            "seconds_left_most": None if left is None else round(left.most_s),
-            "fraction": 1.0 if left is None else round(left.fraction, 4),
+            "format_version": FORMAT_VERSION, **_head(world, machine),
+            "waves": _waves(rollout),
+            "step": {
+                "changes": [rollout.changes[index].name for index in step.indices],
+                "osds": list(step.treated), "controls": list(step.controls),
+                "blocks_before": len(step.before), "blocks": machine.blocks_seen,
+                "blocks_max": BLOCKS_BEFORE
+                if machine.phase is Phase.BLOCKS_BEFORE else LOOKS[-1],
+                "phase": machine.phase.value,
+            },
+            "judgement": None if judged is None else {
+                **codec.to_plain(judged), "words": judged.words,
+            },
+            "waiting_for": list(machine.waits_for),
+            "overridden": [item.name.lower() for item in rollout.overridden],
+            "forced": [item.name.lower() for item in rollout.forced],
+            "persist": rollout.consent_persist,
         }
 
-    @staticmethod
-    def failed(machine: RolloutMachine) -> str:
-        """Why a plan that is over came to nothing; '' where it was done, or taken back by will."""
-        rollout = machine.rollout
-        if rollout.status is RolloutStatus.DONE or rollout.reason == BY_ADMIN:
-            return ""
-        return rollout.reason or rollout.status.value
 
-    def progress(self, machine: RolloutMachine) -> Tuple[str, float]:
-        """For `ceph progress`: a message, and the fraction of the time that is over."""
-        rollout = machine.rollout
-        left = time_left(rollout, self._engine.clock())
-        said = f"wcache plan {rollout.plan_id}"
-        if machine.paused:
-            return f"{said}: paused", left.fraction
-        if rollout.status is RolloutStatus.ROLLING_BACK:
-            return f"{said}: rolling back", left.fraction
-        if rollout.missed:
-            return f"{said}: waiting", left.fraction
-        wave = f": wave {_wave_now(rollout)} of {len(rollout.waves)}" if rollout.waves else ""
-        return f"{said}{wave}, {left.words}", left.fraction
+def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
+    rollout = machine.rollout
+    left = None if machine.over else time_left(rollout, world.now_s)
+    return {
+        "plan_id": rollout.plan_id, "status": rollout.status.value,
+        "reason": rollout.reason or rollout.pausing, "changes": len(rollout.changes),
+        "applied": sum(c.status is ChangeStatus.APPLIED for c in rollout.changes),
+        "not_judged": sum(c.status is ChangeStatus.MADE for c in rollout.changes),
+        "wave": _wave_now(rollout), "waves_total": len(rollout.waves),
+        "began_at_s": rollout.began_at_s, "paused_at_s": rollout.paused_at_s,
+        "seconds_left_least": None if left is None else round(left.least_s),
+        "seconds_left_most": None if left is None else round(left.most_s),
+        "fraction": 1.0 if left is None else round(left.fraction, 4),
+    }
+
+
+def failed(rollout: Rollout) -> str:
+    """Why a plan that is over came to nothing; '' where it was done, or taken back by will."""
+    if rollout.status is RolloutStatus.DONE or rollout.reason == BY_ADMIN:
+        return ""
+    return rollout.reason or rollout.status.value
+
+
+def progress(rollout: Rollout, now_s: float) -> Tuple[str, float]:
+    """For `ceph progress`: a message, and the fraction of the time that is over."""
+    left = time_left(rollout, now_s)
+    said = f"wcache plan {rollout.plan_id}"
+    if rollout.status is RolloutStatus.PAUSED:
+        return f"{said}: paused", left.fraction
+    if rollout.status is RolloutStatus.ROLLING_BACK:
+        return f"{said}: rolling back", left.fraction
+    if rollout.missed:
+        return f"{said}: waiting", left.fraction
+    wave = f": wave {_wave_now(rollout)} of {len(rollout.waves)}" if rollout.waves else ""
+    return f"{said}{wave}, {left.words}", left.fraction
 
 
 def _wave_now(rollout: Rollout) -> int:

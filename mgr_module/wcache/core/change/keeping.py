@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import List, Mapping, Optional
+from typing import Iterable, List, Mapping, Optional
 
 from .. import events
 from ..config_database import ConfigRequest
-from . import steps
+from ..record import Precondition
+from . import preconditions, steps
 from .phase import Phase
 from .rollout_state import Change, Rollout, RolloutStatus
 
@@ -86,6 +87,19 @@ class Keeping:
             return ""
         held = self._phase in (Phase.HELD, Phase.CHECKING) and self.rollout.gate is not None
         return "" if held else current.hostname
+
+    def consent(self, *, trial: bool, persist: bool) -> List[events.Action]:
+        """Take an admin's word before it begins: only to be tried, to last where it goes well."""
+        self.rollout = replace(
+            self.rollout, trial=trial or self.rollout.trial,
+            consent_persist=persist or self.rollout.consent_persist,
+        )
+        return []
+
+    def override(self, need_not: Iterable[Precondition]) -> List[events.Action]:
+        """Go on without these preconditions; the next look knows."""
+        self.rollout = preconditions.override(self.rollout, need_not)
+        return [events.SaveRun()]
 
     def _change(self, **values: object) -> None:
         change = self.current

@@ -6,8 +6,9 @@ back when what was read of it equals what was stored before its first touch.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import List, Optional, Tuple
+from typing import List, Optional, Tuple, TypeVar
 
 from .. import events
 from ..codec import one_line
@@ -21,6 +22,8 @@ from .period import PeriodUnderWay, Phase
 from .run_state import OVER, RunSpec, RunState, RunStatus
 from .settling_time.checks import pairs_limit
 from .slots import Periods, Slot
+
+Machine = TypeVar("Machine", bound="HeldRun")
 
 
 @dataclass
@@ -40,6 +43,13 @@ class HeldRun:
         self.state = replace(self.state, waste=discarded)
 
     # ---- what others ask
+
+    def copied(self: Machine) -> Machine:
+        """As it stands now, whatever it does later; of one that is over nothing else changes."""
+        found = copy(self)
+        if not self.over:
+            found.periods = [dict(periods) for periods in self.periods]
+        return found
 
     @property
     def spec(self) -> RunSpec:

@@ -1,13 +1,13 @@
-"""What a knob is to the rest: its name, the options it goes by, and who plans its changes."""
+"""What a knob is to the rest: its name, the options it goes by, and what a plan is asked for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, FrozenSet, Iterable, Optional, Protocol, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
 
 from ..change.rollout_state import Change, Rollout
 from ..change.scope import Scope
-from ..model import Finding, FindingCode
+from ..model import FindingCode
 
 # A plan is stored whole after each step, so it is kept small.
 CHANGES_MAX = 500
@@ -71,23 +71,6 @@ class Wanted:
     changes: Tuple[Change, ...]
     left_alone: Tuple[str, ...] = ()
     remember: Callable[[Sequence[Change]], None] = _nothing
-
-
-class Planner(Protocol):
-    """Plans the changes of one knob from what is known now, and finds what is wrong with them.
-
-    Changes nothing; called under the engine's lock.
-    """
-
-    def plan(self, asked: Asked) -> Wanted:
-        """The changes that make the recommendations true.
-
-        Raises NotReadyError where nothing is known to plan by.
-        """
-
-    def findings(self) -> Sequence[Finding]:
-        """What is wrong now with what the knob is about; quick, since each `status` asks."""
-        return ()
 
 
 def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:

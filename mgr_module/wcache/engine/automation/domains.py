@@ -32,20 +32,20 @@ class Domain:
     mode: Optional[CacheMode]
     refusal: str
     faulty: bool
-    _uuids: Tuple[str, ...] = ()
-    _token: str = ""
+    _token: Optional[Tuple[Tuple[str, ...], str]] = None  # of which OSDs' uuids it was made
 
     def token(self, cluster: ClusterState) -> str:
         """See `core.automation.seen.token`; an OSD that is made anew has another uuid."""
         uuids = tuple(cluster.osds[i].uuid for i in self.osd_ids if i in cluster.osds)
-        if uuids != self._uuids or not self._token:
-            self._uuids, self._token = uuids, token(self.drives, uuids)
-        return self._token
+        known = self._token
+        if known is None or known[0] != uuids:
+            known = self._token = uuids, token(self.drives, uuids)
+        return known[1]
 
 
 @dataclass
 class Domains:
-    """Guarded by the engine's lock; a report is told from another by which object it is."""
+    """A report is told from another by which object it is."""
 
     _known: Dict[Tuple[str, bool], Tuple[HostReport, Tuple[Domain, ...]]] = field(
         default_factory=dict

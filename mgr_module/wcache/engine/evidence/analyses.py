@@ -108,10 +108,9 @@ class Analyses:
         """The pooled estimates there are."""
         return self._pools.known()
 
-    def awaited(self, campaign_id: str) -> bool:
-        """Whether a record of a campaign is with the child now; call it under the lock."""
-        asked = (self.results[r] for r in self._asked if r in self.results)
-        return any(result.campaign_id == campaign_id for result in asked)
+    def awaited(self) -> Set[str]:
+        """Campaigns of which a record is with the child now; call it under the lock."""
+        return {self.results[r].campaign_id for r in self._asked if r in self.results}
 
     def ended_at_s(self) -> Dict[str, float]:
         """When each record ended, by its id."""

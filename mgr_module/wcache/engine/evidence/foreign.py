@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, Mapping
 
 from ...core.errors import RefusedError
 from ...core.ports import Done
-from ...core.verdict.foreign.document import Evidence, ForeignVerdict
+from ...core.verdict.foreign.document import Evidence
 from ..storing.archive import Archive
 
 CLUSTERS_MAX = 16
@@ -25,21 +25,11 @@ class Foreign:
 
     def add(self, evidence: Evidence, done: Done) -> bool:
         """Keep a file in place of an older one of its cluster; False where it is there already."""
-        if not self.is_new(evidence):
+        if not is_new(self.files, evidence):
             return False
         self.files[evidence.cluster] = evidence
         self._archive.put_foreign(evidence, done)
         return True
-
-    def is_new(self, evidence: Evidence) -> bool:
-        """Whether a file would be kept; raises RefusedError where there is no room for it."""
-        old = self.files.get(evidence.cluster)
-        if old is None and len(self.files) >= CLUSTERS_MAX:
-            raise RefusedError(
-                f"evidence of {CLUSTERS_MAX} clusters is imported already",
-                "drop one with `ceph wcache evidence rm`",
-            )
-        return old is None or old.exported_at_s < evidence.exported_at_s
 
     def drop(self, cluster: str) -> bool:
         """Forget what came from a cluster."""
@@ -48,9 +38,13 @@ class Foreign:
         self._archive.drop_foreign(cluster)
         return True
 
-    def verdicts(self) -> List[Tuple[str, ForeignVerdict]]:
-        """Every verdict with the cluster that it came from."""
-        return [
-            (cluster, verdict) for cluster, file in sorted(self.files.items())
-            for verdict in file.verdicts
-        ]
+
+def is_new(files: Mapping[str, Evidence], evidence: Evidence) -> bool:
+    """Whether a file would be kept; raises RefusedError where there is no room for it."""
+    old = files.get(evidence.cluster)
+    if old is None and len(files) >= CLUSTERS_MAX:
+        raise RefusedError(
+            f"evidence of {CLUSTERS_MAX} clusters is imported already",
+            "drop one with `ceph wcache evidence rm`",
+        )
+    return old is None or old.exported_at_s < evidence.exported_at_s

@@ -28,6 +28,7 @@ from ...core.verdict.recommend import Recommendation
 from ..hosts import Hosts
 
 Groups = Tuple[Tuple[int, ...], ...]
+Recommendations = Callable[[], Sequence[Recommendation]]
 
 
 class Stops(Protocol):
@@ -49,7 +50,7 @@ class Looking:
         post_event: Callable[[str, events.Event], None], reserved: Callable[[], str],
         outside_windows: Callable[[], bool], runs: Dict[str, RunMachine],
         rollouts: Dict[str, RolloutMachine], frozen: Callable[[], bool],
-        recommendations: Callable[[], Sequence[Recommendation]], log: logging.Logger,
+        recommendations: Recommendations, log: logging.Logger,
     ) -> None:
         self._stops = stops
         self._view = view
@@ -64,10 +65,12 @@ class Looking:
         self._recommendations = recommendations
         self._log = log
 
-    def missed_now(self, machine: RolloutMachine) -> Tuple[Precondition, ...]:
+    def missed_now(
+        self, machine: RolloutMachine, cluster: ClusterState, recommendations: Recommendations
+    ) -> Tuple[Precondition, ...]:
         """What does not hold, by what the mgr knows itself."""
-        fallen = self._fallen(_made_next(machine))
-        return (*self._missed(machine, self._view.cluster()), *fallen)
+        fallen = self._fallen(_made_next(machine), recommendations)
+        return (*self._missed(machine, cluster), *fallen)
 
     def _missed(
         self, machine: RolloutMachine, cluster: ClusterState
@@ -104,7 +107,8 @@ class Looking:
         missed = self._missed(machine, cluster)
         detail = slow_words(cluster.slow_osds)
         if not groups:
-            done(events.ClusterSeen((*missed, *self._fallen(change)), detail=detail))
+            fallen = self._fallen(change, self._recommendations)
+            done(events.ClusterSeen((*missed, *fallen), detail=detail))
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
@@ -119,7 +123,8 @@ class Looking:
             more = [Precondition.OK_TO_STOP] if together < 1 else []
             if upgrade and Precondition.NO_UPGRADE not in missed:
                 more.append(Precondition.NO_UPGRADE)
-            more += self._fallen(change)  # here, where nobody waits for the engine's lock
+            # here, where nobody waits for the engine's lock
+            more += self._fallen(change, self._recommendations)
             done(events.ClusterSeen((*missed, *more), together, controls, detail))
 
         self._stops.ask(asked, answered)
@@ -143,7 +148,9 @@ class Looking:
             return True
         return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
-    def _fallen(self, change: Optional[Change]) -> Tuple[Precondition, ...]:
+    def _fallen(
+        self, change: Optional[Change], recommendations: Recommendations
+    ) -> Tuple[Precondition, ...]:
         """VERDICT_STANDS where the mode that comes next is no longer what is recommended.
 
         Where nobody can say, it does not stand.
@@ -151,7 +158,7 @@ class Looking:
         if change is None:
             return ()
         try:
-            moved = verdicts_moved([change], self._recommendations())
+            moved = verdicts_moved([change], recommendations())
         except Exception as error:
             # in another thread it would be lost, and the rollout would wait for ever
             self._log.exception("the verdicts could not be asked for")

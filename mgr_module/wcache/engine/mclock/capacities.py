@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional, Set, Tuple
 
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.observing.capacity_run import benches_capacity
-from ...core.experiment.run import RunMachine
 from ...core.knobs.mclock.capacity import Measurement
 from ...core.knobs.mclock.runs import is_measurement, measurement_of
 from ..engine import Engine
 from ..storing.archive import Archive
+from ..world import RunLook, World
 
 # Capacities kept, the newest of each OSD: three stand for a drive model.
 MEASURED_MAX = 300
@@ -69,21 +69,28 @@ class Capacities:
             del self.measured[old.osd_id]
             self._archive.drop_capacity(old.osd_id)
 
-    def newest(self) -> Optional[Campaign]:
-        """The newest campaign that measures capacities."""
+    def now(self) -> Tuple[Measurement, ...]:
+        """What was measured until now: a run may have ended since the last tick."""
         with self._engine.lock:
-            found = [c for c in self._engine.campaigns.values() if is_measurement(c)]
-        found.sort(key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id))
-        return found[-1] if found else None
+            self.take()
+            return tuple(self.measured.values())
 
-    def runs_of(self, campaign: Campaign) -> List[RunMachine]:
-        """Its runs, in order."""
-        runs = self._engine.runs
-        return [runs[run_id] for run_id in campaign.run_ids if run_id in runs]
 
-    def under_way(self) -> str:
-        """The id of the campaign that measures capacities now, or ""."""
-        newest = self.newest()
-        if newest is None or all(run.over for run in self.runs_of(newest)):
-            return ""
-        return newest.campaign_id
+def newest(world: World) -> Optional[Campaign]:
+    """The newest campaign that measures capacities."""
+    found = [c for c in world.campaigns.values() if is_measurement(c)]
+    found.sort(key=lambda c: (c.created_at_s, len(c.campaign_id), c.campaign_id))
+    return found[-1] if found else None
+
+
+def runs_of(world: World, campaign: Campaign) -> List[RunLook]:
+    """Its runs, in order."""
+    return [world.runs[run_id] for run_id in campaign.run_ids if run_id in world.runs]
+
+
+def under_way(world: World) -> str:
+    """The id of the campaign that measures capacities now, or ""."""
+    campaign = newest(world)
+    if campaign is None or all(run.over for run in runs_of(world, campaign)):
+        return ""
+    return campaign.campaign_id

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, Tuple
 
 from ...core.config_database import Config
-from ...core.fleet.claims import believed
 from ...core.knobs.mclock.capacity import settings
 from ...core.knobs.mclock.config import Known, see
 from ..engine import Engine
@@ -28,29 +27,13 @@ class MclockKnown:
 
     def see(self, config: Config) -> None:
         """Compare a reading with what was seen before."""
-        engine = self._engine
-        cluster = engine.view.cluster()
-        with engine.lock:
-            reports = believed(engine.hosts.reports.values(), cluster)
-            moving = moving_domains(engine)
-        known = see(self.known, config, cluster.osds, settings(reports, moving))
+        engine, world = self._engine, self._engine.world()
+        moving = world.leased | world.changing
+        known = see(
+            self.known, config, world.cluster.osds, settings(world.believed_reports, moving)
+        )
         if known != self.known:
             with engine.lock:
                 self.known = known
                 self._archive.put_mclock_known(tuple(known.values()))
         engine.wake()
-
-
-def moving_domains(engine: Engine) -> List[Tuple[str, str]]:
-    """(hostname, domain id) of what experiments and plans are toggling now."""
-    with engine.lock:
-        held = [
-            (m.spec.hostname, domain_id) for m in engine.runs.values() if m.holds_lease
-            for domain_id in m.spec.domain_ids
-        ]
-        held += [
-            (change.hostname, change.domain_id)
-            for machine in engine.rollouts.values() if not machine.over
-            for change in machine.rollout.drive_changes
-        ]
-    return held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
@@ -33,6 +34,8 @@ from ...engine.automation.domains import Domains
 from ...engine.automation.looking import ended, going_on, look, modes_now, stands
 from ...engine.automation.stored_state import StoredAutoState
 from ...engine.engine import Engine
+from ...engine.world import World
+from ...options import Options
 from ..campaigns import CampaignService
 from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
@@ -52,13 +55,14 @@ LEFT_SHOWN_MAX = 100
 
 
 class AutoService:
-    """One thing at a time; thread-safe by the engine's lock."""
+    """One thing at a time, under a lock of its own; what it begins, the services guard."""
 
     def __init__(
         self, engine: Engine, campaigns: CampaignService, plans: PlanService,
         memory: MemoryFacts,
     ) -> None:
         self._engine = engine
+        self._lock = threading.Lock()
         self._campaigns = campaigns
         self._plans = plans
         self._memory = memory
@@ -79,14 +83,6 @@ class AutoService:
         """Take up the stored state."""
         self._stored.load()
 
-    def limits(self) -> Limits:
-        """What the options allow; raises MalformedError where the windows make no sense."""
-        options = self._engine.options()
-        return Limits(
-            parse_windows(options.auto_windows), options.auto_seconds_per_day,
-            options.auto_bytes_per_day, options.auto_changes_per_day, options.auto_quiet_s,
-        )
-
     # ---- commands
 
     def turn(
@@ -96,75 +92,76 @@ class AutoService:
 
         A `dry_run` says what would be begun first.
         """
-        engine, wanted = self._engine, Mode(mode)
-        with engine.lock:
-            require_store(engine)
-            require_class(engine, device_class)
-            limits = self.limits()
-            before, seen = self._stored.state, self._seen()
+        wanted, world = Mode(mode), self._engine.world()
+        require_store(world)
+        require_class(world, device_class)
+        limits = _limits(world.options)
+        with self._lock:
+            before, seen = self._stored.state, self._seen(world)
             # a host whose next report is awaited has no new drives for that
-            state = turned(before, self._seen(older=True), device_class, wanted)
+            state = turned(before, self._seen(world, older=True), device_class, wanted)
             changed = state.modes != before.modes
             if dry_run:
                 return {
                     "device_class": device_class or "", "mode": wanted.value,
-                    **would(would_begin(before, state, seen, limits, engine.clock())),
+                    **would(would_begin(before, state, seen, limits, world.now_s)),
                 }
             if changed:
-                engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
+                self._engine.note(ADMIN, device_class or "cluster", f"auto {wanted.value}")
             self._stored.keep(state)
             self._wait_until_s = self._look_at_s = self._whole_look_at_s = 0.0
-            # what is under way is not cut off: an admin says whether it ends
-            goes_on = going_on(engine, device_class) if wanted is not Mode.APPLY else []
-        engine.wake()
+        # what is under way is not cut off: an admin says whether it ends
+        goes_on = going_on(world, device_class) if wanted is not Mode.APPLY else []
+        self._engine.wake()
         answer = {"device_class": device_class or "", "mode": wanted.value, "changed": changed}
         return {**answer, "goes_on": "; ".join(goes_on)} if goes_on else answer
 
     def status(self) -> Dict[str, Any]:
         """`auto status`: what is allowed, what is spent, what it waits for, what it leaves."""
-        engine = self._engine
-        with engine.lock:
-            state, now_s = self._stored.state, engine.clock()
-            problem, limits = "", Limits()
-            try:
-                limits = self.limits()
-            except MalformedError as error:
-                problem = error.line()
-            seen, spent = self._seen(), today(state.spent, now_s)
-            on = [d for d in seen.drives if mode_of(state.modes, d.device_class) is not Mode.OFF]
-            left = [
-                f"{' '.join(d.key)}: {d.refusal}" for d in on
-                if d.refusal and not _fine(d, seen)
-            ]
-            left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
-                     for key in sorted(seen.contested)]
-            left += [f"{t.device_class} {t.drive_model}: `auto` no longer applies it: {t.held}"
-                     for t in state.tried if t.held]
-            left += [f"{' '.join(key)}: went back in plan {plan_id}: `auto` does not apply it "
-                     "until it is measured while clients write"
-                     for key, plan_id in sorted(seen.went_back.items())]
-            return {
-                "format_version": FORMAT_VERSION,
-                "modes": {item.device_class or "*": item.mode.value for item in state.modes},
-                "persist": engine.options().auto_persist,
-                "window_open": is_open(limits.windows, now_s),
-                "windows": engine.options().auto_windows,
-                "spent_today": codec.to_plain(spent),
-                "limits": {
-                    "seconds_per_day": limits.seconds_per_day,
-                    "bytes_per_day": limits.bytes_per_day,
-                    "changes_per_day": limits.changes_per_day, "quiet_s": limits.quiet_s,
-                },
-                "changes_left_today": changes_left(spent, limits),
-                "under_way": state.pending.owner if state.pending is not None else "",
-                "new_drives": len(state.fresh),
-                "waiting": problem or (self.waiting if any_on(state.modes) else ""),
-                "left_alone": left[:LEFT_SHOWN_MAX],
-            }
+        world = self._engine.world()
+        options, now_s = world.options, world.now_s
+        problem, limits = "", Limits()
+        try:
+            limits = _limits(options)
+        except MalformedError as error:
+            problem = error.line()
+        with self._lock:
+            state, seen = self._stored.state, self._seen(world)
+        spent = today(state.spent, now_s)
+        on = [d for d in seen.drives if mode_of(state.modes, d.device_class) is not Mode.OFF]
+        left = [
+            f"{' '.join(d.key)}: {d.refusal}" for d in on
+            if d.refusal and not _fine(d, seen)
+        ]
+        left += [f"{' '.join(key)}: contested, see `ceph wcache status`"
+                 for key in sorted(seen.contested)]
+        left += [f"{t.device_class} {t.drive_model}: `auto` no longer applies it: {t.held}"
+                 for t in state.tried if t.held]
+        left += [f"{' '.join(key)}: went back in plan {plan_id}: `auto` does not apply it "
+                 "until it is measured while clients write"
+                 for key, plan_id in sorted(seen.went_back.items())]
+        return {
+            "format_version": FORMAT_VERSION,
+            "modes": {item.device_class or "*": item.mode.value for item in state.modes},
+            "persist": options.auto_persist,
+            "window_open": is_open(limits.windows, now_s),
+            "windows": options.auto_windows,
+            "spent_today": codec.to_plain(spent),
+            "limits": {
+                "seconds_per_day": limits.seconds_per_day,
+                "bytes_per_day": limits.bytes_per_day,
+                "changes_per_day": limits.changes_per_day, "quiet_s": limits.quiet_s,
+            },
+            "changes_left_today": changes_left(spent, limits),
+            "under_way": state.pending.owner if state.pending is not None else "",
+            "new_drives": len(state.fresh),
+            "waiting": problem or (self.waiting if any_on(state.modes) else ""),
+            "left_alone": left[:LEFT_SHOWN_MAX],
+        }
 
-    def findings(self) -> List[Finding]:
+    def findings(self, world: World) -> List[Finding]:
         """Drives that somebody else changes back."""
-        return contested(self._stored.state.undone, self._engine.hosts.reports)
+        return contested(self._stored.state.undone, world.reports)
 
     def held(self) -> Dict[Tuple[str, str], str]:
         """By device class and drive model: why its mode is not applied by itself any more."""
@@ -173,38 +170,37 @@ class AutoService:
 
     # ---- by itself
 
-    def tick(self) -> None:
+    def tick(self, world: World) -> None:
         """Look whether something is to be begun."""
-        engine = self._engine
-        with engine.lock:
-            now_s = engine.clock()
+        with self._lock:
+            now_s = world.now_s
             if now_s < self._look_at_s:
                 return
             self._look_at_s = now_s + LOOK_EVERY_S
             state = self._stored.state
-            modes = modes_now(engine, self._domains)
-            undone = look_for_drift(state.undone, stands(engine), modes, now_s)
+            modes = modes_now(world, self._domains)
+            undone = look_for_drift(state.undone, stands(world), modes, now_s)
             if undone != state.undone:
                 self._stored.keep(replace(state, undone=undone))
             if any_on(state.modes) or state.pending is not None:
-                self._go_on(now_s)
+                self._go_on(world)
 
-    def _go_on(self, now_s: float) -> None:
-        engine = self._engine
+    def _go_on(self, world: World) -> None:
+        engine, now_s = self._engine, world.now_s
         try:
-            limits = self.limits()
+            limits = _limits(world.options)
         except MalformedError as error:
             self.waiting = error.line()
             return
         pending = self._stored.state.pending
         if (
             pending is not None and now_s < self._whole_look_at_s
-            and ended(engine, pending.owner) is None
+            and ended(world, pending.owner) is None
         ):
             return
         self._whole_look_at_s = now_s + BUSY_LOOK_EVERY_S
-        self._ask_for_new_osds()
-        decision = decide(self._stored.state, self._seen(), limits, now_s)
+        world = self._having_asked_new_osds(world)
+        decision = decide(self._stored.state, self._seen(world), limits, now_s)
         self._stored.keep(decision.state)
         if decision.wish is None:
             self.waiting = decision.waiting
@@ -212,37 +208,39 @@ class AutoService:
         if now_s < self._wait_until_s:
             return
         try:
-            require_thawed(engine)
-            require_store(engine)
-            self.waiting = self._begin(decision.wish, limits)
+            with engine.deciding(world.cluster) as now:
+                require_thawed(now)
+                require_store(now)
+                self.waiting = self._begin(now, decision.wish, limits)
         except WcacheError as error:
             self.waiting = error.line()
         if self.waiting:
             self._wait_until_s = now_s + REFUSED_WAIT_S
 
-    def _ask_for_new_osds(self) -> None:
+    def _having_asked_new_osds(self, world: World) -> World:
         """A host where an OSD came is asked for a report, once for each."""
-        hosts = self._engine.hosts
-        found = arrivals(self._engine.view.cluster(), hosts.reports)
+        found = arrivals(world.cluster, world.reports)
         for hostname, uuids in found.items():
             if uuids - self._asked.get(hostname, frozenset()):
-                hosts.reported_at_s.pop(hostname, None)
+                self._engine.ask_anew(hostname)
         self._asked = found
+        return self._engine.world(world.cluster)
 
-    def _seen(self, older: bool = False) -> Seen:
-        state = self._stored.state
-        disputed = frozenset(disputed_domains(self._engine))
-        seen = look(self._engine, self._domains, state.undone, state.pending, disputed, older=older)
+    def _seen(self, world: World, older: bool = False) -> Seen:
+        state, disputed = self._stored.state, frozenset(disputed_domains(world))
+        seen = look(world, self._domains, state.undone, state.pending, disputed, older=older)
         return replace(seen, divide=self._memory.to_divide)
 
-    def _begin(self, wish: Wish, limits: Limits) -> str:
+    def _begin(self, world: World, wish: Wish, limits: Limits) -> str:
         """Begin it; returns why it was not."""
         if isinstance(wish, Divide):
-            return self._divide(wish, limits)
-        return self._apply(wish) if isinstance(wish, Apply) else self._measure(wish, limits)
+            return self._divide(world, wish, limits)
+        if isinstance(wish, Apply):
+            return self._apply(world, wish)
+        return self._measure(world, wish, limits)
 
-    def _measure(self, wish: Measure, limits: Limits) -> str:
-        options = self._engine.options()
+    def _measure(self, world: World, wish: Measure, limits: Limits) -> str:
+        options = world.options
         arguments: Dict[str, Any] = {
             "loads": LOADS if limits.bytes_per_day else FREE_LOADS,
             "only": frozenset(wish.keys),
@@ -250,18 +248,20 @@ class AutoService:
         }
         if wish.purpose is Purpose.AGAIN:
             arguments["settle_s"] = max(SETTLE_AGAIN_S, SETTLE_FACTOR * options.settle_s)
-        spent = today(self._stored.state.spent, self._engine.clock())
+        spent = today(self._stored.state.spent, world.now_s)
         why = ""
         for drives in sorted({options.drives_per_model, min(2, options.drives_per_model), 1},
                              reverse=True):
             arguments["drives_per_model"] = drives
-            cost = self._campaigns.forecast(**arguments)["forecast"]
+            cost = self._campaigns.forecast(world=world, **arguments)["forecast"]
             why = over(spent, limits, cost["drive_seconds"], cost["bytes_written"])
             if not why:
                 break
         if why:
             return why
-        said = self._campaigns.start(accept_cost=True, by=AUTO, **arguments)
+        said = self._campaigns.start(
+            cluster=world.cluster, accept_cost=True, by=AUTO, **arguments
+        )
         campaign_id = said["campaign_id"]
         self._engine.note(
             AUTO, campaign_id,
@@ -272,24 +272,27 @@ class AutoService:
         ))
         return ""
 
-    def _apply(self, wish: Apply) -> str:
-        persist = self._engine.options().auto_persist
+    def _apply(self, world: World, wish: Apply) -> str:
         plan = self._plans.plan(
-            device_class=wish.device_class, persist=persist, only=frozenset(wish.keys), by=AUTO
+            device_class=wish.device_class, persist=world.options.auto_persist,
+            only=frozenset(wish.keys), by=AUTO, cluster=world.cluster,
         )
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
         changes = len(plan["changes"])
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, changes))
-        self._plans.apply(plan_id, by=AUTO)
+        self._plans.apply(plan_id, by=AUTO, cluster=world.cluster)
         return ""
 
-    def _divide(self, wish: Divide, limits: Limits) -> str:
-        asked: Dict[str, Any] = {"knob": MEMORY.name, "only": frozenset(wish.keys), "by": AUTO}
+    def _divide(self, world: World, wish: Divide, limits: Limits) -> str:
+        asked: Dict[str, Any] = {
+            "knob": MEMORY.name, "only": frozenset(wish.keys), "by": AUTO,
+            "cluster": world.cluster,
+        }
         steps = self._plans.plan(**asked, dry_run=True)["changes"]
         osds = {item["osd_id"] for step in steps for item in step["expect"]}
-        left = changes_left(today(self._stored.state.spent, self._engine.clock()), limits)
+        left = changes_left(today(self._stored.state.spent, world.now_s), limits)
         if len(osds) > left:
             return (
                 f"memory of {len(osds)} OSDs of {wish.drive_model} would move, and {left} changes "
@@ -304,8 +307,16 @@ class AutoService:
             "divided anew",
         )
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, len(osds)))
-        self._plans.apply(plan_id, by=AUTO)
+        self._plans.apply(plan_id, by=AUTO, cluster=world.cluster)
         return ""
+
+
+def _limits(options: Options) -> Limits:
+    """What the options allow; raises MalformedError where the windows make no sense."""
+    return Limits(
+        parse_windows(options.auto_windows), options.auto_seconds_per_day,
+        options.auto_bytes_per_day, options.auto_changes_per_day, options.auto_quiet_s,
+    )
 
 
 def _fine(drive: DriveSeen, seen: Seen) -> bool:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from ...core import codec
-from ...core.errors import NotFoundError, RefusedError, StorageError
+from ...core.errors import NotFoundError, RefusedError
 from ...core.output_format import FORMAT_VERSION
 from ...core.text import many
 from ...core.verdict.foreign.document import Evidence, export, parse
 from ...engine.engine import Engine
+from ...engine.evidence.foreign import is_new
+from ...engine.orders import Orders
+from ...engine.world import World
 from ..dry_run import would
 from ..guards import require_store
 
 
 class EvidenceService:
-    """Takes verdicts out and in; thread-safe by the engine's lock."""
+    """Takes verdicts out and in; what is kept of them is the engine's."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._orders = Orders(engine)
 
     def export(self) -> Dict[str, Any]:
         """`evidence export`: the verdicts of this cluster's drive models, as a file."""
-        engine = self._engine
-        with engine.lock:
-            results = tuple(engine.analyses.results.values())
-            found = export(
-                engine.view.cluster().fsid, engine.recommendations(), results, engine.clock()
-            )
+        world = self._engine.world()
+        found = export(
+            world.cluster.fsid, world.recommendations, tuple(world.results.values()), world.now_s
+        )
         if not found.verdicts:
             raise NotFoundError(
                 "nothing was measured on real drives, so there is nothing to export",
@@ -38,71 +40,51 @@ class EvidenceService:
 
     def take(self, text: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence import -i FILE`: keep what another cluster found; it decides nothing."""
-        engine = self._engine
-        found = parse(text, engine.clock())
-        with engine.lock:
-            require_store(engine)
-            if found.cluster == engine.view.cluster().fsid:
-                raise RefusedError(
-                    "this file is of this cluster, which has its verdicts already",
-                    "see `ceph wcache recommend`",
-                )
-
-            if dry_run:
-                return {
-                    "cluster": found.cluster, "verdicts": len(found.verdicts),
-                    **would(self._would_take(found)),
-                }
-
-            def stored(error: Optional[StorageError]) -> None:
-                if error is not None:
-                    engine.persistence.failed(error)
-
-            new = engine.analyses.foreign.add(found, stored)
-            if new:
-                engine.note(
-                    "admin", f"cluster {found.cluster}",
-                    f"imported {many(len(found.verdicts), 'verdict')}, checksum "
-                    f"{found.sha256[:12]}; they are not authenticated and decide nothing",
-                )
+        world = self._engine.world()
+        found = parse(text, world.now_s)
+        require_store(world)
+        if found.cluster == world.cluster.fsid:
+            raise RefusedError(
+                "this file is of this cluster, which has its verdicts already",
+                "see `ceph wcache recommend`",
+            )
+        if dry_run:
+            return {
+                "cluster": found.cluster, "verdicts": len(found.verdicts),
+                **would(_would_take(world, found)),
+            }
+        new = self._orders.import_evidence(found)
+        if new:
+            self._engine.note(
+                "admin", f"cluster {found.cluster}",
+                f"imported {many(len(found.verdicts), 'verdict')}, checksum "
+                f"{found.sha256[:12]}; they are not authenticated and decide nothing",
+            )
         return {
             "changed": new, "cluster": found.cluster, "verdicts": len(found.verdicts),
             "note": "not authenticated: shown as foreign, and decides nothing until measuring "
                     "here confirms it (`ceph wcache campaign start --confirm`)",
         }
 
-    def _would_take(self, found: Evidence) -> List[str]:
-        foreign = self._engine.analyses.foreign
-        if not foreign.is_new(found):
-            return []
-        old = foreign.files.get(found.cluster)
-        instead = f" in place of {many(len(old.verdicts), 'older one')}" if old is not None else ""
-        return [
-            f"keep {many(len(found.verdicts), 'verdict')} of cluster {found.cluster}{instead}: "
-            + ", ".join(sorted({str(item.drive_model) for item in found.verdicts})[:8])
-        ]
-
     def drop(self, cluster: str, dry_run: bool = False) -> Dict[str, Any]:
         """`evidence rm`: forget what came from a cluster."""
-        engine = self._engine
-        with engine.lock:
-            there = engine.analyses.foreign.files.get(cluster)
-            if dry_run and there is not None:
-                return {"cluster": cluster, **would(
-                    [f"forget {many(len(there.verdicts), 'verdict')} of cluster {cluster}"]
-                )}
-            if not engine.analyses.foreign.drop(cluster):
-                raise NotFoundError(
-                    f"nothing was imported from cluster {cluster[:40]!r}",
-                    "see `ceph wcache evidence ls`",
-                )
-            engine.note("admin", f"cluster {cluster}", "imported verdicts dropped")
+        there = self._engine.world().foreign.get(cluster)
+        if there is None:
+            raise NotFoundError(
+                f"nothing was imported from cluster {cluster[:40]!r}",
+                "see `ceph wcache evidence ls`",
+            )
+        if dry_run:
+            return {"cluster": cluster, **would(
+                [f"forget {many(len(there.verdicts), 'verdict')} of cluster {cluster}"]
+            )}
+        self._orders.drop_evidence(cluster)
+        self._engine.note("admin", f"cluster {cluster}", "imported verdicts dropped")
         return {"changed": True, "cluster": cluster}
 
     def ls(self) -> Dict[str, Any]:
         """`evidence ls`: what was imported."""
-        with self._engine.lock:
-            files = list(self._engine.analyses.foreign.files.values())
+        files = self._engine.world().foreign.values()
         return {
             "format_version": FORMAT_VERSION,
             "imported": [
@@ -112,3 +94,14 @@ class EvidenceService:
                 } for file in sorted(files, key=lambda item: item.cluster)
             ],
         }
+
+
+def _would_take(world: World, found: Evidence) -> List[str]:
+    old = world.foreign.get(found.cluster)
+    if not is_new(world.foreign, found):
+        return []
+    instead = f" in place of {many(len(old.verdicts), 'older one')}" if old is not None else ""
+    return [
+        f"keep {many(len(found.verdicts), 'verdict')} of cluster {found.cluster}{instead}: "
+        + ", ".join(sorted({str(item.drive_model) for item in found.verdicts})[:8])
+    ]

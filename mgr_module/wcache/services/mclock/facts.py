@@ -6,15 +6,14 @@ from typing import Callable, Iterable, List, Set, Tuple
 
 from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
-from ...core.fleet.claims import believed
 from ...core.knobs.mclock.advice import Facts
 from ...core.knobs.mclock.capacity import option, settings, stacks
 from ...core.knobs.mclock.stale import stale
 from ...core.model import Finding
 from ...core.simulation import real
-from ...engine.engine import Engine
 from ...engine.mclock.capacities import Capacities
-from ...engine.mclock.known import MclockKnown, moving_domains
+from ...engine.mclock.known import MclockKnown
+from ...engine.world import World
 
 # Findings are worked out anew when something they follow from has changed, and at least
 # this often, since device classes may change too; at 10,000 OSDs it takes a moment.
@@ -24,95 +23,86 @@ STALE_READ_S = 60.0
 
 
 class MclockFacts:
-    """Reads what the engine, the measurements and the settings hold; changes nothing."""
+    """Reads what is known, the measurements and the settings; changes nothing.
+
+    `read_soon` has the config database read again.
+    """
 
     def __init__(
-        self, *, engine: Engine, capacities: Capacities, known: MclockKnown,
+        self, *, read_soon: Callable[[], None], capacities: Capacities, known: MclockKnown,
         compiled_queue: Callable[[], str],
     ) -> None:
-        self._engine = engine
+        self._read_soon = read_soon
         self._capacities = capacities
         self._known = known
-        self._watch = engine.config
         self._compiled_queue = compiled_queue
         self._findings: Tuple[Finding, ...] = ()
         self._findings_of: Tuple[object, ...] = ()
         self._findings_due_s = 0.0
 
-    def tick(self) -> None:
+    def tick(self, world: World) -> None:
         """Work out the findings anew where something they follow from has changed."""
-        now_s = self._engine.clock()
-        with self._engine.lock:
-            reports = tuple(self._engine.hosts.reports.values())
+        now_s, reports = world.now_s, tuple(world.reports.values())
         # reports are immutable and kept while nothing in them changes
-        of = (
-            self._watch.config, self._capacities.kept, reports,
-            tuple(moving_domains(self._engine)),
-        )
+        of = (world.config, self._capacities.kept, reports, world.leased | world.changing)
         if of != self._findings_of or now_s >= self._findings_due_s:
             self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
-            self._findings = stale(self.gather()) if self._watch.config.entries else ()
-        read_at_s = self._watch.read_at_s
+            self._findings = stale(self.gather(world)) if world.config.entries else ()
+        read_at_s = world.config_read_at_s
         if self._findings and read_at_s is not None and now_s - read_at_s > STALE_READ_S:
-            self._watch.read_soon()  # a cure by hand is to be seen soon
+            self._read_soon()  # a cure by hand is to be seen soon
 
     def findings(self) -> Tuple[Finding, ...]:
         """Stored values that do not fit the mode of the drives, as last worked out."""
         return self._findings
 
-    def gather(self, with_wanted: bool = False) -> Facts:
+    def gather(self, world: World, with_wanted: bool = False) -> Facts:
         """Everything that advice follows from; `with_wanted` the recommended modes too."""
-        engine = self._engine
-        cluster = engine.view.cluster()
-        with engine.lock:
-            reports = believed(engine.hosts.reports.values(), cluster)
-            self._capacities.take()
-            measured = tuple(self._capacities.measured.values())
-            wanted = {
-                (r.device_class, str(r.drive_model)): r.mode
-                for r in real(engine.recommendations() if with_wanted else ())
-                if r.mode is not None
-            }
+        reports = world.believed_reports
+        wanted = {
+            (r.device_class, str(r.drive_model)): r.mode
+            for r in real(world.recommendations if with_wanted else ()) if r.mode is not None
+        }
         return Facts(
-            cluster.osds, settings(reports, moving_domains(engine)), stacks(reports),
-            self._watch.config, measured, self._known.known, wanted, self._compiled_queue(),
+            world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
+            world.config, self._capacities.now(), self._known.known, wanted,
+            self._compiled_queue(),
         )
 
-    def stale_keys(self, changing: Iterable[int], changed: Iterable[int] = ()) -> List[str]:
+    def stale_keys(
+        self, world: World, changing: Iterable[int], changed: Iterable[int] = ()
+    ) -> List[str]:
         """OSDs' own stored capacities that a change of the cache mode makes stale.
 
         Of OSDs whose drives are still to be changed that is every one, of others those that
         are older than a change.
         """
-        if not self._watch.config.entries:
+        if not world.config.entries:
             return []
         changing = set(changing)
-        reports, cluster = self._engine.hosts.reports.values(), self._engine.view.cluster()
-        now = settings(believed(reports, cluster))
+        now = settings(world.believed_reports)
         found = []
         for osd_id in sorted({*changing, *changed}):
             for rotational in (True, False):
                 who, name = f"osd.{osd_id}", option(rotational)
-                entry, known = (
-                    self._watch.config.at(who, name), self._known.known.get((who, name))
-                )
+                entry, known = world.config.at(who, name), self._known.known.get((who, name))
                 older = known is not None and known.setting and known.setting != now.get(osd_id)
                 if entry is not None and (osd_id in changing or older):
                     found.append(f"{who} {name}")
         return found
 
-    def stale_keys_of(self, changes: Iterable[CacheModeChange]) -> List[str]:
+    def stale_keys_of(self, world: World, changes: Iterable[CacheModeChange]) -> List[str]:
         """The same for the OSDs on the cache domains of a plan."""
         changing: Set[int] = set()
         changed: Set[int] = set()
         for change in real(changes):
             if change.expected is change.mode:
                 continue  # one that is only made to last changes no latency
-            report = self._engine.hosts.reports.get(change.hostname)
+            report = world.reports.get(change.hostname)
             ids = {
                 use.osd_id for drive in (report.drives if report else ())
                 if drive.domain_id == change.domain_id for use in drive.uses
             }
             open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
             (changing if open_ else changed).update(ids)
-        return self.stale_keys(changing, changed)
+        return self.stale_keys(world, changing, changed)

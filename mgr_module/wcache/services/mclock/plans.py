@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from ...core.change.rollout_state import RolloutStatus
-from ...core.errors import NotFoundError, NotReadyError
+from ...core.errors import NotFoundError
 from ...core.knobs.knob import knobs_of
 from ...core.knobs.mclock.advice import Advice, advise
 from ...core.knobs.mclock.knob import MCLOCK
 from ...engine.engine import Engine
 from ..dry_run import would
-from ..guards import require_class, require_idle, require_store, require_thawed
+from ..guards import require_class, require_config, require_idle, require_store, require_thawed
 from ..plans import PlanService, plan_order
 from .facts import MclockFacts
 
@@ -29,33 +29,34 @@ class MclockPlans:
     ) -> Dict[str, Any]:
         """`mclock apply`: make the recommended changes in the config database."""
         engine = self._engine
-        require_class(engine, device_class)
-        if engine.config.read_at_s is None:
-            raise NotReadyError(
-                "the config database was not read yet", engine.config.error or "try again"
-            )
+        world = engine.world()
+        require_class(world, device_class)
+        require_config(world)
         chosen = [
-            advice for advice in advise(self._facts.gather())
+            advice for advice in advise(self._facts.gather(world))
             if device_class in (None, "", advice.device_class)
         ]
-        with engine.lock:
-            require_thawed(engine)
-            require_store(engine)
+        with engine.deciding(world.cluster) as world:
+            require_thawed(world)
+            require_store(world)
             if not any(advice.changes for advice in chosen):
                 return {"change_id": "", "changed": False, "changes": [],
                         "why": _why_nothing(chosen)}
             if dry_run:
-                planned = self._plans.plan(device_class or None, knob=MCLOCK.name, dry_run=True)
+                planned = self._plans.plan(
+                    device_class or None, knob=MCLOCK.name, dry_run=True, cluster=world.cluster
+                )
                 commands = [line for row in planned["changes"] for line in row["manual"]]
                 return {"change_id": "", "why": "", "changes": [],
                         **would(f"run: {line}" for line in commands)}
-            require_idle(engine)
-            plan_id = str(self._plans.plan(device_class or None, knob=MCLOCK.name)["plan_id"])
-            self._plans.apply(plan_id)
-            changes = engine.rollouts[plan_id].rollout.config_changes
+            require_idle(world)
+            planned = self._plans.plan(
+                device_class or None, knob=MCLOCK.name, cluster=world.cluster
+            )
+            self._plans.apply(planned["plan_id"], cluster=world.cluster)
         return {
-            "change_id": plan_id, "changed": True, "why": "",
-            "changes": [edit.command for change in changes for edit in change.edits],
+            "change_id": planned["plan_id"], "changed": True, "why": "",
+            "changes": [line for row in planned["changes"] for line in row["manual"]],
         }
 
     def rollback(
@@ -63,10 +64,10 @@ class MclockPlans:
     ) -> Dict[str, Any]:
         """`mclock rollback`: bring back the values before an apply (default: the last one)."""
         engine = self._engine
-        with engine.lock:
-            require_thawed(engine)
+        with engine.deciding() as world:
+            require_thawed(world)
             mine = {
-                plan_id: machine.rollout for plan_id, machine in engine.rollouts.items()
+                plan_id: machine.rollout for plan_id, machine in world.rollouts.items()
                 if MCLOCK.name in knobs_of(machine.rollout)
             }
             if change_id is None:

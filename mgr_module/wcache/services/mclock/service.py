@@ -6,10 +6,9 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from ...core import codec
-from ...core.change.rollout_state import Rollout
 from ...core.errors import MalformedError, NotFoundError, RefusedError
 from ...core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
 from ...core.experiment.run_state import RunStatus
@@ -36,9 +35,10 @@ from ...core.simulation import real
 from ...core.text import named
 from ...core.unmet import unmet
 from ...engine.engine import Engine
-from ...engine.mclock.capacities import Capacities
+from ...engine.mclock.capacities import Capacities, newest, runs_of, under_way
 from ...engine.mclock.known import MclockKnown
 from ...engine.storing.archive import Archive
+from ...engine.world import World
 from ..campaigns import CampaignService
 from ..dry_run import would
 from ..guards import bounded, require_class, require_idle, require_store, require_thawed
@@ -70,7 +70,7 @@ class MclockService:
         self.capacities = Capacities(engine, archive)
         self._known = MclockKnown(engine, archive)
         self.facts = MclockFacts(
-            engine=engine, capacities=self.capacities, known=self._known,
+            read_soon=engine.read_config_soon, capacities=self.capacities, known=self._known,
             compiled_queue=compiled_queue,
         )
 
@@ -79,31 +79,31 @@ class MclockService:
         self.capacities.load()
         self._known.load()
 
-    def tick(self) -> None:
+    def tick(self, world: World) -> None:
         """What is due, from the serve loop: what was measured, and what findings follow."""
         self.capacities.take()
-        self.facts.tick()
+        self.facts.tick(world)
 
     # ---- measure
 
     def forecast(self, **arguments: Any) -> Dict[str, Any]:
         """`mclock forecast`: what measuring with these arguments would cost."""
-        found = self._prepare(arguments)
-        return {"format_version": FORMAT_VERSION, "forecast": self._cost(found)}
+        world = self._engine.world()
+        cost = self._cost(world, self._prepare(world, arguments))
+        return {"format_version": FORMAT_VERSION, "forecast": cost}
 
     def measure(self, **arguments: Any) -> Dict[str, Any]:
         """`mclock measure`: a campaign that benches sampled OSDs and toggles nothing."""
-        engine = self._engine
-        found = self._prepare(arguments)
-        cost = self._cost(found)
-        with engine.lock:
-            require_thawed(engine)
-            require_store(engine)
-            require_idle(engine)
-            cluster = engine.view.cluster()
-            if cluster.blocking and not found.options.forced:
+        world = self._engine.world()
+        found = self._prepare(world, arguments)
+        cost = self._cost(world, found)
+        with self._engine.deciding(world.cluster) as world:
+            require_thawed(world)
+            require_store(world)
+            require_idle(world)
+            if world.cluster.blocking and not found.options.forced:
                 raise RefusedError(
-                    unmet(cluster.blocking),
+                    unmet(world.cluster.blocking),
                     "wait until they are met, or use --force (the capacity is then never "
                     "recommended)",
                 )
@@ -114,12 +114,13 @@ class MclockService:
                     "during each",
                     "add --accept-cost",
                 )
-            campaign_id = self._campaigns.new_id()
+            campaign_id = self._campaigns.new_id(world)
             runs = make_runs(
-                campaign_id, found.targets, found.calls, found.reports, cluster, found.options
+                campaign_id, found.targets, found.calls, found.reports, world.cluster,
+                found.options,
             )
             campaign = Campaign(
-                campaign_id, found.options, engine.clock(), 0, tuple(run.run_id for run in runs),
+                campaign_id, found.options, world.now_s, 0, tuple(run.run_id for run in runs),
                 found.skipped,
             )
             text = f"mclock measurement of {len(runs)} OSDs started, toggles nothing"
@@ -128,27 +129,23 @@ class MclockService:
 
     def stop(self, dry_run: bool = False) -> Dict[str, Any]:
         """`mclock stop`: end a measurement; a bench call under way goes on to its end."""
-        with self._engine.lock:
-            campaign_id = self.capacities.under_way()
-            if dry_run:
-                return would(["end the measurement of capacities"] if campaign_id else [])
-            if not campaign_id:
-                return {"changed": False}
-            return {"changed": self._campaigns.stop(campaign_id)["changed"]}
+        campaign_id = under_way(self._engine.world())
+        if dry_run:
+            return would(["end the measurement of capacities"] if campaign_id else [])
+        if not campaign_id:
+            return {"changed": False}
+        return {"changed": self._campaigns.stop(campaign_id)["changed"]}
 
-    def _prepare(self, arguments: Dict[str, Any]) -> _Wanted:
-        engine = self._engine
+    def _prepare(self, world: World, arguments: Dict[str, Any]) -> _Wanted:
         calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
         most = bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
         )
         scope = parse_scope(arguments.get("scope") or "cluster")
         forced = bool(arguments.get("force"))
-        cluster, set_to = engine.view.cluster(), engine.options()
-        with engine.lock:
-            reports = believed(real(engine.hosts.reports.values()), cluster)
+        set_to, reports = world.options, believed(real(world.reports.values()), world.cluster)
         targets, skipped = choose(
-            scope, reports, cluster, self.facts.gather(), forced=forced, most=most
+            scope, reports, world.cluster, self.facts.gather(world), forced=forced, most=most
         )
         if not targets:
             why = skipped[0] if skipped else f"no OSD is in scope {scope.text}"
@@ -167,17 +164,18 @@ class MclockService:
             tuple(targets), calls, (*skipped[:50], *more), tuple(reports), options
         )
 
-    def _cost(self, found: _Wanted) -> Dict[str, Any]:
+    def _cost(self, world: World, found: _Wanted) -> Dict[str, Any]:
+        measured = {item.osd_id: item for item in self.capacities.now()}
         by_host: Dict[str, float] = defaultdict(float)
         for target in found.targets:
-            before = self.capacities.measured.get(target.osd_id)
+            before = measured.get(target.osd_id)
             call_s = CAPACITY_CALL_S[target.rotational]
             if before is not None and before.iops:
                 call_s = before.seconds / len(before.iops)
             by_host[target.hostname] += LOOK_S + found.calls * call_s
-        hosts = self._engine.options().parallel_hosts_max
+        hosts = world.options.parallel_hosts_max
         names = [f"osd.{target.osd_id}" for target in found.targets]
-        empties = self._engine.view.cluster().bench_empties_caches
+        empties = world.cluster.bench_empties_caches
         calls = found.calls * len(found.targets)
         return {
             "osds": len(found.targets), "osds_named": named(names), "bench_calls": calls,
@@ -191,57 +189,38 @@ class MclockService:
 
     def show(self) -> Dict[str, Any]:
         """`mclock show`: what was measured, how far a measurement is, and what was set."""
-        engine = self._engine
-        with engine.lock:
-            self.capacities.take()  # a run may have ended since the last tick
-            now_s = engine.clock()
-            rows = []
-            for _, item in sorted(self.capacities.measured.items()):
-                capacity = of_one(item.iops)
-                rows.append({
-                    "osd_id": item.osd_id, "hostname": item.hostname,
-                    "device_class": item.device_class, "drive_models": item.stack,
-                    "option": option(item.rotational), "setting": item.setting,
-                    "calls": len(item.iops), **_interval(capacity), "each_iops": list(item.iops),
-                    "seconds": round(item.seconds, 3), "bytes_written": item.bytes_written,
-                    "scheduler": item.scheduler, "forced": item.forced,
-                    "ended_at_s": item.ended_at_s,
-                })
-            return {
-                "format_version": FORMAT_VERSION, "job": self._job(), "measured": rows,
-                "changes": [
-                    {
-                        "change_id": r.plan_id, "created_at_s": r.created_at_s,
-                        "status": r.status.value, "reason": r.reason,
-                        "changes": sum(len(change.edits) for change in r.config_changes),
-                    }
-                    for r in self._plans()
-                ],
-                **self._reading(now_s),
-            }
-
-    def _job(self) -> Optional[Dict[str, Any]]:
-        """How far the newest measurement is; its id is that of its campaign."""
-        campaign = self.capacities.newest()
-        if campaign is None:
-            return None
-        runs = self.capacities.runs_of(campaign)
-        aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
-        status = "running" if any(not run.over for run in runs) else "stopped"
-        if status == "stopped" and not aborted:
-            status = "done"
+        world = self._engine.world()
+        rows = []
+        for item in sorted(self.capacities.now(), key=lambda item: item.osd_id):
+            capacity = of_one(item.iops)
+            rows.append({
+                "osd_id": item.osd_id, "hostname": item.hostname,
+                "device_class": item.device_class, "drive_models": item.stack,
+                "option": option(item.rotational), "setting": item.setting,
+                "calls": len(item.iops), **_interval(capacity), "each_iops": list(item.iops),
+                "seconds": round(item.seconds, 3), "bytes_written": item.bytes_written,
+                "scheduler": item.scheduler, "forced": item.forced,
+                "ended_at_s": item.ended_at_s,
+            })
         return {
-            "job_id": campaign.campaign_id, "status": status, "reason": next(iter(aborted), ""),
-            "osds_done": sum(run.state.status is RunStatus.DONE for run in runs),
-            "osds": len(campaign.run_ids),
-            "calls": max((run.spec.experiments[0].samples_per_period for run in runs), default=0),
-            "bytes_written": sum(run.bytes_spent for run in runs),
+            "format_version": FORMAT_VERSION, "job": _job(world), "measured": rows,
+            "changes": [
+                {
+                    "change_id": r.plan_id, "created_at_s": r.created_at_s,
+                    "status": r.status.value, "reason": r.reason,
+                    "changes": sum(len(change.edits) for change in r.config_changes),
+                }
+                for r in sorted(world.plans, key=lambda plan: plan.created_at_s)
+                if MCLOCK.name in knobs_of(r)
+            ],
+            **_reading(world),
         }
 
     def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
-        require_class(self._engine, device_class)
-        facts = self.facts.gather(with_wanted=True)
+        world = self._engine.world()
+        require_class(world, device_class)
+        facts = self.facts.gather(world, with_wanted=True)
         rows = []
         for advice in advise(facts):
             if device_class in (None, "", advice.device_class):
@@ -253,27 +232,39 @@ class MclockService:
             scheduler(facts.config, osd, facts.compiled_queue) for osd in facts.osds.values()
             if not by_mclock(facts.config, osd, facts.compiled_queue)
         })
-        self._engine.config.read_soon()
+        self._engine.read_config_soon()
         return {
             "format_version": FORMAT_VERSION, "classes": rows,
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
-            "other_schedulers": others, **self._reading(self._engine.clock()),
+            "other_schedulers": others, **_reading(world),
         }
 
-    def _reading(self, now_s: float) -> Dict[str, Any]:
-        at_s = self._engine.config.read_at_s
-        return {
-            "read_s_ago": None if at_s is None else round(now_s - at_s, 1),
-            "read_error": self._engine.config.error,
-        }
 
-    def _plans(self) -> List[Rollout]:
-        """The plans that change mClock's capacities, oldest first."""
-        found = [
-            machine.rollout for machine in self._engine.rollouts.values()
-            if MCLOCK.name in knobs_of(machine.rollout)
-        ]
-        return sorted(found, key=lambda rollout: rollout.created_at_s)
+def _job(world: World) -> Optional[Dict[str, Any]]:
+    """How far the newest measurement is; its id is that of its campaign."""
+    campaign = newest(world)
+    if campaign is None:
+        return None
+    runs = runs_of(world, campaign)
+    aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
+    status = "running" if any(not run.over for run in runs) else "stopped"
+    if status == "stopped" and not aborted:
+        status = "done"
+    return {
+        "job_id": campaign.campaign_id, "status": status, "reason": next(iter(aborted), ""),
+        "osds_done": sum(run.state.status is RunStatus.DONE for run in runs),
+        "osds": len(campaign.run_ids),
+        "calls": max((run.spec.experiments[0].samples_per_period for run in runs), default=0),
+        "bytes_written": sum(run.bytes_spent for run in runs),
+    }
+
+
+def _reading(world: World) -> Dict[str, Any]:
+    at_s = world.config_read_at_s
+    return {
+        "read_s_ago": None if at_s is None else round(world.now_s - at_s, 1),
+        "read_error": world.config_error,
+    }
 
 
 def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:

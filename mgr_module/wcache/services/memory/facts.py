@@ -8,7 +8,6 @@ from ...ceph.surroundings import Surroundings
 from ...core.change.config_change import ConfigChange
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config
-from ...core.fleet.claims import believed
 from ...core.hardware.host_memory import HostMemory
 from ...core.host_report import HostReport
 from ...core.knobs.memory_target.facts import (
@@ -26,21 +25,21 @@ from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
 from ...core.model import Finding
 from ...core.simulation import real
-from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
+from ...engine.world import World
+from ...options import Options
 
 FINDINGS_EVERY_S = 60.0
 
 
 class MemoryFacts:
-    """Reads what the engine and the watch hold; changes nothing."""
+    """Reads what is known and what the watch has read; changes nothing."""
 
     def __init__(
-        self, *, engine: Engine, watch: MemoryWatch, trials: TrialWork,
+        self, *, watch: MemoryWatch, trials: TrialWork,
         surroundings: Surroundings, wall: Callable[[], float],
     ) -> None:
-        self._engine = engine
         self._watch = watch
         self._trials = trials
         self._surroundings = surroundings
@@ -52,20 +51,20 @@ class MemoryFacts:
         # Hosts that ask for a new division, and can have one now, with their device classes.
         self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
 
-    def tick(self) -> None:
+    def tick(self, world: World) -> None:
         """Work out the findings anew where something was read since."""
-        now_s = self._engine.clock()
-        of = (self._watch.read_at_s, self._engine.config.config, self.promises)
+        now_s = world.now_s
+        of = (self._watch.read_at_s, world.config, self.promises)
         if of != self._of or now_s >= self._due_s:
             self._of, self._due_s = of, now_s + FINDINGS_EVERY_S
-            facts, promises = self.gather(), self.standing()
+            facts, promises = self.gather(world), self.standing(world)
             self._findings = findings(facts, promises) if self._watch.read_at_s else ()
             self.to_divide = outdated(facts, promises) if self._watch.read_at_s else ()
 
-    def standing(self) -> List[Promise]:
+    def standing(self, world: World) -> List[Promise]:
         """What plans that were carried out have promised; of several, the last one counts."""
         done = {
-            plan_id for plan_id, m in self._engine.rollouts.items()
+            plan_id for plan_id, m in world.rollouts.items()
             if m.over and any(
                 isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in m.rollout.touched
             )
@@ -79,26 +78,14 @@ class MemoryFacts:
         """As last worked out."""
         return self._findings
 
-    def limits(self) -> Limits:
-        """What the module's options allow."""
-        options = self._engine.options()
-        return Limits(
-            options.memory_floor, options.memory_ceiling, options.memory_budget,
-            options.memory_headroom, options.memory_step_s,
-        )
-
-    def gather(self) -> Facts:
+    def gather(self, world: World) -> Facts:
         """Everything that advice follows from."""
-        engine, config = self._engine, self._engine.config.config
-        cluster = engine.view.cluster()
-        with engine.lock:
-            reports = believed(engine.hosts.reports.values(), cluster)
-        by_name, by_osd = _memory_of(reports)
+        by_name, by_osd = _memory_of(world.believed_reports)
         orchestrator = self._surroundings.orchestrator()
         known, now_s = self._watch.by_osd(), self._wall()
         by_host: Dict[str, List[OsdFacts]] = {}
         hostnames: Dict[str, str] = {}
-        for osd in cluster.osds.values():
+        for osd in world.cluster.osds.values():
             name = osd.failure_domain or osd.hostname
             seen = known.get(osd.osd_id)
             item = OsdFacts(osd) if seen is None else OsdFacts(
@@ -114,11 +101,11 @@ class MemoryFacts:
                         (by_osd[i.osd.osd_id] for i in items if i.osd.osd_id in by_osd),
                         by_name.get(hostnames[name]),
                     ),
-                    config, orchestrator == "cephadm",
+                    world.config, orchestrator == "cephadm",
                 )
                 for name, items in sorted(by_host.items()) if name
             ),
-            config, self.limits(), self._trials.results, orchestrator, now_s,
+            world.config, _limits(world.options), self._trials.results, orchestrator, now_s,
         )
 
     def _host(
@@ -131,6 +118,14 @@ class MemoryFacts:
             daemons_of(self._watch.daemons.get(hostname, {})),
             cephadm and _left_to_cephadm(config, hostname, osds),
         )
+
+
+def _limits(options: Options) -> Limits:
+    """What the module's options allow."""
+    return Limits(
+        options.memory_floor, options.memory_ceiling, options.memory_budget,
+        options.memory_headroom, options.memory_step_s,
+    )
 
 
 def _memory_of(

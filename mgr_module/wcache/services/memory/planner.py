@@ -6,29 +6,28 @@ from dataclasses import replace
 from typing import Sequence
 
 from ...core.errors import NotFoundError, NotReadyError
-from ...core.knobs.knob import Asked, Planner, Wanted
+from ...core.knobs.knob import Asked, Wanted
 from ...core.knobs.memory_target.advice import advise, take_over
 from ...core.knobs.memory_target.plan import make_changes
 from ...core.model import Finding
-from ...engine.engine import Engine
+from ...engine.world import World
+from ..guards import require_config
+from ..planner import Planner
 from .service import MemoryService
 
 
 class MemoryPlanner(Planner):
-    """From the division of each host's memory; called under the engine's lock."""
+    """From the division of each host's memory."""
 
-    def __init__(self, engine: Engine, memory: MemoryService) -> None:
-        self._engine = engine
+    def __init__(self, memory: MemoryService) -> None:
         self._memory = memory
 
-    def plan(self, asked: Asked) -> Wanted:
+    def plan(self, asked: Asked, world: World) -> Wanted:
         """See Planner."""
-        watch = self._engine.config
-        if watch.read_at_s is None:
-            raise NotReadyError("the config database was not read yet", watch.error or "try again")
+        require_config(world)
         if self._memory.watch.read_at_s is None:
             raise NotReadyError("no OSD has reported its memory yet", "try again in a minute")
-        facts = self._memory.facts.gather()
+        facts = self._memory.facts.gather(world)
         _require_hosts(asked.take_over, [host.name for host in facts.hosts])
         facts = take_over(facts, asked.take_over)
         groups = advise(facts)
@@ -37,7 +36,7 @@ class MemoryPlanner(Planner):
             wanted, remember=lambda changes: self._memory.promise(asked, groups, facts, changes)
         )
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self, world: World) -> Sequence[Finding]:
         """See Planner."""
         return self._memory.facts.findings()
 

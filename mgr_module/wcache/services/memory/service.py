@@ -38,6 +38,7 @@ from ...core.unmet import unmet
 from ...engine.engine import Engine
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
+from ...engine.world import World
 from ..guards import bounded, require_class, require_idle, require_store, require_thawed
 from .facts import MemoryFacts
 
@@ -66,22 +67,22 @@ class MemoryService:
         )
         self.trials = trials or TrialWork(engine=engine, reader=reader)
         self.facts = MemoryFacts(
-            engine=engine, watch=self.watch, trials=self.trials, surroundings=surroundings,
+            watch=self.watch, trials=self.trials, surroundings=surroundings,
             wall=wall,
         )
 
     def _up(self) -> List[int]:
-        return [o.osd_id for o in self._engine.view.cluster().osds.values() if o.up]
+        return [o.osd_id for o in self._engine.world().cluster.osds.values() if o.up]
 
     def load(self) -> None:
         """Take up the stored state; leases of a trial go back."""
         self.facts.promises = self._engine.archive.memory.promises()
         self.trials.load()
 
-    def tick(self) -> None:
+    def tick(self, world: World) -> None:
         """What is due, from the serve loop."""
         self.trials.tick()
-        self.facts.tick()
+        self.facts.tick(world)
 
     def close(self) -> None:
         """The mgr stops."""
@@ -91,13 +92,14 @@ class MemoryService:
     def _read_soon(self) -> None:
         """Somebody looks: what the next answer says is of now."""
         self.watch.read_soon()
-        self._engine.config.read_soon()
+        self._engine.read_config_soon()
 
     # ---- look
 
     def status(self) -> Dict[str, Any]:
         """`memory status`: what each host has and gives, each OSD's target and its source."""
-        facts = self.facts.gather()
+        world = self._engine.world()
+        facts = self.facts.gather(world)
         self._read_soon()
         by_class: Dict[str, List[OsdFacts]] = {}
         for host in facts.hosts:
@@ -112,14 +114,14 @@ class MemoryService:
                 _osd(facts, host, item) for host in facts.hosts for item in host.osds
             ],
             "classes": [_class(name, items) for name, items in sorted(by_class.items())],
-            "promises": self._promises(facts),
+            "promises": self._promises(world, facts),
         }
 
-    def _promises(self, facts: Facts) -> List[Dict[str, Any]]:
+    def _promises(self, world: World, facts: Facts) -> List[Dict[str, Any]]:
         """What plans have promised of each host's classes, and what became of it."""
         by_name = {host.name: host for host in facts.hosts}
         rows = []
-        for item in self.facts.standing():
+        for item in self.facts.standing(world):
             if item.host in by_name:
                 outcome, misses = item.outcome(by_name[item.host])
                 rows.append({
@@ -150,8 +152,9 @@ class MemoryService:
 
     def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
         """`memory recommend`: a division for each group of hosts that are alike."""
-        require_class(self._engine, device_class)
-        facts = self.facts.gather()
+        world = self._engine.world()
+        require_class(world, device_class)
+        facts = self.facts.gather(world)
         self._read_soon()
         rows = []
         for group in advise(facts):
@@ -218,12 +221,12 @@ class MemoryService:
         period_s: Optional[int] = None, blocks: Optional[int] = None, accept_cost: bool = False,
     ) -> Dict[str, Any]:
         """`memory trial`: what it would take; with `accept_cost` it is begun."""
-        engine = self._engine
-        require_class(engine, device_class)
-        facts = self.facts.gather()
+        engine, world = self._engine, self._engine.world()
+        require_class(world, device_class)
+        facts = self.facts.gather(world)
         most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
         many = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
-        trial = self._prepared(facts, device_class, target_bytes, most, many, period_s)
+        trial = self._prepared(world, facts, device_class, target_bytes, most, many, period_s)
         cost = {
             "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
             "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
@@ -231,12 +234,12 @@ class MemoryService:
         }
         if not accept_cost:
             return {"format_version": FORMAT_VERSION, "trial_id": "", "forecast": cost}
-        with engine.lock:
-            require_thawed(engine)
-            require_store(engine)
-            require_idle(engine)
+        with engine.deciding(world.cluster) as world:
+            require_thawed(world)
+            require_store(world)
+            require_idle(world)
             self._require_none_owed()
-            broken = engine.view.cluster().blocking
+            broken = world.cluster.blocking
             if broken:
                 raise RefusedError(unmet(broken), "wait until they are met")
             engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
@@ -270,8 +273,8 @@ class MemoryService:
         return {"changed": changed}
 
     def _prepared(
-        self, facts: Facts, device_class: str, target: Optional[int], most: int, blocks: int,
-        period_s: Optional[int],
+        self, world: World, facts: Facts, device_class: str, target: Optional[int], most: int,
+        blocks: int, period_s: Optional[int],
     ) -> Trial:
         chosen: List[Tuple[HostFacts, OsdFacts]] = []
         why = f"no OSD of class {device_class[:40]} has reported its memory yet"
@@ -310,11 +313,11 @@ class MemoryService:
             default=EDGES_DEFAULT_S[-1],
         )
         return Trial(
-            self._next_id(), self._engine.clock(), device_class,
+            self._next_id(), world.now_s, device_class,
             tuple(item.osd.osd_id for _, item in chosen),
             tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
             float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
-            self._engine.options().memory_step_s, blocks,
+            world.options.memory_step_s, blocks,
         )
 
     def _next_id(self) -> str:

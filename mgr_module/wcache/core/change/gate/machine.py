@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import FrozenSet, List, Optional, Tuple
+from typing import FrozenSet, List, Optional, Tuple, TypeVar
 
 from ... import events
 from ...codec import one_line
@@ -46,6 +47,8 @@ RAMP_MAX = 100
 # So often is a watch that ended with an error begun again.
 WATCHES_MAX = 3
 
+Machine = TypeVar("Machine", bound="Gating")
+
 
 @dataclass
 class Gating(Lasting):
@@ -55,6 +58,12 @@ class Gating(Lasting):
     # what the change touches whose OSDs have no clients' load: it is read back and no more
     _without_clients: FrozenSet[Tuple[str, str]] = frozenset()
     _watches: int = 0
+
+    def copied(self: Machine) -> Machine:
+        """As it stands now, whatever it does later."""
+        found = copy(self)
+        found._blocks = [*self._blocks]
+        return found
 
     @property
     def blocks_seen(self) -> int:

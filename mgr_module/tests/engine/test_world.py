@@ -1,0 +1,86 @@
+"""A World is one frozen look: it holds still, and what follows from it needs no engine."""
+
+import threading
+
+import pytest
+import wcache.commands.plan_views
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr, cluster
+from module_world import a_mgr, measured, ok, start
+from wcache.commands.finding_views import FindingViews
+from wcache.commands.views import agents, drives
+from wcache.core.errors import ConflictError, NotFoundError, RefusedError
+from wcache.engine.world import World
+from wcache.services.guards import require_class, require_idle, require_thawed
+
+
+def a_world(**known):
+    return World(1000.0, lambda: cluster([]), **known)
+
+
+def test_guards_views_and_findings_follow_from_a_world_made_by_hand():
+    report = FakeMgr(("h1", (make.unsafe_drive(),))).probes["h1"].report()
+    world = a_world(reports={"h1": report}, reported_at_s={"h1": 990.0}, frozen=True)
+    with pytest.raises(RefusedError, match="frozen"):
+        require_thawed(world)
+    with pytest.raises(ConflictError, match="a thing is under way"):
+        require_idle(a_world(reserved="a thing"))
+    with pytest.raises(NotFoundError, match="device class"):
+        require_class(world, "zzz")
+    assert [row["reported_s_ago"] for row in drives(world, "h1")["drives"]] == [10.0]
+    assert agents(world)["agents"] == []
+    codes = {item.code.value for item in FindingViews(lambda world: ()).all(world)}
+    assert {"WCACHE_UNSAFE", "WCACHE_FROZEN"} <= codes
+
+
+def test_a_world_holds_still_whatever_happens_after_it():
+    mgr = a_mgr()
+    before = mgr.engine.world()
+    start(mgr)
+    while not any(run.open_periods[0] for run in mgr.engine.world().runs.values()):
+        mgr.step()
+    during = mgr.engine.world()
+    stood = [(run.state, run.open_periods, run.under_way) for run in during.runs.values()]
+    mgr.settle()
+    mgr.report_all()
+    assert (before.runs, before.results, before.open_campaign) == ({}, {}, "")
+    stands = [(run.state, run.open_periods, run.under_way) for run in during.runs.values()]
+    assert stands == stood
+    assert during.results == {}
+    assert mgr.engine.world().results
+
+
+@pytest.mark.parametrize(("prefix", "most"), [
+    ("status", 1), ("recommend", 1), ("try", 1), ("plan", 1), ("auto status", 1),
+    ("drive ls", 0), ("campaign ls", 0), ("agent ls", 0),
+    # the look before the first wave is the plan's own
+    ("apply", 2),
+])
+def test_a_command_fetches_the_maps_once_and_only_where_it_needs_them(monkeypatch, prefix, most):
+    mgr, fetched = measured(), []
+    ok(mgr.command("plan"))
+    fetch = mgr.view.cluster
+    monkeypatch.setattr(mgr.view, "cluster", lambda: fetched.append(prefix) or fetch())
+    ok(mgr.command(prefix, **({"plan_id": "p1"} if prefix == "apply" else {})))
+    assert len(fetched) <= most
+
+
+def test_what_follows_from_a_world_is_worked_out_while_others_have_the_lock(monkeypatch):
+    mgr, free = measured(), []
+    differing = wcache.commands.plan_views.differing
+
+    def locked():
+        free.append(mgr.engine.lock.acquire(blocking=False))
+        if free[-1]:
+            mgr.engine.lock.release()
+
+    def asked(*about, **more):
+        other = threading.Thread(target=locked)
+        other.start()
+        other.join()
+        return differing(*about, **more)
+
+    monkeypatch.setattr(wcache.commands.plan_views, "differing", asked)
+    ok(mgr.command("recommend"))
+    assert free
+    assert all(free)

@@ -1,0 +1,298 @@
+"""What there is at one moment: the frozen value that views, findings, guards and planners go by.
+
+`Engine.world` makes one, and holds the lock only for that.  The maps are fetched and what follows
+is worked out on first use, once, and without the lock.  A test makes one by hand, with no engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Sequence, Tuple
+
+from ..core.agents import Agent, OtherVersion
+from ..core.change.gate.judge import Judgement
+from ..core.change.gate.marked import Mark, marked
+from ..core.change.phase import Phase
+from ..core.change.rollout_state import Change, Rollout
+from ..core.cluster import ClusterState
+from ..core.config_database import Config
+from ..core.deployment.form import Deployment
+from ..core.drive.acceptance import Acceptance
+from ..core.drive.accepted_proofs import AcceptedProof
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.run_state import RunSpec, RunState
+from ..core.fleet.ages import Age, age_of
+from ..core.fleet.claims import believed
+from ..core.fleet.disputes import Dispute, Key, disputes
+from ..core.host_report import HostReport
+from ..core.simulation import DriveKind
+from ..core.verdict.foreign.document import Evidence, ForeignVerdict
+from ..core.verdict.homes import homes
+from ..core.verdict.load_profile import merged
+from ..core.verdict.plp.trust import TrustedModel, lifted
+from ..core.verdict.pooling import Pool
+from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
+from ..core.verdict.result import Result
+from ..options import Options
+
+
+class RunLook(Protocol):
+    """A run as it stands."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """Its fixed part."""
+
+    @property
+    def state(self) -> RunState:
+        """Where it stands, as it is stored."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has come to its end."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has begun and is not over."""
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether the probe may hold the domain in a mode of ours."""
+
+    @property
+    def bytes_spent(self) -> int:
+        """Bytes written so far by measuring."""
+
+    @property
+    def open_periods(self) -> Tuple[int, int]:
+        """(periods done, periods at most) of the experiments that have not ended."""
+
+
+class RolloutLook(Protocol):
+    """A plan as it stands, and its machine."""
+
+    @property
+    def rollout(self) -> Rollout:
+        """The plan as it is stored."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is under way and nothing waits for an admin."""
+
+    @property
+    def moving(self) -> bool:
+        """Whether something is under way."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for an admin."""
+
+    @property
+    def mid_change(self) -> bool:
+        """Whether a change was asked for and is not yet proven, or is taken back."""
+
+    @property
+    def phase(self) -> Phase:
+        """What it waits for."""
+
+    @property
+    def current(self) -> Optional[Change]:
+        """The change under way, if any."""
+
+    @property
+    def waits_for(self) -> Tuple[str, ...]:
+        """What keeps it from going on, in words."""
+
+    @property
+    def would_go_back(self) -> Tuple[Change, ...]:
+        """What an abort would take back now."""
+
+    @property
+    def blocks_seen(self) -> int:
+        """How many blocks the watch under way has so far."""
+
+    def now_judged(self) -> Optional[Judgement]:
+        """What the blocks after the step say so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """The cluster and all that wcache knows of it at one moment.
+
+    `maps` and `loads` fetch the cluster's maps and what OSDs carry, by device class and drive
+    model.
+    A host that is not in `reported_at_s` is asked for a report next: its last one may tell of
+    what was there before.  `only_stored` are hosts whose probe has not called since this mgr
+    started.  `reserved` is what measures OSDs and is no run, in words.  `awaited` are campaigns
+    of which a record is still to be stored or analysed.  `acceptances` are what an admin has
+    accepted and probes have still to drop, by domain.  `trouble` is why the mons do not store what
+    is begun, and `store_error` what they have refused.
+    """
+
+    now_s: float
+    maps: Callable[[], ClusterState]
+    loads: Callable[[], OsdProfiles] = dict
+    options: Options = Options()  # noqa: RUF009  frozen
+    reports: Mapping[str, HostReport] = field(default_factory=dict)
+    reported_at_s: Mapping[str, float] = field(default_factory=dict)
+    journal_known: FrozenSet[str] = frozenset()
+    agents: Tuple[Agent, ...] = ()
+    only_stored: FrozenSet[str] = frozenset()
+    other_versions: Tuple[OtherVersion, ...] = ()
+    deployments: Mapping[str, Deployment] = field(default_factory=dict)
+    runs: Mapping[str, RunLook] = field(default_factory=dict)
+    rollouts: Mapping[str, RolloutLook] = field(default_factory=dict)
+    campaigns: Mapping[str, Campaign] = field(default_factory=dict)
+    awaited: FrozenSet[str] = frozenset()
+    results: Mapping[str, Result] = field(default_factory=dict)
+    pools: Mapping[PoolKey, Pool] = field(default_factory=dict)
+    trusted: Tuple[TrustedModel, ...] = ()
+    accepted: Tuple[AcceptedProof, ...] = ()
+    acceptances: Mapping[Key, Acceptance] = field(default_factory=dict)
+    foreign: Mapping[str, Evidence] = field(default_factory=dict)
+    frozen: bool = False
+    reserved: str = ""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    store_error: str = ""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    analysis_error: str = ""
+    unticked_s: float = 0.0
+    config: Config = Config(())  # noqa: RUF009  frozen
+    config_read_at_s: Optional[float] = None
+    config_error: str = ""
+
+    @cached_property
+    def cluster(self) -> ClusterState:
+        """The cluster's maps: those of a big cluster take a moment, and not all need them."""
+        return self.maps()
+
+    # ---- hosts
+
+    @cached_property
+    def believed_reports(self) -> Tuple[HostReport, ...]:
+        """The reports, each with those OSDs alone that its host speaks for."""
+        return tuple(believed(self.reports.values(), self.cluster))
+
+    def agent(self, hostname: str) -> Optional[Agent]:
+        """The probe that speaks for a host."""
+        return next((item for item in self.agents if item.hostname == hostname), None)
+
+    def report_age_s(self, hostname: str) -> Optional[float]:
+        """How old a host's report is; None where none came that tells of what is there now."""
+        at_s = self.reported_at_s.get(hostname)
+        return None if at_s is None else self.now_s - at_s
+
+    @property
+    def age(self) -> Age:
+        """How old the reports are."""
+        return age_of({name: self.report_age_s(name) for name in self.reports})
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no whole tick was made for as long as a lease lasts."""
+        return self.unticked_s > self.options.lease_ttl_s
+
+    @property
+    def not_heard(self) -> List[str]:
+        """The hosts with a probe that has not reported yet, or that is silent."""
+        silent = {agent.hostname for agent in self.agents if agent.silent(self.now_s)}
+        known = {*self.deployments, *(agent.hostname for agent in self.agents)}
+        return sorted((known - set(self.reports)) | silent)
+
+    # ---- what is under way
+
+    @property
+    def open_campaign(self) -> str:
+        """The campaign of which a run is not over, or ""."""
+        return next((m.spec.campaign_id for m in self.runs.values() if not m.over), "")
+
+    @property
+    def open_plan(self) -> str:
+        """The plan that was begun and is not over, or ""."""
+        return next((plan_id for plan_id, m in self.rollouts.items() if not m.over), "")
+
+    @property
+    def under_way(self) -> str:
+        """What has drives or OSDs for itself, in words, or ""."""
+        if self.open_campaign:
+            return f"campaign {self.open_campaign}"
+        return f"plan {self.open_plan}" if self.open_plan else self.reserved
+
+    @cached_property
+    def leased(self) -> FrozenSet[Key]:
+        """The cache domains that experiments hold."""
+        return frozenset(
+            (machine.spec.hostname, domain_id) for machine in self.runs.values()
+            if machine.holds_lease for domain_id in machine.spec.domain_ids
+        )
+
+    @cached_property
+    def changing(self) -> FrozenSet[Key]:
+        """The cache domains of plans that are not over: mixed modes are their very purpose."""
+        return frozenset(
+            (change.hostname, change.domain_id) for machine in self.rollouts.values()
+            if not machine.over for change in machine.rollout.drive_changes
+        )
+
+    def busy(self, hostname: str) -> bool:
+        """Whether a run or a plan has something to do with a host now."""
+        return busy(hostname, self.runs, self.rollouts)
+
+    @cached_property
+    def disputes(self) -> Tuple[Dispute, ...]:
+        """Cache domains whose prior state is owed or lost: nothing is begun on them."""
+        return disputes(
+            (m.state for m in self.runs.values()), self.plans, self.reports, self.cluster.fsid,
+            self.reported_at_s,
+        )
+
+    @property
+    def plans(self) -> Sequence[Rollout]:
+        """All plans as they are stored."""
+        return [machine.rollout for machine in self.rollouts.values()]
+
+    # ---- verdicts
+
+    @cached_property
+    def believed_results(self) -> Tuple[Result, ...]:
+        """All results, with what an admin vouches for."""
+        models = {item.drive_model for item in self.trusted}
+        found = self.results.values()
+        return tuple(lifted(item, models) for item in found) if models else tuple(found)
+
+    @cached_property
+    def recommendations(self) -> Tuple[Recommendation, ...]:
+        """What should be, from all results and the loads that are known."""
+        reports, throwaway = self.believed_reports, self.options.throwaway_cluster
+        profiles = self.loads()
+        return recommend(
+            self.believed_results,
+            {key: merged(tuple(each.values())) for key, each in profiles.items()},
+            self.pools, homes(reports, self.cluster, throwaway=throwaway), profiles, reports,
+            self.accepted,
+        )
+
+    @property
+    def foreign_verdicts(self) -> List[Tuple[str, ForeignVerdict]]:
+        """Every imported verdict with the cluster that it came from."""
+        return [
+            (cluster, verdict) for cluster, file in sorted(self.foreign.items())
+            for verdict in file.verdicts
+        ]
+
+    @cached_property
+    def marks(self) -> Dict[DriveKind, Mark]:
+        """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
+        return marked(self.plans, self.results.values())
+
+
+def busy(
+    hostname: str, runs: Mapping[str, RunLook], rollouts: Mapping[str, RolloutLook]
+) -> bool:
+    """Whether one of them has something to do with a host now."""
+    now = (machine.current for machine in rollouts.values() if machine.moving)
+    return any(
+        machine.under_way and machine.spec.hostname == hostname for machine in runs.values()
+    ) or any(change is not None and change.hostname == hostname for change in now)

@@ -1,0 +1,101 @@
+"""How far files reach into what is not theirs: counted, and never more than the last time.
+
+A figure that falls is written down here with the change that made it fall.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2] / "mgr_module" / "wcache"
+ENGINE = ROOT / "engine" / "engine.py"
+# A knob's own files; whoever else imports one of them names that knob.
+KNOBS = ("core/knobs/cache_mode", "core/knobs/mclock", "core/knobs/memory_target",
+         "services/mclock", "services/memory", "engine/mclock", "engine/memory",
+         "commands/mclock", "commands/memory")
+
+REACHES_MAX = 15  # 475 before there was a World
+LOCKS_MAX = 6  # 69
+NAMING_MAX = 14
+
+
+@cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
+def files(*folders):
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+@cache
+def methods_of_the_engine():
+    """What it does when asked; properties and attributes are what it has."""
+    engine = next(node for node in tree(ENGINE).body if isinstance(node, ast.ClassDef))
+    return {
+        node.name for node in engine.body
+        if isinstance(node, ast.FunctionDef) and "property" not in map(ast.unparse,
+                                                                       node.decorator_list)
+    }
+
+
+def is_engine(node):
+    return (isinstance(node, ast.Name) and node.id == "engine") or (
+        isinstance(node, ast.Attribute) and node.attr == "_engine"
+    )
+
+
+def reaches_of(module):
+    return [
+        node for node in ast.walk(module)
+        if isinstance(node, ast.Attribute) and is_engine(node.value)
+        and node.attr not in methods_of_the_engine()
+    ]
+
+
+def reaches(path):
+    """Each use of something that the engine has."""
+    name = path.relative_to(ROOT)
+    return [f"{name}:{node.lineno}: engine.{node.attr}" for node in reaches_of(tree(path))]
+
+
+def knobs_named(path):
+    """The folders of knobs that a file imports from."""
+    here = path.relative_to(ROOT).parent.parts
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[:len(here) - node.level + 1]
+            name = "/".join((*base, *(node.module or "").split(".")))
+            found |= {knob for knob in KNOBS if f"{name}/".startswith(f"{knob}/")}
+    return found
+
+
+def is_a_knobs(path):
+    return any(path.is_relative_to(ROOT / knob) for knob in KNOBS)
+
+
+def test_services_and_commands_reach_into_the_engine_no_more_than_they_did():
+    found = [line for path in files("services", "commands") for line in reaches(path)]
+    assert len(found) == REACHES_MAX, "\n".join(found)
+
+
+def test_services_and_commands_take_the_lock_no_more_than_they_did():
+    found = [
+        line for path in files("services", "commands") for line in reaches(path)
+        if line.endswith("engine.lock")
+    ]
+    assert len(found) == LOCKS_MAX, "\n".join(found)
+
+
+def test_no_more_shared_files_name_a_knob_than_did():
+    found = [
+        str(path.relative_to(ROOT)) for path in files(".")
+        if not is_a_knobs(path) and knobs_named(path)
+    ]
+    assert len(found) == NAMING_MAX, "\n".join(found)
+
+
+def test_what_the_engine_has_is_told_from_what_it_does():
+    found = reaches_of(ast.parse("self._engine.hosts.reports\nengine.world()\nengine.lock\n"))
+    assert sorted(node.attr for node in found) == ["hosts", "lock"]
