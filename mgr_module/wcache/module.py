@@ -109,7 +109,7 @@ class Module(MgrModule):
         surroundings = CephSurroundings(self)
         agents = AgentService(self._engine, self._keys, surroundings)
         self._memory = MemoryService(
-            engine=self._engine, surroundings=surroundings,
+            engine=self._engine, surroundings=surroundings, log=self.log,
             reader=CephMemory(
                 self, is_up=lambda osd_id: _is_up(view, osd_id),
                 up_from=lambda osd_id: _up_from(view, osd_id),
@@ -119,7 +119,7 @@ class Module(MgrModule):
         self._service = Service(
             self._engine, self._mclock, planners(self._mclock.facts, self._memory), agents,
             CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
-            self._memory,
+            self._memory, self.log,
         )
         self._views = Views(
             self._engine, self._mclock, self._load_watch.by_osd,

@@ -249,12 +249,12 @@ class FakeMgr:
         trials = TrialWork(engine=self.engine, reader=self.osd_memory, run=lambda what: what())
         self.memory = MemoryService(
             engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
-            wall=lambda: self.now_s, trials=trials,
+            log=self.log, wall=lambda: self.now_s, trials=trials,
         )
         planned = planners(self.mclock.facts, self.memory)
         self.service = Service(
             self.engine, self.mclock, {**planned, **self.more_planners},
-            agents, self.traffic, self.memory, store_wait_s=0.1,
+            agents, self.traffic, self.memory, self.log, store_wait_s=0.1,
         )
         self.views = Views(
             self.engine, self.mclock,

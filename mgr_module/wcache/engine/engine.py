@@ -71,10 +71,10 @@ class Engine:
         self.lock = threading.RLock()
         self.archive = archive
         self.view = view
-        self.options = options
+        self._options = options
         self._profiles = profiles
         self.log = log
-        self.clock = clock or steady_clock()
+        self._clock = clock or steady_clock()
         self._wake = wake
         self.hosts = Hosts()
         self.debts = Debts(self.hosts)
@@ -111,6 +111,14 @@ class Engine:
         self.rollouts = self._executor.rollouts
         self.broken = self._executor.broken
         self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
+
+    def clock(self) -> float:
+        """Seconds, of a clock that nobody sets."""
+        return self._clock()
+
+    def options(self) -> Options:
+        """The module's options as they are now."""
+        return self._options()
 
     # ---- start
 

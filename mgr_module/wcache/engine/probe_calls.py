@@ -1,6 +1,6 @@
 """What a probe's call changes, and what the probe hears: its next task and its lease.
 
-Whoever calls has checked the message, and holds the engine's lock.
+Whoever calls has checked the message.
 """
 
 from __future__ import annotations
@@ -47,13 +47,29 @@ class ProbeCalls:
         self._engine = engine
         self._note = note
 
-    def take(self, hostname: str, hello: Hello, post: Post) -> None:
-        """An outcome, once; one that is repeated changes nothing."""
+    def poll(self, hostname: str, hello: Hello) -> PollReply:
+        """A probe asks what to do."""
+        with self._engine.lock:
+            self._hear(hostname, hello)
+            return self._reply(hostname)
+
+    def post(self, hostname: str, hello: Hello, post: Post) -> PollReply:
+        """A probe tells an outcome; one that is repeated changes nothing."""
+        with self._engine.lock:
+            self._take(hostname, hello, post)
+            return self._reply(hostname)
+
+    def other_version(self, hostname: str, version: int) -> None:
+        """A probe of another protocol has called, and was refused."""
+        with self._engine.lock:
+            self._engine.hosts.agents.note_other(hostname, version, self._engine.clock())
+
+    def _take(self, hostname: str, hello: Hello, post: Post) -> None:
         engine = self._engine
         if self._is_old(hostname, post):
             return
         # the outcome first: it may be what ended the lease that `hello` no longer holds
-        self.hear(hostname, hello, answers=post.task_id)
+        self._hear(hostname, hello, answers=post.task_id)
         for notice in post.notices:
             if engine.hosts.seen_notice(hostname, post.probe_id, notice.notice_id):
                 continue
@@ -80,7 +96,7 @@ class ProbeCalls:
             return pending is None or pending.task.task_id != post.task_id
         return bool(told)
 
-    def hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
+    def _hear(self, hostname: str, hello: Hello, answers: str = "") -> None:
         """A probe calls, with the answer to a task or without; refuses one that may not."""
         engine = self._engine
         if not is_real(hello) and not engine.options().throwaway_cluster:
@@ -175,7 +191,7 @@ class ProbeCalls:
             engine.hosts.reports[hostname] = report
             engine.archive.put_report(report)
 
-    def reply(self, hostname: str) -> PollReply:
+    def _reply(self, hostname: str) -> PollReply:
         """What the probe is told: when to call again, its task, its lease."""
         engine = self._engine
         engine.hear_store()  # what waited for the mons may be this probe's next task

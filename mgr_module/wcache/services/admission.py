@@ -7,6 +7,7 @@ each host has a budget of its own, which no probe of ours comes near.
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, Callable, Dict
 
 from ..core.errors import MalformedError, NotReadyError
@@ -29,11 +30,12 @@ _OF_DRIVES = ("drives", "before", "after", "prior", "drive_ids")
 
 
 class Admission:
-    """The budgets of all hosts; guarded by the engine's lock."""
+    """The budgets of all hosts; thread-safe by a lock of its own."""
 
     def __init__(self, options: Callable[[], Options], clock: Callable[[], float]) -> None:
         self._options = options
         self._clock = clock
+        self._lock = threading.Lock()
         self._calls = TokenBuckets(CALLS_BURST)
         self._lines = TokenBuckets(LINES_BURST)
         self._left_out: Dict[str, int] = {}
@@ -42,7 +44,9 @@ class Admission:
         """Count a call before it is parsed; raises NotReadyError where it is one too many."""
         per_s = CALLS_PER_S + CALLS_PER_TURN / self._options().poll_busy_s
         cost = 1.0 + chars / BYTES_PER_CALL
-        if not self._calls.take(hostname, cost, per_s, self._clock()):
+        with self._lock:
+            taken = self._calls.take(hostname, cost, per_s, self._clock())
+        if not taken:
             raise NotReadyError(
                 f"{hostname} calls too often: more than {per_s:.0f} calls or "
                 f"{per_s * BYTES_PER_CALL / 1000:.0f} kB a second",
@@ -54,10 +58,11 @@ class Admission:
 
         Returns 0 where not, else 1 and how many were left out before it.
         """
-        if not self._lines.take(hostname, 1.0, LINES_PER_S, self._clock()):
-            self._left_out[hostname] = self._left_out.get(hostname, 0) + 1
-            return 0
-        return 1 + self._left_out.pop(hostname, 0)
+        with self._lock:
+            if not self._lines.take(hostname, 1.0, LINES_PER_S, self._clock()):
+                self._left_out[hostname] = self._left_out.get(hostname, 0) + 1
+                return 0
+            return 1 + self._left_out.pop(hostname, 0)
 
 
 def check_drives(post: Any) -> None:

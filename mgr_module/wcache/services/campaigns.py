@@ -206,6 +206,7 @@ def _prepare(
 def _priors(world: World) -> Priors:
     return priors(world.recommendations, [verdict for _, verdict in world.foreign_verdicts])
 
+
 def _observe(arguments: Mapping[str, Any]) -> bool:
     """Whether nothing is toggled; MalformedError with what is for experiments only."""
     if not arguments.get("observe"):

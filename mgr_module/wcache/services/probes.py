@@ -6,6 +6,7 @@ twice changes nothing.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Callable, Type, TypeVar
 
 from ..core import codec
@@ -22,10 +23,11 @@ T = TypeVar("T")
 
 
 class ProbeService:
-    """Takes what probes say and tells them what to do next; thread-safe by the engine's lock."""
+    """Takes what probes say and tells them what to do next."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, log: logging.Logger) -> None:
         self._engine = engine
+        self._log = log
         self._calls = ProbeCalls(engine, self._note)
         self._admission = Admission(engine.options, engine.clock)
 
@@ -39,27 +41,23 @@ class ProbeService:
 
     def _logged(self, hostname: str, what: str, call: Callable[[], PollReply]) -> PollReply:
         """The reply; why a call is refused is in the mgr's log, unless there were too many."""
-        log = self._engine.log
-        log.debug("%s of %s", what, hostname)
+        self._log.debug("%s of %s", what, hostname)
         try:
             return call()
         except WcacheError as error:
-            with self._engine.lock:
-                lines = self._admission.line(hostname)
+            lines = self._admission.line(hostname)
             if lines:
                 said = codec.one_line(error.line(), REFUSAL_CHARS_MAX)
-                log.warning("refused a %s of %s: %s", what, hostname, said)
+                self._log.warning("refused a %s of %s: %s", what, hostname, said)
             raise
 
     def _poll(self, hostname: str, text: str) -> PollReply:
-        self._admit(hostname, text)
+        self._admission.call(hostname, len(text))
         hello = self._message(hostname, Hello, text, bytes_max=HELLO_BYTES_MAX, what="hello")
-        with self._engine.lock:
-            self._calls.hear(hostname, hello)
-            return self._calls.reply(hostname)
+        return self._calls.poll(hostname, hello)
 
     def _post(self, hostname: str, text: str) -> PollReply:
-        self._admit(hostname, text)
+        self._admission.call(hostname, len(text))
         post = self._message(
             hostname, Post, text, bytes_max=POST_BYTES_MAX, what="post", check=check_drives
         )
@@ -69,13 +67,7 @@ class ProbeService:
             post.version, post.probe_id, post.instance_id, post.lease_id, post.simulated,
             post.changed,
         )
-        with self._engine.lock:
-            self._calls.take(hostname, hello, post)
-            return self._calls.reply(hostname)
-
-    def _admit(self, hostname: str, text: str) -> None:
-        with self._engine.lock:
-            self._admission.call(hostname, len(text))
+        return self._calls.post(hostname, hello, post)
 
     def _message(
         self, hostname: str, cls: Type[T], text: str, *, bytes_max: int, what: str,
@@ -86,8 +78,7 @@ class ProbeService:
         version = plain.get("version") if isinstance(plain, dict) else None
         if isinstance(version, int) and version != PROTOCOL_VERSION:
             version = max(0, min(int(version), VERSION_MAX))
-            with self._engine.lock:
-                self._engine.hosts.agents.note_other(hostname, version, self._engine.clock())
+            self._calls.other_version(hostname, version)
             raise VersionError(
                 f"the {what} has protocol version {version}, this module speaks "
                 f"{PROTOCOL_VERSION}",

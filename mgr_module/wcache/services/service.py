@@ -6,6 +6,7 @@ a WcacheError with one clear line.  What only looks is in `views.py`.
 
 from __future__ import annotations
 
+import logging
 import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar
@@ -48,15 +49,16 @@ class Service:
 
     def __init__(
         self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
-        agents: AgentService, traffic: Traffic, memory: MemoryService,
+        agents: AgentService, traffic: Traffic, memory: MemoryService, log: logging.Logger,
         store_wait_s: float = WAIT_S,
     ) -> None:
         self._engine = engine
         self._orders = Orders(engine)
+        self._log = log
         self._store_wait_s = store_wait_s
         self._planners = planners
         self._failed: Dict[str, str] = {}  # what of the knobs raised when it was asked last
-        self.probes = ProbeService(engine)
+        self.probes = ProbeService(engine, log)
         self.agents = agents
         self.accepts = AcceptService(engine)
         self.drive_models = DriveModelService(engine)
@@ -117,7 +119,7 @@ class Service:
             # whatever it is: drives are safe without it, and `status` must say what is unsafe
             said = one_line(f"failed: {error!r}", 300)
             if self._failed.get(name) != said:
-                self._engine.log.exception("%s failed", name)
+                self._log.exception("%s failed", name)
             self._failed[name] = said
             return instead
         self._failed.pop(name, None)

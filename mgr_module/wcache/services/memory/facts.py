@@ -25,6 +25,7 @@ from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.room import Limits
 from ...core.model import Finding
 from ...core.simulation import real
+from ...engine.memory.promises import KeptPromises
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
 from ...engine.world import World
@@ -38,7 +39,7 @@ class MemoryFacts:
 
     def __init__(
         self, *, watch: MemoryWatch, trials: TrialWork,
-        surroundings: Surroundings, wall: Callable[[], float],
+        promises: KeptPromises, surroundings: Surroundings, wall: Callable[[], float],
     ) -> None:
         self._watch = watch
         self._trials = trials
@@ -47,9 +48,14 @@ class MemoryFacts:
         self._findings: Tuple[Finding, ...] = ()
         self._of: Tuple[object, ...] = ()
         self._due_s = float("-inf")
-        self.promises: Tuple[Promise, ...] = ()
+        self._promises = promises
         # Hosts that ask for a new division, and can have one now, with their device classes.
         self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+
+    @property
+    def promises(self) -> Tuple[Promise, ...]:
+        """What plans have promised, whatever became of it."""
+        return self._promises.all
 
     def tick(self, world: World) -> None:
         """Work out the findings anew where something was read since."""

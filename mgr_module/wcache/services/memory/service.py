@@ -5,6 +5,7 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -27,7 +28,7 @@ from ...core.knobs.memory_target.advice import (
 from ...core.knobs.memory_target.facts import Facts, HostFacts, OsdFacts, source_of
 from ...core.knobs.memory_target.instead import cephadm_settings, rook_patch
 from ...core.knobs.memory_target.knob import MEMORY, STEP_BYTES
-from ...core.knobs.memory_target.promise import PROMISES_MAX, Promise, Promises
+from ...core.knobs.memory_target.promise import Promise
 from ...core.knobs.memory_target.rates import ratio
 from ...core.knobs.memory_target.reading import EDGES_DEFAULT_S
 from ...core.knobs.memory_target.single import single_osds
@@ -36,6 +37,7 @@ from ...core.knobs.memory_target.trial_room import LIMIT_SHARE, most_of_trial
 from ...core.output_format import FORMAT_VERSION
 from ...core.unmet import unmet
 from ...engine.engine import Engine
+from ...engine.memory.promises import KeptPromises
 from ...engine.memory.trial_work import TrialWork
 from ...engine.memory.watch import MemoryWatch
 from ...engine.world import World
@@ -53,7 +55,8 @@ class MemoryService:
 
     def __init__(
         self, *, engine: Engine, reader: OsdMemory, surroundings: Surroundings,
-        stretch_s: Optional[float] = None, wall: Callable[[], float] = time.time,
+        log: logging.Logger, stretch_s: Optional[float] = None,
+        wall: Callable[[], float] = time.time,
         trials: Optional[TrialWork] = None,
         emptied_at_s: Optional[Callable[[int], float]] = None,
     ) -> None:
@@ -63,12 +66,13 @@ class MemoryService:
         if emptied_at_s is not None:
             more["emptied_at_s"] = emptied_at_s
         self.watch = MemoryWatch(
-            reader=reader, osd_ids=self._up, log=engine.log.warning, **more
+            reader=reader, osd_ids=self._up, log=log.warning, **more
         )
+        self._kept = KeptPromises(engine)
         self.trials = trials or TrialWork(engine=engine, reader=reader)
         self.facts = MemoryFacts(
-            watch=self.watch, trials=self.trials, surroundings=surroundings,
-            wall=wall,
+            watch=self.watch, trials=self.trials, promises=self._kept,
+            surroundings=surroundings, wall=wall,
         )
 
     def _up(self) -> List[int]:
@@ -76,7 +80,7 @@ class MemoryService:
 
     def load(self) -> None:
         """Take up the stored state; leases of a trial go back."""
-        self.facts.promises = self._engine.archive.memory.promises()
+        self._kept.load()
         self.trials.load()
 
     def tick(self, world: World) -> None:
@@ -189,7 +193,7 @@ class MemoryService:
         self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts,
         changes: Sequence[Change],
     ) -> None:
-        """Remember what a plan promises, by the changes it has; called under the engine's lock.
+        """Remember what a plan promises, by the changes it has.
 
         What is looked at anew and stays was divided for what is there now.
         """
@@ -201,18 +205,14 @@ class MemoryService:
             if asked.wants(name, item.device_class)
         ]
         stays = {(p.host, p.device_class): p.shape for p, changed in found if not changed}
-        kept = [
-            replace(p, shape=stays.get((p.host, p.device_class), p.shape))
-            for p in self.facts.promises if p.plan_id != asked.plan_id
-        ]
         new = [
             item for item, changed in found
             if changed and planned and asked.scope.hostname in (None, "", item.host)
         ]
-        promises = tuple([*kept, *new][-PROMISES_MAX:])
-        if promises != self.facts.promises:
-            self.facts.promises = promises
-            self._engine.archive.memory.put_promises(Promises(promises))
+        self._kept.change(lambda old: (*(
+            replace(p, shape=stays.get((p.host, p.device_class), p.shape))
+            for p in old if p.plan_id != asked.plan_id
+        ), *new))
 
     # ---- try
 
@@ -258,13 +258,12 @@ class MemoryService:
 
     def trial_show(self) -> Dict[str, Any]:
         """`memory trial show`: the last one, how far it is, and all results."""
-        with self._engine.lock:
-            machine = self.trials.machine
-            plain = None if machine is None else codec.to_plain(machine.trial)
-            return {
-                "format_version": FORMAT_VERSION, "trial": plain,
-                "results": [codec.to_plain(item) for item in self.trials.results],
-            }
+        machine = self.trials.machine
+        plain = None if machine is None else codec.to_plain(machine.trial)
+        return {
+            "format_version": FORMAT_VERSION, "trial": plain,
+            "results": [codec.to_plain(item) for item in self.trials.results],
+        }
 
     def trial_stop(self) -> Dict[str, Any]:
         """`memory trial stop`: take all leases back."""
