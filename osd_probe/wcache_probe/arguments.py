@@ -51,6 +51,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--cluster", default="", help=f"the cluster's name; default: {CLUSTER}")
     run.add_argument("--keyring", default="", help="default: what the configuration says")
+    run.add_argument(
+        "--textfile", default="", metavar="DIR",
+        help="write wcache.prom there at each report, for node_exporter's textfile collector",
+    )
     who = run.add_mutually_exclusive_group()
     who.add_argument("--id", default="", help="cephx id; default: wcache.HOSTNAME")
     who.add_argument("--name", default="", help="cephx name; default: client.wcache.HOSTNAME")

@@ -157,6 +157,7 @@ def _run(
     from .service_manager import Heartbeat
     from .stop_signal import StopSignal
     from .tasks import Identity, TaskRunner
+    from .textfile import Textfile
 
     start = start or start_again
     heartbeat = Heartbeat(os.environ)
@@ -204,6 +205,7 @@ def _run(
     runner = TaskRunner(
         host=host, switcher=switcher, keeper=keeper, holds=holds, identity=identity,
         evidence=EvidenceFolder(state.path, _say), not_pinned=pins.findings,
+        reported=Textfile(options.textfile, _say).write,
     )
     asked = restore_command.AskedToRestore(
         requests=restore_request.RestoreRequests(state.path), keeper=keeper,

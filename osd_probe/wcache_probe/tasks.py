@@ -87,8 +87,12 @@ class TaskRunner:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         not_pinned: Callable[[Mapping[str, JournalEntry]], Sequence[Finding]] = lambda entries: (),
+        reported: Callable[[Sequence[DriveReport]], None] = lambda drives: None,
     ) -> None:
-        """`not_pinned` names the drives of journal entries whose pins are not in place."""
+        """`not_pinned` names the drives of journal entries whose pins are not in place.
+
+        `reported` hears of the drives of each report.
+        """
         self._host = host
         self._switcher = switcher
         self._keeper = keeper
@@ -98,6 +102,7 @@ class TaskRunner:
         self._clock = clock
         self._wall = wall
         self._not_pinned = not_pinned
+        self._reported = reported
         self._survey = DomainSurvey(host, switcher)
 
     def perform(self, task: Task) -> Outcome:
@@ -175,7 +180,9 @@ class TaskRunner:
         if isinstance(request, ReportRequest):
             if self._evidence is not None:
                 self._evidence.take(request.proofs)
-            return ReportOutcome(self.report())
+            report = self.report()
+            self._reported(report.drives)
+            return ReportOutcome(report)
         if isinstance(request, MemoryRequest):
             return MemoryOutcome(self._host.memory())
         if isinstance(request, SetModeRequest):
