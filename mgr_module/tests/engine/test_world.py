@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-import wcache.commands.plan_views
+import wcache.engine.world
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr, cluster
 from module_world import a_mgr, measured, ok, start
@@ -65,22 +65,33 @@ def test_a_command_fetches_the_maps_once_and_only_where_it_needs_them(monkeypatc
     assert len(fetched) <= most
 
 
-def test_what_follows_from_a_world_is_worked_out_while_others_have_the_lock(monkeypatch):
+@pytest.mark.parametrize("prefix", ["recommend", "status", "plan", "apply", "auto status"])
+def test_advice_is_worked_out_once_and_while_others_have_the_lock(monkeypatch, prefix):
     mgr, free = measured(), []
-    differing = wcache.commands.plan_views.differing
+    ok(mgr.command("plan"))
+    recommend = wcache.engine.world.recommend
 
     def locked():
         free.append(mgr.engine.lock.acquire(blocking=False))
         if free[-1]:
             mgr.engine.lock.release()
 
-    def asked(*about, **more):
+    def asked(*about):
         other = threading.Thread(target=locked)
         other.start()
         other.join()
-        return differing(*about, **more)
+        return recommend(*about)
 
-    monkeypatch.setattr(wcache.commands.plan_views, "differing", asked)
-    ok(mgr.command("recommend"))
-    assert free
-    assert all(free)
+    monkeypatch.setattr(wcache.engine.world, "recommend", asked)
+    ok(mgr.command(prefix, **({"plan_id": "p1"} if prefix == "apply" else {})))
+    # the look before the first wave is the plan's own
+    assert free[:1] == [True]
+    assert len(free) <= (2 if prefix == "apply" else 1)
+
+
+def test_an_earlier_looks_advice_does_not_outlive_what_it_follows_from():
+    mgr = measured()
+    before = mgr.engine.world().advised()
+    assert mgr.engine.world(before).recommendations is before.recommendations
+    mgr.engine.analyses.results.clear()
+    assert mgr.engine.world(before).recommendations == ()

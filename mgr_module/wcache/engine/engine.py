@@ -313,9 +313,13 @@ class Engine:
         """What should be, as of now; a big cluster takes time for it."""
         return self.world().recommendations
 
-    def world(self, cluster: Optional[ClusterState] = None) -> World:
-        """What there is now, with these maps or those that are fetched once somebody looks."""
-        maps = self.view.cluster if cluster is None else lambda: cluster
+    def world(self, before: Optional[World] = None) -> World:
+        """What there is now; with the maps of an earlier look, and its advice where that stands."""
+        if before is not None:
+            return self._world(lambda: before.cluster).taking_over(before)
+        return self._world(self.view.cluster)
+
+    def _world(self, maps: Callable[[], ClusterState]) -> World:
         with self.lock:
             hosts, analyses, config, now_s = self.hosts, self.analyses, self.config, self.clock()
             return World(
@@ -332,11 +336,12 @@ class Engine:
             )
 
     @contextmanager
-    def deciding(self, cluster: Optional[ClusterState] = None) -> Iterator[World]:
+    def deciding(self, before: Optional[World] = None) -> Iterator[World]:
         """The same, and nothing changes until what follows from it is begun."""
-        fetched = self.view.cluster() if cluster is None else cluster
+        looked = before or self.world()
+        _ = looked.cluster  # fetched while no lock is held
         with self.lock:
-            yield self.world(fetched)
+            yield self.world(looked)
 
     def latencies(self) -> Dict[int, OsdLatency]:
         """What OSDs last said of theirs; of a big cluster much."""

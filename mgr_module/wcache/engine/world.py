@@ -115,6 +115,8 @@ class RolloutLook(Protocol):
     def now_judged(self) -> Optional[Judgement]:
         """What the blocks after the step say so far."""
 
+_ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "pools", "trusted", "accepted")
+
 
 @dataclass(frozen=True, eq=False)
 class World:
@@ -254,6 +256,19 @@ class World:
         return [machine.rollout for machine in self.rollouts.values()]
 
     # ---- verdicts
+
+    def advised(self) -> World:
+        """The same, with what takes long worked out now: no lock is held yet."""
+        _ = self.recommendations
+        return self
+
+    def taking_over(self, before: World) -> World:
+        """The same, with the advice of an earlier look where all that it follows from stands."""
+        if all(getattr(self, name) == getattr(before, name) for name in _ADVICE_FOLLOWS_FROM):
+            for name in ("believed_reports", "believed_results", "recommendations"):
+                if name in before.__dict__:
+                    self.__dict__[name] = before.__dict__[name]
+        return self
 
     @cached_property
     def believed_results(self) -> Tuple[Result, ...]:

@@ -7,7 +7,6 @@ import secrets
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
-from ..core.cluster import ClusterState
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ..core.events import Halt
 from ..core.experiment.campaign import (
@@ -63,12 +62,12 @@ class CampaignService:
         return {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
 
     def start(
-        self, sample: Optional[TrySample] = None, cluster: Optional[ClusterState] = None,
+        self, sample: Optional[TrySample] = None, before: Optional[World] = None,
         **arguments: Any,
     ) -> Dict[str, Any]:
         """`campaign start`: store the campaign; its runs begin as hosts become free."""
         engine = self._engine
-        with engine.deciding(cluster) as world:
+        with engine.deciding(before) as world:
             campaign_id = self.new_id(world)
             seed = _seed(arguments.get("seed"))
             runs, skipped, chosen = _prepare(world, campaign_id, seed, arguments, sample)

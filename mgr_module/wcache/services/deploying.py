@@ -209,7 +209,7 @@ class AgentService:
                 return self._would_remove(world, hostname, known, force=force)
             for run_id in _runs_on(world, hostname):
                 engine.feed(run_id, Halt(REMOVING))
-            ended = engine.world(world.cluster)
+            ended = engine.world(world)
             if (heard or not force) and any(name == hostname for name, _ in ended.leased):
                 raise NotReadyError(
                     f"what is measured on {hostname} is ended and restored",

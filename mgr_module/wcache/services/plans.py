@@ -24,7 +24,6 @@ from ..core.change.rollout_state import (
 )
 from ..core.change.scope import Scope
 from ..core.change.waves import arranged
-from ..core.cluster import ClusterState
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.history.entry import ADMIN, AUTO
@@ -79,7 +78,7 @@ class PlanService:
         drive_model: Optional[str] = None,
         dry_run: bool = False,
         take_over: str = "",
-        cluster: Optional[ClusterState] = None,
+        before: Optional[World] = None,
     ) -> Dict[str, Any]:
         """`plan`: ordered changes that make the recommendations true; nothing is changed.
 
@@ -91,7 +90,7 @@ class PlanService:
             raise NotFoundError(
                 f"there is no knob {knob[:40]!r}", f"use one of {', '.join(self._planners)}"
             )
-        world = engine.world(cluster)
+        world = engine.world(before)
         options, cluster = world.options, world.cluster
         scope = Scope(device_class, hostname, osd, drive_model)
         require_scope(world, scope)
@@ -134,7 +133,7 @@ class PlanService:
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,
         persist: bool = False, dry_run: bool = False, by: str = ADMIN,
-        cluster: Optional[ClusterState] = None,
+        before: Optional[World] = None,
     ) -> Dict[str, Any]:
         """`apply`: carry out a plan in the background, proving each change.
 
@@ -145,7 +144,7 @@ class PlanService:
         engine, need_not = self._engine, holding.parse_override(override or "")
         if dry_run:
             return apply_forecast(engine, plan_id, need_not, trial=trial, persist=persist)
-        with engine.deciding(cluster) as world:
+        with engine.deciding(engine.world(before).advised()) as world:
             require_thawed(world)
             rollout = require_plan(world.rollouts, plan_id).rollout
             engine.refresh()

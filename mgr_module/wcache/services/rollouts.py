@@ -54,7 +54,7 @@ class RolloutService:
         """`rollout resume`: go on; a step that is made and not judged is watched anew."""
         engine = self._engine
         need_not = holding.parse_override(override or "")
-        with engine.deciding() as world:
+        with engine.deciding(engine.world().advised()) as world:
             require_thawed(world)
             machine = require_plan(world.rollouts, plan_id, SEE)
             rollout = machine.rollout

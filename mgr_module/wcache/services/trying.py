@@ -83,9 +83,9 @@ class TryService:
         if in_the_way:
             raise RefusedError(unmet(in_the_way), "wait until they are met, and try again")
         begun = self._campaigns.start(
-            sample, world.cluster, accept_cost=True, scope=chosen, **ARGUMENTS
+            sample, world, accept_cost=True, scope=chosen, **ARGUMENTS
         )
-        now = self._engine.world(world.cluster)
+        now = self._engine.world(world)
         return _measuring(now, now.campaigns[begun["campaign_id"]])
 
     def _sample(self, world: World, scope: str) -> TrySample:

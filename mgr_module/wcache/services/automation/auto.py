@@ -208,7 +208,7 @@ class AutoService:
         if now_s < self._wait_until_s:
             return
         try:
-            with engine.deciding(world.cluster) as now:
+            with engine.deciding(world) as now:
                 require_thawed(now)
                 require_store(now)
                 self.waiting = self._begin(now, decision.wish, limits)
@@ -224,7 +224,7 @@ class AutoService:
             if uuids - self._asked.get(hostname, frozenset()):
                 self._engine.ask_anew(hostname)
         self._asked = found
-        return self._engine.world(world.cluster)
+        return self._engine.world(world)
 
     def _seen(self, world: World, older: bool = False) -> Seen:
         state, disputed = self._stored.state, frozenset(disputed_domains(world))
@@ -260,7 +260,7 @@ class AutoService:
         if why:
             return why
         said = self._campaigns.start(
-            cluster=world.cluster, accept_cost=True, by=AUTO, **arguments
+            before=world, accept_cost=True, by=AUTO, **arguments
         )
         campaign_id = said["campaign_id"]
         self._engine.note(
@@ -275,20 +275,20 @@ class AutoService:
     def _apply(self, world: World, wish: Apply) -> str:
         plan = self._plans.plan(
             device_class=wish.device_class, persist=world.options.auto_persist,
-            only=frozenset(wish.keys), by=AUTO, cluster=world.cluster,
+            only=frozenset(wish.keys), by=AUTO, before=world,
         )
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2]) or "there is nothing to change"
         changes = len(plan["changes"])
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, changes))
-        self._plans.apply(plan_id, by=AUTO, cluster=world.cluster)
+        self._plans.apply(plan_id, by=AUTO, before=world)
         return ""
 
     def _divide(self, world: World, wish: Divide, limits: Limits) -> str:
         asked: Dict[str, Any] = {
             "knob": MEMORY.name, "only": frozenset(wish.keys), "by": AUTO,
-            "cluster": world.cluster,
+            "before": world,
         }
         steps = self._plans.plan(**asked, dry_run=True)["changes"]
         osds = {item["osd_id"] for step in steps for item in step["expect"]}
@@ -307,7 +307,7 @@ class AutoService:
             "divided anew",
         )
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, len(osds)))
-        self._plans.apply(plan_id, by=AUTO, cluster=world.cluster)
+        self._plans.apply(plan_id, by=AUTO, before=world)
         return ""
 
 

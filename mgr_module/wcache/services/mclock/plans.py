@@ -36,7 +36,7 @@ class MclockPlans:
             advice for advice in advise(self._facts.gather(world))
             if device_class in (None, "", advice.device_class)
         ]
-        with engine.deciding(world.cluster) as world:
+        with engine.deciding(world) as world:
             require_thawed(world)
             require_store(world)
             if not any(advice.changes for advice in chosen):
@@ -44,16 +44,16 @@ class MclockPlans:
                         "why": _why_nothing(chosen)}
             if dry_run:
                 planned = self._plans.plan(
-                    device_class or None, knob=MCLOCK.name, dry_run=True, cluster=world.cluster
+                    device_class or None, knob=MCLOCK.name, dry_run=True, before=world
                 )
                 commands = [line for row in planned["changes"] for line in row["manual"]]
                 return {"change_id": "", "why": "", "changes": [],
                         **would(f"run: {line}" for line in commands)}
             require_idle(world)
             planned = self._plans.plan(
-                device_class or None, knob=MCLOCK.name, cluster=world.cluster
+                device_class or None, knob=MCLOCK.name, before=world
             )
-            self._plans.apply(planned["plan_id"], cluster=world.cluster)
+            self._plans.apply(planned["plan_id"], before=world)
         return {
             "change_id": planned["plan_id"], "changed": True, "why": "",
             "changes": [line for row in planned["changes"] for line in row["manual"]],

@@ -97,7 +97,7 @@ class MclockService:
         world = self._engine.world()
         found = self._prepare(world, arguments)
         cost = self._cost(world, found)
-        with self._engine.deciding(world.cluster) as world:
+        with self._engine.deciding(world) as world:
             require_thawed(world)
             require_store(world)
             require_idle(world)

@@ -234,7 +234,7 @@ class MemoryService:
         }
         if not accept_cost:
             return {"format_version": FORMAT_VERSION, "trial_id": "", "forecast": cost}
-        with engine.deciding(world.cluster) as world:
+        with engine.deciding(world) as world:
             require_thawed(world)
             require_store(world)
             require_idle(world)
