@@ -17,6 +17,7 @@ KNOBS = ("core/knobs/cache_mode", "core/knobs/mclock", "core/knobs/memory_target
 REACHES_MAX = 0  # 475 before there was a World
 LOCKS_MAX = 0  # 69
 NAMING_MAX = 14
+ASKING_MAX = 0  # 29
 
 
 @cache
@@ -71,6 +72,21 @@ def knobs_named(path):
     return found
 
 
+def asks_what_is_under_way(path):
+    """Where a file goes through all runs or plans for those that are not over."""
+    def asked(node):
+        about, words = ast.unparse(node.iter), " ".join(map(ast.unparse, node.ifs))
+        return ("runs." in about or "rollouts." in about) and any(
+            word in words for word in (".over", ".under_way", ".moving", ".holds_lease")
+        )
+
+    name = path.relative_to(ROOT)
+    return [
+        f"{name}:{node.iter.lineno}" for node in ast.walk(tree(path))
+        if isinstance(node, ast.comprehension) and asked(node)
+    ]
+
+
 def is_a_knobs(path):
     return any(path.is_relative_to(ROOT / knob) for knob in KNOBS)
 
@@ -94,6 +110,16 @@ def test_no_more_shared_files_name_a_knob_than_did():
         if not is_a_knobs(path) and knobs_named(path)
     ]
     assert len(found) == NAMING_MAX, "\n".join(found)
+
+
+def test_one_place_knows_whether_anything_is_under_way():
+    place = ROOT / "engine" / "under_way.py"
+    found = [
+        line for path in files("engine", "services", "commands") if path != place
+        for line in asks_what_is_under_way(path)
+    ]
+    assert len(found) == ASKING_MAX, "\n".join(found)
+    assert asks_what_is_under_way(place)
 
 
 def test_what_the_engine_has_is_told_from_what_it_does():

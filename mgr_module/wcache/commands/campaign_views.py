@@ -9,7 +9,8 @@ from ..core.errors import NotFoundError
 from ..core.experiment.run_state import RunStatus
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
-from ..engine.world import RunLook, World
+from ..engine.under_way import RunLook
+from ..engine.world import World
 from ..services.campaigns import periods_of
 from .compared_campaigns import compared
 

@@ -142,7 +142,7 @@ def _unset(world: World) -> List[Finding]:
             FindingCode.CONFIG_UNPROVEN, Severity.ERROR, change.name,
             unconfirmed(plan_id, change),
         )
-        for plan_id, machine in world.rollouts.items() if machine.over
-        for change in machine.rollout.config_changes
+        for plan_id in sorted(set(world.rollouts) - set(world.open_plans))
+        for change in world.rollouts[plan_id].rollout.config_changes
         if change.status in (ChangeStatus.APPLYING, ChangeStatus.ROLLBACK_FAILED)
     ]

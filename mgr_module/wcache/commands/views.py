@@ -127,14 +127,13 @@ class Views:
         """Open campaigns and rollouts: event id to (message, fraction done)."""
         world = self._look()
         found: Dict[str, Tuple[str, float]] = {}
-        open_ids = {m.spec.campaign_id for m in world.runs.values() if not m.over}
+        open_ids = {world.runs[run_id].spec.campaign_id for run_id in world.open_runs}
         for campaign_id in open_ids & set(world.campaigns):
             row = head(world, campaign_id)
             fraction = row["periods_done"] / max(1, row["periods_max"])
             found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
-        for plan_id, machine in world.rollouts.items():
-            if not machine.over:
-                found[f"wcache.{plan_id}"] = progress(machine.rollout, world.now_s)
+        for plan_id in world.open_plans:
+            found[f"wcache.{plan_id}"] = progress(world.rollouts[plan_id].rollout, world.now_s)
         return found
 
     def failed(self, event_id: str) -> str:

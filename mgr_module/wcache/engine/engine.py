@@ -44,6 +44,7 @@ from .storing.audit_log import AuditLog
 from .storing.persistence import FROZEN, Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
+from .under_way import begun_runs, moving_plans, open_plans, open_runs
 from .watchdog import Watchdog
 from .world import World
 
@@ -83,7 +84,7 @@ class Engine:
         self.audit = AuditLog(archive, self.clock, log)
         self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
-        self.claimed = ""  # what measures OSDs and is no run, in words
+        self._claims: Dict[str, str] = {}  # what measures OSDs and is no run, by who says so
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.gate = StoreGate(wake)
@@ -154,9 +155,7 @@ class Engine:
                 self.runs[run_id] = machine_of(state, periods, self.epoch)
             for owner in self.accepting.load(self.runs, self.rollouts):
                 self.execute(owner, [events.SaveRun()])
-            resumed = [run_id for run_id, run in self.runs.items() if run.under_way]
-            resumed += [plan_id for plan_id, plan in self.rollouts.items() if plan.moving]
-            for owner in resumed:
+            for owner in [*begun_runs(self.runs), *moving_plans(self.rollouts)]:
                 self.note("mgr", owner, "resumed after a restart of the mgr")
                 if self.frozen:
                     self.feed(owner, events.Halt(FROZEN_BY_ADMIN))
@@ -200,7 +199,7 @@ class Engine:
             self.feed(owner, event)
 
     def _start_waiting(self, now_s: float) -> None:
-        if self.frozen or any(not m.over for m in self.rollouts.values()):
+        if self.frozen or open_plans(self.rollouts):
             return
         if self.archive.trouble():
             return
@@ -251,13 +250,18 @@ class Engine:
     @property
     def reserved(self) -> str:
         """What measures OSDs beside the runs, in words: no drive is toggled meanwhile."""
-        return self.claimed or self.measuring.last_call
+        return next(iter(self._claims.values()), self.measuring.last_call)
+
+    def claim(self, owner: str, words: str) -> None:
+        """Nothing else measures OSDs while this lasts; no words end it."""
+        self._claims.pop(owner, None)
+        if words:
+            self._claims[owner] = words
 
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
-        moving = any(m.moving for m in self.rollouts.values())
-        return bool(self.reserved) or moving or any(not m.over for m in self.runs.values())
+        return bool(self.reserved or moving_plans(self.rollouts) or open_runs(self.runs))
 
     def is_stored(self, owner: str) -> bool:
         """Whether the mons have a value, or where a machine stands."""

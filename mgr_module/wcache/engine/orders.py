@@ -25,6 +25,7 @@ from .evidence.accepted_proofs import ACCEPTED_PROOFS
 from .evidence.trust import TRUSTED
 from .storing.archive import next_number
 from .storing.persistence import ACCEPTED
+from .under_way import open_plans, open_runs
 from .world import World
 
 
@@ -44,10 +45,10 @@ class Orders:
                 # first in the queue: a mgr that takes over must find it
                 engine.persistence.save_frozen(frozen)
                 engine.note("admin", "cluster", "frozen" if frozen else "thawed")
-            for owner in [*engine.runs, *engine.rollouts] if frozen else ():
-                machine = engine.machine(owner)
-                if machine is not None and not machine.over:
-                    engine.feed(owner, Halt(FROZEN_BY_ADMIN))
+            for owner in open_runs(engine.runs) if frozen else ():
+                engine.feed(owner, Halt(FROZEN_BY_ADMIN))
+            for owner in open_plans(engine.rollouts) if frozen else ():
+                engine.feed(owner, Halt(FROZEN_BY_ADMIN))
             engine.hear_store()
         return changed
 

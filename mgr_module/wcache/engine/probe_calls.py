@@ -34,7 +34,7 @@ from ..core.simulation import is_real
 from .debts import Learned
 from .engine import Engine
 from .hosts import CHANGED_EVERY_S
-from .world import busy
+from .under_way import busy, open_runs
 
 Note = Callable[[str, str, str], None]
 """Takes a line of a host's probe for the audit log: the host, what it is about, the text."""
@@ -199,7 +199,7 @@ class ProbeCalls:
         next_s = options.poll_idle_s
         if busy(hostname, engine.runs, engine.rollouts):
             next_s = options.poll_busy_s
-        elif engine.reserved or any(not m.over for m in engine.runs.values()):
+        elif engine.reserved or open_runs(engine.runs):
             next_s = min(1.0, options.poll_idle_s)
         elif engine.hosts.look_wanted(hostname):
             next_s = min(CHANGED_EVERY_S, options.poll_idle_s)

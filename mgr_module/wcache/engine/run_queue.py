@@ -13,6 +13,7 @@ from ..core.record import Precondition
 from ..core.simulation import has_clients
 from ..core.unmet import unmet
 from ..options import Options
+from .under_way import begun_runs
 
 # What a mgr says of the PGs means nothing until the OSDs have reported (mgr_stats_period).
 CLUSTER_GRACE_S = 60.0
@@ -51,7 +52,8 @@ class RunQueue:
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
         throwaway = self._options().throwaway_cluster
         busy = {
-            m.spec.hostname for run_id, m in runs.items() if m.under_way or run_id in going_on
+            runs[run_id].spec.hostname for run_id in (*begun_runs(runs), *going_on)
+            if run_id in runs
         }
         for run_id, machine in sorted(runs.items(), key=_run_order):
             if machine.state.status is not RunStatus.WAITING:

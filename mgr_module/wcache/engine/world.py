@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.agents import Agent, OtherVersion
-from ..core.change.gate.judge import Judgement
 from ..core.change.gate.marked import Mark, marked
-from ..core.change.phase import Phase
-from ..core.change.rollout_state import Change, Rollout
+from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
 from ..core.config_database import Config
 from ..core.deployment.form import Deployment
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.experiment.campaign import Campaign
-from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed
 from ..core.fleet.disputes import Dispute, Key, disputes
@@ -35,85 +32,7 @@ from ..core.verdict.pooling import Pool
 from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recommend
 from ..core.verdict.result import Result
 from ..options import Options
-
-
-class RunLook(Protocol):
-    """A run as it stands."""
-
-    @property
-    def spec(self) -> RunSpec:
-        """Its fixed part."""
-
-    @property
-    def state(self) -> RunState:
-        """Where it stands, as it is stored."""
-
-    @property
-    def over(self) -> bool:
-        """Whether it has come to its end."""
-
-    @property
-    def under_way(self) -> bool:
-        """Whether it has begun and is not over."""
-
-    @property
-    def holds_lease(self) -> bool:
-        """Whether the probe may hold the domain in a mode of ours."""
-
-    @property
-    def bytes_spent(self) -> int:
-        """Bytes written so far by measuring."""
-
-    @property
-    def open_periods(self) -> Tuple[int, int]:
-        """(periods done, periods at most) of the experiments that have not ended."""
-
-
-class RolloutLook(Protocol):
-    """A plan as it stands, and its machine."""
-
-    @property
-    def rollout(self) -> Rollout:
-        """The plan as it is stored."""
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is under way and nothing waits for an admin."""
-
-    @property
-    def moving(self) -> bool:
-        """Whether something is under way."""
-
-    @property
-    def paused(self) -> bool:
-        """Whether it waits for an admin."""
-
-    @property
-    def mid_change(self) -> bool:
-        """Whether a change was asked for and is not yet proven, or is taken back."""
-
-    @property
-    def phase(self) -> Phase:
-        """What it waits for."""
-
-    @property
-    def current(self) -> Optional[Change]:
-        """The change under way, if any."""
-
-    @property
-    def waits_for(self) -> Tuple[str, ...]:
-        """What keeps it from going on, in words."""
-
-    @property
-    def would_go_back(self) -> Tuple[Change, ...]:
-        """What an abort would take back now."""
-
-    @property
-    def blocks_seen(self) -> int:
-        """How many blocks the watch under way has so far."""
-
-    def now_judged(self) -> Optional[Judgement]:
-        """What the blocks after the step say so far."""
+from .under_way import RolloutLook, RunLook, busy, changing, leased, open_plans, open_runs
 
 _ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "pools", "trusted", "accepted")
 
@@ -208,12 +127,22 @@ class World:
     @property
     def open_campaign(self) -> str:
         """The campaign of which a run is not over, or ""."""
-        return next((m.spec.campaign_id for m in self.runs.values() if not m.over), "")
+        return next((self.runs[run_id].spec.campaign_id for run_id in self.open_runs), "")
 
     @property
     def open_plan(self) -> str:
         """The plan that was begun and is not over, or ""."""
-        return next((plan_id for plan_id, m in self.rollouts.items() if not m.over), "")
+        return next(iter(self.open_plans), "")
+
+    @property
+    def open_runs(self) -> List[str]:
+        """Runs that are not over."""
+        return open_runs(self.runs)
+
+    @property
+    def open_plans(self) -> List[str]:
+        """Plans that were begun and are not over; one is under way or paused at most."""
+        return open_plans(self.rollouts)
 
     @property
     def under_way(self) -> str:
@@ -225,18 +154,12 @@ class World:
     @cached_property
     def leased(self) -> FrozenSet[Key]:
         """The cache domains that experiments hold."""
-        return frozenset(
-            (machine.spec.hostname, domain_id) for machine in self.runs.values()
-            if machine.holds_lease for domain_id in machine.spec.domain_ids
-        )
+        return leased(self.runs)
 
     @cached_property
     def changing(self) -> FrozenSet[Key]:
         """The cache domains of plans that are not over: mixed modes are their very purpose."""
-        return frozenset(
-            (change.hostname, change.domain_id) for machine in self.rollouts.values()
-            if not machine.over for change in machine.rollout.drive_changes
-        )
+        return changing(self.rollouts)
 
     def busy(self, hostname: str) -> bool:
         """Whether a run or a plan has something to do with a host now."""
@@ -301,13 +224,3 @@ class World:
     def marks(self) -> Dict[DriveKind, Mark]:
         """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
         return marked(self.plans, self.results.values())
-
-
-def busy(
-    hostname: str, runs: Mapping[str, RunLook], rollouts: Mapping[str, RolloutLook]
-) -> bool:
-    """Whether one of them has something to do with a host now."""
-    now = (machine.current for machine in rollouts.values() if machine.moving)
-    return any(
-        machine.under_way and machine.spec.hostname == hostname for machine in runs.values()
-    ) or any(change is not None and change.hostname == hostname for change in now)

@@ -30,7 +30,8 @@ from ..core.unmet import unmet
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
-from ..engine.world import RunLook, World
+from ..engine.under_way import RunLook
+from ..engine.world import World
 from .dry_run import would
 from .guards import (
     bounded,
@@ -136,8 +137,8 @@ class CampaignService:
                     f"there is no campaign {campaign_id[:40]!r}", "see `ceph wcache campaign ls`"
                 )
             stopping = [
-                run_id for run_id, machine in world.runs.items()
-                if machine.spec.campaign_id == campaign_id and not machine.over
+                run_id for run_id in world.open_runs
+                if world.runs[run_id].spec.campaign_id == campaign_id
             ]
             if dry_run:
                 lines = [f"end run {run_id} and restore its drives" for run_id in stopping]

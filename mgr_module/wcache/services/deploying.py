@@ -264,8 +264,7 @@ class AgentService:
 
 def _runs_on(world: World, hostname: str) -> List[str]:
     return [
-        run_id for run_id, machine in world.runs.items()
-        if machine.spec.hostname == hostname and not machine.over
+        run_id for run_id in world.open_runs if world.runs[run_id].spec.hostname == hostname
     ]
 
 

@@ -233,7 +233,7 @@ class PlanService:
         engine = self._engine
         with engine.deciding() as world:
             if plan_id is None:
-                done = [p for p, m in world.rollouts.items() if m.rollout.touched or not m.over]
+                done = {*(plan.plan_id for plan in world.plans if plan.touched), *world.open_plans}
                 if not done:
                     raise NotFoundError("nothing is applied", "see `ceph wcache history`")
                 plan_id = max(done, key=plan_order)

@@ -157,10 +157,8 @@ def _would_freeze(world: World, thaw: bool) -> List[str]:
     changed = world.frozen == thaw
     if thaw:
         return ["allow drives to be toggled again"] if changed else []
-    runs = [owner for owner, machine in world.runs.items() if not machine.over]
-    plans = [owner for owner, machine in world.rollouts.items() if not machine.over]
     return [
         *(["toggle nothing until it is thawed"] if changed else []),
-        *(f"end run {owner} and restore its drives" for owner in runs),
-        *(f"end plan {owner} and take back what is not judged" for owner in plans),
+        *(f"end run {owner} and restore its drives" for owner in world.open_runs),
+        *(f"end plan {owner} and take back what is not judged" for owner in world.open_plans),
     ]

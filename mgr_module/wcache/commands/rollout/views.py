@@ -12,7 +12,8 @@ from ...core.change.rollout_state import BY_ADMIN, Rollout, RolloutStatus
 from ...core.change.time_left import time_left
 from ...core.errors import NotFoundError
 from ...core.output_format import FORMAT_VERSION
-from ...engine.world import RolloutLook, World
+from ...engine.under_way import RolloutLook
+from ...engine.world import World
 
 
 class RolloutViews:

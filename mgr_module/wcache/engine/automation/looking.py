@@ -144,14 +144,14 @@ def going_on(world: World, device_class: Optional[str]) -> List[str]:
         return device_class in (None, "", name)
 
     plans = [
-        plan_id for plan_id, machine in world.rollouts.items()
-        if machine.rollout.by == AUTO and not machine.over
-        and any(mine(change.device_class) for change in machine.rollout.changes)
+        plan_id for plan_id in world.open_plans
+        if world.rollouts[plan_id].rollout.by == AUTO
+        and any(mine(item.device_class) for item in world.rollouts[plan_id].rollout.changes)
     ]
     campaigns = sorted({
-        machine.spec.campaign_id for machine in world.runs.values()
-        if not machine.over and world.campaigns[machine.spec.campaign_id].by == AUTO
-        and any(mine(setup.device_class) for setup in machine.spec.experiments)
+        spec.campaign_id for spec in (world.runs[run_id].spec for run_id in world.open_runs)
+        if world.campaigns[spec.campaign_id].by == AUTO
+        and any(mine(setup.device_class) for setup in spec.experiments)
     })
     return [
         *(f"plan {name}: `ceph wcache rollout abort {name}` ends it" for name in plans),

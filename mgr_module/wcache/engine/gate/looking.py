@@ -26,6 +26,7 @@ from ...core.record import Precondition
 from ...core.unmet import slow_words
 from ...core.verdict.recommend import Recommendation
 from ..hosts import Hosts
+from ..under_way import begun_runs, open_plans
 
 Groups = Tuple[Tuple[int, ...], ...]
 Recommendations = Callable[[], Sequence[Recommendation]]
@@ -86,9 +87,8 @@ class Looking:
         missed += cluster.unfit
         if not self._heard(machine):
             missed.append(Precondition.PROBES_HEARD)
-        others = [m for m in self._rollouts.values() if m is not machine and not m.over]
-        holding = [m for m in self._runs.values() if m.under_way]
-        if others or holding or self._reserved():
+        others = {*open_plans(self._rollouts)} - {machine.rollout.plan_id}
+        if others or begun_runs(self._runs) or self._reserved():
             missed.append(Precondition.NO_OTHER_PLAN)
         if machine.rollout.by == AUTO and self._outside_windows():
             missed.append(Precondition.IN_WINDOW)

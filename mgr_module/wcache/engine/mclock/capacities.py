@@ -10,7 +10,8 @@ from ...core.knobs.mclock.capacity import Measurement
 from ...core.knobs.mclock.runs import is_measurement, measurement_of
 from ..engine import Engine
 from ..storing.archive import Archive
-from ..world import RunLook, World
+from ..under_way import RunLook
+from ..world import World
 
 # Capacities kept, the newest of each OSD: three stand for a drive model.
 MEASURED_MAX = 300

@@ -17,6 +17,7 @@ from ...core.agents import MEMORY_UNTOLD_S
 from ...core.errors import StorageError
 from ...core.fleet.claims import believed
 from ...core.knobs.memory_target import trial as tr
+from ...core.knobs.memory_target.knob import MEMORY
 from ...core.knobs.memory_target.reading import OsdReading
 from ...core.knobs.memory_target.trial_result import TrialResult, TrialResults
 from ...core.knobs.memory_target.trial_room import crowded
@@ -256,11 +257,10 @@ class TrialWork:
         engine, machine = self._engine, self.machine
         running = machine is not None and machine.trial.status is tr.TrialStatus.RUNNING
         engine.hosts.watch_memory(self._on if running else ())
-        mine = engine.claimed.startswith("memory trial")
+        words = ""
         if machine is not None and not machine.over and not self._waits_for_osds(machine.trial):
-            engine.claimed = f"memory trial {machine.trial.trial_id}"
-        elif mine:
-            engine.claimed = ""
+            words = f"memory trial {machine.trial.trial_id}"
+        engine.claim(MEMORY.name, words)
 
     def _waits_for_osds(self, trial: tr.Trial) -> bool:
         """Whether all that is left to be taken back is at OSDs that are down."""

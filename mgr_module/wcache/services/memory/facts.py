@@ -70,9 +70,9 @@ class MemoryFacts:
     def standing(self, world: World) -> List[Promise]:
         """What plans that were carried out have promised; of several, the last one counts."""
         done = {
-            plan_id for plan_id, m in world.rollouts.items()
-            if m.over and any(
-                isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in m.rollout.touched
+            plan.plan_id for plan in world.plans
+            if plan.plan_id not in world.open_plans and any(
+                isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in plan.touched
             )
         }
         return list({
