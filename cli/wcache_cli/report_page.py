@@ -10,6 +10,7 @@ import time
 from importlib import resources
 from typing import Optional
 
+from wcache.core import ecdf
 from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.model import load_name
 from wcache.core.text import (
@@ -24,7 +25,7 @@ from wcache.core.text import (
     when,
 )
 
-from . import ecdf, report_story
+from . import report_story
 from .evidence import Evidence
 
 TEMPLATE = "report.html.j2"

@@ -8,4 +8,4 @@ try:
 except ImportError:
     pass
 else:
-    from .module import Module  # noqa: F401
+    from .module import Module, StandbyModule  # noqa: F401

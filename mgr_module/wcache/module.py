@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import Any, ClassVar, Dict, List, Optional, Tuple
+from typing import Any, ClassVar, Dict, List, Optional, Tuple, Union
 
-from mgr_module import MgrModule
+from mgr_module import MgrModule, MgrStandbyModule
 
 from .ceph import compat as ceph_compat
 from .ceph.blocks import CephBlocks
@@ -22,6 +22,7 @@ from .ceph.store_queue import StoreQueue
 from .ceph.surroundings import CephStops, CephSurroundings, Upgrades
 from .ceph.traffic import CephTraffic
 from .ceph.view import CephView
+from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
 from .commands.views import Views
 from .core.cluster import OsdNow
@@ -31,16 +32,22 @@ from .core.knobs.registry import KNOBS
 from .core.verdict.result import Result
 from .engine.engine import Engine
 from .engine.evidence.analysis_child import AnalysisChild
+from .engine.gate.kept_blocks import KeptBlocks
 from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
 from .engine.storing.archive import Archive
-from .options import Options, module_options, read_options
+from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService
 from .services.mclock.service import MclockService
 from .services.memory.service import MemoryService
 from .services.planners import planners
 from .services.service import Service
+from .services.web_tokens import WebTokens
+from .web.dashboard_login import DashboardLogin
+from .web.page import page_app
+from .web.reading import Reader
+from .web.server import WebPage, redirecting
 
 # Health and the loads of a quiet cluster are looked at this often, in seconds.
 IDLE_TICK_S = 5.0
@@ -85,17 +92,18 @@ class Module(MgrModule):
             reader=loads, archive=archive, results=self._results,
             osds=lambda: self._osds_now(view), log=self.log.warning,
         )
+        blocks = KeptBlocks(CephBlocks(
+            self, counters=ceph_compat.load_counters,
+            commits_min=lambda: self._options.traffic_commits_min,
+            is_up=lambda osd_id: _is_up(view, osd_id),
+        ))
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
                 self, option_names(KNOBS), is_up=lambda osd_id: _is_up(view, osd_id),
                 orchestrator=CephOrchestrator(self),
             ),
-            blocks=CephBlocks(
-                self, counters=ceph_compat.load_counters,
-                commits_min=lambda: self._options.traffic_commits_min,
-                is_up=lambda osd_id: _is_up(view, osd_id),
-            ),
+            blocks=blocks,
             stops=CephStops(self),
             options=lambda: self._options, profiles=self._load_watch.profiles,
             wake=self._wake.set, log=self.log,
@@ -121,9 +129,11 @@ class Module(MgrModule):
             CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
             self._memory, self.log,
         )
+        self._web = web = self._web_page(blocks)
         self._views = Views(
             self._engine, self._mclock, self._load_watch.by_osd,
-            self._service.findings, self._service.auto.held,
+            lambda world: [*self._service.findings(world), *web.findings()],
+            self._service.auto.held,
             outlook=self._service.outlook.look, headline=self._service.headline,
         )
         self._progress = CephProgress(self)
@@ -132,7 +142,22 @@ class Module(MgrModule):
             self._store.start, upgrades.look, self._load_watch.load, self._engine.load,
             self._mclock.load, self._service.auto.load, self._memory.load, self._memory.watch.start,
             self._views.warm, self._load_watch.start, self._engine.config.start,
+            self._web.start,
         ))
+
+    def _web_page(self, blocks: KeptBlocks) -> WebPage:
+        host = CephWebHost(self, lambda: self._options)
+        login = DashboardLogin(uri=host.dashboard_uri, certificates=host.dashboard_certificates)
+        reader = Reader(
+            lambda cmd: commands.answer(
+                self._service, self._views, cmd, "", self.log.exception
+            ), blocks,
+        )
+        tokens = self._service.web_tokens
+        return WebPage(
+            host, tokens=tokens, log=self.log.warning,
+            make_app=lambda secure: page_app(reader, tokens, login, secure, self.log.exception),
+        )
 
     def _results(self) -> List[Result]:
         with self._engine.lock:
@@ -145,8 +170,7 @@ class Module(MgrModule):
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""
-        names = [option["name"] for option in module_options()]
-        self._options = read_options({name: self.get_module_option(name) for name in names})
+        self._options = _options_of(self)
 
     def handle_command(self, inbuf: str, cmd: Dict[str, Any]) -> Tuple[int, str, str]:
         """Answer one `ceph wcache` command; never slow, never an exception."""
@@ -219,6 +243,7 @@ class Module(MgrModule):
         """The mgr stops or hands over: leases run on until the next mgr renews them."""
         self._run = False
         self._wake.set()
+        self._web.close()
         self._engine.cancel_loads()
         self._keys.close()
         self._memory.close()
@@ -226,6 +251,38 @@ class Module(MgrModule):
         self._load_watch.close()
         self._analysis.close()
         self._store.close()
+
+
+class StandbyModule(MgrStandbyModule):
+    """`mgr/wcache` on a standby: its web page leads to the active mgr's, and that is all."""
+
+    MODULE_OPTIONS = ceph_compat.options(module_options())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._web = WebPage(
+            StandbyWebHost(self, lambda: _options_of(self)), tokens=WebTokens(),
+            log=self.log.warning, make_app=lambda secure: redirecting(self.get_active_uri),
+        )
+
+    def serve(self) -> None:
+        """Follow the options until the mgr stops or becomes active."""
+        self._web.run()
+
+    def shutdown(self) -> None:
+        """The mgr stops or becomes active."""
+        self._web.close()
+
+
+def _options_of(mgr: Union[Module, StandbyModule]) -> Options:
+    """What the options say; some may be set for one mgr alone."""
+    return read_options({
+        option["name"]: (
+            mgr.get_localized_module_option if option["name"] in OF_EACH_MGR
+            else mgr.get_module_option
+        )(option["name"])
+        for option in module_options()
+    })
 
 
 def _up_from(view: CephView, osd_id: int) -> int:

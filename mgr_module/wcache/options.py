@@ -40,6 +40,9 @@ class Options(KnobOptions):
     auto_changes_per_day: int = 50
     auto_quiet_s: float = 3600.0
     auto_persist: bool = False
+    web: str = "off"
+    web_addr: str = ""
+    web_port: int = 8447
 
 
 # name: (description, lowest, highest); numbers outside are refused when they are set
@@ -103,7 +106,21 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         0.0, 604800.0),
     "auto_persist": (
         "Whether what is applied automatically also lasts over a power cycle.", None, None),
+    "web": (
+        "Where the module's web page is served: off, loopback (the active mgr's host alone), or "
+        "tls (anywhere). It changes nothing, and wants a login of the dashboard or a token of "
+        "`ceph wcache web token`.", None, None),
+    "web_addr": (
+        "Address that the web page listens on with tls, by mgr if need be "
+        "(mgr/wcache/ID/web_addr). Empty: all addresses of the mgr's host.", None, None),
+    "web_port": (
+        "Port of the web page, by mgr if need be (mgr/wcache/ID/web_port).", 1, 65535),
 }
+
+# Options that take one of a few words.
+CHOICES: Dict[str, Tuple[str, ...]] = {"web": ("off", "loopback", "tls")}
+# Options that a mgr may have a value of its own for: mgr/wcache/ID/NAME.
+OF_EACH_MGR = ("web_addr", "web_port")
 
 _TYPE_NAMES = {"bool": "bool", "int": "int", "float": "float", "str": "str"}
 
@@ -119,6 +136,8 @@ def module_options() -> List[Dict[str, Any]]:
         }
         if low is not None:
             option.update(min=low, max=high)
+        if item.name in CHOICES:
+            option["enum_allowed"] = list(CHOICES[item.name])
         listed.append(option)
     return listed
 
@@ -138,6 +157,7 @@ def read_options(values: Mapping[str, Any]) -> Options:
             value = float(value)
         _, low, high = DESCRIPTIONS[item.name]
         good = type(value) is kind and (low is None or low <= value <= high)
+        good = good and value in CHOICES.get(item.name, (value,))
         if good:
             kept[item.name] = value
     return Options(**kept)

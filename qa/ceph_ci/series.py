@@ -123,8 +123,8 @@ def about(folder: Path) -> str:
 
 def _module() -> Iterator[Patch]:
     here = PROJECT / "mgr_module/wcache"
-    for folder in ("analysis", "ceph", "engine", "services", "commands"):
-        files = dict(_files(f"{MODULE}/{folder}", here / folder, "**/*.py"))
+    for folder in ("analysis", "ceph", "engine", "services", "commands", "web"):
+        files = dict(_files(f"{MODULE}/{folder}", here / folder))
         yield Patch(f"mgr/wcache: {folder}", about(here / folder), files)
     files = dict(_files(MODULE, here, "*.py"))
     start = f"{MODULE}/__init__.py"
@@ -144,7 +144,9 @@ def _module() -> Iterator[Patch]:
         "mgr/wcache: what tests share", "Fakes of all that is outside of the module.", shared
     )
     tests = PROJECT / "mgr_module/tests"
-    for folder in ("core", "analysis", "ceph", "engine", "services", "commands", "end_to_end"):
+    for folder in (
+        "core", "analysis", "ceph", "engine", "services", "commands", "web", "end_to_end",
+    ):
         yield from _in_parts(
             f"mgr/wcache: tests of {folder}",
             "Those that need hypothesis skip themselves where it is missing.",

@@ -33,6 +33,10 @@ METHODS: Dict[str, Tuple[str, ...]] = {
     "get_foreign_ceph_option": ("entity", "key"),
     "get_module_option_ex": ("module", "key", "default"),
     "get_module_option": ("key", "default"),
+    "get_localized_module_option": ("key", "default"),
+    "get_mgr_id": (),
+    "get_mgr_ip": (),
+    "set_uri": ("uri",),
     "set_health_checks": ("checks",),
     "send_command": ("result", "svc_type", "svc_id", "command", "tag", "inbuf"),
     "remote": ("module_name", "method_name"),
@@ -68,6 +72,7 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
         "json/checks/*/detail/[]/message": "str some",
     }),
     ("get", ("pg_summary",), {"all/*": "int"}),
+    ("get", ("mgr_map",), {"services/*": "str some"}),  # some: of modules that have a page
     ("get", ("osd_stats",), {
         "osd_stats/[]/osd": "int",
         "osd_stats/[]/perf_stat/commit_latency_ms": "number",

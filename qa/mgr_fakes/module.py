@@ -19,6 +19,7 @@ from wcache.core.ports import Store
 from wcache.core.record import CounterDelta, Record
 from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
+from wcache.engine.gate.kept_blocks import KeptBlocks
 from wcache.engine.key_work import KeyWork
 from wcache.engine.memory.trial_work import TrialWork
 from wcache.engine.storing.archive import Archive
@@ -232,11 +233,12 @@ class FakeMgr:
         self.bench = FakeBench(lambda osd_id, call: self.osd_iops(osd_id, call))
         self.loads = FakeLoads(self.latency_ns, self.bench)
         self.blocks = FakeBlocks(self.block_us, self.read_us)
+        self.kept_blocks = KeptBlocks(self.blocks, lambda: self.now_s)
         self.analysis = self.make_analysis()
         archive = Archive(self.store)
         self.engine = Engine(
             archive=archive, view=self.view, loads=self.loads,
-            analysis=self.analysis, blocks=self.blocks, stops=self.stops,
+            analysis=self.analysis, blocks=self.kept_blocks, stops=self.stops,
             database=self.config, options=lambda: self.options,
             clock=lambda: self.now_s, bounds=self.bounds, profiles=lambda: self.profiles,
             log=self.log,

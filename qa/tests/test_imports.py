@@ -13,7 +13,9 @@ PACKAGES = {
     "wcache_probe": ROOT / "osd_probe" / "wcache_probe",
     "wcache_cli": ROOT / "cli" / "wcache_cli",
 }
-OUTSIDE = {"numpy", "scipy", "rados", "mgr_module", "ceph_module", "jinja2", "yaml", "tomli"}
+OUTSIDE = {
+    "numpy", "scipy", "rados", "mgr_module", "ceph_module", "jinja2", "cheroot", "yaml", "tomli",
+}
 # tomllib came with 3.11; what a newer Python has is no library of somebody else
 STDLIB = set(sys.stdlib_module_names) | {"tomllib"} if sys.version_info >= (3, 10) else None
 
@@ -104,6 +106,8 @@ def test_nothing_imports_the_module_or_the_cli(target):
         ("scipy", ["mgr_module/wcache/analysis/"]),
         ("rados", ["osd_probe/wcache_probe/rados_link.py"]),
         ("mgr_module", ["mgr_module/wcache/module.py", "mgr_module/wcache/ceph/compat.py"]),
+        ("cheroot", ["mgr_module/wcache/web/server.py"]),
+        ("jinja2", ["mgr_module/wcache/web/rendering.py", "cli/wcache_cli/report_page.py"]),
     ],
 )
 def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
@@ -121,7 +125,8 @@ ORDERS = {
     # the words of core come first
     "wcache": (
         "words", "drive", "experiment", "verdict", "change", "knobs", "history", "automation",
-        "fleet", "deployment", "analysis", "ceph", "engine", "services", "commands", "module",
+        "fleet", "deployment", "analysis", "ceph", "engine", "services", "commands",
+        "web", "module",
     ),
     "wcache_probe": (
         "words", "linux.block", "linux.vendor", "linux.transports", "sim", "journal", "evidence",
@@ -139,7 +144,7 @@ PLACES = {
         "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
     )},
     **{f"wcache_cli.{name}": "words" for name in (
-        "answers", "ecdf", "evidence", "files", "matrix_table", "output", "report_page",
+        "answers", "evidence", "files", "matrix_table", "output", "report_page",
         "report_story", "tables",
     )},
 }

@@ -27,11 +27,13 @@ from wcache.ceph.store import CephKeys
 from wcache.ceph.surroundings import CephStops, CephSurroundings
 from wcache.ceph.traffic import CephTraffic
 from wcache.ceph.view import CephView
+from wcache.ceph.web_host import CephWebHost
 from wcache.core.config_database import ConfigEdit
 from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest, CapacityRecipe
 from wcache.core.model import LoadPoint, Role
 from wcache.core.record import Precondition
+from wcache.options import Options
 
 RELEASES = (16, 18, 20)
 
@@ -82,6 +84,9 @@ class Ceph:
 
     def get_store_prefix(self, key_prefix):
         return self._call("get_store_prefix", "")
+
+    def get_mgr_id(self):
+        return "x"
 
     def get_ceph_conf_path(self):
         return self._call("get_ceph_conf_path")
@@ -248,6 +253,21 @@ def test_the_mons_answers_are_understood(ceph):
     assert done.get(timeout=60) == (1, True)
 
 
+@each_release
+def test_what_the_web_page_asks_is_understood(ceph):
+    host = CephWebHost(ceph, Options)
+    assert host.dashboard_uri() == ""
+    ceph.said["get mgr_map"]["services"]["dashboard"] = "https://192.0.2.1:8443/"
+    assert host.dashboard_uri() == "https://192.0.2.1:8443/"
+    # whatever the key holds: here it is no certificate
+    stored = ceph.said["mon config-key get (key prefix)"]
+    assert [json.loads(text) for text in host.dashboard_certificates()] == [stored] * 2
+    assert host.certificate().source == "mgr/dashboard/x/crt and .../key"
+    assert host.key() is None
+    host.put_key("00")
+    host.put_key(None)
+
+
 def _no_such_key(send):
     def refusing(result, svc_type, svc_id, command, tag):
         if json.loads(command)["prefix"] == "auth get":
@@ -281,7 +301,7 @@ def test_no_contract_is_there_that_nobody_needs(interface):  # noqa: F811
             test_the_maps_are_understood, test_an_osds_memory_is_understood_and_leased,
             test_what_an_osd_counts_and_benches_is_understood,
             test_a_block_has_the_writes_and_the_reads_that_an_osd_counted,
-            test_the_mons_answers_are_understood,
+            test_the_mons_answers_are_understood, test_what_the_web_page_asks_is_understood,
         ):
             test(Ceph(release))
     test_other_modules_are_called_as_they_can_be(None)

@@ -18,6 +18,7 @@ OTHERS = {
     "wcache drive accept",  # without --yes it says what it would give up
     "wcache try", "wcache campaign start", "wcache mclock measure",  # ask for --accept-cost
     "wcache memory trial start",
+    "wcache web token",  # lets somebody read
     "wcache memory trial stop",  # takes a lease back that ends by itself
 }
 

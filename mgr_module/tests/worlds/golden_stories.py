@@ -22,6 +22,7 @@ from wcache.core.model import (
 )
 from wcache.core.protocol import PROTOCOL_VERSION, Hello, Post
 from wcache.core.verdict.foreign.document import BYTES_MAX, Evidence, checksum
+from wcache.services.web_tokens import WebTokens
 
 MODEL = str(make.MODEL)
 ELSEWHERE = "11111111-2222-4333-8444-555555555555"
@@ -249,10 +250,22 @@ def found_off(say):
     say(mgr, "drive reload", hostname="h9")
 
 
+def web_page(say):
+    """A token for the web page, while it is off, cannot be shown, and is there."""
+    mgr = a_mgr()
+    tokens = mgr.service.web_tokens = WebTokens(lambda: mgr.now_s)
+    say(mgr, "web token")
+    tokens.rest("cannot listen on 127.0.0.1 port 8447: choose another")
+    say(mgr, "web token")
+    tokens.serve(bytes(32), "http://127.0.0.1:8447/")
+    say(mgr, "web token")
+
+
 STORIES = {
     "11-agents": agents, "12-drive-models": drive_models, "13-proofs": proofs, "14-priors": priors,
     "15-campaigns": campaigns, "17-automation": automation,
     "18-rollouts": rollouts, "19-memory-trial": memory_trial, "20-findings": findings,
     "21-explained": explained,
     "22-found-off": found_off,
+    "23-web-page": web_page,
 }

@@ -15,6 +15,7 @@ from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.output_format import FORMAT_VERSION
+from ..services import web_tokens
 from ..services.service import Service
 from . import (
     agent_tables,
@@ -207,6 +208,11 @@ COMMANDS: Tuple[Command, ...] = (
         "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",
         lambda s, v, a: s.freeze(bool(a.get("thaw")), bool(a.get("dry_run"))), tables.would,
+    ),
+    Command(
+        "wcache web token", (), "rw",
+        "Print a token for the module's web page, good for 12 hours",
+        lambda s, v, a: s.web_tokens.issue(), web_tokens.lines,
     ),
     Command(
         "wcache history", history.ARGUMENTS, "r",

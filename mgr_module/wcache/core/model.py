@@ -198,6 +198,7 @@ class FindingCode(str, Enum):
     CONTESTED = "WCACHE_CONTESTED"
     SHINGLED = "WCACHE_SHINGLED"
     RECOMMENDATION = "WCACHE_RECOMMENDATION"
+    WEB_PAGE = "WCACHE_WEB_PAGE"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from .plans import PlanService
 from .probes import ProbeService
 from .rollouts import RolloutService
 from .trying import TryService
+from .web_tokens import WebTokens
 
 # How often it is looked whether the mons have stored what a command waits for.
 STORE_LOOK_S = 0.02
@@ -72,6 +73,7 @@ class Service:
         self.mclock = mclock
         self.memory = memory
         self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
+        self.web_tokens = WebTokens()
 
     def tick(self) -> None:
         """What is due of the knobs and of `auto`; one that fails keeps none of the others."""

@@ -199,6 +199,10 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see why with `ceph wcache recommend`, then `ceph wcache plan`; `ceph health mute "
         "WCACHE_RECOMMENDATION` where they should stay as they are, or `ceph wcache auto off`",
     ),
+    FindingCode.WEB_PAGE: (
+        "the web page of wcache cannot be shown",
+        "do what the detail says, or `ceph config set mgr mgr/wcache/web off`; all else goes on",
+    ),
     FindingCode.CAMPAIGN_ABORTS: (
         "campaigns keep aborting",
         "see the reasons in `ceph wcache campaign show`, fix them, and measure again; a campaign "

@@ -1,0 +1,177 @@
+"""Who may read the page, how, and that nothing can be changed by it."""
+
+import pytest
+from module_world import a_mgr, measured, said
+from wcache.services.web_tokens import HOURS, WebTokens
+from wcache.web.dashboard_login import NotLetInError
+from web_world import KEY, Site, words
+
+
+class Dashboard:
+    """Knows one user by one token; another user may not read OSDs."""
+
+    def user(self, token):
+        if token == "good":
+            return "ann"
+        if token == "poor":
+            raise NotLetInError("the dashboard's user bob may not read OSDs", known=True)
+        raise NotLetInError("the dashboard does not know this login, or it has expired")
+
+
+@pytest.fixture
+def site():
+    return Site(a_mgr(), Dashboard())
+
+
+def test_nobody_reads_without_a_login(site):
+    for path in ("/", "/drives", "/history", "/nothing"):
+        answer = site.ask(path)
+        assert answer.code == 401
+        assert "ceph wcache web token" in words(answer.text)
+        assert "ACME" not in answer.text
+
+
+def test_a_token_of_our_own_logs_in_by_the_form(site):
+    body = f"token={site.token}".encode()
+    answer = site.ask("/login", "POST", body)
+    assert (answer.code, answer.headers["Location"]) == (303, "/")
+    cookie = answer.headers["Set-Cookie"]
+    assert "; HttpOnly; SameSite=Strict" in cookie
+    assert "Secure" not in cookie
+    assert site.ask("/", HTTP_COOKIE=cookie.split(";")[0]).code == 200
+    assert site.ask("/", HTTP_AUTHORIZATION=f"Bearer {site.token}").code == 200
+
+
+def test_under_tls_the_cookie_is_secure_and_the_browser_keeps_to_tls():
+    site = Site(a_mgr(), secure=True)
+    answer = site.ask("/login", "POST", f"token={site.token}".encode())
+    assert "; Secure" in answer.headers["Set-Cookie"]
+    assert answer.headers["Strict-Transport-Security"]
+
+
+def test_a_token_that_is_wrong_or_has_expired_is_refused_with_the_reason(site):
+    for token in ("", "x", "wcache1.ffffffff.00.00", site.token[:-1] + "g", "é" * 20, "x" * 10_000,
+                  site.token.replace("wcache1.", "wcache1.f"), "a.b.c", "..."):
+        answer = site.ask("/", HTTP_AUTHORIZATION=f"Bearer {token}")
+        assert answer.code == 401
+        if token:
+            assert "is not one of this page" in words(answer.text)
+    site.mgr.now_s += HOURS * 3600 - 1
+    assert site.get("/").code == 200
+    site.mgr.now_s += 2
+    expired = site.get("/")
+    assert expired.code == 401
+    assert "this token has expired at" in words(expired.text)
+    form = site.ask("/login", "POST", b"token=x")
+    assert (form.code, "Set-Cookie" in form.headers) == (401, False)
+
+
+def test_tokens_are_those_of_the_key_they_were_made_with():
+    one, other = WebTokens(), WebTokens()
+    one.serve(KEY, "u")
+    other.serve(KEY, "u")
+    token = one.issue()["token"]
+    assert one.refused(token) == other.refused(token) == ""  # a mgr that takes over
+    other.serve(bytes(32), "u")
+    assert other.refused(token)
+    one.rest()
+    assert one.refused(token)
+
+
+def test_the_command_prints_a_token_while_there_is_a_page():
+    mgr = a_mgr()
+    code, _, said_ = mgr.command("web token")
+    assert code < 0
+    assert "the web page is off: switch it on: `ceph config set mgr mgr/wcache/web" in said_
+    mgr.service.web_tokens.rest("port 8447 is taken")
+    assert "port 8447 is taken" in mgr.command("web token")[2]
+    mgr.service.web_tokens.serve(KEY, "http://h:1/")
+    found = said(mgr, "web token")
+    assert mgr.service.web_tokens.refused(found["token"]) == ""
+    assert found["uri"] == "http://h:1/"
+    assert f"token: {found['token'][:9]}" in mgr.command("web token")[1]
+
+
+def test_a_login_of_the_dashboard_is_good_here(site):
+    answer = site.ask("/", HTTP_COOKIE="token=good")
+    assert answer.code == 200
+    assert "Read by ann" in words(answer.text)
+    assert site.ask("/", HTTP_COOKIE="session=1; a]b=2; token=good; x").code == 200
+
+
+def test_a_dashboard_user_without_the_right_is_told_so(site):
+    poor = site.ask("/", HTTP_COOKIE="token=poor")
+    assert poor.code == 403
+    assert "bob may not read OSDs" in words(poor.text)
+    unknown = site.ask("/", HTTP_COOKIE="token=old")
+    assert unknown.code == 401
+    assert "does not know this login" in words(unknown.text)
+    # a token of our own that is wrong does not keep somebody out who is logged in there
+    assert site.ask("/", HTTP_COOKIE="wcache_token=x; token=good").code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "X"])
+def test_no_method_but_get_and_head_is_answered(site, method):
+    before = said(site.mgr, "history"), said(site.mgr, "status")["frozen"]
+    answer = site.ask("/", method, b"{}", HTTP_COOKIE=f"wcache_token={site.token}")
+    assert (answer.code, answer.headers["Allow"]) == (405, "GET, HEAD")
+    assert before == (said(site.mgr, "history"), said(site.mgr, "status")["frozen"])
+
+
+def test_a_head_is_the_page_without_its_body(site):
+    head, got = (site.get("/", method=method) for method in ("HEAD", "GET"))
+    assert head.text == ""
+    assert head.code == got.code
+    assert head.headers["Content-Length"] == got.headers["Content-Length"]
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/login", "/style.css"])
+def test_every_answer_forbids_what_is_not_needed(site, path):
+    headers = site.ask(path).headers
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'self';")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+
+
+def test_requests_out_of_bounds_are_refused(site):
+    assert site.get("/" + "a" * 400).code == 400
+    assert site.get("/?q=" + "a" * 2000).code == 400
+    assert site.get("/drives?" + "&".join(f"a{n}=1" for n in range(50))).code == 400
+    assert site.ask("/login", "POST", b"token=" + b"x" * 4000).code == 413
+    assert site.ask("/login", "POST", b"token=x", CONTENT_LENGTH="-1").code == 413
+    assert site.ask("/login", "POST", b"token=x", CONTENT_LENGTH="").code == 413
+    assert site.ask("/", HTTP_COOKIE="token=good" + ";a=b" * 4000).code == 401
+    assert site.failures == []
+
+
+@pytest.mark.parametrize("path", [
+    "/campaigns/<script>", "/experiments/%00", "/rollouts/../x", "/%E2%80%AE", "/drives?host=<b>",
+    "/latency?osd='\"", "/history?what=\u202e", "/history?what=%ff", "/campaigns/\xff", "//", "/.",
+])
+def test_hostile_addresses_get_a_clear_answer(path):
+    site = Site(measured())
+    answer = site.get(path)
+    assert answer.code in (200, 404, 503)
+    assert "<script>" not in answer.text
+    assert "<b>" not in answer.text
+    assert site.failures == []
+
+
+def test_a_failure_is_one_line_and_in_the_log(site):
+    def broken(*_):
+        raise RuntimeError("secret")
+
+    site.app._read._answer = broken
+    answer = site.get("/")
+    assert (answer.code, site.failures) == (500, ["the web page failed"])
+    assert "secret" not in answer.text
+
+
+def test_while_a_page_is_made_another_is_asked_to_come_back(site, monkeypatch):
+    monkeypatch.setattr("wcache.web.app.WAIT_S", 0.01)
+    with site.app._making:
+        assert site.get("/").code == 503
+    assert site.get("/").code == 200

@@ -1,0 +1,194 @@
+"""The dashboard's token goes to the dashboard alone; whom it knows is let in by their rights."""
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from wcache.web.dashboard_login import (
+    BAD_S,
+    GOOD_S,
+    KEPT_MAX,
+    DashboardLogin,
+    NotLetInError,
+    ders_of,
+    is_own_address,
+)
+
+ANN = {"username": "ann", "permissions": {"osd": ["read"], "pool": ["read"]}, "sso": False}
+ANSWERS = {
+    "good": ANN,
+    "poor": {"username": "bob", "permissions": {"pool": ["read"]}},
+    "stale": {"username": "cid", "permissions": ANN["permissions"], "pwdUpdateRequired": True},
+}
+UNKNOWN = {"login_url": "#/login", "cluster_status": "POST_INSTALLED"}  # dashboard's `check`
+
+
+class Dashboard:
+    """Answers as `POST /api/auth/check` does, and notes every token that it was sent."""
+
+    def __init__(self, tls=None, prefix=""):
+        asked = self.asked = []
+        self.raw = None
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler):
+                body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+                asked.append((handler.path, body["token"], handler.headers["Accept"]))
+                answer = self.raw or json.dumps(ANSWERS.get(body["token"], UNKNOWN)).encode()
+                handler.send_response(201)
+                handler.end_headers()
+                handler.wfile.write(answer)
+
+            def log_message(handler, *args):
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        scheme = "http" if tls is None else "https"
+        self.uri = f"{scheme}://127.0.0.1:{self.server.server_port}{prefix}/"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def dashboard():
+    found = Dashboard()
+    yield found
+    found.close()
+
+
+def login(uri, certificates=(), clock=lambda: 0.0):
+    return DashboardLogin(uri=lambda: uri, certificates=lambda: list(certificates), clock=clock)
+
+
+def refusal(one, token):
+    with pytest.raises(NotLetInError) as caught:
+        one.user(token)
+    return str(caught.value), caught.value.known
+
+
+def test_a_user_who_may_read_osds_is_let_in(dashboard):
+    assert login(dashboard.uri).user("good") == "ann"
+    assert dashboard.asked == [
+        ("/api/auth/check", "good", "application/vnd.ceph.api.v1.0+json")
+    ]
+
+
+def test_a_prefix_of_the_dashboard_is_kept():
+    found = Dashboard(prefix="/ceph")
+    assert login(found.uri).user("good") == "ann"
+    assert found.asked[0][0] == "/ceph/api/auth/check"
+    found.close()
+
+
+def test_others_are_refused_with_the_reason(dashboard):
+    one = login(dashboard.uri)
+    assert refusal(one, "old") == (
+        "the dashboard does not know this login, or it has expired: log in to the dashboard again",
+        False,
+    )
+    said, known = refusal(one, "poor")
+    assert known
+    assert "bob may not read OSDs: a role with `read` of `osd` is needed" in said
+    assert "set a new password" in refusal(one, "stale")[0]
+    assert "the dashboard is off" in refusal(login(""), "good")[0]
+    for bad in ("", "x" * 5000, "é"):
+        assert "malformed" in refusal(one, bad)[0]
+
+
+@pytest.mark.parametrize("raw", [
+    b"", b"[]", b"{}", b"null", b"<html>", b'{"permissions": {"osd": ["read"]}}', b"\xff",
+    b'{"permissions": ["osd"], "username": "x"}', b"[" * 70_000,
+    b'{"username": "x", "permissions": {"osd": "read"}}',
+], ids=range(10))
+def test_an_answer_that_is_none_lets_nobody_in(dashboard, raw):
+    dashboard.raw = raw or b" "
+    assert refusal(login(dashboard.uri), "good")[0]
+
+
+def test_a_dashboard_that_does_not_answer_is_said():
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
+        assert "could not be asked" in refusal(login(uri), "good")[0]
+    for uri in ("ftp://x/", "nonsense", "http:///x", "http://[::1", "http://127.0.0.1:99999/"):
+        assert refusal(login(uri), "good")[0]
+
+
+def test_over_plain_http_the_token_stays_on_this_machine(monkeypatch):
+    """Another host's dashboard without TLS never gets it."""
+    def no_connection(*_, **__):
+        raise AssertionError("connected")
+
+    monkeypatch.setattr(socket, "create_connection", no_connection)
+    said = refusal(login("http://192.0.2.1:8080/"), "good")[0]
+    assert "on another host and without TLS: its token is not sent there" in said
+    assert is_own_address(socket.AF_INET, "127.0.0.1")
+    for host in ("192.0.2.1", "0.0.0.0", "not-an-address"):
+        assert not is_own_address(socket.AF_INET, host)
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pems")
+    found = []
+    for name in ("mine", "other"):
+        key, crt = folder / f"{name}.key", folder / f"{name}.crt"
+        subprocess.run(
+            ["openssl", "req", "-new", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt",
+             "ec_paramgen_curve:prime256v1", "-days", "2", "-subj", "/CN=x", "-keyout", key,
+             "-out", crt], check=True, capture_output=True,
+        )
+        found.append((crt, key))
+    return found
+
+
+def test_over_tls_only_the_stored_certificate_gets_the_token(pems):
+    mine, other = pems
+    found = Dashboard(mine)
+    assert login(found.uri, [other[0].read_text(), mine[0].read_text()]).user("good") == "ann"
+    assert len(found.asked) == 1
+    assert "not the one in the mons' store" in refusal(
+        login(found.uri, [other[0].read_text()]), "good")[0]
+    # the second of a chain is who signed it, and may have signed others
+    chain = other[0].read_text() + mine[0].read_text()
+    assert "not the one" in refusal(login(found.uri, [chain]), "good")[0]
+    empty = "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----"
+    for none in ([], [""], ["junk"], [empty]):
+        assert "no certificate of the dashboard" in refusal(login(found.uri, none), "good")[0]
+    assert len(found.asked) == 1
+    found.close()
+    assert len(ders_of(chain)) == 2
+
+
+def test_an_answer_counts_for_a_moment(dashboard):
+    now = [0.0]
+    one = login(dashboard.uri, clock=lambda: now[0])
+    for _ in range(5):
+        one.user("good")
+        refusal(one, "old")
+    assert len(dashboard.asked) == 2
+    now[0] = BAD_S + 1
+    refusal(one, "old")
+    one.user("good")
+    assert len(dashboard.asked) == 3
+    now[0] = GOOD_S + 1
+    one.user("good")
+    assert len(dashboard.asked) == 4
+
+
+def test_tokens_that_nobody_knows_fill_no_memory(dashboard):
+    one = login(dashboard.uri)
+    for number in range(KEPT_MAX + 20):
+        refusal(one, f"t{number}")
+    assert len(one._kept) == KEPT_MAX

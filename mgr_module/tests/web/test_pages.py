@@ -1,0 +1,200 @@
+"""Every page shows what the commands answer, in all states of the module, and nothing else."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from gate_world import HOSTS, GateMgr
+from memory_world import a_mgr as a_mgr_with_memory
+from mgr_fakes import builders as make
+from mgr_fakes.module import FakeMgr
+from module_world import a_mgr, applied, measured, ok, said, start
+from wcache.commands.commands import COMMANDS
+from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
+from wcache.core.loads import Block, BlocksRequest, OsdBlock
+from wcache.core.model import DriveModel
+from wcache.engine.gate.kept_blocks import KeptBlock
+from wcache.web.reading import READS, Reader
+from web_world import Site, words
+
+PLACES = ("/", "/drives", "/campaigns", "/latency", "/memory", "/rollouts", "/history")
+
+
+class Blocks:
+    """Blocks at moments that a test chooses."""
+
+    def __init__(self, *blocks):
+        self.blocks = blocks
+
+    def since(self, at_s):
+        return [item for item in self.blocks if item.at_s >= at_s]
+
+
+def test_the_page_asks_only_commands_that_need_no_right_but_to_read():
+    by_prefix = {command.prefix: command for command in COMMANDS}
+    assert {by_prefix[prefix].perm for prefix in READS} == {"r"}
+    with pytest.raises(ValueError, match="no command of the page"):
+        Reader(lambda cmd: (0, "{}", ""), Blocks())("freeze")
+
+
+@pytest.mark.parametrize("world", [FakeMgr, a_mgr, measured, applied, a_mgr_with_memory])
+def test_every_page_is_there_in_every_state(world):
+    site = Site(world())
+    for place in PLACES:
+        assert "<main" in site.page(place)
+
+
+def test_the_overview_says_the_sentence_and_the_verdict_by_device_class():
+    mgr = measured()
+    text = words(Site(mgr).page("/"))
+    status = said(mgr, "status")
+    assert status["summary"]["text"] in text
+    assert "Device class hdd" in text
+    assert "ACME HD1 1.0 write through depth1 3 5.00 (4.90 to 5.10) (-80%" in text
+    assert "Next: ceph wcache plan" in text
+
+
+def test_findings_stand_on_the_overview_with_what_to_do():
+    mgr = a_mgr()
+    ok(mgr.command("freeze"))
+    text = words(Site(mgr).page("/"))
+    assert "WCACHE_FROZEN" in text
+    assert "until you run `ceph wcache freeze --thaw`" in text
+
+
+def test_an_experiment_shows_its_pairs_and_the_interval_closing_in():
+    mgr = measured()
+    record_id = said(mgr, "campaign show", campaign_id="c1")["results"][0]["record_id"]
+    site = Site(mgr)
+    assert f'href="/experiments/{record_id}"' in site.page("/campaigns/c1")
+    page = site.page(f"/experiments/{record_id}")
+    text = words(page)
+    assert "after 4 pairs the ratio is 5.00" in text
+    assert "write back: median 20.00 ms of 40 samples" in text
+    assert "1 write back 20.00 ms 4.00 ms 5.000" in text or "write through 20.00 ms" in text
+    assert page.count('role="img"') == 3
+
+
+def test_what_is_not_there_is_said():
+    site = Site(a_mgr())
+    for path in ("/campaigns/c9", "/experiments/x", "/rollouts/p9", "/nothing", "/drives/a/b"):
+        assert site.get(path).code == 404, path
+    assert "there is no campaign 'c9'" in words(site.get("/campaigns/c9").text)
+
+
+def test_a_fleet_is_shown_by_host():
+    drives = [(f"h{n:03}", tuple(make.drive(f"sd{n}-{k}", 4 * n + k) for k in range(4)))
+              for n in range(100)]
+    mgr = FakeMgr(*drives)
+    mgr.report_all()
+    site = Site(mgr)
+    text = site.page("/drives")
+    assert text.count("<tr>") == 1 + 4  # of the first host
+    assert text.count("<option") == 101
+    assert "sd42-0" in site.page("/drives?host=h042")
+    assert len(text) < 60_000
+
+
+def with_changes(mgr):
+    """A mgr whose changes stand in the history, and blocks around them."""
+    changes = said(mgr, "history", what="change")["history"]
+    at_s = changes[0]["at_s"] - 200.0
+    before, after = (BlocksRequest((0,), (7,), 5.0, n, 2000.0) for n in (BLOCKS_BEFORE, LOOKS[-1]))
+    blocks = tuple(
+        KeptBlock(at_s + 5.0 * n, at_s if n >= 0 else at_s - 200.0, after if n >= 0 else before,
+                  Block(5.0, (OsdBlock(0, 20_000.0 if n < 0 else 4_000.0, 50),
+                              OsdBlock(7, 19_000.0 + n, 50)))) for n in range(-20, 41)
+    )
+    return Site(mgr, latencies=Blocks(*blocks)), changes
+
+
+def test_latency_over_time_has_the_changes_marked_on_it():
+    site, changes = with_changes(applied())
+    page = site.page("/latency")
+    text = words(page)
+    assert "osd.0: 20.00 ms first, 4.00 ms last" in text
+    assert "Changes marked on it" in text
+    assert changes[0]["text"] in text
+    assert page.count('class="mark"') == 1
+    # a third of the way, where the gate saw it made: not where it was judged
+    assert 240 < float(page.split('class="mark" d="M')[1].split()[0]) < 270
+    only = words(site.page("/latency?osd=osd.7"))
+    assert "osd.7: 18.98 ms first" in only
+    assert "osd.0: " not in only
+
+
+def test_a_rollout_shows_the_changed_beside_the_unchanged():
+    site, _ = with_changes(applied())
+    text = words(site.page("/rollouts/p1"))
+    assert "OSDs changed by then: 4.00 ms first, 4.00 ms last" in text
+    assert "OSDs unchanged by then: 19.48 ms first, 19.04 ms last" in text
+    assert "h1 sda write back write through applied 20.00 ms 4.00 ms 5.00" in text
+
+
+def test_blocks_of_a_gated_rollout_are_kept_and_drawn():
+    drives = [(f"h{n}", (make.drive("sda", 2 * n), make.drive("sdb", 2 * n + 1)))
+              for n in range(HOSTS)]
+    mgr = GateMgr(*drives)
+    mgr.report_all()
+    start(mgr)
+    mgr.settle()
+    mgr.report_all()
+    ok(mgr.command("plan"))
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.go(lambda: any(c.status.value == "applied" for c in mgr.plan.changes))
+    kept = mgr.kept_blocks.since(0.0)
+    assert len(kept) > 48
+    text = words(Site(mgr).page("/rollouts/p1"))
+    assert "OSDs changed by then:" in text
+    assert "OSDs unchanged by then:" in text
+
+
+HOSTILE = (
+    '<script>alert(1)</script>', '"><img src=x onerror=alert(1)>', "line\nbreak\r\x00\x1b[31m",
+    "\u202eevil\u2066", "x" * 10_240, "' onfocus='a", "{{ 7 * 7 }}", "\u05d0\u05d1",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_are_escaped_and_cut_short(name):
+    """Whatever a probe says of a drive or a host stands as text, and no page grows with it."""
+    mgr = applied()
+    answers = {}
+
+    def answer(cmd):
+        code, out, error = mgr.command(cmd["prefix"].partition("wcache ")[2], **{
+            k: v for k, v in cmd.items() if k != "prefix"})
+        # every text of every answer is the name: nothing may stand elsewhere than as text
+        spared = ("format", "load_point", "mode", "first", "role", "transport", "verdict",
+                  "device_cache", "kernel_view", "kind")
+
+        def hostile(plain, key=""):
+            if isinstance(plain, dict):
+                return {k: hostile(v, k) for k, v in plain.items()}
+            if isinstance(plain, list):
+                return [hostile(v, key) for v in plain]
+            return name if isinstance(plain, str) and key not in spared else plain
+
+        record = cmd["prefix"] == "wcache campaign record"
+        answers[cmd["prefix"]] = code
+        return code, out if record else json.dumps(hostile(json.loads(out))), error
+
+    site = Site(mgr)
+    site.app._read._answer = answer
+    for path in (*PLACES, "/campaigns/c1", "/experiments/c1.0.0", "/rollouts/p1"):
+        page = site.page(path)
+        assert len(page) < 200_000
+        assert not set(page) & set("\u202e\u2066\x00\x1b\r")
+        assert "<script" not in page
+        assert "<img" not in page
+    assert "49" not in words(site.page("/drives")) or name != "{{ 7 * 7 }}"
+    assert set(answers.values()) == {0}
+
+
+def test_a_drive_model_of_a_real_report_is_escaped():
+    hostile = replace(
+        make.drive("sda", 0), drive_model=DriveModel("<b>V", "<script>alert(1)</script>", "'\"")
+    )
+    mgr = FakeMgr(("h1", (hostile,)))
+    mgr.report_all()
+    assert "&lt;script&gt;alert(1)" in Site(mgr).page("/drives")

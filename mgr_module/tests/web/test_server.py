@@ -1,0 +1,316 @@
+"""The server follows the options while the mgr runs; what it cannot do is a finding."""
+
+import builtins
+import http.client
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import warnings
+
+import pytest
+from module_world import a_mgr
+from wcache.ceph.web_host import Certificate, WebSettings
+from wcache.services.web_tokens import WebTokens
+from wcache.web.server import WebPage, redirecting, uri_of
+from web_world import Site, words
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class FakeHost:
+    def __init__(self, mode="loopback"):
+        self.wanted = WebSettings(mode, "127.0.0.1", free_port())
+        self.pem = None
+        self.stored = None
+        self.uris = []
+
+    def settings(self):
+        return self.wanted
+
+    def certificate(self):
+        return self.pem
+
+    def key(self):
+        return self.stored
+
+    def put_key(self, key):
+        self.stored = key
+
+    def name(self):
+        return "192.0.2.7"
+
+    def tell(self, uri):
+        self.uris.append(uri)
+
+
+@pytest.fixture
+def served():
+    pages = []
+
+    def serve(host, make_app=None):
+        site = Site(a_mgr())
+        tokens = site.tokens = WebTokens()
+        site.app._tokens = tokens
+        logged = []
+        page = WebPage(
+            host, make_app=make_app or (lambda secure: site.app), tokens=tokens, log=logged.append
+        )
+        page.logged = logged
+        page.tokens = tokens
+        pages.append(page)
+        page.start()
+        return page
+
+    yield serve
+    for page in pages:
+        page.close()
+
+
+def until(what, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.01)
+
+
+def get(host, path="/", token="", tls=None):
+    make = http.client.HTTPConnection if tls is None else http.client.HTTPSConnection
+    more = {} if tls is None else {"context": tls}
+    connection = make("127.0.0.1", host.wanted.port, timeout=5, **more)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body, dict(answer.getheaders())
+
+
+def refuses(port):
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_page_comes_and_goes_with_the_option(served):
+    host = FakeHost("off")
+    page = served(host)
+    time.sleep(0.05)
+    assert host.uris == []
+    host.wanted = WebSettings("loopback", "127.0.0.1", free_port())
+    page.look()
+    until(lambda: page.uri)
+    assert host.uris == [f"http://127.0.0.1:{host.wanted.port}/"]
+    token = page.tokens.issue()["token"]
+    assert get(host, token=token)[0] == 200
+    assert get(host)[0] == 401
+    assert page.findings() == []
+    host.wanted = WebSettings("off")
+    page.look()
+    until(lambda: host.uris[-1] == "")
+    assert host.stored is None  # tokens end with the page
+    assert page.tokens.refused(token)
+
+
+def test_another_port_is_taken_up_and_the_old_one_left(served):
+    host = FakeHost()
+    page = served(host)
+    until(lambda: page.uri)
+    token, old = page.tokens.issue()["token"], host.wanted.port
+    host.wanted = WebSettings("loopback", "127.0.0.1", free_port())
+    page.look()
+    until(lambda: str(host.wanted.port) in page.uri)
+    assert refuses(old)
+    assert get(host, token=token)[0] == 200  # the key is the same
+
+
+def test_a_port_that_is_taken_is_a_finding_until_it_is_free(served, monkeypatch):
+    monkeypatch.setattr("wcache.web.server.RETRY_S", 0.05)
+    host = FakeHost()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", host.wanted.port))
+        other.listen()
+        page = served(host)
+        until(page.findings)
+        (found,) = page.findings()
+        assert found.code.value == "WCACHE_WEB_PAGE"
+        assert f"cannot listen on 127.0.0.1 port {host.wanted.port}" in found.detail
+        assert "mgr/wcache/web_port" in found.detail
+        time.sleep(0.3)
+        assert len(page.logged) == 1  # once, however often it is tried
+        with pytest.raises(Exception, match="not there"):
+            page.tokens.issue()
+    until(lambda: page.uri)
+    assert page.findings() == []
+
+
+def test_without_cheroot_or_jinja2_it_is_said_what_to_install(served, monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *rest):
+        if name.partition(".")[0] == "cheroot":
+            raise ImportError("No module named 'cheroot'")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    page = served(FakeHost())
+    until(page.findings)
+    assert "install python3-cheroot and python3-jinja2" in page.findings()[0].detail
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pem")
+    key, crt = folder / "key", folder / "crt"
+    subprocess.run(
+        ["openssl", "req", "-new", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt",
+         "ec_paramgen_curve:prime256v1", "-days", "2", "-subj", "/CN=wcache.invalid", "-keyout",
+         key, "-out", crt], check=True, capture_output=True,
+    )
+    return Certificate(crt.read_text(), key.read_text(), "mgr/wcache/web/crt and .../key")
+
+
+def blind():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def test_tls_is_served_with_the_stored_certificate(served, pem):
+    host = FakeHost("tls")
+    host.pem = pem
+    page = served(host)
+    until(lambda: page.uri)
+    assert page.uri == f"https://127.0.0.1:{host.wanted.port}/"
+    assert get(host, token=page.tokens.issue()["token"], tls=blind())[0] == 200
+    old = blind()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("DEFAULT@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        get(host, tls=old)
+
+
+def test_a_large_page_reaches_a_slow_reader_over_tls(served, pem):
+    """What a socket's buffer does not hold is sent as it is read."""
+    host, body = FakeHost("tls"), b"x" * 600_000
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    host.pem = pem
+    page = served(host, make_app=lambda secure: app)
+    until(lambda: page.uri)
+    with socket.create_connection(("127.0.0.1", host.wanted.port), timeout=5) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+        with blind().wrap_socket(raw) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            time.sleep(0.3)
+            got = 0
+            while chunk := client.recv(65536):
+                got += len(chunk)
+    assert got > len(body)
+
+
+@pytest.mark.parametrize(("broken", "said"), [
+    (lambda pem: None, "there is no certificate for TLS"),
+    (lambda pem: Certificate(pem.chain, "", "here"), "certificate and key in here cannot be used"),
+    (lambda pem: Certificate(pem.chain, "-----BEGIN x", "here"), "key without a passphrase"),
+    (lambda pem: Certificate("junk", pem.key, "here"), "cannot be used"),
+])
+def test_a_certificate_that_is_no_good_is_a_finding(served, pem, broken, said):
+    host = FakeHost("tls")
+    host.pem = broken(pem)
+    page = served(host)
+    until(page.findings)
+    assert said in page.findings()[0].detail
+    assert page.uri == ""
+
+
+def test_a_key_with_a_passphrase_asks_nobody_for_it(served, pem, tmp_path):
+    locked = tmp_path / "locked"
+    (tmp_path / "key").write_text(pem.key)
+    subprocess.run(
+        ["openssl", "pkey", "-in", tmp_path / "key", "-aes128", "-passout", "pass:secret",
+         "-out", locked], check=True, capture_output=True,
+    )
+    host = FakeHost("tls")
+    host.pem = Certificate(pem.chain, locked.read_text(), "here")
+    page = served(host)
+    until(page.findings)
+    assert "passphrase" in page.findings()[0].detail
+
+
+def test_the_key_of_the_tokens_outlives_the_mgr(served):
+    host = FakeHost()
+    page = served(host)
+    until(lambda: page.uri)
+    token = page.tokens.issue()["token"]
+    page.close()
+    assert host.stored is not None
+    taken_over = served(host)
+    until(lambda: taken_over.uri)
+    assert taken_over.tokens.refused(token) == ""
+
+
+def test_a_flood_of_connections_leaves_no_threads_behind(served):
+    host = FakeHost()
+    page = served(host)
+    until(lambda: page.uri)
+    before = threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", host.wanted.port)) for _ in range(30)]
+    assert threading.active_count() <= before + 1
+    for one in idle:
+        one.close()
+    until(lambda: get(host)[0] == 401)
+
+
+def test_headers_and_bodies_out_of_bounds_are_refused(served):
+    host = FakeHost()
+    page = served(host)
+    until(lambda: page.uri)
+    for request, code in (
+        (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", b"413"),
+        (b"POST /login HTTP/1.1\r\nHost: h\r\nContent-Length: 999999\r\n\r\n", b"413"),
+    ):
+        with socket.create_connection(("127.0.0.1", host.wanted.port), timeout=5) as client:
+            client.sendall(request)
+            assert code in client.recv(200)
+
+
+def test_a_standby_leads_to_the_active_page(served):
+    active = [""]
+    host = FakeHost()
+    page = served(host, make_app=lambda secure: redirecting(lambda: active[0]))
+    until(lambda: page.uri)
+    code, body, _ = get(host)
+    assert code == 503
+    assert "standby" in body
+    active[0] = "https://192.0.2.1:8447/"
+    code, _, headers = get(host, "/drives")
+    assert (code, headers["Location"]) == (307, "https://192.0.2.1:8447/drives")
+    for path in ("//evil.invalid/x", "/@evil.invalid", "/%0d%0aX: y", "/\\evil.invalid"):
+        code, _, headers = get(host, path.replace(" ", "%20"))
+        assert headers.get("Location", active[0]).startswith("https://192.0.2.1:8447/"), path
+        assert "X" not in headers
+
+
+def test_the_address_is_one_that_others_reach():
+    assert uri_of(WebSettings("tls", "::", 8447), "2001:db8::1") == "https://[2001:db8::1]:8447/"
+    assert uri_of(WebSettings("tls", "0.0.0.0", 1), "h") == "https://h:1/"
+    assert uri_of(WebSettings("loopback", "127.0.0.1", 2), "h") == "http://127.0.0.1:2/"
+
+
+def test_two_pages_in_one_process_do_not_meet(served):
+    """As 20 has it, all modules are in one interpreter."""
+    one, other = FakeHost(), FakeHost()
+    first, second = served(one), served(other)
+    until(lambda: first.uri and second.uri)
+    assert "Log in" in words(get(one)[1])
+    first.close()
+    assert get(other)[0] == 401

@@ -1,0 +1,108 @@
+"""A web page over the whole module on fake ports, called as a WSGI server calls it."""
+
+import re
+from html.parser import HTMLParser
+from io import BytesIO
+
+from wcache.services.web_tokens import WebTokens
+from wcache.web.dashboard_login import NotLetInError
+from wcache.web.page import page_app
+from wcache.web.reading import Reader
+
+KEY = bytes(range(32))
+URI = "http://127.0.0.1:8447/"
+
+
+class NoDashboard:
+    def user(self, token):
+        raise NotLetInError("the dashboard is off")
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.code = int(status.split()[0])
+        self.headers = dict(headers)
+        self.text = body.decode()
+
+
+class Site:
+    """The page of a mgr, and a token of its own."""
+
+    def __init__(self, mgr, dashboard=None, secure=False, latencies=None):
+        self.mgr = mgr
+        self.failures = []
+        self.tokens = WebTokens(lambda: mgr.now_s)
+        self.tokens.serve(KEY, URI)
+        self.token = self.tokens.issue()["token"]
+        reader = Reader(
+            lambda cmd: mgr.command(cmd["prefix"].partition("wcache ")[2], **{
+                name: value for name, value in cmd.items() if name != "prefix"
+            }), latencies or mgr.kept_blocks,
+        )
+        self.app = page_app(
+            reader, self.tokens, dashboard or NoDashboard(), secure, self.failures.append
+        )
+
+    def ask(self, path, method="GET", body=b"", **environ):
+        path, _, query = path.partition("?")
+        said = []
+        given = {
+            "REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query,
+            "wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body)), **environ,
+        }
+        chunks = self.app(given, lambda status, headers: said.extend((status, headers)))
+        return Answer(*said, b"".join(chunks))
+
+    def get(self, path, **environ):
+        return self.ask(path, HTTP_COOKIE=f"wcache_token={self.token}", **environ)
+
+    def page(self, path):
+        """The text of a page that must be there and well formed."""
+        answer = self.get(path)
+        assert (answer.code, self.failures) == (200, []), (path, answer.text, self.failures)
+        Checker.check(answer.text)
+        return answer.text
+
+
+class Checker(HTMLParser):
+    """Refuses scripts, styles in the text, links elsewhere, tags that are not closed."""
+
+    VOID = frozenset(("meta", "link", "input", "br", "path", "rect"))
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.ids = []
+        self.words = []
+
+    @classmethod
+    def check(cls, text):
+        found = cls()
+        found.feed(text)
+        assert found.open == []
+        assert len(found.ids) == len(set(found.ids))
+        return found
+
+    def handle_starttag(self, tag, attrs):
+        assert tag not in ("script", "style", "iframe", "img", "object", "base")
+        for name, value in attrs:
+            assert not name.startswith("on"), (tag, name)
+            assert name != "style", tag
+            if name in ("href", "src", "action"):
+                assert re.match(r"(/(?!/)|#|data:,$)", value), value
+            if name == "id":
+                self.ids.append(value)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def words(text):
+    """What a reader sees of a page."""
+    return " ".join(" ".join(Checker.check(text).words).split())

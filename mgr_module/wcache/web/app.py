@@ -1,0 +1,217 @@
+"""The WSGI application: who may come in, which page it is, and how it goes out.
+
+Nothing here changes anything: GET and HEAD read, and POST takes the token of the login form.
+"""
+
+from __future__ import annotations
+
+import threading
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from urllib.parse import parse_qsl, unquote
+
+from . import pages
+from .dashboard_login import NotLetInError
+from .reading import CannotReadError, Reader
+
+COOKIE = "wcache_token"
+DASHBOARD_COOKIE = "token"
+FORM_BYTES_MAX = 2048
+QUERY_CHARS_MAX = 1024
+FIELDS_MAX = 8
+PATH_CHARS_MAX = 300
+COOKIES_CHARS_MAX = 8192
+# Pages are made one at a time, so that no flood of them takes the mgr's time from Ceph.
+WAIT_S = 5.0
+# Nothing is loaded but the page's own style sheet; nothing may frame it.
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = (
+    ("Content-Security-Policy", POLICY), ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"), ("Cache-Control", "no-store"),
+)
+STATUS = {
+    200: "200 OK", 303: "303 See Other", 400: "400 Bad Request", 401: "401 Unauthorized",
+    403: "403 Forbidden", 404: "404 Not Found", 405: "405 Method Not Allowed",
+    413: "413 Payload Too Large", 500: "500 Internal Server Error",
+    503: "503 Service Unavailable",
+}
+Environ = Mapping[str, Any]
+Headers = List[Tuple[str, str]]
+StartResponse = Callable[[str, Headers], Any]
+
+
+class OwnTokens(Protocol):
+    """Checks tokens of our own."""
+
+    def refused(self, token: str) -> str:
+        """'' where a token is good, else why it is not."""
+
+
+class Logins(Protocol):
+    """Knows users of the dashboard by their token."""
+
+    def user(self, token: str) -> str:
+        """The user's name.  Raises NotLetInError."""
+
+
+class Response(Exception):
+    """An answer that is no page of `pages`; raised from wherever it is known."""
+
+    def __init__(
+        self, code: int, body: str = "", *, kind: str = "text/html",
+        headers: Sequence[Tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(code)
+        self.code = code
+        self.body = body
+        self.kind = kind
+        self.headers = list(headers)
+
+
+class App:
+    """Answers requests; `render` makes HTML of a template and its values."""
+
+    def __init__(
+        self, *, read: Reader, render: Callable[[str, Dict[str, Any]], str], tokens: OwnTokens,
+        dashboard: Logins, secure: bool, log_exception: Callable[[str], None],
+    ) -> None:
+        self._read = read
+        self._render = render
+        self._tokens = tokens
+        self._dashboard = dashboard
+        self._secure = secure  # the page itself is served over TLS
+        self._log_exception = log_exception
+        self._making = threading.Lock()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """See PEP 3333.  No exception leaves it."""
+        try:
+            answer = self._answered(environ)
+        except Response as response:
+            answer = response
+        except Exception:
+            self._log_exception("the web page failed")
+            answer = Response(500, "an internal error: see the mgr's log\n", kind="text/plain")
+        body = answer.body.encode("utf-8", "replace")
+        headers: Headers = [
+            ("Content-Type", f"{answer.kind}; charset=utf-8"),
+            ("Content-Length", str(len(body))), *HEADERS, *answer.headers,
+        ]
+        if self._secure:
+            headers.append(("Strict-Transport-Security", "max-age=31536000"))
+        start_response(STATUS[answer.code], headers)
+        return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
+
+    def _answered(self, environ: Environ) -> Response:
+        method = str(environ.get("REQUEST_METHOD"))
+        raw, text = str(environ.get("PATH_INFO") or "/"), str(environ.get("QUERY_STRING") or "")
+        if len(raw) > PATH_CHARS_MAX or len(text) > QUERY_CHARS_MAX:
+            raise Response(400, "the address is too long\n", kind="text/plain")
+        # WSGI hands bytes over as latin-1 (PEP 3333)
+        path = unquote(raw.encode("latin-1", "replace").decode("utf-8", "replace")).strip("/")
+        if method == "POST" and path == "login":
+            return self._log_in(environ)
+        if method not in ("GET", "HEAD"):
+            raise Response(405, "nothing can be changed here\n", kind="text/plain",
+                           headers=[("Allow", "GET, HEAD")])
+        if path == "style.css":
+            return Response(200, self._render("style.css.j2", {}), kind="text/css",
+                            headers=[("Cache-Control", "private, max-age=300")])
+        if path == "login":
+            return self._login_page(200, "")
+        user = self._user(environ)
+        query = _fields(text)
+        if not self._making.acquire(timeout=WAIT_S):
+            raise Response(503, "busy: reload in a moment\n", kind="text/plain",
+                           headers=[("Retry-After", "5")])
+        try:
+            return self._page(path, query, user)
+        finally:
+            self._making.release()
+
+    def _page(self, path: str, query: Dict[str, str], user: str) -> Response:
+        try:
+            page = pages.made(self._read, path, query)
+        except CannotReadError as error:
+            code, title = (404, "Not found") if error.missing else (503, "Not now")
+            page = pages.Page("message.html.j2", title, {"message": str(error)})
+        else:
+            code = 200
+        return Response(code, self._render(page.template, {
+            **self._frame(path.partition("/")[0]), **page.values, "title": page.title,
+            "user": user,
+        }))
+
+    def _frame(self, place: str) -> Dict[str, Any]:
+        return {"navigation": pages.NAVIGATION, "place": place, "user": ""}
+
+    # ---- who may come in
+
+    def _user(self, environ: Environ) -> str:
+        """Who reads; raises the page for logging in where nobody is known."""
+        cookies = _cookies(environ)
+        scheme, _, bearer = str(environ.get("HTTP_AUTHORIZATION") or "").partition(" ")
+        own = bearer.strip() if scheme.lower() == "bearer" else cookies.get(COOKIE, "")
+        why, code = "", 401
+        if own:
+            why = self._tokens.refused(own)
+            if not why:
+                return "a token"
+        theirs = cookies.get(DASHBOARD_COOKIE, "")
+        if theirs:
+            try:
+                return self._dashboard.user(theirs)
+            except NotLetInError as refusal:
+                why = "; ".join(filter(None, (why, str(refusal))))
+                code = 403 if refusal.known else 401
+        raise self._login_page(code, why)
+
+    def _login_page(self, code: int, why: str) -> Response:
+        text = self._render("login.html.j2", {
+            **self._frame("login"), "title": "Log in", "why": why, "navigation": (),
+        })
+        return Response(code, text)
+
+    def _log_in(self, environ: Environ) -> Response:
+        form = _form(environ)
+        token = form.get("token", "").strip()
+        why = self._tokens.refused(token)
+        if why:
+            return self._login_page(401, why)
+        flags = "; Secure" if self._secure else ""
+        cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{flags}"
+        return Response(303, headers=[("Location", "/"), ("Set-Cookie", cookie)])
+
+
+def _cookies(environ: Environ) -> Dict[str, str]:
+    text = str(environ.get("HTTP_COOKIE") or "")
+    if len(text) > COOKIES_CHARS_MAX:
+        return {}
+    # one cookie at a time: a malformed one of somebody else makes SimpleCookie drop all
+    found: Dict[str, str] = {}
+    for part in text.split(";"):
+        try:
+            found.update((name, morsel.value) for name, morsel in SimpleCookie(part).items())
+        except CookieError:
+            continue
+    return found
+
+
+def _form(environ: Environ) -> Dict[str, str]:
+    length: Optional[str] = environ.get("CONTENT_LENGTH")
+    if not length or not length.isdecimal() or int(length) > FORM_BYTES_MAX:
+        raise Response(413, "a token is shorter\n", kind="text/plain")
+    body = environ["wsgi.input"].read(int(length)).decode("utf-8", "replace")
+    return _fields(body)
+
+
+def _fields(text: str) -> Dict[str, str]:
+    try:
+        return dict(parse_qsl(text, max_num_fields=FIELDS_MAX, errors="replace"))
+    except ValueError:
+        raise Response(400, "there are too many fields\n", kind="text/plain") from None

@@ -1,0 +1,21 @@
+"""The page of the active mgr, put together; jinja2 is imported here, and not before."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from .app import App, Logins, OwnTokens
+from .reading import Reader
+
+
+def page_app(
+    read: Reader, tokens: OwnTokens, dashboard: Logins, secure: bool,
+    log_exception: Callable[[str], None],
+) -> Callable[..., Any]:
+    """The WSGI application.  Raises ImportError where jinja2 is missing."""
+    from .rendering import Renderer
+
+    return App(
+        read=read, render=Renderer(), tokens=tokens, dashboard=dashboard, secure=secure,
+        log_exception=log_exception,
+    )
