@@ -29,7 +29,7 @@ LOOKS_NOW_AND_THEN = (
     ("drive-model ls", {}), ("evidence ls", {}), ("evidence export", {}),
 )
 # a seed is a number of any length
-_RANDOM = re.compile(r'\b[0-9a-f]{8,64}\b|(?<="seed": )\d+')
+_RANDOM = re.compile(r'\b[0-9a-f]{8,64}\b|(?<="seed": )\d+|(?<=, seed )\d{4,}')
 
 
 def masked(text):
