@@ -74,9 +74,7 @@ def holders(path):
     return found
 
 
-def test_no_fio_outlives_the_matrix_that_is_stopped(bench):
-    if fio.find() is None:
-        pytest.skip("needs fio (apt-get install fio)")
+def test_no_fio_outlives_the_matrix_that_is_stopped(installed_fio, bench):
     scratch = find(HostFiles(), LinuxDriveHost(osd_data_globs=[]), bench.path)
     stop = StopSignal()
     timer = threading.Timer(1.0, stop.set)

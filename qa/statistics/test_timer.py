@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -28,10 +27,10 @@ def run(*command):
 
 
 @pytest.fixture
-def device():
+def device(installed_fio):
     """A loop device on memory: its flushes take as long each time, and are no no-op."""
-    if os.geteuid() != 0 or shutil.which("fio") is None or not SHM.is_dir():
-        pytest.skip("needs root, /dev/shm and fio (apt-get install fio)")
+    if os.geteuid() != 0 or not SHM.is_dir():
+        pytest.skip("needs root and /dev/shm")
     with tempfile.TemporaryDirectory(dir=SHM) as folder:
         backing = Path(folder) / "device"
         with open(backing, "wb") as file:
