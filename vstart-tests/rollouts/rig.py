@@ -141,6 +141,8 @@ def started(release: int) -> Iterator[Rig]:
         rig.wcache.wait("the probe's report", lambda: rig.wcache("drive ls")["drives"], 60)
         rig.wcache.decide("hdd", scope="osd.0", loads="depth1", seed=7)
         assert rig.wcache.advice("hdd")["mode"] == "write through"
+        # or it moves PGs under the clients, and nothing is measured until they have moved
+        cluster.ceph("balancer", "off")
         cluster.ceph("osd", "pool", "create", POOL, "32")
         cluster.ceph("osd", "pool", "application", "enable", POOL, "test")
         cluster.wait_healthy(120, ignoring=["WCACHE_"])
