@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -66,6 +66,7 @@ class LabJob:
     pairs: int = 80  # the budgets in seconds end it before
     seed: int = 1
     campaign_timeout_s: float = 900.0
+    folders: Mapping[str, Path] = field(default_factory=dict)  # see MachineSpec
 
 
 class Stages:
@@ -142,7 +143,7 @@ def running(job: LabJob, stages: Stages, *, keepable: bool = False) -> Iterator[
                 # 1 GiB, and 512 MiB for each OSD and what it caches in a short life
                 machine=MachineSpec(
                     tap=network.TAP, hostname=HOSTNAME,
-                    memory_mib=1024 + 512 * max(2, osd_count),
+                    memory_mib=1024 + 512 * max(2, osd_count), folders=job.folders,
                 ),
                 seed=job.seed,
                 home=cluster.folder / "lab" if keepable else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping, Sequence
 
@@ -173,6 +173,8 @@ class MachineSpec:
     # with any other than the lab's own the guest boots by itself: systemd, LVM, its own /boot
     initramfs: Initramfs = Initramfs.LAB
     kernel_options: Sequence[str] = ()  # besides the lab's own, for such a guest
+    # folders of the host that the guest may mount and not write to, by their 9p tag
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ def qemu_argv(
         ("compiled", compiled, ""),
         (loaded.folder_tag, loaded.folder, loaded.folder_mode),
         ("share", folder / "share", ""),
+        *((tag, path, ",readonly=on") for tag, path in machine.folders.items()),
     ):
         argv += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none{mode}"]
     if machine.tap:

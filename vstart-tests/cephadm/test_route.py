@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cephadm.route import Route, heard
+from cephadm.route import Route, decided, heard
 from cephadm_rig import CephadmCluster
 from harness import CommandError
+from harness.access import PROJECT
 from probes import Wcache, kernel_view
 
 pytestmark = [pytest.mark.cephadm]
 
+LAB_UNIT = PROJECT / "qa" / "drive_lab" / "tests" / "campaigns" / "cephadm_unit.run"
 BACK, THROUGH = "write back", "write through"
 # No probe can see all processes of a machine from inside a pid namespace, and says so; and tests
 # that came before have campaigns aborted.
@@ -34,13 +36,21 @@ def test_the_page_leads_to_a_recommendation_with_a_probe_on_each_host(
     assert raised <= OF_THE_RIG
 
 
+def test_cephadm_runs_the_probe_by_the_file_that_the_drive_lab_runs(rig: CephadmCluster, wcache):
+    (name, machine), *_ = rig.machines.items()
+    unit = f"container.wcache-{name}.{name}"
+    (run,) = machine.path("/var/lib/ceph").glob(f"*/{unit}/unit.run")
+    known = LAB_UNIT.read_text(encoding="utf-8").replace("FSID", rig.fsid).replace("HOST", name)
+    # cephadm has the mounts in another order once its mgr was started anew
+    now = sorted(run.read_text(encoding="utf-8").split())
+    assert now == sorted(known.replace("\\\n", "").split())
+
+
 @pytest.mark.long
 def test_a_plan_is_applied_survives_an_upgrade_and_is_rolled_back(
     installed: Route, wcache: Wcache, rig: CephadmCluster
 ):
-    advice = wcache.decide("hdd", loads="depth1")["results"]
-    assert advice
-    assert wcache.advice("hdd")["mode"] == THROUGH
+    decided(wcache)
     plan_id = wcache("plan")["plan_id"]
     installed.type([f"ceph wcache apply {plan_id}"])
     installed.until(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Set
 
 import pytest
-from cephadm.route import Route, heard
+from cephadm.route import Route, decided, heard
 from cephadm_rig import CephadmCluster
 from cephadm_rig import registry as registry_program
 from probes import Wcache, kernel_view
@@ -130,6 +130,7 @@ def test_a_rollout_waits_before_its_next_change_and_goes_on_after_the_upgrade(
     upgrade: Callable[[str], None],
 ):
     wcache.wait("the probes", lambda: heard(wcache) == set(rig.machines), 240)
+    decided(wcache)
     wcache.option("canary_wait_s", 20.0)
     plan_id = wcache("plan")["plan_id"]
 

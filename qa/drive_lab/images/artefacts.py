@@ -84,8 +84,8 @@ GUEST_MODULES = (
     "ahci", "megaraid_sas", "mptsas", "nvme", "sd_mod", "sg", "virtio_console", "virtio_net",
     "virtio_scsi", "target_core_user", "tcm_loop",
     "bcache", "dm_crypt", "dm_delay", "dm_flakey", "dm_mod", "dm_multipath", "dm_snapshot",
-    "loop", "md_mod", "null_blk", "raid1", "scsi_debug", "aesni_intel", "algif_skcipher",
-    "cbc", "essiv", "sha256_generic", "xts",
+    "loop", "md_mod", "null_blk", "overlay", "raid1", "scsi_debug", "aesni_intel",
+    "algif_skcipher", "cbc", "essiv", "sha256_generic", "xts",
 )  # fmt: skip
 
 ROOT_IMAGE_BYTES = 3 << 30
