@@ -26,6 +26,7 @@ from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
 from .commands.views import Views
 from .core.cluster import OsdNow
+from .core.fleet import set_up
 from .core.fleet.claims import osds_now
 from .core.knobs.knob import option_names
 from .core.knobs.registry import KNOBS
@@ -100,7 +101,8 @@ class Module(MgrModule):
         self._engine = Engine(
             archive=archive, view=view, loads=loads, analysis=self._analysis,
             database=CephConfig(
-                self, option_names(KNOBS), is_up=lambda osd_id: _is_up(view, osd_id),
+                self, (*option_names(KNOBS), *set_up.OPTIONS),
+                is_up=lambda osd_id: _is_up(view, osd_id),
                 orchestrator=CephOrchestrator(self),
             ),
             blocks=blocks,

@@ -54,8 +54,8 @@ class Stage:
             say("  " + line)
         return result
 
-    def tool(self, *words: str) -> None:
-        """Run our own `wcache WORDS` inside the release; its output appears as it comes."""
+    def tool(self, *words: str) -> str:
+        """Run our own `wcache WORDS` inside the release; its output, which appears as it comes."""
         say(bold("$ " + shlex.join(["wcache", *words])))
         project = self.cluster.project
         process = self.cluster.popen_inside(
@@ -64,9 +64,12 @@ class Stage:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         assert process.stdout is not None
+        lines = []
         with process:
             for raw in process.stdout:
-                say("  " + raw.decode("utf-8", "replace").rstrip())
+                lines.append(raw.decode("utf-8", "replace"))
+                say("  " + lines[-1].rstrip())
+        return "".join(lines)
 
     def witnesses(self) -> None:
         """What can be seen of the drives without asking wcache."""

@@ -88,6 +88,7 @@ class CephView:
                 str(row.get("uuid", "")),
                 int(row.get("up_from", 0)),
                 _bytes(meta.get("bluestore_min_alloc_size")),
+                {"0": False, "1": True}.get(str(meta.get("bluestore_bdev_support_discard"))),
             )
         checks = json.loads(self._mgr.get("health")["json"]).get("checks", {})
         slow = self._slow_osds(checks.get(_SLOW_BLUESTORE, {}))

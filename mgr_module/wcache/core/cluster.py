@@ -32,6 +32,7 @@ class OsdInfo:
     uuid: str = ""
     up_from: int = 0
     min_alloc_bytes: int = 0  # 0 where the OSD does not tell (before Ceph 16.2.11 or so)
+    takes_discards: Optional[bool] = None  # what its block device is on (KernelDevice.cc)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import said
 from wcache.ceph.health import health_checks
+from wcache.core.config_database import Config, Entry
 from wcache.core.fleet.set_up import of_report
 from wcache.core.hardware.bcache import BcacheState
 from wcache.core.model import DriveModel, LoadPoint, OsdUse, Role, Transport, Verdict
@@ -16,11 +17,11 @@ FLASH = {"rotational": False}
 SSD = {"device_class": "ssd", "rotational": False}
 
 
-def told(*drives, osds=(), results=()):
+def told(*drives, osds=(), results=(), config=()):
     known = {i: make.osd(i, "h1") for i in range(4)}
     known.update({osd.osd_id: osd for osd in osds})
     return [(one.subject, one.detail) for one in of_report(
-        make.report("h1", *drives), known, results
+        make.report("h1", *drives), known, results, Config(config)
     )]
 
 
@@ -86,6 +87,49 @@ def test_flash_that_is_as_slow_as_a_disk_is_told_by_what_was_measured(result, ex
     drive = make.drive("sda", 0, **FLASH)
     found = told(drive, osds=[make.osd(0, "h1", **SSD)], results=[result])
     assert [("12.00 ms" in detail) for _, detail in found] == [True] * expected
+
+
+ON = Entry("osd", "bdev_enable_discard", "true")
+THREAD = Entry("osd/class:ssd", "bdev_async_discard_threads", "1")
+OLDER = Entry("global", "bdev_async_discard", "true")
+
+
+@pytest.mark.parametrize(
+    ("takes", "config", "words"),
+    [
+        (True, [ON], "waits for each discard"),
+        (True, [ON, replace(THREAD, value="0")], "waits for each discard"),
+        (True, [ON, replace(THREAD, who="osd/class:hdd")], "waits for each discard"),
+        (True, [ON, THREAD], ""),
+        (True, [ON, OLDER], ""),
+        (True, [THREAD], ""),
+        (True, [replace(ON, value="false")], ""),
+        (False, [ON, THREAD], "takes no discards"),
+        (None, [ON], ""),  # the OSD does not tell
+    ],
+)
+def test_discards_are_told_where_commits_wait_for_them_or_nothing_is_discarded(
+    takes, config, words
+):
+    osd = make.osd(0, "h1", takes_discards=takes, **SSD)
+    found = told(make.drive("sda", 0, **FLASH), osds=[osd], config=config)
+    assert [(subject, words in detail) for subject, detail in found] == (
+        [("h1 osd.0", True)] if words else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("takes", "config", "slow", "expected"),
+    [(True, (), True, True), (True, (), False, False), (False, (), True, False),
+     (True, [ON, THREAD], True, False)],
+)
+def test_flash_that_is_slow_and_never_discarded_is_told(takes, config, slow, expected):
+    osd = make.osd(0, "h1", takes_discards=takes, **SSD)
+    found = told(
+        make.drive("sda", 0, **FLASH), osds=[osd], config=config,
+        results=[measured(20_000.0, 12_000.0 if slow else 1_200.0)],
+    )
+    assert any("no bdev_enable_discard" in detail for _, detail in found) is expected
 
 
 def test_it_is_information_in_status_and_no_health_warning():

@@ -20,14 +20,15 @@ class SetUpViews:
 
     def __init__(self) -> None:
         self._found: Dict[str, Tuple[HostView, List[Finding]]] = {}
-        self._asked: Optional[Tuple[float, int]] = None  # when, and on how many results
+        # when, on how many results, and by which reading of the config database
+        self._asked: Optional[Tuple[float, int, Optional[float]]] = None
 
     def findings(self, hosts: List[HostView], world: World) -> List[Finding]:
         """Those of all hosts of the cluster."""
-        now_s, count = world.now_s, len(world.results)
+        now_s, of = world.now_s, (len(world.results), world.config_read_at_s)
         found = self._found
-        if self._asked is None or self._asked[1] != count or now_s - self._asked[0] > KEEP_S:
-            self._asked, found = (now_s, count), {}
+        if self._asked is None or self._asked[1:] != of or now_s - self._asked[0] > KEEP_S:
+            self._asked, found = (now_s, *of), {}
         missing = [
             host for host in hosts if in_cluster(host.report) and not _is_of(found, host)
         ]
@@ -37,7 +38,8 @@ class SetUpViews:
                 results.setdefault(one.hostname, []).append(one)
             found = {**found, **{
                 host.report.hostname: (host, of_report(
-                    host.report, world.cluster.osds, results.get(host.report.hostname, ())
+                    host.report, world.cluster.osds, results.get(host.report.hostname, ()),
+                    world.config,
                 ))
                 for host in missing
             }}

@@ -7,19 +7,30 @@ none is said.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ..cluster import OsdInfo
+from ..config_database import Config
 from ..host_report import HostReport
 from ..model import DriveReport, Finding, FindingCode, LoadPoint, Role, Severity, Transport
 from ..text import latency, named
 from ..verdict.result import Result
 
 NAMED_MAX = 8
+NEVER_DISCARDED = (
+    "the flash commits as slowly as a disk, takes discards, and the config database has no "
+    "bdev_enable_discard: some flash writes slower once all of it was written to; what discards "
+    "would gain is not known before they are tried"
+)
 # What flash does not take in its better mode for one commit, and a disk without a media cache does.
 SLOW_FLASH_US = 8000.0
 # bluestore_min_alloc_size of all classes since Ceph 16; before that up to 64 KiB.
 MIN_ALLOC_BYTES = 4096
+# Of the config database.  The last is older: it is what one thread is now.
+ENABLE, THREADS, ASYNC = OPTIONS = (
+    "bdev_enable_discard", "bdev_async_discard_threads", "bdev_async_discard",
+)
+NOTHING_SET = Config(())
 ADVICE = (
     "the way drives, OSDs or hosts are set up costs latency, memory or space",
     "nothing is at risk, and no cache mode cures it: each line says what it costs, where that is "
@@ -30,7 +41,8 @@ _OF_FLASH = ("ssd", "nvme")
 
 
 def of_report(
-    report: HostReport, osds: Mapping[int, OsdInfo], results: Iterable[Result] = ()
+    report: HostReport, osds: Mapping[int, OsdInfo], results: Iterable[Result] = (),
+    config: Config = NOTHING_SET,
 ) -> List[Finding]:
     """A line for each kind of thing and host, with the drives or OSDs that it is about."""
     lines: Dict[str, List[str]] = defaultdict(list)
@@ -42,8 +54,10 @@ def of_report(
     for drive in report.drives:
         for what, text in _of_drive(drive, osds, blocks, slowest.get(drive.drive_id)):
             lines[text].append(what)
-    for osd_id, text in _of_osds(report, osds):
+    for osd_id, text in _of_osds(report, osds, config):
         lines[text].append(f"osd.{osd_id}")
+    for osd_id in _never_discarded(report, osds, slowest, config):
+        lines[NEVER_DISCARDED].append(f"osd.{osd_id}")
     return [
         Finding(
             FindingCode.SETUP, Severity.INFO,
@@ -116,15 +130,53 @@ def _of_drive(
     return found
 
 
-def _of_osds(report: HostReport, osds: Mapping[int, OsdInfo]) -> List[Tuple[int, str]]:
-    """OSDs that an old release has made."""
-    ids = sorted({use.osd_id for drive in report.drives for use in drive.uses})
-    return [
-        (osd_id, (
-            f"bluestore_min_alloc_size is {osds[osd_id].min_alloc_bytes} bytes, as older releases "
-            "made OSDs: each object takes at least as much, and smaller overwrites are written "
-            "twice; only an OSD made anew has 4096"
-        ))
-        for osd_id in ids
-        if osd_id in osds and osds[osd_id].min_alloc_bytes > MIN_ALLOC_BYTES
-    ]
+def _of_osds(
+    report: HostReport, osds: Mapping[int, OsdInfo], config: Config
+) -> Iterator[Tuple[int, str]]:
+    """OSDs that an old release has made, and how they discard what they free."""
+    for osd_id in sorted({use.osd_id for drive in report.drives for use in drive.uses}):
+        osd = osds.get(osd_id)
+        if osd is None:
+            continue
+        if osd.min_alloc_bytes > MIN_ALLOC_BYTES:
+            yield osd_id, (
+                f"bluestore_min_alloc_size is {osd.min_alloc_bytes} bytes, as older releases made "
+                "OSDs: each object takes at least as much, and smaller overwrites are written "
+                "twice; only an OSD made anew has 4096"
+            )
+        if osd.takes_discards is None or not _set(config, osd, ENABLE):
+            continue
+        if not osd.takes_discards:
+            yield osd_id, (
+                f"{ENABLE} is on, and what the OSD is on takes no discards: nothing is discarded, "
+                "and it costs nothing; a dm-crypt device passes them on only where it was opened "
+                "so"
+            )
+        elif not (_set(config, osd, THREADS) or _set(config, osd, ASYNC)):
+            # BlueStore::_txc_release_alloc(), KernelDevice::try_discard()
+            yield osd_id, (
+                f"{ENABLE} is on without {THREADS}: the thread that completes commits waits for "
+                "each discard, and so do the commits behind it; what that costs is not measured "
+                f"here; set {THREADS} to 1 (older releases: {ASYNC} to true), and start the OSD "
+                "again"
+            )
+
+
+def _never_discarded(
+    report: HostReport, osds: Mapping[int, OsdInfo], slowest: Mapping[str, float], config: Config
+) -> Iterator[int]:
+    """OSDs of flash that was measured to be slow, and that is told of nothing that is freed."""
+    for drive in report.drives:
+        if drive.rotational is not False or slowest.get(drive.drive_id, 0.0) <= SLOW_FLASH_US:
+            continue
+        for use in drive.uses:
+            osd = osds.get(use.osd_id)
+            block = use.role is Role.BLOCK
+            if block and osd and osd.takes_discards and not _set(config, osd, ENABLE):
+                yield use.osd_id
+
+
+def _set(config: Config, osd: OsdInfo, name: str) -> bool:
+    """Whether the config database has an option on, or above 0, for an OSD."""
+    entry = config.of_osd(osd, name)
+    return entry is not None and (entry.value.lower() in ("true", "yes") or bool(entry.number))

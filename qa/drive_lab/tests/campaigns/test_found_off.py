@@ -3,6 +3,9 @@
 SATA disks under LVM and dm-crypt.  Power is cut in between: nothing acknowledged is lost.
 """
 
+import json
+import re
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -96,6 +99,26 @@ class FoundOff(Stage):
             for name in names
         ]
 
+    def observe(self):
+        """A campaign that touches nothing, beside clients; its id, and where its answer is."""
+        clients = self.cluster.popen_inside(
+            ["rados", "-p", "data", "bench", "600", "write", "-b", "4096", "-t", "2",
+             "--no-cleanup"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        try:
+            campaign_id = self.wcache.start_campaign(observe=True, loads="traffic,timer")
+            shown = self.wcache.wait_over(campaign_id, HANG_S)
+        finally:
+            clients.kill()
+            clients.wait()
+        assert shown["status"] == "done"
+        assert len(shown["observed"]) == 2 * len(OSDS), shown
+        assert all(row["table"]["n"] > 0 for row in shown["observed"]), shown
+        saved = self.cluster.folder / f"{campaign_id}.json"
+        saved.write_text(json.dumps(shown))
+        return campaign_id, str(saved)
+
     def found(self):
         """The warnings and errors of `status`."""
         return {
@@ -167,8 +190,10 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     (line,) = [row for row in stage.wcache("status")["findings"] if row["code"] == WARNING]
     assert line["subject"] == "2 drives on 1 host"
 
-    observed = stage.wcache.start_campaign(observe=True, loads="traffic,timer")
-    assert stage.wcache.wait_over(observed, HANG_S)["status"] == "done"
+    before, saved_before = stage.observe()
+    shown = stage.ceph("wcache", "campaign", "show", before).stdout
+    assert "no flush of the OSD reaches the drive" in shown
+    assert "next: ceph wcache status" in shown
     with pytest.raises(CommandError, match="drive reload"):
         stage.wcache("campaign start", loads="depth1", accept_cost=True, consent_turn_on=True)
     assert stage.seen() == off_and_dropping
@@ -200,6 +225,18 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     assert stage.kept("found-off", "cured") == [True, True]
     assert stage.seen() == off_and_flushing, "the pin came before LVM"
     stage.up.lab.guest.sh("systemctl enable --now wcache-probe").checked()
+    stage.wait_clean()
+    after, saved_after = stage.observe()
+    for table in (
+        stage.ceph("wcache", "campaign", "compare", before, after).stdout,
+        stage.tool("compare", "--before", saved_before, "--after", saved_after),
+    ):
+        rows = [line for line in table.splitlines() if line.startswith(("osd.0/", "osd.1/"))]
+        assert len(rows) == 4, table
+        # before, no flush reached the drives: those times are of nothing, and not compared
+        ratio = re.compile(r"\d\.\d+ \(\d+\.\d+ to \d+\.\d+\)")
+        assert [bool(ratio.search(row)) for row in rows] == [" traffic " in row for row in rows]
+        assert "passed between the two" in table
     stage.wait_clean()
     words = [word.lstrip("-") for word in MEASURE.split()[4:]]
     assert words == ["consent-turn-on", "accept-cost"]
