@@ -12,6 +12,7 @@ from ..core.record import Record
 from ..engine.under_way import RunLook
 from ..engine.world import World
 from ..services.campaigns import periods_of
+from ..services.expecting import Ending, ending, periods_at_end
 from .compared_campaigns import compared
 
 
@@ -75,6 +76,8 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
         "runs_aborted": len(aborted),
         "periods_done": sum(done for done, _ in progress),
         "periods_max": sum(most for _, most in progress),
+        "periods_expected": sum(periods_at_end(world, machine) for machine in machines),
+        **(ending(world, campaign) if going_on else Ending(0.0, 0.0)).fields(),
         # a factorial is told of twice, and was measured once
         "seconds": round(
             sum(r.seconds for r in results if not r.measured_in)
@@ -110,6 +113,7 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
                 "status": machine.state.status.value, "reason": machine.state.reason,
                 "restored": machine.state.restored or not machine.over,
                 "periods_done": done, "periods_max": most,
+                "periods_expected": periods_at_end(world, machine),
                 "interrupted_periods": sum(w.periods for w in machine.state.waste),
             })
     results = []

@@ -11,11 +11,13 @@ from ..core.fleet import ages
 from ..core.model import Verdict, load_name
 from ..core.text import (
     amount,
+    at_most,
     cell,
     duration,
     named,
     relative,
     table,
+    time_left,
     turned_off,
     when,
     written,
@@ -109,7 +111,7 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines = [
         f"drives:          {cost['drives']}",
         f"experiments:     {cost['experiments']}" + _factorials(cost["factorials"]),
-        f"time at most:    {duration(cost['seconds'])}",
+        f"time:            {at_most(cost['seconds_expected'], cost['seconds'])}",
         f"written at most: {written(cost)}",
         f"caches emptied:  {emptied}",
     ]
@@ -130,13 +132,19 @@ def _factorials(count: int) -> str:
     return f", {count} of them that toggle block and DB/WAL drive in all four combinations"
 
 
+def periods(row: Mapping[str, Any]) -> str:
+    """Those measured, and of a campaign that goes on, how many are expected."""
+    done = str(row["periods_done"])
+    return f"{done} of about {row['periods_expected']}" if row["status"] == "running" else done
+
+
 def campaigns(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign ls`."""
     if not data["campaigns"]:
         return "no campaign yet\nnext: ceph wcache campaign forecast"
     rows = [
         (c["campaign_id"], c["status"], c["scope"], when(c["created_at_s"]),
-         f"{c['runs_over']}/{c['runs']}", f"{c['periods_done']}/{c['periods_max']}",
+         f"{c['runs_over']}/{c['runs']}", periods(c),
          duration(c["seconds"]), amount(c["bytes_written"]))
         for c in data["campaigns"]
     ]
@@ -149,7 +157,8 @@ def campaign(data: Mapping[str, Any]) -> str:
     """`ceph wcache campaign show`."""
     lines = [
         f"campaign {data['campaign_id']}: {data['status']}, scope {data['scope']}, "
-        f"seed {data['seed']}, {data['periods_done']}/{data['periods_max']} periods",
+        f"seed {data['seed']}, {periods(data)} periods"
+        + (f"; {time_left(data)}" if data["status"] == "running" else ""),
         "",
         table(
             ("RUN", "HOST", "DRIVE", "CACHE DOMAIN", "STATUS", "PRIOR STATE", "REASON"),

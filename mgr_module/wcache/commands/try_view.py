@@ -9,7 +9,18 @@ from ..core.automation.modes import any_on
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
-from ..core.text import NAMED_MAX, amount, duration, latency, many, named, when, written
+from ..core.text import (
+    NAMED_MAX,
+    amount,
+    at_most,
+    duration,
+    latency,
+    many,
+    named,
+    time_left,
+    when,
+    written,
+)
 from ..core.unmet import unmet
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
@@ -44,10 +55,8 @@ def tried(service: Service, views: Views, arguments: Mapping[str, Any]) -> Dict[
                 "health`: ceph wcache auto recommend"
             )
     else:
-        left_s = data["seconds_left"]
-        left = f"at most {duration(left_s)} left" if left_s else "about to end"
         lines = [
-            f"measuring: {data['percent']}%, {left}, "
+            f"measuring: {data['percent']}%, {time_left(data)}, "
             f"{data['drives_done']} of {data['drives']} drives done "
             f"(campaign {data['campaign_id']})"
         ]
@@ -75,8 +84,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
         f"this would measure {drives} with the cache on and off, a drive or two of each drive "
         "model:",
         f"  {own if busy else 'each'} by one 4 KiB write at a time",
-        f"  at most {duration(cost['seconds'])}, and {written(cost)} written; a clear case takes "
-        "a fraction of it",
+        f"  {at_most(cost['seconds_expected'], cost['seconds'])}; at most {written(cost)} written",
     ]
     emptied = cost["osds_emptied"]
     if emptied:

@@ -130,7 +130,7 @@ class Views:
         open_ids = {world.runs[run_id].spec.campaign_id for run_id in world.open_runs}
         for campaign_id in open_ids & set(world.campaigns):
             row = head(world, campaign_id)
-            fraction = row["periods_done"] / max(1, row["periods_max"])
+            fraction = row["periods_done"] / max(1, row["periods_expected"])
             found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
         for plan_id in world.open_plans:
             found[f"wcache.{plan_id}"] = progress(world.rollouts[plan_id].rollout, world.now_s)

@@ -84,6 +84,21 @@ def roughly(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def at_most(expected_s: float, most_s: float, left: str = "") -> str:
+    """A time that is expected, and its maximum where that is another; `left` follows the first."""
+    expected, most = roughly(expected_s), roughly(most_s)
+    if expected == most:
+        return f"at most {most}{left}"
+    return f"about {expected}{left}, at most {most}"
+
+
+def time_left(data: Mapping[str, Any]) -> str:
+    """The time left, of an answer that has it."""
+    if not data["seconds_left_max"]:
+        return "about to end"
+    return at_most(data["seconds_left"], data["seconds_left_max"], " left")
+
+
 def latency(value_us: Optional[float]) -> str:
     """Microseconds in the unit that fits."""
     if value_us is None:

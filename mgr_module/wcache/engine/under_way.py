@@ -12,6 +12,7 @@ from ..core.change.phase import Phase
 from ..core.change.rollout_state import Change, Rollout
 from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.disputes import Key
+from ..core.record import ExperimentSetup
 
 
 class RunLook(Protocol):
@@ -44,6 +45,10 @@ class RunLook(Protocol):
     @property
     def open_periods(self) -> Tuple[int, int]:
         """(periods done, periods at most) of the experiments that have not ended."""
+
+    @property
+    def open_experiments(self) -> Tuple[Tuple[ExperimentSetup, int], ...]:
+        """Each experiment that has not ended, with its periods done."""
 
 
 class RolloutLook(Protocol):

@@ -19,6 +19,7 @@ from ..core.deployment.form import Deployment
 from ..core.drive.acceptance import Acceptance
 from ..core.drive.accepted_proofs import AcceptedProof
 from ..core.experiment.campaign import Campaign
+from ..core.experiment.expected import ExpectedPairs, expected_pairs
 from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed
 from ..core.fleet.disputes import Dispute, Key, disputes
@@ -179,6 +180,13 @@ class World:
         return [machine.rollout for machine in self.rollouts.values()]
 
     # ---- verdicts
+
+    @cached_property
+    def expected_pairs(self) -> ExpectedPairs:
+        """When experiments are expected to end, by those that have."""
+        return expected_pairs(
+            (r.drive_model, r.load_point, r.pairs) for r in self.results.values()
+        )
 
     def advised(self) -> World:
         """The same, with what takes long worked out now: no lock is held yet."""

@@ -58,7 +58,7 @@ class CampaignService:
         world = world or self._engine.world()
         _seed(arguments.get("seed"))  # refused here as it is where it counts
         runs, skipped, _ = _prepare(world, "c0", 0, arguments, sample)
-        cost = forecast(runs, world.cluster, skipped)
+        cost = forecast(runs, world.cluster, skipped, world.expected_pairs)
         reported = self._engine.refresh()
         return {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
 
@@ -85,7 +85,7 @@ class CampaignService:
                         f"which go on beside them, {way}"
                     )
                 raise RefusedError(unmet(broken), way)
-            cost = forecast(runs, world.cluster, skipped)
+            cost = forecast(runs, world.cluster, skipped, world.expected_pairs)
             if cost.bytes_written and real and not arguments.get("accept_cost"):
                 raise RefusedError(
                     f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from ..ceph.traffic import Traffic
 from ..core import codec
 from ..core.errors import ConflictError, RefusedError
-from ..core.experiment.campaign import Campaign, candidates, forecast, parse_scope
+from ..core.experiment.campaign import Campaign, candidates, parse_scope
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Precondition
@@ -20,12 +20,11 @@ from ..core.unmet import PROBE_RESPONDS, unmet
 from ..engine.engine import Engine
 from ..engine.world import World
 from .campaigns import CampaignService, periods_of
+from .expecting import ending, periods_at_end
 from .guards import require_reports
 
 ARGUMENTS: Mapping[str, Any] = {"loads": LOADS, "drives_per_model": DRIVES_PER_MODEL}
 FORECAST, MEASURING, ANSWER = "forecast", "measuring", "answer"
-# Below this share of the periods, what is left is told by the budget alone.
-SHARE_MIN = 0.05
 # The last drive is still to be brought back.
 PERCENT_OPEN_MAX = 99
 
@@ -131,24 +130,18 @@ def _last(world: World, scope: str) -> Optional[Campaign]:
 
 
 def _measuring(world: World, campaign: Campaign) -> Dict[str, Any]:
-    """How far a campaign is: by its periods, and by what its budgets leave."""
+    """How far a campaign is: by its periods and those that are expected."""
     machines = [world.runs[name] for name in campaign.run_ids if name in world.runs]
     open_ = [machine for machine in machines if not machine.over]
     periods = [periods_of(world, machine) for machine in machines]
-    # by drives: most are decided long before they have had all the periods that they may have
     share = sum(
-        1.0 if machine.over else done / most if most else 0.0
-        for machine, (done, most) in zip(machines, periods)
+        1.0 if machine.over else done / max(1, periods_at_end(world, machine))
+        for machine, (done, _) in zip(machines, periods)
     ) / max(1, len(machines))
-    left_s = forecast([m.spec for m in open_], world.cluster, ()).seconds
-    elapsed_s = max(0.0, world.now_s - campaign.created_at_s)
-    paced = sum(done for done, _ in periods) / max(1, sum(most for _, most in periods))
-    if paced > SHARE_MIN:
-        left_s = min(left_s, elapsed_s * (1.0 - paced) / paced)
     return {
         **_head(MEASURING, campaign.options.scope), "campaign_id": campaign.campaign_id,
         "percent": min(PERCENT_OPEN_MAX, round(100.0 * share)),
-        "seconds_left": round(left_s, 1),
+        **ending(world, campaign).fields(),
         "drives_done": len(machines) - len(open_), "drives": len(machines),
     }
 

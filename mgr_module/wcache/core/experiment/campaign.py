@@ -20,9 +20,10 @@ from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
 from ..simulation import in_cluster, measured_by_probe, not_up
 from .design import design_of
+from .expected import ExpectedPairs
 from .observing import plan as observing
 from .run_state import RunSpec
-from .settling_time.checks import checks_at_most
+from .settling_time.checks import checks_at_most, pairs_limit
 
 SHORT_NAMES = {
     point.short: point for point in LoadPoint if point is not LoadPoint.OSD_BENCH_CAPACITY
@@ -241,12 +242,13 @@ def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a campaign will cost at most, before it starts."""
+    """What a campaign will cost at most, before it starts, and how long it is expected to take."""
 
     drives: int
     experiments: int
     factorials: int  # of these, such as toggle two drives of an OSD
     seconds: float  # wall clock, one domain per host at a time
+    seconds_expected: float  # the same where experiments end as others have
     drive_seconds: float
     bytes_written: int
     osds_emptied: Tuple[int, ...]
@@ -255,21 +257,24 @@ class Forecast:
 
 
 def forecast(
-    runs: Sequence[RunSpec], cluster: ClusterState, skipped: Tuple[str, ...]
+    runs: Sequence[RunSpec], cluster: ClusterState, skipped: Tuple[str, ...],
+    expected: ExpectedPairs = pairs_limit,
 ) -> Forecast:
     """The cost of runs if every experiment needs its whole budget.
 
     Seconds are an assumption until drives were measured; bytes and calls are exact bounds.
     """
     by_host: Dict[str, float] = defaultdict(float)
+    expected_by_host: Dict[str, float] = defaultdict(float)
     total = 0.0
     written = calls = 0
     emptied = set()
     for run in runs:
-        run_s = 1.0
+        run_s = expected_s = 1.0
         for setup in run.experiments if run.observes else ():
             cost = observing.cost_of(setup)
             run_s += cost.seconds + 2 * OVERHEAD_S
+            expected_s += cost.seconds + 2 * OVERHEAD_S
             written += cost.bytes_written
             calls += cost.bench_calls
             if cost.bench_calls and not measured_by_probe(run):
@@ -280,18 +285,21 @@ def forecast(
             checks, checked, checked_s = checks_at_most(setup)
             checked_s += 2 * checks * OVERHEAD_S  # there and back before each
             run_s += min(checked_s + 2 * setup.pairs_max * period_s, run.seconds_max + 10.0)
+            expected_s += min(checked_s + 2 * expected(setup) * period_s, run.seconds_max + 10.0)
             samples = 2 * setup.pairs_max * setup.samples_per_period + checked
             written += min(samples * WRITE_BYTES[setup.load_point], run.bytes_max)
             if WRITE_BYTES[setup.load_point] and not measured_by_probe(run):
                 calls += samples
                 emptied.add(setup.osd_id)
         by_host[run.hostname] += run_s
+        expected_by_host[run.hostname] += min(run_s, expected_s)
         total += run_s
     drives = {(run.hostname, name) for run in runs for name in run.domain_ids}
     return Forecast(
         len(drives), sum(len(run.experiments) for run in runs),
         sum(design_of(setup).crosses for run in runs for setup in run.experiments),
         max(by_host.values(), default=0.0),
+        max(expected_by_host.values(), default=0.0),
         total, written, tuple(sorted(emptied)) if cluster.bench_empties_caches else (),
         calls, skipped,
     )

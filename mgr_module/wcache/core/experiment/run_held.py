@@ -103,6 +103,15 @@ class HeldRun:
         )
 
     @property
+    def open_experiments(self) -> Tuple[Tuple[ExperimentSetup, int], ...]:
+        """Each experiment that has not ended, with its periods done."""
+        first = len(self.spec.experiments) if self.over else self.experiment_index
+        return tuple(
+            (setup, sum(isinstance(slot, Slot) for slot in periods))
+            for setup, periods in zip(self.spec.experiments[first:], self.periods[first:])
+        )
+
+    @property
     def _all_over(self) -> bool:
         """Whether every experiment has ended."""
         return self.experiment_index >= len(self.spec.experiments)
