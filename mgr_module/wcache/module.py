@@ -126,17 +126,19 @@ class Module(MgrModule):
             ),
             emptied_at_s=loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
         )
+        knobs = planners(self._mclock, self._memory)
         self._service = Service(
-            self._engine, self._mclock, planners(self._mclock.facts, self._memory), agents,
+            self._engine, self._mclock, knobs, agents,
             CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
             self._memory, self.log,
         )
         self._web = web = self._web_page(blocks)
         self._views = Views(
-            self._engine, self._mclock, self._load_watch.by_osd,
+            self._engine, knobs.values(), self._load_watch.by_osd,
             lambda world: [*self._service.findings(world), *web.findings()],
             self._service.auto.held,
             outlook=self._service.outlook.look, headline=self._service.headline,
+            measuring=self._service.measuring,
         )
         self._progress = CephProgress(self)
         # what may fail comes first, and what it resumes only once

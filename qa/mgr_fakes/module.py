@@ -253,15 +253,16 @@ class FakeMgr:
             engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
             log=self.log, wall=lambda: self.now_s, trials=trials,
         )
-        planned = planners(self.mclock.facts, self.memory)
+        knobs = {**planners(self.mclock, self.memory), **self.more_planners}
         self.service = Service(
-            self.engine, self.mclock, {**planned, **self.more_planners},
+            self.engine, self.mclock, knobs,
             agents, self.traffic, self.memory, self.log, store_wait_s=0.1,
         )
         self.views = Views(
-            self.engine, self.mclock,
+            self.engine, knobs.values(),
             more_findings=self.service.findings, held=self.service.auto.held,
             outlook=self.service.outlook.look, headline=self.service.headline,
+            measuring=self.service.measuring,
         )
         self.engine.load()
         self.mclock.load()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ..core import codec
 from ..core.change.cache_mode_change import CacheModeChange
@@ -21,7 +32,8 @@ from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World
 from ..services.guards import require_class
-from ..services.mclock.facts import MclockFacts
+from ..services.planner import Planner
+from ..services.planners import stale_keys, stale_keys_of
 from ..services.plans import plain_changes
 from .automation.evidence import foreign
 
@@ -33,12 +45,12 @@ class PlanViews:
     """Recommendations and plans."""
 
     def __init__(
-        self, look: Callable[[], World], mclock: MclockFacts, held: Held,
+        self, look: Callable[[], World], knobs: Collection[Planner], held: Held,
         summary: Callable[[World], Mapping[str, Any]],
     ) -> None:
         self._look = look
         self._summary = summary
-        self._mclock = mclock
+        self._knobs = knobs
         self._held = held
 
     def recommendations(self, device_class: Optional[str] = None) -> Dict[str, Any]:
@@ -83,15 +95,15 @@ class PlanViews:
         return rows
 
     def _stale_keys(self, world: World, item: Recommendation) -> List[str]:
-        """mClock's values that the recommended mode makes stale, or has made so."""
+        """Values of other knobs that the recommended mode makes stale, or has made so."""
         if item.mode is None or not in_cluster(item):
             return []
         drives = [
             drive for report in real(world.reports.values())
             for drive in report.drives if drive.drive_model == item.drive_model
         ]
-        return self._mclock.stale_keys(
-            world,
+        return stale_keys(
+            self._knobs, world,
             {u.osd_id for d in drives if d.mode is item.mode.other for u in d.uses},
             {u.osd_id for d in drives if d.mode is item.mode for u in d.uses},
         )
@@ -128,7 +140,9 @@ class PlanViews:
             row["ratio"] = change.ratio
             row["written_since"] = _written_since(world, change)
         plain["waiting_for"] = list(machine.waits_for)
-        plain["stale_keys"] = self._mclock.stale_keys_of(world, machine.rollout.drive_changes)
+        plain["stale_keys"] = stale_keys_of(
+            self._knobs, world, machine.rollout.drive_changes
+        )
         return {"format_version": FORMAT_VERSION, **plain}
 
 

@@ -7,7 +7,7 @@ it needs no right to toggle anything.
 from __future__ import annotations
 
 from collections import Counter
-from typing import AbstractSet, Any, Callable, Dict, List, Optional, Tuple
+from typing import AbstractSet, Any, Callable, Collection, Dict, List, Optional, Tuple
 
 from ..core import codec
 from ..core.drive.safety import judge
@@ -19,9 +19,8 @@ from ..core.output_format import FORMAT_VERSION
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
-from ..engine.mclock.capacities import under_way as capacities_under_way
 from ..engine.world import World
-from ..services.mclock.service import MclockService
+from ..services.planner import Planner
 from .automation.history import HistoryViews
 from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
@@ -43,9 +42,10 @@ class Views:
     """
 
     def __init__(
-        self, engine: Engine, mclock: MclockService, profiles: ProfilesByOsd = dict,
+        self, engine: Engine, knobs: Collection[Planner], profiles: ProfilesByOsd = dict,
         more_findings: More = lambda world: (), held: Held = dict, *,
         outlook: Callable[[World], Outlook], headline: Callable[[World], str],
+        measuring: Callable[[World], str],
     ) -> None:
         self._look = engine.world
         self._latencies = engine.latencies
@@ -53,8 +53,9 @@ class Views:
         self._findings = FindingViews(more_findings)
         self._outlook = outlook
         self._headline = headline
+        self._measuring = measuring
         self.campaigns = CampaignViews(self._look, engine.record)
-        self.plans = PlanViews(self._look, mclock.facts, held, self._summary)
+        self.plans = PlanViews(self._look, knobs, held, self._summary)
         self.explains = ExplainViews(self._look, engine.record, self.plans)
         self.history = HistoryViews(self._look, engine.history)
         self.rollouts = RolloutViews(self._look)
@@ -97,7 +98,7 @@ class Views:
                 for (model, cache, view, safety), count in sorted(models.items())
             ],
             "campaign": world.open_campaign,
-            "measuring": _measuring(world),
+            "measuring": self._measuring(world),
             "rollout": world.open_plan,
             "findings": [_finding(item) for item in self._findings.all(world)],
             "unreadable": dict(sorted(world.unreadable.items())[:50]),
@@ -160,12 +161,6 @@ class Views:
             "format_version": FORMAT_VERSION,
             **load_ls(self._profiles(), results, self._latencies()),
         }
-
-
-def _measuring(world: World) -> str:
-    """What measures OSDs and compares no cache modes, in words."""
-    campaign_id = capacities_under_way(world)
-    return f"mclock measurement {campaign_id}" if campaign_id else world.reserved
 
 
 def _next(world: World, outlook: Outlook) -> str:

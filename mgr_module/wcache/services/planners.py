@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import Callable, Dict, List, Mapping, Sequence
+from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Sequence, Set
 
+from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.change_status import ChangeStatus
 from ..core.change.config_change import ConfigChange
 from ..core.change.rollout_state import Change, RolloutStatus
@@ -20,15 +21,17 @@ from ..core.knobs.mclock.plan import make_changes as mclock_changes
 from ..core.knobs.memory_target.knob import MEMORY
 from ..core.knobs.registry import ALL, TOGETHER
 from ..core.model import Finding
+from ..core.simulation import real
+from ..engine.mclock.capacities import under_way
 from ..engine.world import World
 from .guards import disputed_domains, require_config
-from .mclock.facts import MclockFacts
+from .mclock.service import MclockService
 from .memory.planner import MemoryPlanner
 from .memory.service import MemoryService
 from .planner import Planner
 
 
-def planners(mclock: MclockFacts, memory: MemoryService) -> Dict[str, Planner]:
+def planners(mclock: MclockService, memory: MemoryService) -> Dict[str, Planner]:
     """The planner of each knob of the registry, by the knob's name, and of several in one plan."""
     found: Dict[str, Planner] = {
         CACHE_MODE.name: _CacheMode(), MCLOCK.name: _Mclock(mclock),
@@ -110,13 +113,13 @@ class _CacheMode(Planner):
 class _Mclock(Planner):
     """From measured capacities and what the config database says."""
 
-    def __init__(self, facts: MclockFacts) -> None:
-        self._facts = facts
+    def __init__(self, mclock: MclockService) -> None:
+        self._mclock = mclock
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         require_config(world)
         advices = [
-            advice for advice in advise(self._facts.gather(world))
+            advice for advice in advise(self._mclock.facts.gather(world))
             if asked.device_class in (None, advice.device_class)
         ]
         if not advices:
@@ -128,4 +131,46 @@ class _Mclock(Planner):
 
     def findings(self, world: World) -> Sequence[Finding]:
         """Stored values that do not fit the mode of the drives."""
-        return self._facts.findings()
+        return self._mclock.facts.findings()
+
+    def tick(self, world: World) -> None:
+        """See Planner."""
+        self._mclock.tick(world)
+
+    def measuring(self, world: World) -> str:
+        """See Planner."""
+        campaign_id = under_way(world)
+        return f"mclock measurement {campaign_id}" if campaign_id else ""
+
+    def stale_keys(
+        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
+    ) -> List[str]:
+        """See Planner."""
+        return self._mclock.facts.stale_keys(world, changing, changed)
+
+
+def stale_keys(
+    knobs: Iterable[Planner], world: World, changing: AbstractSet[int],
+    changed: AbstractSet[int] = frozenset(),
+) -> List[str]:
+    """Stored values, of whatever knob, that a change of cache modes makes stale."""
+    return [key for knob in knobs for key in knob.stale_keys(world, changing, changed)]
+
+
+def stale_keys_of(
+    knobs: Iterable[Planner], world: World, changes: Iterable[CacheModeChange]
+) -> List[str]:
+    """The same for the OSDs on the cache domains of a plan."""
+    changing: Set[int] = set()
+    changed: Set[int] = set()
+    for change in real(changes):
+        if change.expected is change.mode:
+            continue  # one that is only made to last changes no latency
+        report = world.reports.get(change.hostname)
+        ids = {
+            use.osd_id for drive in (report.drives if report else ())
+            if drive.domain_id == change.domain_id for use in drive.uses
+        }
+        open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
+        (changing if open_ else changed).update(ids)
+    return stale_keys(knobs, world, changing, changed)

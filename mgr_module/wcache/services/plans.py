@@ -27,8 +27,8 @@ from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.history.entry import ADMIN, AUTO
-from ..core.knobs.cache_mode.knob import CACHE_MODE
 from ..core.knobs.knob import Asked
+from ..core.knobs.registry import DEFAULT
 from ..core.record import Precondition
 from ..core.text import many
 from ..core.unmet import slow_words
@@ -46,9 +46,8 @@ from .guards import (
     require_store,
     require_thawed,
 )
-from .mclock.facts import MclockFacts
 from .planner import Planner
-from .planners import in_place_by
+from .planners import in_place_by, stale_keys_of
 
 # Enough that no id of a change is ever made twice.
 NONCE_BYTES = 8
@@ -57,12 +56,9 @@ NONCE_BYTES = 8
 class PlanService:
     """Makes plans, carries them out and takes them back; thread-safe by the engine's lock."""
 
-    def __init__(
-        self, engine: Engine, facts: MclockFacts, planners: Mapping[str, Planner]
-    ) -> None:
+    def __init__(self, engine: Engine, planners: Mapping[str, Planner]) -> None:
         self._engine = engine
         self._orders = Orders(engine)
-        self._facts = facts
         self._planners = planners
 
     def plan(
@@ -70,7 +66,7 @@ class PlanService:
         device_class: Optional[str] = None,
         consent_turn_on: bool = False,
         persist: bool = False,
-        knob: str = CACHE_MODE.name,
+        knob: str = DEFAULT.name,
         only: Optional[FrozenSet[Tuple[str, str]]] = None,
         by: str = ADMIN,
         hostname: Optional[str] = None,
@@ -120,7 +116,9 @@ class PlanService:
         readable(f"plan {plan_id}", rollout)
         told = {
             "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
-            "stale_keys": self._facts.stale_keys_of(world, rollout.drive_changes),
+            "stale_keys": stale_keys_of(
+                self._planners.values(), world, rollout.drive_changes
+            ),
             "waves": codec.to_plain(waves), "reported": reported,
         }
         if dry_run:

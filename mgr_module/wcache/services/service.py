@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, TypeVar
 
 from ..ceph.traffic import Traffic
+from ..core.automation.seen import Outdated
 from ..core.codec import one_line
 from ..core.errors import NotReadyError
-from ..core.knobs.mclock.knob import MCLOCK
-from ..core.knobs.memory_target.knob import MEMORY
 from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
@@ -65,9 +64,9 @@ class Service:
         self.drive_models = DriveModelService(engine)
         self.campaigns = CampaignService(engine)
         self.tries = TryService(engine, self.campaigns, traffic)
-        self.plans = PlanService(engine, mclock.facts, planners)
+        self.plans = PlanService(engine, planners)
         self.evidence = EvidenceService(engine)
-        self.auto = AutoService(engine, self.campaigns, self.plans, memory.facts)
+        self.auto = AutoService(engine, self.campaigns, self.plans, self._outdated)
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
         self.mclock = mclock
@@ -79,8 +78,8 @@ class Service:
         """What is due of the knobs and of `auto`; one that fails keeps none of the others."""
         world = self._engine.world()
         parts: List[Tuple[str, Callable[[World], None]]] = [
-            (MCLOCK.name, self.mclock.tick), ("auto", self.auto.tick),
-            (MEMORY.name, self.memory.tick),
+            *((name, planner.tick) for name, planner in self._planners.items()),
+            ("auto", self.auto.tick),
         ]
         for name, tick in parts:
             self._guarded(f"tick of {name}", partial(tick, world), None)
@@ -106,6 +105,14 @@ class Service:
             )
             for name, why in sorted(self._failed.items())
         )]
+
+    def measuring(self, world: World) -> str:
+        """What measures OSDs and compares no cache modes, in words."""
+        found = (planner.measuring(world) for planner in self._planners.values())
+        return next(filter(None, found), world.reserved)
+
+    def _outdated(self) -> List[Outdated]:
+        return [item for planner in self._planners.values() for item in planner.outdated()]
 
     def headline(self, world: World) -> str:
         """What waits under `auto recommend`, in one line."""

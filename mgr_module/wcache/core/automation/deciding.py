@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
 from ..text import many
-from .dividing import Divide, next_division
+from .dividing import PlanAnew, next_anew
 from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
 from .seen import DriveSeen, Ended, ModelKey, Seen
@@ -51,7 +51,7 @@ class Apply:
     purpose: Purpose = Purpose.APPLY
 
 
-Wish = Union[Measure, Apply, Divide]
+Wish = Union[Measure, Apply, PlanAnew]
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ def would_begin(
     if isinstance(wish, Measure):
         lines.append(f"measure drive model {wish.drive_model} of class {wish.device_class} first, "
                      f"on drives of: {names}")
-    elif isinstance(wish, Divide):
-        lines.append(f"divide the memory of host {wish.drive_model} anew")
+    elif isinstance(wish, PlanAnew):
+        lines.append(wish.about.todo)
     elif wish is not None:
         drives = many(len(wish.keys), "drive")
         lines.append(f"change {drives} of class {wish.device_class} first: {names}")
@@ -173,14 +173,14 @@ def _settled(
     state: AutoState, pending: Pending, ended: Ended, seen: Seen, now_s: float
 ) -> AutoState:
     """After what was begun has ended: charged what it took, and its drives are dealt with."""
-    divided = pending.purpose is Purpose.DIVIDE  # charged by OSDs, and made in many steps
+    anew = pending.purpose is Purpose.DIVIDE  # charged by OSDs, and made in many steps
     spent = charged(
         state.spent, ended.seconds - pending.seconds,
         ended.bytes_written - pending.bytes_written,
-        0 if divided else ended.changes - pending.changes,
+        0 if anew else ended.changes - pending.changes,
     )
     state = replace(state, pending=None, spent=spent)
-    if divided:
+    if anew:
         why = "" if ended.good else ended.why or "its plan did not end well"
         told = (Tried(pending.device_class, pending.drive_model, now_s, why),)
         return replace(state, tried=(*_others(state.tried, told), *told))
@@ -248,7 +248,7 @@ def _next(state: AutoState, seen: Seen, now_s: float) -> Optional[Wish]:
     ]
     return (
         _apply(state, seen, usable) or _measure(state, seen, usable, now_s)
-        or next_division(state, seen)
+        or next_anew(state, seen)
     )
 
 

@@ -1,4 +1,4 @@
-"""Hosts whose memory was divided for other OSDs and daemons than they have now."""
+"""What a knob planned for a host that is another one now: planned anew, without an admin."""
 
 from __future__ import annotations
 
@@ -7,32 +7,43 @@ from typing import Optional, Tuple
 
 from .drift import Key
 from .modes import Mode, mode_of
-from .seen import Seen
+from .seen import Outdated, Seen
 from .state import AutoState, Purpose
-
-# In the place of a device class, where something is kept of a host's memory.
-MEMORY = "memory"
 
 
 @dataclass(frozen=True)
-class Divide:
-    """Divide the memory of a host anew, which stands in the place of a drive model."""
+class PlanAnew:
+    """Plan a host's values of a knob anew.
 
-    drive_model: str
-    device_class: str = MEMORY
+    Where it is stored, the knob stands in the place of a device class and the host in that of a
+    drive model.
+    """
+
+    about: Outdated
     tokens: Tuple[str, ...] = ()
     purpose: Purpose = Purpose.DIVIDE
 
     @property
+    def device_class(self) -> str:
+        """The knob, as it is stored."""
+        return self.about.knob
+
+    @property
+    def drive_model(self) -> str:
+        """The host, as it is stored."""
+        return self.about.host
+
+    @property
     def keys(self) -> Tuple[Key, ...]:
         """The host, with no cache domain."""
-        return ((self.drive_model, ""),)
+        return ((self.about.host, ""),)
 
 
-def next_division(state: AutoState, seen: Seen) -> Optional[Divide]:
+def next_anew(state: AutoState, seen: Seen) -> Optional[PlanAnew]:
     """The first host of which all device classes may be changed without an admin."""
-    held = {item.drive_model for item in state.tried if item.device_class == MEMORY and item.held}
-    for host, classes in seen.divide:
-        if host not in held and all(mode_of(state.modes, c) is Mode.APPLY for c in classes):
-            return Divide(host)
+    held = {(item.device_class, item.drive_model) for item in state.tried if item.held}
+    for item in seen.outdated:
+        may = all(mode_of(state.modes, c) is Mode.APPLY for c in item.device_classes)
+        if may and (item.knob, item.host) not in held:
+            return PlanAnew(item)
     return None

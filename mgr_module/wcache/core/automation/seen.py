@@ -60,6 +60,20 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class Outdated:
+    """A host that is not any more what a knob's plan was made for, with its device classes.
+
+    `todo` goes on from "would", and `why` is for the history.
+    """
+
+    knob: str
+    host: str
+    device_classes: Tuple[str, ...]
+    todo: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Seen:
     """Everything at one moment; `blocked` is why nothing can be begun, `clean`: no recovery."""
 
@@ -71,8 +85,7 @@ class Seen:
     clean: bool = True
     ended: Optional[Ended] = None
     under_way: str = ""
-    # Hosts whose memory was divided for others than they have now, with their device classes.
-    divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+    outdated: Tuple[Outdated, ...] = ()
     # Plans that found a drive model to be worse for clients in the mode of its verdict.
     went_back: Mapping[ModelKey, str] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ from .memory_target.knob import MEMORY
 from .memory_target.options import MemoryOptions
 
 KNOBS = (CACHE_MODE, MCLOCK, MEMORY)
+DEFAULT = CACHE_MODE
 # Those that `plan --knob=all` puts into one plan, one after the other.  mClock's capacities are
 # measured anew after a change of the cache mode, so they have a plan of their own.
 TOGETHER = (CACHE_MODE, MEMORY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from ...core import codec
 from ...core.automation.arrivals import arrivals
@@ -17,17 +17,16 @@ from ...core.automation.deciding import (
     turned,
     would_begin,
 )
-from ...core.automation.dividing import Divide
+from ...core.automation.dividing import PlanAnew
 from ...core.automation.drift import contested
 from ...core.automation.drift import look as look_for_drift
 from ...core.automation.modes import Mode, any_on, mode_of
-from ...core.automation.seen import DriveSeen, Seen
+from ...core.automation.seen import DriveSeen, Outdated, Seen
 from ...core.automation.spending import Limits, changes_left, over, today
 from ...core.automation.state import AutoState, Purpose
 from ...core.automation.windows import is_open, parse_windows
 from ...core.errors import MalformedError, WcacheError
 from ...core.history.entry import ADMIN, AUTO
-from ...core.knobs.memory_target.knob import MEMORY
 from ...core.model import Finding, Verdict
 from ...core.output_format import FORMAT_VERSION
 from ...engine.automation.domains import Domains
@@ -39,7 +38,6 @@ from ...options import Options
 from ..campaigns import CampaignService
 from ..dry_run import would
 from ..guards import disputed_domains, require_class, require_store, require_thawed
-from ..memory.facts import MemoryFacts
 from ..plans import PlanService
 
 LOOK_EVERY_S = 5.0
@@ -59,13 +57,13 @@ class AutoService:
 
     def __init__(
         self, engine: Engine, campaigns: CampaignService, plans: PlanService,
-        memory: MemoryFacts,
+        outdated: Callable[[], Sequence[Outdated]],
     ) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._campaigns = campaigns
         self._plans = plans
-        self._memory = memory
+        self._outdated = outdated
         self._stored = StoredAutoState(engine)
         self._domains = Domains()
         self._look_at_s = 0.0
@@ -229,12 +227,12 @@ class AutoService:
     def _seen(self, world: World, older: bool = False) -> Seen:
         state, disputed = self._stored.state, frozenset(disputed_domains(world))
         seen = look(world, self._domains, state.undone, state.pending, disputed, older=older)
-        return replace(seen, divide=self._memory.to_divide)
+        return replace(seen, outdated=tuple(self._outdated()))
 
     def _begin(self, world: World, wish: Wish, limits: Limits) -> str:
         """Begin it; returns why it was not."""
-        if isinstance(wish, Divide):
-            return self._divide(world, wish, limits)
+        if isinstance(wish, PlanAnew):
+            return self._plan_anew(world, wish, limits)
         if isinstance(wish, Apply):
             return self._apply(world, wish)
         return self._measure(world, wish, limits)
@@ -285,27 +283,24 @@ class AutoService:
         self._plans.apply(plan_id, by=AUTO, before=world)
         return ""
 
-    def _divide(self, world: World, wish: Divide, limits: Limits) -> str:
+    def _plan_anew(self, world: World, wish: PlanAnew, limits: Limits) -> str:
+        about = wish.about
         asked: Dict[str, Any] = {
-            "knob": MEMORY.name, "only": frozenset(wish.keys), "by": AUTO,
-            "before": world,
+            "knob": about.knob, "only": frozenset(wish.keys), "by": AUTO, "before": world,
         }
         steps = self._plans.plan(**asked, dry_run=True)["changes"]
         osds = {item["osd_id"] for step in steps for item in step["expect"]}
         left = changes_left(today(self._stored.state.spent, world.now_s), limits)
         if len(osds) > left:
             return (
-                f"memory of {len(osds)} OSDs of {wish.drive_model} would move, and {left} changes "
+                f"{about.knob} of {len(osds)} OSDs of {about.host} would move, and {left} changes "
                 "are left today (auto_changes_per_day)"
             )
         plan = self._plans.plan(**asked)
         plan_id = plan["plan_id"]
         if not plan_id:
             return "; ".join(plan["left_alone"][:2])
-        self._engine.note(
-            AUTO, plan_id, f"the OSDs or daemons of host {wish.drive_model} changed: its memory is "
-            "divided anew",
-        )
+        self._engine.note(AUTO, plan_id, about.why)
         self._stored.keep(begun(self._stored.state, wish, plan_id, 0.0, 0, len(osds)))
         self._plans.apply(plan_id, by=AUTO, before=world)
         return ""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, List, Set, Tuple
+from typing import AbstractSet, Callable, List, Tuple
 
-from ...core.change.cache_mode_change import CacheModeChange
-from ...core.change.change_status import ChangeStatus
 from ...core.knobs.mclock.advice import Facts
 from ...core.knobs.mclock.capacity import option, settings, stacks
 from ...core.knobs.mclock.stale import stale
@@ -70,7 +68,7 @@ class MclockFacts:
         )
 
     def stale_keys(
-        self, world: World, changing: Iterable[int], changed: Iterable[int] = ()
+        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
     ) -> List[str]:
         """OSDs' own stored capacities that a change of the cache mode makes stale.
 
@@ -79,7 +77,6 @@ class MclockFacts:
         """
         if not world.config.entries:
             return []
-        changing = set(changing)
         now = settings(world.believed_reports)
         found = []
         for osd_id in sorted({*changing, *changed}):
@@ -90,19 +87,3 @@ class MclockFacts:
                 if entry is not None and (osd_id in changing or older):
                     found.append(f"{who} {name}")
         return found
-
-    def stale_keys_of(self, world: World, changes: Iterable[CacheModeChange]) -> List[str]:
-        """The same for the OSDs on the cache domains of a plan."""
-        changing: Set[int] = set()
-        changed: Set[int] = set()
-        for change in real(changes):
-            if change.expected is change.mode:
-                continue  # one that is only made to last changes no latency
-            report = world.reports.get(change.hostname)
-            ids = {
-                use.osd_id for drive in (report.drives if report else ())
-                if drive.domain_id == change.domain_id for use in drive.uses
-            }
-            open_ = change.status in (ChangeStatus.PLANNED, ChangeStatus.APPLYING)
-            (changing if open_ else changed).update(ids)
-        return self.stale_keys(world, changing, changed)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Sequence
 
+from ...core.automation.seen import Outdated
 from ...core.errors import NotFoundError, NotReadyError
 from ...core.knobs.knob import Asked, Wanted
 from ...core.knobs.memory_target.advice import advise, take_over
+from ...core.knobs.memory_target.knob import MEMORY
 from ...core.knobs.memory_target.plan import make_changes
 from ...core.model import Finding
 from ...engine.world import World
@@ -39,6 +41,20 @@ class MemoryPlanner(Planner):
     def findings(self, world: World) -> Sequence[Finding]:
         """See Planner."""
         return self._memory.facts.findings()
+
+    def tick(self, world: World) -> None:
+        """See Planner."""
+        self._memory.tick(world)
+
+    def outdated(self) -> Sequence[Outdated]:
+        """See Planner."""
+        return [
+            Outdated(
+                MEMORY.name, host, classes, f"divide the memory of host {host} anew",
+                f"the OSDs or daemons of host {host} changed: its memory is divided anew",
+            )
+            for host, classes in self._memory.facts.to_divide
+        ]
 
 
 def _require_hosts(asked: Sequence[str], known: Sequence[str]) -> None:
