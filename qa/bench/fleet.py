@@ -22,11 +22,14 @@ from mgr_fakes.store import MonLikeKv, PromptQueue
 from wcache.core.knobs.mclock.capacity import option
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, latency, table
+from wcache.web.page import page_app
+from wcache.web.reading import Reader
 
 from bench.figures import latencies
 
 DRIVES = 10
 STATUS_CALLS, LS_CALLS = 300, 5
+PAGES = ("", "drives", "memory", "history")
 Figures = Dict[str, Any]
 Took = Tuple[float, float]
 
@@ -52,8 +55,9 @@ def measure(hosts: int) -> Figures:
     took: Dict[str, List[Took]] = {
         "start": [_us(mgr.restart)], "first status": [_us(lambda: _ask(mgr, "status"))],
         "status": [], "health tick": [], "drive ls HOST": [], "drive ls (all)": [],
-        "mclock findings": [], "mclock recommend": [],
+        "mclock findings": [], "mclock recommend": [], **{f"page /{p}": [] for p in PAGES},
     }
+    app, sizes = _app(mgr), {}
     for number in range(STATUS_CALLS):
         _change(mgr, f"host{number % hosts:04d}")
         took["status"].append(_us(lambda: _ask(mgr, "status")))
@@ -71,6 +75,9 @@ def measure(hosts: int) -> Figures:
         took["mclock findings"].append(_us(lambda: mgr.mclock.tick(mgr.engine.world())))
         took["mclock recommend"].append(_us(lambda: _ask(mgr, "mclock recommend")))
         took["drive ls (all)"].append(_us(lambda: _ask(mgr, "drive ls")))
+        for place in PAGES:
+            sizes[f"page /{place}"], spent = _page(app, place)
+            took[f"page /{place}"].append(spent)
     return {
         "hosts": hosts, "drives": hosts * DRIVES,
         "load_average_1min": round(os.getloadavg()[0], 2),
@@ -82,6 +89,7 @@ def measure(hosts: int) -> Figures:
             }
             for name, values in took.items()
         },
+        "page_bytes": sizes,
         "store_bytes": sum(len(key) + len(text) for key, text in kv.kept.items()),
         "resident_bytes_with_fakes": _resident_bytes() - before,
     }
@@ -113,6 +121,41 @@ def _ask(mgr: FakeMgr, prefix: str, **arguments: Any) -> None:
         raise SystemExit(f"bench: {prefix}: {error}")
 
 
+class _AnyToken:
+    """Lets everybody in."""
+
+    @staticmethod
+    def refused(_token: str) -> str:
+        return ""
+
+    @staticmethod
+    def user(_token: str) -> str:
+        return ""
+
+
+def _app(mgr: FakeMgr) -> Any:
+    """The web page over the mgr's commands."""
+    reader = Reader(
+        lambda cmd: mgr.command(cmd["prefix"][len("wcache "):], **{
+            name: value for name, value in cmd.items() if name != "prefix"
+        }), mgr.kept_blocks,
+    )
+    return page_app(reader, _AnyToken(), _AnyToken(), False, print)
+
+
+def _page(app: Any, place: str) -> Tuple[int, Took]:
+    """(bytes, time taken) of a page."""
+    environ = {
+        "REQUEST_METHOD": "GET", "PATH_INFO": f"/{place}", "HTTP_AUTHORIZATION": "Bearer x",
+    }
+    said: List[str] = []
+    body: List[bytes] = []
+    spent = _us(lambda: body.extend(app(environ, lambda status, headers: said.append(status))))
+    if said != ["200 OK"]:
+        raise SystemExit(f"bench: page /{place}: {said}")
+    return sum(len(chunk) for chunk in body), spent
+
+
 def _us(what: Callable[[], Any]) -> Took:
     """Wall and processor time: on a busy machine the first is mostly waiting for others."""
     began_ns, used_ns = time.perf_counter_ns(), time.thread_time_ns()
@@ -136,6 +179,7 @@ def plain(figures: Figures) -> str:
         f"{figures['drives']} drives on {figures['hosts']} hosts, load average "
         f"{figures['load_average_1min']}", "",
         table(("COMMAND", "N", "P50", "P99", "MAX", "CPU P99", "CPU MAX"), rows), "",
+        "pages: " + ", ".join(f"{n} {amount(b)}" for n, b in figures["page_bytes"].items()),
         f"kept by the mons: {amount(figures['store_bytes'])}; memory, fake probes included: "
         f"{amount(figures['resident_bytes_with_fakes'])}",
     ])

@@ -243,7 +243,7 @@ def test_a_key_with_a_passphrase_asks_nobody_for_it(served, pem, tmp_path):
     host.pem = Certificate(pem.chain, locked.read_text(), "here")
     page = served(host)
     until(page.findings)
-    assert "passphrase" in page.findings()[0].detail
+    assert "(it has a passphrase)" in page.findings()[0].detail
 
 
 def test_the_key_of_the_tokens_outlives_the_mgr(served):
