@@ -77,13 +77,15 @@ def campaign(status: str = "done", done: int = 8) -> Dict[str, Any]:
     return {
         "format_version": 1, "campaign_id": "c1", "status": status, "scope": "cluster",
         "created_at_s": 1.7e9, "seed": 7, "runs": 1, "runs_over": int(status != "running"),
-        "runs_aborted": int(status == "aborted"), "periods_done": done, "periods_max": 8,
+        "runs_aborted": int(status == "aborted"), "periods_done": done, "periods_max": 160,
+        "periods_expected": 8, "seconds_left": 0.0 if status != "running" else 30.0,
+        "seconds_left_max": 0.0 if status != "running" else 600.0,
         "seconds": 17.6, "bytes_written": 98304, "options": {}, "skipped": [f"h1 {HOSTILE}"],
         "run_list": [{
             "run_id": "c1.0", "hostname": "h1", "domain_id": "d1", "status": status,
             "dev_names": ["sda\x1b[2J"],
-            "reason": "", "restored": True, "periods_done": done, "periods_max": 8,
-            "interrupted_periods": 0,
+            "reason": "", "restored": True, "periods_done": done, "periods_max": 160,
+            "periods_expected": 8, "interrupted_periods": 0,
         }],
         "results": [{**codec.to_plain(_result()), "dev_names": ["sda"]}],
     }

@@ -30,7 +30,7 @@ def test_with_consent_it_follows_to_the_answer():
         "campaign show c1": [campaign("running", 2), campaign("done", 8)],
     }, accept_cost=True)
     assert code == 0
-    assert "2/8 periods" in text
+    assert "2 of about 8 periods" in text
     assert text.endswith("turn it off\n?[2J\nnext: ceph wcache plan\n")
 
 

@@ -1,4 +1,7 @@
-"""`wcache watch`: follow a campaign until it is over, with progress bars on a terminal."""
+"""`wcache watch`: follow a campaign, a plan or a memory trial until it is over.
+
+On a terminal with progress bars; in a log a line when something changes, and one a minute.
+"""
 
 from __future__ import annotations
 
@@ -6,133 +9,146 @@ import argparse
 import shutil
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, TextIO, Tuple
+from typing import Callable, List, Optional, Set, TextIO, Union
 
-from wcache.core.errors import MalformedError, NotFoundError
-from wcache.core.model import load_name
-from wcache.core.text import amount, duration, latency, ratio
+from wcache.core.errors import NotFoundError, NotReadyError
 
 from .answers import Answers, add_cluster_arguments, ceph_tool
+from .following import Look, bar, look, what_now
 
 NAME = "watch"
 ERROR_CODE = 1
-HELP = "Follow a campaign until it is over (the newest one unless named)"
-BAR_CHARS = 30
+HELP = "Follow a campaign, a plan or a memory trial until it is over"
 UP = "\x1b[{}A"
 CLEAR_BELOW = "\x1b[J"
+QUIET_S = 60.0  # a log has a line at least this often
+# A mgr that takes over answers after some ten seconds; a module that is switched off may come
+# again.  What goes on meanwhile goes on without us.
+SILENT_MAX_S = 600.0
+RETRY_S = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See main.Command."""
-    parser.add_argument("campaign", nargs="?", metavar="CAMPAIGN", help="its id, such as c3")
+    parser.add_argument(
+        "what", nargs="?", metavar="ID",
+        help="a campaign (c3), a plan (p1) or a trial; default: what is under way",
+    )
     parser.add_argument(
         "--interval-s", type=_interval, default=2.0, metavar="S", help="seconds between looks"
     )
+    parser.epilog = "exit codes: 0 done, 2 aborted, failed or rolled back, 1 an error"
     add_cluster_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """See main.Command.  The exit code is 0 for a campaign that is done, 2 for an aborted one."""
+    """See main.Command.  The exit code is 0 for what is done, 2 for what came to nothing."""
     answers = ceph_tool(options)
-    campaign_id = options.campaign or newest(answers)
+    name = options.what or what_now(answers)
     try:
-        return follow(answers, campaign_id, sys.stdout, interval_s=options.interval_s)
+        return follow(answers, name, sys.stdout, interval_s=options.interval_s)
     except KeyboardInterrupt:
-        print(f"\nno longer watching; campaign {campaign_id} goes on", file=sys.stderr)
+        print(f"\nno longer watching; {name} goes on", file=sys.stderr)
         return 130
 
 
-def newest(answers: Answers) -> str:
-    """The id of the newest campaign; raises NotFoundError where there is none."""
-    listed = answers.ask("campaign", "ls").get("campaigns")
-    if not isinstance(listed, list) or not listed:
-        raise NotFoundError("there is no campaign yet", "start one: ceph wcache campaign start")
-    return str(listed[-1]["campaign_id"])
-
-
 def follow(
-    answers: Answers, campaign_id: str, out: TextIO, *, interval_s: float,
-    pause: Callable[[float], None] = time.sleep,
+    answers: Answers, name: str, out: TextIO, *, interval_s: float,
+    pause: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Show the campaign at every change until it is over; returns the exit code."""
-    terminal = out.isatty()
-    drawn = 0
-    said: Dict[str, Tuple[str, int]] = {}
+    """Show it at every change until it is over; returns the exit code.
+
+    Raises NotReadyError where nobody answers for too long.
+    """
+    show: Union[_Bars, _Log] = _Bars(out) if out.isatty() else _Log(out, clock)
+    silent_since_s: Optional[float] = None
     while True:
-        shown = answers.ask("campaign", "show", campaign_id)
         try:
-            rows = shown["run_list"]
-            lines = [bar(row) for row in rows] if terminal else _news(rows, said)
-            over = shown["status"] != "running"
-        except (KeyError, TypeError):
-            raise MalformedError("the module's answer is not a campaign") from None
-        if terminal:
-            width = shutil.get_terminal_size().columns
-            lines = [line[: width - 1] for line in lines]
-            out.write((UP.format(drawn) if drawn else "") + CLEAR_BELOW)
-            out.write("".join(f"{line}\n" for line in lines))
-            drawn = len(lines)
-        else:
-            out.write("".join(f"{line}\n" for line in lines))
-        out.flush()
-        if over:
-            out.write("".join(f"{line}\n" for line in ending(shown)))
-            return 0 if shown["status"] == "done" else 2
+            seen = look(answers, name)
+        except NotReadyError as error:
+            now_s = clock()
+            silent_since_s = now_s if silent_since_s is None else silent_since_s
+            if now_s - silent_since_s > SILENT_MAX_S or not show.begun:
+                raise
+            show.silent(error.line())
+            pause(max(interval_s, RETRY_S))
+            continue
+        except NotFoundError:
+            if silent_since_s is None:
+                raise
+            # a mgr that has just taken over may not have loaded what is stored yet
+            if clock() - silent_since_s > SILENT_MAX_S:
+                raise
+            pause(max(interval_s, RETRY_S))
+            continue
+        silent_since_s = None
+        show.look(seen)
+        if seen.over:
+            out.write("".join(f"{line}\n" for line in seen.ending))
+            out.flush()
+            return seen.code
         pause(interval_s)
 
 
-def _news(rows: List[Dict[str, Any]], said: Dict[str, Tuple[str, int]]) -> List[str]:
-    """Lines for a log: a run whose status changed, or that is another quarter further."""
-    lines = []
-    for row in rows:
-        now = (row["status"], 4 * row["periods_done"] // max(1, row["periods_max"]))
-        if said.get(row["run_id"]) != now:
-            said[row["run_id"]] = now
-            lines.append(plain(row))
-    return lines
+class _Bars:
+    """Bars that are drawn in place."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawn = 0
+        self.begun = False
+
+    def look(self, seen: Look) -> None:
+        self.begun = True
+        self._draw([seen.headline, *(bar(part) for part in seen.parts)])
+
+    def silent(self, why: str) -> None:
+        self._draw([f"waiting for the mgr: {why}"])
+
+    def _draw(self, lines: List[str]) -> None:
+        size = shutil.get_terminal_size()
+        shown = [line[: size.columns - 1] for line in lines[: max(1, size.lines - 2)]]
+        if len(shown) < len(lines):
+            shown[-1] = f"and {len(lines) - len(shown) + 1} more"
+        self._out.write((UP.format(self._drawn) if self._drawn else "") + CLEAR_BELOW)
+        self._out.write("".join(f"{line}\n" for line in shown))
+        self._out.flush()
+        self._drawn = len(shown)
 
 
-def bar(row: Dict[str, Any]) -> str:
-    """One run as a progress bar."""
-    done, most = row["periods_done"], max(1, row["periods_max"])
-    filled = min(BAR_CHARS, BAR_CHARS * done // most)
-    drawn = "#" * filled + "." * (BAR_CHARS - filled)
-    return f"{row['run_id']:8} [{drawn}] {done:4}/{most} {_where(row)}"
+class _Log:
+    """Lines for a log or a pipe."""
 
+    def __init__(self, out: TextIO, clock: Callable[[], float]) -> None:
+        self._out = out
+        self._clock = clock
+        self._said: Set[str] = set()
+        self._said_at_s = 0.0
+        self.begun = False
+        self._silent = False
 
-def plain(row: Dict[str, Any]) -> str:
-    """One run as a line for a log."""
-    return f"{row['run_id']} {row['periods_done']}/{row['periods_max']} periods, {_where(row)}"
+    def look(self, seen: Look) -> None:
+        now_s = self._clock()
+        if self._silent:
+            self._say(["the mgr answers again"])
+            self._silent = False
+        fresh = [line for line in seen.news if line not in self._said]
+        self._said = set(seen.news)
+        if fresh:
+            self._say(fresh)
+        if not self.begun or now_s - self._said_at_s >= QUIET_S:
+            self._say([seen.headline])
+            self._said_at_s = now_s
+        self.begun = True
 
+    def silent(self, why: str) -> None:
+        if not self._silent:
+            self._say([f"waiting for the mgr: {why}"])
+            self._silent = True
 
-def ending(shown: Dict[str, Any]) -> List[str]:
-    """What came out, a line for each result."""
-    lines = [
-        f"campaign {shown['campaign_id']}: {shown['status']}, "
-        f"{duration(shown['seconds'])} of drive time, {amount(shown['bytes_written'])} written"
-    ]
-    for result in shown["results"]:
-        back, through = (result[mode]["p50_us"] for mode in ("write_back", "write_through"))
-        lines.append(
-            f"osd.{result['osd_id']} {_drive(result)} {load_name(result['load_point'])}: "
-            f"{result['verdict']}, write back {latency(back)}, write through {latency(through)}, "
-            f"ratio {ratio(result)}"
-        )
-    return lines
-
-
-def _where(row: Dict[str, Any]) -> str:
-    reason = f": {row['reason']}" if row["reason"] else ""
-    return f"{_printable(row['hostname'])} {_drive(row)} {row['status']}{_printable(reason)}"
-
-
-def _drive(row: Dict[str, Any]) -> str:
-    return _printable(",".join(row["dev_names"]) or row["domain_id"])
-
-
-def _printable(text: str) -> str:
-    """A drive's own text must not move the terminal's cursor."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    def _say(self, lines: List[str]) -> None:
+        self._out.write("".join(f"{line}\n" for line in lines))
+        self._out.flush()
 
 
 def _interval(text: str) -> float:

@@ -160,7 +160,10 @@ class Module(MgrModule):
         tokens = self._service.web_tokens
         return WebPage(
             host, tokens=tokens, log=self.log.warning,
-            make_app=lambda secure: page_app(reader, tokens, login, secure, self.log.exception),
+            make_app=lambda secure: page_app(
+                reader, tokens, login, secure, self.log.exception,
+                lambda: self._options.web_metrics,
+            ),
         )
 
     def _results(self) -> List[Result]:

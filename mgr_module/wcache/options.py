@@ -43,6 +43,7 @@ class Options(KnobOptions):
     web: str = "off"
     web_addr: str = ""
     web_port: int = 8447
+    web_metrics: bool = False
 
 
 # name: (description, lowest, highest); numbers outside are refused when they are set
@@ -115,6 +116,9 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "(mgr/wcache/ID/web_addr). Empty: all addresses of the mgr's host.", None, None),
     "web_port": (
         "Port of the web page, by mgr if need be (mgr/wcache/ID/web_port).", 1, 65535),
+    "web_metrics": (
+        "Whether anybody who reaches the web page may read its /metrics without a login, as with "
+        "Ceph's own prometheus module. It names drive models, hosts and OSDs never.", None, None),
 }
 
 # Options that take one of a few words.

@@ -175,3 +175,14 @@ def test_while_a_page_is_made_another_is_asked_to_come_back(site, monkeypatch):
     with site.app._making:
         assert site.get("/").code == 503
     assert site.get("/").code == 200
+
+
+def test_metrics_want_a_login_unless_an_option_opens_them(site):
+    assert site.ask("/metrics").code == 401
+    answer = site.ask("/metrics", HTTP_AUTHORIZATION=f"Bearer {site.token}")
+    assert (answer.code, answer.headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+    assert "\nwcache_probes{" in answer.text
+    opened = Site(a_mgr(), open_metrics=True)
+    assert opened.ask("/metrics").text == answer.text
+    assert opened.ask("/").code == 401
+    assert opened.ask("/metrics", "POST", b"x").code == 405

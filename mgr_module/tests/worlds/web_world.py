@@ -28,7 +28,7 @@ class Answer:
 class Site:
     """The page of a mgr, and a token of its own."""
 
-    def __init__(self, mgr, dashboard=None, secure=False, latencies=None):
+    def __init__(self, mgr, dashboard=None, secure=False, latencies=None, open_metrics=False):
         self.mgr = mgr
         self.failures = []
         self.tokens = WebTokens(lambda: mgr.now_s)
@@ -40,7 +40,8 @@ class Site:
             }), latencies or mgr.kept_blocks,
         )
         self.app = page_app(
-            reader, self.tokens, dashboard or NoDashboard(), secure, self.failures.append
+            reader, self.tokens, dashboard or NoDashboard(), secure, self.failures.append,
+            lambda: open_metrics,
         )
 
     def ask(self, path, method="GET", body=b"", **environ):

@@ -10,6 +10,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 from urllib.parse import parse_qsl, unquote
 
+from ..commands.metrics import metrics_text
+from ..core.prometheus_text import CONTENT_TYPE
 from . import pages
 from .dashboard_login import NotLetInError
 from .reading import CannotReadError, Reader
@@ -18,6 +20,7 @@ COOKIE = "wcache_token"
 DASHBOARD_COOKIE = "token"
 FORM_BYTES_MAX = 2048
 QUERY_CHARS_MAX = 1024
+METRICS = "metrics"
 FIELDS_MAX = 8
 PATH_CHARS_MAX = 300
 COOKIES_CHARS_MAX = 8192
@@ -79,6 +82,7 @@ class App:
     def __init__(
         self, *, read: Reader, render: Callable[[str, Dict[str, Any]], str], tokens: OwnTokens,
         dashboard: Logins, secure: bool, log_exception: Callable[[str], None],
+        open_metrics: Callable[[], bool],
     ) -> None:
         self._read = read
         self._render = render
@@ -86,6 +90,7 @@ class App:
         self._dashboard = dashboard
         self._secure = secure  # the page itself is served over TLS
         self._log_exception = log_exception
+        self._open_metrics = open_metrics
         self._making = threading.Lock()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -124,7 +129,7 @@ class App:
                             headers=[("Cache-Control", "private, max-age=300")])
         if path == "login":
             return self._login_page(200, "")
-        user = self._user(environ)
+        user = "" if path == METRICS and self._open_metrics() else self._user(environ)
         query = _fields(text)
         if not self._making.acquire(timeout=WAIT_S):
             raise Response(503, "busy: reload in a moment\n", kind="text/plain",
@@ -135,6 +140,8 @@ class App:
             self._making.release()
 
     def _page(self, path: str, query: Dict[str, str], user: str) -> Response:
+        if path == METRICS:
+            return self._metrics()
         try:
             page = pages.made(self._read, path, query)
         except CannotReadError as error:
@@ -146,6 +153,15 @@ class App:
             **self._frame(path.partition("/")[0]), **page.values, "title": page.title,
             "user": user,
         }))
+
+    def _metrics(self) -> Response:
+        """For Prometheus, which says who it is by `authorization: {credentials: TOKEN}`."""
+        read = self._read
+        try:
+            text = metrics_text(read("status"), read("campaign ls"), read("plan ls"))
+        except CannotReadError as error:
+            return Response(503, f"{error}\n", kind="text/plain")
+        return Response(200, text, kind=CONTENT_TYPE)
 
     def _frame(self, place: str) -> Dict[str, Any]:
         return {"navigation": pages.NAVIGATION, "place": place, "user": ""}

@@ -12,8 +12,8 @@ from ..engine.gate.kept_blocks import KeptBlock
 READS = (
     "wcache agent ls", "wcache auto status", "wcache campaign ls", "wcache campaign record",
     "wcache campaign show", "wcache drive ls", "wcache explain", "wcache history",
-    "wcache memory recommend", "wcache memory status", "wcache plan show", "wcache recommend",
-    "wcache rollout ls", "wcache rollout show", "wcache status",
+    "wcache memory recommend", "wcache memory status", "wcache plan ls", "wcache plan show",
+    "wcache recommend", "wcache rollout ls", "wcache rollout show", "wcache status",
 )
 Answer = Tuple[int, str, str]
 
