@@ -16,7 +16,7 @@ KNOBS = ("core/knobs/cache_mode", "core/knobs/mclock", "core/knobs/memory_target
 
 REACHES_MAX = 0  # 475 before there was a World
 LOCKS_MAX = 0  # 69
-NAMING_MAX = 11  # 14
+NAMING_MAX = 10  # 14
 ASKING_MAX = 0  # 29
 
 

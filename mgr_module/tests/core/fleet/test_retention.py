@@ -25,6 +25,7 @@ from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
 from wcache.engine.evidence.records import RECOVERED
 from wcache.engine.load_watch import OSDS_MAX
+from wcache.engine.mclock.archive import MclockArchive
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,
@@ -212,7 +213,7 @@ def test_the_bounds_at_ten_thousand_drives_fit_the_mons():
         archive.put_result(result(number, drive=number, warnings=("a warning " * 8,) * 3))
     for number in range(2 * BOUNDS.plans):
         archive.put_rollout(plan(number, *(f"domain-{number}-{i}" for i in range(250))), nobody)
-    archive.put_mclock_known(tuple(
+    MclockArchive(archive).put_known(tuple(
         Known(f"osd.{i}", "osd_mclock_max_capacity_iops_hdd", f"{300 + i / 7:.6f}", "write back")
         for i in range(10_000)
     ))

@@ -12,6 +12,7 @@ from ..engine import Engine
 from ..storing.archive import Archive
 from ..under_way import RunLook
 from ..world import World
+from .archive import MclockArchive
 
 # Capacities kept, the newest of each OSD: three stand for a drive model.
 MEASURED_MAX = 300
@@ -26,7 +27,7 @@ class Capacities:
 
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
-        self._archive = archive
+        self._archive = MclockArchive(archive)
         self._taken: Set[str] = set()  # runs whose measurement is among `measured`
         self.measured: Dict[int, Measurement] = {}
         self.kept = 0  # counts measurements, so that others see when there is a new one
@@ -37,11 +38,11 @@ class Capacities:
         with engine.lock:
             self._taken.clear()
             self.measured = self._archive.capacities()
-            old = self._archive.old_mclock_job()
+            old = self._archive.old_job()
             if old is not None:
                 if old.words:
                     engine.note("mgr", old.job_id, old.words, "warning")
-                self._archive.drop_old_mclock_job()
+                self._archive.drop_old_job()
             self.take()
 
     def take(self) -> None:

@@ -9,6 +9,7 @@ from ...core.knobs.mclock.capacity import settings
 from ...core.knobs.mclock.config import Known, see
 from ..engine import Engine
 from ..storing.archive import Archive
+from .archive import MclockArchive
 
 
 class MclockKnown:
@@ -16,14 +17,14 @@ class MclockKnown:
 
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
-        self._archive = archive
+        self._archive = MclockArchive(archive)
         self.known: Dict[Tuple[str, str], Known] = {}
         engine.config.on_read.append(self.see)
 
     def load(self) -> None:
         """Take up what was stored."""
         with self._engine.lock:
-            self.known = {(k.who, k.name): k for k in self._archive.mclock_known()}
+            self.known = {(k.who, k.name): k for k in self._archive.known()}
 
     def see(self, config: Config) -> None:
         """Compare a reading with what was seen before."""
@@ -35,5 +36,5 @@ class MclockKnown:
         if known != self.known:
             with engine.lock:
                 self.known = known
-                self._archive.put_mclock_known(tuple(known.values()))
+                self._archive.put_known(tuple(known.values()))
         engine.wake()

@@ -6,6 +6,7 @@ from typing import Callable, Tuple
 
 from ...core.knobs.memory_target.promise import PROMISES_MAX, Promise, Promises
 from ..engine import Engine
+from .archive import MemoryArchive
 
 
 class KeptPromises:
@@ -13,12 +14,13 @@ class KeptPromises:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._archive = MemoryArchive(engine.archive)
         self.all: Tuple[Promise, ...] = ()
 
     def load(self) -> None:
         """Take up what was stored."""
         with self._engine.lock:
-            self.all = self._engine.archive.memory.promises()
+            self.all = self._archive.promises()
 
     def change(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
         """Keep the newest of what `change` makes of them, and store it where it differs."""
@@ -26,4 +28,4 @@ class KeptPromises:
             promises = change(self.all)[-PROMISES_MAX:]
             if promises != self.all:
                 self.all = promises
-                self._engine.archive.memory.put_promises(Promises(promises))
+                self._archive.put_promises(Promises(promises))

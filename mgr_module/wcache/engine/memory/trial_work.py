@@ -25,6 +25,7 @@ from ...core.ports import Done
 from ...core.simulation import real
 from ...core.unmet import no_longer_met
 from ..engine import Engine
+from .archive import MemoryArchive
 
 CLUSTER_EVERY_S = 5.0
 RESULTS_MAX = 100
@@ -43,6 +44,7 @@ class TrialWork:
         self, *, engine: Engine, reader: OsdMemory, run: Runner = in_thread
     ) -> None:
         self._engine = engine
+        self._archive = MemoryArchive(engine.archive)
         self._reader = reader
         self._run = run
         self._events: queue.Queue[tr.Event] = queue.Queue()
@@ -61,8 +63,8 @@ class TrialWork:
         """Take up what was stored; leases of a trial that was under way go back."""
         engine = self._engine
         with engine.lock:
-            self.results = engine.archive.memory.results()
-            stored = engine.archive.memory.trial()
+            self.results = self._archive.results()
+            stored = self._archive.trial()
             self.machine = None
             if stored is not None:
                 self.machine = tr.TrialMachine(stored, engine.epoch)
@@ -173,10 +175,10 @@ class TrialWork:
         for action in actions:
             if isinstance(action, tr.SaveTrial):
                 self._unstored += 1
-                engine.archive.memory.put_trial(machine.trial, self._done())
+                self._archive.put_trial(machine.trial, self._done())
             elif isinstance(action, tr.Keep):
                 self.results = (*self.results, action.result)[-RESULTS_MAX:]
-                engine.archive.memory.put_results(TrialResults(self.results))
+                self._archive.put_results(TrialResults(self.results))
             elif isinstance(action, tr.Say):
                 engine.note("mgr", machine.trial.trial_id, action.text)
             elif isinstance(action, tr.Lease) and action.target_bytes is None:

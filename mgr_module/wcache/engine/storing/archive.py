@@ -26,16 +26,13 @@ from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.history.entry import HistoryEntry
 from ...core.host_report import HostReport
-from ...core.knobs.mclock.capacity import Measurement
-from ...core.knobs.mclock.config import Known, Knowns
-from ...core.knobs.mclock.stored_v1 import ConfigRollout, Job, as_plan
+from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
 from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
-from .memory_archive import MemoryArchive
 from .readable import VALUE_BYTES_MAX, PlanTexts, readable
 
 T = TypeVar("T")
@@ -49,7 +46,6 @@ class Archive:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.memory = MemoryArchive(self._load_one, self._put, self._put_later)
         self.unreadable: Dict[str, str] = {}
         self._plans = PlanTexts()
         self._record_sizes: Optional[Dict[str, int]] = None
@@ -65,15 +61,17 @@ class Archive:
                 "run the module that wrote it, or `ceph config-key rm` its keys",
             )
 
-    def _load(self, cls: Type[T], prefix: str) -> Dict[str, T]:
+    def load(self, cls: Type[T], prefix: str) -> Dict[str, T]:
+        """All values of a kind, by name; what cannot be read is in `unreadable`."""
         found: Dict[str, T] = {}
         for key in self._store.keys(prefix + "/"):
-            value = self._load_one(cls, key)
+            value = self.load_one(cls, key)
             if value is not None:
                 found[key[len(prefix) + 1:]] = value
         return found
 
-    def _load_one(self, cls: Type[T], key: str) -> Optional[T]:
+    def load_one(self, cls: Type[T], key: str) -> Optional[T]:
+        """One value, or None."""
         try:
             text = self._store.get(key)
             if text is None:
@@ -83,7 +81,7 @@ class Archive:
             self.unreadable[key] = error.message
             return None
 
-    def _put(self, key: str, value: Any, done: Done) -> None:
+    def put(self, key: str, value: Any, done: Done) -> None:
         """Store a value that will be read again, else tell `done` why it would not be."""
         self._put_text(key, partial(readable, key, value), done)
 
@@ -99,10 +97,12 @@ class Archive:
         """Store what was measured: too much of it to be read back each time."""
         self._store.write((Write(key, codec.dumps(value)),), done)
 
-    def _put_later(self, key: str, value: Any) -> None:
+    def put_later(self, key: str, value: Any) -> None:
+        """Store a value that may wait, and of which only the newest counts."""
         self._store.write_later(key, codec.dumps(value))
 
-    def _drop(self, key: str) -> None:
+    def drop(self, key: str) -> None:
+        """Remove a value."""
         self._store.write_later(key, None)
 
     def trouble(self) -> str:
@@ -126,32 +126,32 @@ class Archive:
 
     def acceptances(self) -> Tuple[Acceptance, ...]:
         """What an admin accepted and a probe's journal may still have."""
-        found = self._load_one(Acceptances, "accepted")
+        found = self.load_one(Acceptances, "accepted")
         return found.items if found is not None else ()
 
     def put_acceptances(self, items: Tuple[Acceptance, ...], done: Done) -> None:
         """Store all of them."""
-        self._put("accepted", Acceptances(items), done)
+        self.put("accepted", Acceptances(items), done)
 
     def trusted_models(self) -> TrustedModels:
         """Drive models whose power-loss protection an admin vouches for."""
-        return self._load_one(TrustedModels, "plp-trust") or TrustedModels()
+        return self.load_one(TrustedModels, "plp-trust") or TrustedModels()
 
     def put_trusted_models(self, models: TrustedModels, done: Done) -> None:
         """Store all of them."""
-        self._put("plp-trust", models, done)
+        self.put("plp-trust", models, done)
 
     def accepted_proofs(self) -> AcceptedProofs:
         """Hosts whose evidence of a drive model an admin has accepted."""
-        return self._load_one(AcceptedProofs, "accepted-words") or AcceptedProofs()
+        return self.load_one(AcceptedProofs, "accepted-words") or AcceptedProofs()
 
     def put_accepted_proofs(self, proofs: AcceptedProofs, done: Done) -> None:
         """Store all of them."""
-        self._put("accepted-words", proofs, done)
+        self.put("accepted-words", proofs, done)
 
     def campaigns(self) -> Dict[str, Campaign]:
         """All campaigns by id."""
-        return self._load(Campaign, "campaign")
+        return self.load(Campaign, "campaign")
 
     def put_campaign(
         self, campaign: Campaign, runs: Sequence[RunState], done: Done
@@ -171,25 +171,25 @@ class Archive:
 
     def drop_campaign(self, campaign_id: str) -> None:
         """Remove a campaign's header."""
-        self._drop(f"campaign/{campaign_id}")
+        self.drop(f"campaign/{campaign_id}")
 
     def drop_run(self, run_id: str) -> None:
         """Remove a run with what is left of its periods."""
         self.drop_periods(run_id)
-        self._drop(f"run/{run_id}")
+        self.drop(f"run/{run_id}")
 
     def runs(self) -> Dict[str, RunState]:
         """All runs by id."""
-        return self._load(RunState, "run")
+        return self.load(RunState, "run")
 
     def put_run(self, state: RunState, done: Done) -> None:
         """Store where a run stands."""
-        self._put(f"run/{state.spec.run_id}", state, done)
+        self.put(f"run/{state.spec.run_id}", state, done)
 
     def periods(self, run_id: str, experiments: int) -> List[Periods]:
         """The saved periods of a run, one dict for each of its experiments."""
         found: List[Periods] = [{} for _ in range(experiments)]
-        for name, period in self._load(Period, f"period/{run_id}").items():
+        for name, period in self.load(Period, f"period/{run_id}").items():
             parts = name.split("/")
             if len(parts) == 3 and all(part.isdecimal() for part in parts):
                 index, number, second = (int(part) for part in parts)
@@ -208,11 +208,11 @@ class Archive:
         """Remove the periods of an experiment whose record is stored, or all of a run."""
         of = "" if experiment is None else f"{experiment}/"
         for key in self._store.keys(f"period/{run_id}/{of}"):
-            self._drop(key)
+            self.drop(key)
 
     def record(self, record_id: str) -> Optional[Record]:
         """One record with its raw samples, or None."""
-        return self._load_one(Record, f"record/{record_id}")
+        return self.load_one(Record, f"record/{record_id}")
 
     def record_ids(self) -> List[str]:
         """Ids of all records that are kept."""
@@ -238,91 +238,61 @@ class Archive:
 
     def drop_record(self, record_id: str) -> None:
         """Remove a record; its result stays."""
-        self._drop(f"record/{record_id}")
+        self.drop(f"record/{record_id}")
         if self._record_sizes is not None:
             self._record_sizes.pop(record_id, None)
 
     def results(self) -> Dict[str, Result]:
         """All results by record id."""
-        return self._load(Result, "result")
+        return self.load(Result, "result")
 
     def put_result(self, result: Result) -> None:
         """Store a result."""
-        self._put_later(f"result/{result.record_id}", result)
+        self.put_later(f"result/{result.record_id}", result)
 
     def drop_result(self, record_id: str) -> None:
         """Remove a result and its record, from which it would be made again."""
         self.drop_record(record_id)
-        self._drop(f"result/{record_id}")
+        self.drop(f"result/{record_id}")
 
     def foreign(self) -> Dict[str, Evidence]:
         """What was imported, by the cluster that it is from."""
-        return self._load(Evidence, "foreign")
+        return self.load(Evidence, "foreign")
 
     def put_foreign(self, evidence: Evidence, done: Done) -> None:
         """Store what was imported."""
-        self._put(f"foreign/{evidence.cluster}", evidence, done)
+        self.put(f"foreign/{evidence.cluster}", evidence, done)
 
     def drop_foreign(self, cluster: str) -> None:
         """Remove what was imported from a cluster."""
-        self._drop(f"foreign/{cluster}")
+        self.drop(f"foreign/{cluster}")
 
     def automation(self) -> AutoState:
         """What `auto` allows, and how far it has come."""
-        return self._load_one(AutoState, "automation") or AutoState()
+        return self.load_one(AutoState, "automation") or AutoState()
 
     def put_automation(self, state: AutoState, done: Done) -> None:
         """Store it."""
-        self._put("automation", state, done)
+        self.put("automation", state, done)
 
     def profiles(self) -> Dict[int, LoadProfile]:
         """Load profiles by OSD."""
-        found = self._load(LoadProfile, "profile")
+        found = self.load(LoadProfile, "profile")
         return {int(name): item for name, item in found.items() if name.isdecimal()}
 
     def put_profile(self, osd_id: int, profile: LoadProfile) -> None:
         """Store an OSD's load profile."""
-        self._put_later(f"profile/{osd_id}", profile)
+        self.put_later(f"profile/{osd_id}", profile)
 
     def drop_profile(self, osd_id: int) -> None:
         """Remove an OSD's load profile."""
-        self._drop(f"profile/{osd_id}")
-
-    def capacities(self) -> Dict[int, Measurement]:
-        """The newest measured mClock capacity of each OSD."""
-        found = self._load(Measurement, "capacity")
-        return {int(name): item for name, item in found.items() if name.isdecimal()}
-
-    def put_capacity(self, measurement: Measurement) -> None:
-        """Store an OSD's measured capacity."""
-        self._put_later(f"capacity/{measurement.osd_id}", measurement)
-
-    def drop_capacity(self, osd_id: int) -> None:
-        """Remove a capacity."""
-        self._drop(f"capacity/{osd_id}")
-
-    def old_mclock_job(self) -> Optional[Job]:
-        """The last measurement of capacities as older versions stored it."""
-        return self._load_one(Job, "mclock/job")
-
-    def drop_old_mclock_job(self) -> None:
-        """Remove it."""
-        self._drop("mclock/job")
-
-    def mclock_known(self) -> Tuple[Known, ...]:
-        """The stored values of mClock as they were first seen."""
-        found = self._load_one(Knowns, "mclock/known")
-        return found.items if found is not None else ()
-
-    def put_mclock_known(self, known: Tuple[Known, ...]) -> None:
-        """Store when the values of mClock were first seen."""
-        self._put_later("mclock/known", Knowns(known))
+        self.drop(f"profile/{osd_id}")
 
     def rollouts(self) -> Dict[str, Rollout]:
         """All plans by id; changes of mClock's values of an older version are among them."""
-        old = self._load(ConfigRollout, "mclock-change")
+        old = self.load(ConfigRollout, "mclock-change")
         found = {change_id: as_plan(item) for change_id, item in old.items()}
-        return {**found, **self._load(Rollout, "rollout")}
+        return {**found, **self.load(Rollout, "rollout")}
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""
@@ -331,42 +301,42 @@ class Archive:
 
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
-        self._drop(f"rollout/{plan_id}")
-        self._drop(f"mclock-change/{plan_id}")
+        self.drop(f"rollout/{plan_id}")
+        self.drop(f"mclock-change/{plan_id}")
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""
-        return self._load(HostReport, "report")
+        return self.load(HostReport, "report")
 
     def put_report(self, report: HostReport) -> None:
         """Store a host's report."""
-        self._put_later(f"report/{report.hostname}", report)
+        self.put_later(f"report/{report.hostname}", report)
 
     def agents(self) -> Dict[str, Agent]:
         """The probes as last stored."""
-        return self._load(Agent, "agent")
+        return self.load(Agent, "agent")
 
     def put_agent(self, agent: Agent) -> None:
         """Store who speaks for a host (when that changes, not at every call)."""
-        self._put_later(f"agent/{agent.hostname}", agent)
+        self.put_later(f"agent/{agent.hostname}", agent)
 
     def deployments(self) -> Dict[str, Deployment]:
         """The hosts that probes were added to."""
-        return self._load(Deployment, "deployment")
+        return self.load(Deployment, "deployment")
 
     def put_deployment(self, item: Deployment) -> None:
         """Store how a host was added."""
-        self._put_later(f"deployment/{item.hostname}", item)
+        self.put_later(f"deployment/{item.hostname}", item)
 
     def drop_host(self, hostname: str) -> None:
         """Remove a host's report and probe, and how it was added."""
-        self._drop(f"deployment/{hostname}")
-        self._drop(f"report/{hostname}")
-        self._drop(f"agent/{hostname}")
+        self.drop(f"deployment/{hostname}")
+        self.drop(f"report/{hostname}")
+        self.drop(f"agent/{hostname}")
 
     def history(self, log: str) -> Dict[int, HistoryEntry]:
         """The lines of an audit log by their numbers, in order."""
-        found = self._load(HistoryEntry, log)
+        found = self.load(HistoryEntry, log)
         return {int(name): found[name] for name in sorted(found) if name.isdecimal()}
 
     def history_next(self, log: str) -> int:
@@ -375,11 +345,11 @@ class Archive:
 
     def put_history(self, log: str, number: int, entry: HistoryEntry) -> None:
         """Store a line of an audit log."""
-        self._put_later(f"{log}/{number:010d}", entry)
+        self.put_later(f"{log}/{number:010d}", entry)
 
     def drop_history(self, log: str, number: int) -> None:
         """Remove a line of an audit log."""
-        self._drop(f"{log}/{number:010d}")
+        self.drop(f"{log}/{number:010d}")
 
 
 def next_number(ids: Iterable[str]) -> int:
