@@ -50,7 +50,7 @@ def test_the_overview_says_the_sentence_and_the_verdict_by_device_class():
     status = said(mgr, "status")
     assert status["summary"]["text"] in text
     assert "Device class hdd" in text
-    assert "ACME HD1 1.0 write through depth1 3 5.00 (4.90 to 5.10) (-80%" in text
+    assert "ACME HD1 1.0 write through depth1 3 5.00 (4.90 to 5.10) -80%" in text
     assert "Next: ceph wcache plan" in text
 
 
@@ -73,6 +73,7 @@ def test_an_experiment_shows_its_pairs_and_the_interval_closing_in():
     assert "write back: median 20.00 ms of 40 samples" in text
     assert "1 write back 20.00 ms 4.00 ms 5.000" in text or "write through 20.00 ms" in text
     assert page.count('role="img"') == 3
+    assert page.count("l8 8M") == 4  # a cross for each pair
 
 
 def test_what_is_not_there_is_said():

@@ -107,7 +107,7 @@ def experiment(read: Reader, query: Query) -> Page:
         "pairs": rows, "looks": seen,
         "plots": [
             item for item in (
-                plots.closing(seen), plots.distribution(record), plots.levels(record)
+                plots.closing(record), plots.distribution(record), plots.levels(record)
             ) if item.lines
         ],
     })

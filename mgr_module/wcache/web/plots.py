@@ -88,6 +88,18 @@ class _Axes:
         words = [f"{self.x(a):.1f} {self.y(b):.1f}" for a, b in kept]
         return Geometry("M" + "L".join(words))
 
+    def crosses(self, points: Sequence[Point]) -> Geometry:
+        at = [(self.x(a), self.y(b)) for a, b in points]
+        return Geometry("".join(
+            f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x - 4:.1f} {y + 4:.1f}l8 -8" for x, y in at
+        ))
+
+    def whisker(self, x: float, low: float, high: float) -> str:
+        at = self.x(x)
+        return (
+            f"M{at - 6:.1f} {self.y(low):.1f}h12m-6 0V{self.y(high):.1f}m-6 0h12"
+        )
+
     def level(self, value: float) -> Geometry:
         return Geometry(f"M{LEFT} {self.y(value):.1f}H{WIDTH - RIGHT}")
 
@@ -145,7 +157,7 @@ def distribution(record: Record) -> Plot:
             for curve in drawn.curves
         ),
         drawn.x_ticks, drawn.y_ticks, x_name=f"share of {drawn.unit} up to a latency",
-        width=drawn.width, height=drawn.height, left=drawn.left, right=drawn.right,
+        width=drawn.width, height=drawn.bottom + 24, left=drawn.left, right=drawn.right,
         top=drawn.top, bottom=drawn.bottom,
     )
 
@@ -183,32 +195,37 @@ def looks(record: Record) -> List[Look]:
     return found
 
 
-def closing(seen: Sequence[Look]) -> Plot:
-    """The interval closing in, look by look, beside the edges of what is material."""
+def closing(record: Record) -> Plot:
+    """Each pair's ratio, and the interval closing in look by look, beside what is material."""
+    seen = looks(record)
     if not seen:
         return Plot("The interval, look by look", "", (), (), ())
+    pairs = [(n, math.exp(difference(p))) for n, p in enumerate(record.pairs[:HORIZON], 1)]
     edges = (MATERIAL_RATIO, 1 / MATERIAL_RATIO)
     # a first interval can be absurdly wide: what is beyond the frame lies on its edge
     last = seen[-1]
     widest = 4.0 * max(last.high / last.low, 1.2)
-    ys = [*edges, *(x.ratio for x in seen), last.low, last.high]
+    ys = [*edges, *(ratio for _, ratio in pairs), last.low, last.high]
     ys += [min(x.high, x.ratio * widest) for x in seen]
     ys += [max(x.low, x.ratio / widest) for x in seen]
-    axes = _axes([x.pairs for x in seen], ys)
+    axes = _axes([0.5, len(pairs) + 0.5], ys)
     upper = axes.path([(x.pairs, x.high) for x in seen])
     lower = axes.path([(x.pairs, x.low) for x in reversed(seen)])
-    step = max(1, math.ceil(len(seen) / 8))
+    step = max(1, math.ceil(len(pairs) / 10))
     return Plot(
         "The interval, look by look",
         f"after {last.pairs} pairs the ratio is {last.ratio:.2f}, its 99% interval {last.low:.2f} "
         f"to {last.high:.2f}; a difference is material beyond {edges[1]:.2f} and {edges[0]:.2f}",
         (
-            Line("ratio, write back over write through", "ratio",
-                 axes.path([(x.pairs, x.ratio) for x in seen])),
+            Line("crosses: each pair, write back over write through", "pair", axes.crosses(pairs)),
+            Line("their mean, and its 99% interval", "ratio", Geometry(
+                axes.path([(x.pairs, x.ratio) for x in seen])
+                + "".join(axes.whisker(x.pairs, x.low, x.high) for x in (seen[0], last))
+            )),
             Line("material from here on", "edge", axes.level(edges[0])),
             Line("", "edge", axes.level(edges[1])),
         ),
-        tuple((round(axes.x(x.pairs), 1), str(x.pairs)) for x in seen[::step]),
+        tuple((round(axes.x(n), 1), str(n)) for n, _ in pairs[::step]),
         _y_ticks(axes, ratio_text), Geometry(f"{upper}L{lower[1:]}Z"), x_name="pairs",
     )
 
