@@ -95,3 +95,26 @@ def test_an_earlier_looks_advice_does_not_outlive_what_it_follows_from():
     assert mgr.engine.world(before).recommendations is before.recommendations
     mgr.engine.analyses.results.clear()
     assert mgr.engine.world(before).recommendations == ()
+
+
+def test_what_one_world_works_out_waits_for_no_other_world():
+    """Loads are read under the engine's lock, which somebody may hold who works out the same."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow():
+        asked.set()
+        assert go_on.wait(30)
+        return {}
+
+    one, other = a_world(loads=slow), a_world()
+    first = threading.Thread(target=one.advised)
+    first.start()
+    assert asked.wait(30)
+    second = threading.Thread(target=other.advised)
+    second.start()
+    second.join(10)
+    waits = second.is_alive()
+    go_on.set()
+    first.join()
+    second.join()
+    assert not waits

@@ -125,10 +125,10 @@ class CephView:
         for line in () if check.get("muted") else check.get("detail", ()):
             named = _OSD.match(str(line.get("message", "")).lstrip())
             ids |= {int(named.group(1))} if named else set()
-        self._slow = {
-            i: self._slow.get(i) or SlowOsd(i, self._clock(), self._kept_s(i)) for i in sorted(ids)
-        }
-        return tuple(self._slow.values())
+        known = self._slow
+        slow = {i: known.get(i) or SlowOsd(i, self._clock(), self._kept_s(i)) for i in sorted(ids)}
+        self._slow = slow  # at once: several threads look
+        return tuple(slow.values())
 
     def _kept_s(self, osd_id: int) -> float:
         try:

@@ -7,8 +7,19 @@ is worked out on first use, once, and without the lock.  A test makes one by han
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 from ..core.agents import Agent, OtherVersion
 from ..core.change.gate.marked import Mark, marked
@@ -34,6 +45,27 @@ from ..core.verdict.recommend import OsdProfiles, PoolKey, Recommendation, recom
 from ..core.verdict.result import Result
 from ..options import Options
 from .under_way import RolloutLook, RunLook, busy, changing, leased, open_plans, open_runs
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A property that is worked out when it is asked for first, and holds no lock meanwhile.
+
+    `functools.cached_property` has one lock for all instances before Python 3.12: whoever works
+    something out waits for the engine's lock in it, and whoever has that lock would wait for it.
+    """
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
+
+    def __get__(self, world: Any, owner: object = None) -> T:
+        # the value in the instance comes before this
+        found = self._work(world)
+        world.__dict__[self._work.__name__] = found
+        return found
+
 
 _ADVICE_FOLLOWS_FROM = ("options", "reports", "results", "pools", "trusted", "accepted")
 
@@ -85,14 +117,14 @@ class World:
     config_read_at_s: Optional[float] = None
     config_error: str = ""
 
-    @cached_property
+    @Once
     def cluster(self) -> ClusterState:
         """The cluster's maps: those of a big cluster take a moment, and not all need them."""
         return self.maps()
 
     # ---- hosts
 
-    @cached_property
+    @Once
     def believed_reports(self) -> Tuple[HostReport, ...]:
         """The reports, each with those OSDs alone that its host speaks for."""
         return tuple(believed(self.reports.values(), self.cluster))
@@ -152,12 +184,12 @@ class World:
             return f"campaign {self.open_campaign}"
         return f"plan {self.open_plan}" if self.open_plan else self.reserved
 
-    @cached_property
+    @Once
     def leased(self) -> FrozenSet[Key]:
         """The cache domains that experiments hold."""
         return leased(self.runs)
 
-    @cached_property
+    @Once
     def changing(self) -> FrozenSet[Key]:
         """The cache domains of plans that are not over: mixed modes are their very purpose."""
         return changing(self.rollouts)
@@ -166,7 +198,7 @@ class World:
         """Whether a run or a plan has something to do with a host now."""
         return busy(hostname, self.runs, self.rollouts)
 
-    @cached_property
+    @Once
     def disputes(self) -> Tuple[Dispute, ...]:
         """Cache domains whose prior state is owed or lost: nothing is begun on them."""
         return disputes(
@@ -181,7 +213,7 @@ class World:
 
     # ---- verdicts
 
-    @cached_property
+    @Once
     def expected_pairs(self) -> ExpectedPairs:
         """When experiments are expected to end, by those that have."""
         return expected_pairs(
@@ -201,14 +233,14 @@ class World:
                     self.__dict__[name] = before.__dict__[name]
         return self
 
-    @cached_property
+    @Once
     def believed_results(self) -> Tuple[Result, ...]:
         """All results, with what an admin vouches for."""
         models = {item.drive_model for item in self.trusted}
         found = self.results.values()
         return tuple(lifted(item, models) for item in found) if models else tuple(found)
 
-    @cached_property
+    @Once
     def recommendations(self) -> Tuple[Recommendation, ...]:
         """What should be, from all results and the loads that are known."""
         reports, throwaway = self.believed_reports, self.options.throwaway_cluster
@@ -228,7 +260,7 @@ class World:
             for verdict in file.verdicts
         ]
 
-    @cached_property
+    @Once
     def marks(self) -> Dict[DriveKind, Mark]:
         """Kinds of drives that were found to be worse in a mode, by the newest plan that did."""
         return marked(self.plans, self.results.values())
