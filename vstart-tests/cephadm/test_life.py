@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, Set
 
 import pytest
-from cephadm.route import HOSTS, Route, heard
+from cephadm.route import HOSTS, Route, decided, heard
 from cephadm_rig import CephadmCluster
 from cephadm_rig.machine import Machine
 from harness import CommandError, HarnessError
@@ -63,10 +63,10 @@ def over(wcache: Wcache, campaign_id: str) -> Dict:
     def stopped() -> bool:
         if wcache.campaign(campaign_id)["status"] == "running":
             wcache("campaign stop", campaign_id=campaign_id)
-        return wcache.campaign(campaign_id)["status"] != "running"
+        return True
 
-    wcache.wait(f"the end of {campaign_id}", stopped, 240)
-    return wcache.campaign(campaign_id)
+    wcache.wait("a mgr that answers", stopped, 240)
+    return wcache.wait_over(campaign_id, 240)
 
 
 def active_host(rig: CephadmCluster) -> str:
@@ -248,6 +248,7 @@ def test_what_was_applied_on_a_host_that_is_removed_can_be_rolled_back(
 
 def applied(wcache: Wcache) -> str:
     """Apply what is recommended, to its end; the plan's id."""
+    decided(wcache)
     plan_id = str(wcache("plan")["plan_id"])
     # the mgr may just have started: it waits for a report of each host
     wcache.wait("apply", lambda: wcache("apply", plan_id=plan_id, override="ok_to_stop"), 120)
