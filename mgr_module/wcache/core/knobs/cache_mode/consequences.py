@@ -44,10 +44,10 @@ def noop_flushes(results: Iterable[Result]) -> Tuple[str, ...]:
             found[result.load_point].append((min(flush_us, commit_us), commit_us))
     lines = []
     for point, drives in sorted(found.items(), key=lambda item: item[0].value):
-        flush_us, commit_us = (median(values) for values in zip(*drives))
-        if commit_us >= MATERIAL_RATIO * (commit_us - flush_us):
+        of_flush_us, of_all_us = (median(values) for values in zip(*drives))
+        if of_all_us >= MATERIAL_RATIO * (of_all_us - of_flush_us):
             lines.append(
-                f"with the cache off {_ms(flush_us)} of {_ms(commit_us)} ms of a commit are "
+                f"with the cache off {_ms(of_flush_us)} of {_ms(of_all_us)} ms of a commit are "
                 f"flushes with nothing to write ({point.short}, {many(len(drives), 'drive')}); the "
                 "kernel sends them since its view stays at write back"
             )
