@@ -16,7 +16,6 @@ from harness import (
     ClusterPlan,
     ExistingCluster,
     HarnessError,
-    NotPossible,
     start_cluster,
 )
 from probes import MODULE, Probe, Wcache
@@ -35,15 +34,6 @@ OPTIONS = {
     "gate_by_load": False,  # nobody writes to most of these clusters
     "lease_ttl_s": 30,
 }
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
-    """A test that asks for what this cluster cannot do is skipped, with the reason."""
-    try:
-        return (yield)
-    except NotPossible as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -8,16 +8,7 @@ from typing import Callable, ContextManager, Iterator
 import pytest
 from ceph_ci.place import Place
 from ceph_ci.source import source_of
-from harness.errors import HarnessError, NotPossible
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
-    """A test that asks for what a release does not have is skipped, with the reason."""
-    try:
-        return (yield)
-    except NotPossible as reason:
-        pytest.skip(str(reason))
+from harness.errors import HarnessError
 
 
 @pytest.fixture(scope="session")
