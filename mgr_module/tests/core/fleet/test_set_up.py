@@ -144,3 +144,16 @@ def test_it_is_information_in_status_and_no_health_warning():
     mgr.engine.tick()
     mgr.report_all()
     assert said(mgr, "status")["findings"] == []
+
+
+def test_discards_that_an_admin_turns_on_are_told_at_the_next_reading_of_the_config_database():
+    mgr = FakeMgr(("h1", (make.drive("sda", 0, **FLASH),)))
+    mgr.view.state = make.cluster([make.osd(0, "h1", takes_discards=True, **SSD)])
+    mgr.report_all()
+    mgr.step()
+    assert said(mgr, "status")["findings"] == []
+    mgr.config.kept["osd", "bdev_enable_discard"] = "true"
+    mgr.engine.config.read_soon()
+    mgr.step()
+    (found,) = said(mgr, "status")["findings"]
+    assert "waits for each discard" in found["detail"]
