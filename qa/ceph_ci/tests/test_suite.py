@@ -56,7 +56,7 @@ BREAKS = {
         "self._wcache('recommend')",
     ),
     "a module that does not load": Break(
-        "from mgr_module import MgrModule\n", "from mgr_module import MgrModule, Nowhere\n",
+        "import MgrModule, MgrStandbyModule\n", "import MgrModule, MgrStandbyModule, Nowhere\n",
         MAIN_JOB, "cannot import name 'Nowhere'",
     ),
     "an option without a default": Break(
