@@ -30,6 +30,14 @@ _PROBE_FILES = (
 _PROBE_EXIT = (
     ("0", "done"), ("1", "something is not as it should be"), ("2", "it could not even start"),
 )
+_CLI_EXIT = (
+    ("0", "done; of `watch` and `try`: what was followed is done"),
+    ("1", "an error, which stands on standard error in one line"),
+    ("2", "what was followed was aborted, failed or was rolled back; or the arguments or files "
+     "cannot be understood"),
+    ("130", "interrupted; what was followed goes on"),
+    ("141", "the reader of the output has gone"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ def pages() -> Iterator[Page]:
         [_table("FILES", _PROBE_FILES), _table("EXIT STATUS", _PROBE_EXIT)],
     ))
     yield Page("wcache.1", _of_program(
-        cli, 1, "follows, reports and analyses write-cache experiments of Ceph OSDs", [],
+        cli, 1, "follows, reports and analyses write-cache experiments of Ceph OSDs",
+        [_table("EXIT STATUS", _CLI_EXIT)],
     ))
     yield Page("ceph-wcache.8", _of_module())
 

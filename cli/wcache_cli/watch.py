@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval-s", type=_interval, default=2.0, metavar="S", help="seconds between looks"
     )
-    parser.epilog = "exit codes: 0 done, 2 aborted, failed or rolled back, 1 an error"
+
     add_cluster_arguments(parser)
 
 

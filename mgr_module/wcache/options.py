@@ -64,11 +64,15 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
     "pairs_max": ("Pairs of periods after which an experiment gives up.", 4, 80),
     "drives_per_model": ("Drives of one drive model that a campaign samples.", 1, 1000),
     "parallel_hosts_max": ("Number of hosts that may measure at the same time.", 1, 1000),
-    "latency_limit_ms": ("A sample slower than this aborts the experiment at once.", 1.0, 60000.0),
+    "latency_limit_ms": (
+        "A sample slower than this aborts the experiment at once. On a drive of several OSDs (DB, "
+        "WAL) each of them is watched, every second, from the toggle on. A drive of more than 64 "
+        "OSDs is left alone.", 1.0, 60000.0),
     "experiment_seconds_max": ("Drive seconds that one experiment may take.", 5.0, 86400.0),
     "experiment_bytes_max": ("Bytes that one experiment may write.", 4096, 2**40),
     "experiment_client_wait_max_s": (
-        "Extra seconds that one experiment may make clients wait, summed over all clients.",
+        "Extra seconds that one experiment may make clients wait, summed over all clients, of all "
+        "OSDs on the drive.",
         1.0, 1000000.0),
     "no_difference_share": (
         "Share of these budgets that may be spent on showing that there is no difference.",

@@ -86,7 +86,8 @@ def test_every_column_is_within_the_page(pages, tmp_path, width, labelled):
         f"{at}/{width}.html",
     )
     found = json.loads(re.search(r'<pre id="found">\s*(\{.*?\})', done.stdout)[1])
-    assert found["scroll"] <= found["width"] == width
+    assert found["scroll"] <= found["width"]
+    assert width - 20 <= found["width"] <= width  # a scroll bar takes the rest
     assert found["cells"] > 500
     assert (found["out"], found["scripts"], found["svgs"]) == (0, 0, 25)
     assert (found["labelled"] > 500) is labelled

@@ -31,6 +31,7 @@ def everything(mgr):
         ("campaign record", {"record_id": "c1.0.0"}), ("recommend", {}),
         ("explain", {"what": ["ACME", "HD1", "1.0"]}), ("explain", {"what": "osd.0"}),
         ("recommend", {"device_class": "hdd"}), ("plan", {}), ("plan show", {"plan_id": "p1"}),
+        ("plan rm", {"plan_id": "p1", "dry_run": True}),
         ("history", {"limit": 5}), ("apply", {"plan_id": "p1"}),
         ("rollout ls", {}), ("rollout show", {"plan_id": "p1"}),
         ("rollout abort", {"plan_id": "p1"}),

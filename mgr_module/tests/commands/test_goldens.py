@@ -88,6 +88,7 @@ def chapters():
     mgr.report_all()
     yield "6-rolled-back", looked(mgr) + told(mgr, "plan show", plan_id="p1")
     yield "7-refused", "".join((
+        told(mgr, "plan rm", plan_id="p1"),
         told(mgr, "apply", plan_id="p9"), told(mgr, "rollback", plan_id="p9"),
         told(mgr, "rollback"), told(mgr, "campaign show", campaign_id="c9"),
         told(mgr, "campaign start", scope="osd.99"), told(mgr, "recommend", device_class="zzz"),

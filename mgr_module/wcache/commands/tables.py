@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 from ..core.experiment.observing.run import NOT_FLUSHED
 from ..core.fleet import ages
@@ -56,7 +56,7 @@ def status(data: Mapping[str, Any]) -> str:
             for r in data["drive_models"]
         ]
         heads = ("DRIVE MODEL", "DRIVES", "DEVICE CACHE", "KERNEL VIEW", "STATE")
-        lines += ["", table(heads, rows)]
+        lines += ["", table(heads, rows), *flushed(data["drive_models"])]
     if data["findings"]:
         lines.append("")
         shown: Counter[str] = Counter()
@@ -101,7 +101,20 @@ def drives(data: Mapping[str, Any]) -> str:
         )
     heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
              "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
-    return f"{table(heads, rows)}\nreported {ages.words(data['reported'])}"
+    lines = [table(heads, rows), *flushed(d["state"] for d in data["drives"])]
+    return "\n".join([*lines, f"reported {ages.words(data['reported'])}"])
+
+
+def flushed(states: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Which direction is safe, where the two sides of some drive's cache differ."""
+    differ = any(
+        (state["device_cache"], state["kernel_view"]) == ("write through", "write back")
+        for state in states
+    )
+    return [
+        "device cache off and kernel view write back is safe: the kernel flushes a cache that is "
+        "off; the other way round data can be lost"
+    ] if differ else []
 
 
 def forecast(data: Mapping[str, Any]) -> str:

@@ -76,8 +76,14 @@ class Orders:
         return f"c{next_number([*self._engine.campaigns, *stored])}"
 
     def new_plan_id(self) -> str:
-        """A plan's id that is new: what cannot be read keeps its number."""
-        return f"p{next_number([*self._engine.rollouts, *self._engine.archive.names('rollout')])}"
+        """A plan's id that is new: what cannot be read, or was removed, keeps its number.
+
+        An `apply` that somebody wrote down must never begin another plan.
+        """
+        engine = self._engine
+        told = [entry.what for entry in engine.audit.all() if entry.what.startswith("p")]
+        known = [*engine.rollouts, *engine.archive.names("rollout"), *told]
+        return f"p{next_number(known)}"
 
     def begin(self, plan_id: str) -> RolloutStatus:
         """Carry out a plan; returns where it stands then."""
@@ -126,6 +132,15 @@ class Orders:
             engine.persistence.save(rollout.plan_id, machine)
             engine.hear_store()
             engine.prune()
+
+    def remove_plan(self, plan_id: str) -> None:
+        """Forget a plan that was never begun; its number is not used again."""
+        engine = self._engine
+        with engine.lock:
+            del engine.rollouts[plan_id]
+            engine.persistence.forget(plan_id)
+            engine.archive.drop_rollout(plan_id)
+            engine.note("admin", plan_id, "removed; it was never begun")
 
     def steer(
         self, plan_id: str, act: Callable[[RolloutMachine], List[Action]]

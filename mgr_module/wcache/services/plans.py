@@ -38,6 +38,7 @@ from ..engine.storing.readable import readable
 from ..engine.world import World
 from ..options import Options
 from .apply_forecast import apply_forecast, broken
+from .dry_run import would
 from .guards import (
     require_idle,
     require_plan,
@@ -127,6 +128,21 @@ class PlanService:
         wanted.remember(changes)
         engine.note(by, plan_id, f"planned {many(len(changes), 'change')}")
         return {"plan_id": plan_id, **told}
+
+    def remove(self, plan_id: str, dry_run: bool = False) -> Dict[str, Any]:
+        """`plan rm`: forget a plan that was never begun; what was begun is the way back."""
+        with self._engine.deciding() as world:
+            rollout = require_plan(world.rollouts, plan_id).rollout
+            if rollout.status is not RolloutStatus.PLANNED:
+                raise RefusedError(
+                    f"plan {plan_id} was begun ({rollout.status.value}): it is kept, since it says "
+                    "what was there before", "old ones are forgotten by themselves",
+                )
+            if not dry_run:
+                require_store(world)
+                self._orders.remove_plan(plan_id)
+        told = {"plan_id": plan_id, "changed": not dry_run}
+        return {**told, **would([f"forget plan {plan_id}"])} if dry_run else told
 
     def apply(
         self, plan_id: str, override: Optional[str] = None, trial: bool = False,

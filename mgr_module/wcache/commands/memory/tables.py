@@ -9,6 +9,7 @@ from ...core.text import amount, duration, named, table
 SHOWN_MAX = 60
 OUTSIDE_MAX = 3
 SINGLES_MAX = 8
+OLDER = "older"  # of `age_bytes`
 
 
 def _bytes(value: Optional[float]) -> str:
@@ -53,9 +54,17 @@ def status(data: Mapping[str, Any]) -> str:
     ]
     for row in data["classes"]:
         for cache, ages in sorted(row["age_bytes"].items()):
-            held = ", ".join(f"{age} s {amount(size)}" for age, size in ages.items() if size)
+            held = ", ".join(
+                f"{age} s {amount(size)}" for age, size in ages.items() if size and age != OLDER
+            )
             if held:
                 lines.append(f"  {row['device_class']} {cache}, last used within: {held}")
+            if ages.get(OLDER):
+                # what a cache was granted and does not fill is in the oldest bin as well
+                lines.append(
+                    f"  {row['device_class']} {cache}, granted beyond that, used or not: "
+                    f"{amount(ages[OLDER])}"
+                )
     lines += [
         "", table(("OSD", "HOST", "CLASS", "TARGET", "SOURCE", "USED", "CACHES", "ONODE HITS",
                    "MISSES", "NOTE"), osds),

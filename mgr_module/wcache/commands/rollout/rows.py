@@ -44,6 +44,11 @@ ROWS: Tuple[Command, ...] = (
         lambda s, v, a: v.plans.show(a["plan_id"]), plan_tables.plan,
     ),
     Command(
+        "wcache plan rm", (_ID, DRY_RUN), "rw",
+        "Forget a plan that was never begun",
+        lambda s, v, a: s.plans.remove(a["plan_id"], bool(a.get("dry_run"))), tables.would,
+    ),
+    Command(
         "wcache apply",
         (_ID, _OVERRIDE, "name=trial,type=CephBool,req=false",
          "name=persist,type=CephBool,req=false", DRY_RUN), "rw",

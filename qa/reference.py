@@ -1,0 +1,87 @@
+"""`doc/reference.md`, made of the code: commands, options and findings.
+
+`GOLDEN=write make check` writes it anew; a test holds that it is what the code says.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import asdict
+from typing import Iterator, List
+
+from wcache.commands.commands import COMMANDS
+from wcache.core.fleet.findings import ADVICE
+from wcache.core.text import inflected
+from wcache.options import CHOICES, DESCRIPTIONS, Options
+
+COLUMNS = 98
+HEAD = """# Reference
+
+Made of the code by `qa/reference.py`: what you read here is what the module says. The manual pages
+(`man ceph-wcache`) and Ceph's own `ceph wcache -h` have the same words.
+"""
+
+
+def reference() -> str:
+    """The page."""
+    return "\n".join([HEAD, *_commands(), "", *_options(), "", *_findings(), ""])
+
+
+def _commands() -> Iterator[str]:
+    yield "## Commands"
+    yield "Those with `rw` need a right to change things. All take `--format plain|json|yaml`; each"
+    yield "answer in JSON has a `format_version`."
+    yield ""
+    for command in COMMANDS:
+        words = " ".join([f"ceph {command.prefix}", *map(_argument, command.arguments)])
+        yield from _item(f"`{words}` ({command.perm}): {command.help}")
+
+
+def _argument(described: str) -> str:
+    field = dict(part.partition("=")[::2] for part in described.split(","))
+    value = field.get("strings", field["name"].upper())
+    if field.get("req") != "false":
+        return value
+    option = "--" + field["name"].replace("_", "-")
+    return f"[{option}]" if field["type"] == "CephBool" else f"[{option}={value}]"
+
+
+def _options() -> Iterator[str]:
+    yield "## Options"
+    yield "`ceph config set mgr mgr/wcache/NAME VALUE`; a number outside of its bounds is refused."
+    yield ""
+    values = asdict(Options())
+    for name, (words, low, high) in DESCRIPTIONS.items():
+        about = [f"default: {_value(values[name])}"]
+        if name in CHOICES:
+            about.append(f"one of {', '.join(CHOICES[name])}")
+        elif low is not None:
+            about.append(f"{_value(low)} to {_value(high)}")
+        yield from _item(f"`{name}`: {words} ({'; '.join(about)})")
+
+
+def _findings() -> Iterator[str]:
+    yield "## Findings"
+    yield "Each is a health check of Ceph, if it is more than a note; [what to do by"
+    yield "symptom](troubleshooting.md)."
+    yield ""
+    for code, (words, what_to_do) in ADVICE.items():
+        advice = f"{what_to_do[:1].upper()}{what_to_do[1:]}"
+        yield from _item(f"`{code.value}`: {inflected(words, 2)}. {advice}.")
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if value != "" else "empty"
+
+
+def _item(text: str) -> List[str]:
+    text = re.sub(r"\s+", " ", text).replace("<", "&lt;")
+    return textwrap.wrap(
+        text, COLUMNS, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+        break_on_hyphens=False,
+    )
