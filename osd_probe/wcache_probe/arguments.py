@@ -17,8 +17,8 @@ RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 BLANK = "a blank drive, partition or LV that nothing uses; it is OVERWRITTEN"
 COMMANDS = (
-    "run", "look", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix", "appear",
-    "accept", "removable", "witness", "prove", "time",
+    "run", "look", "inspect", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix",
+    "appear", "accept", "removable", "witness", "prove", "time",
 )
 
 
@@ -58,11 +58,10 @@ def make_parser() -> argparse.ArgumentParser:
     who = run.add_mutually_exclusive_group()
     who.add_argument("--id", default="", help="cephx id; default: wcache.HOSTNAME")
     who.add_argument("--name", default="", help="cephx name; default: client.wcache.HOSTNAME")
-    look = verbs.add_parser("look", help="show the drives, changing nothing; needs no mgr")
-    _drives(look)
-    _folders(look)
-    _host_root(look)
-    look.add_argument("--format", choices=("plain", "json"), default="plain")
+    _only_reads(verbs.add_parser("look", help="show the drives, changing nothing; needs no mgr"))
+    _only_reads(verbs.add_parser(
+        "inspect", help="score the drives with reasons, and say what to do next; only reads"
+    ))
     restore = verbs.add_parser("restore", help="bring back prior cache states; needs no mgr")
     _drives(restore)
     _folders(restore)
@@ -129,6 +128,13 @@ def make_parser() -> argparse.ArgumentParser:
     appear.add_argument("--run-dir", default=RUN_DIR, type=os.path.abspath)
     appear.add_argument("device", help="kernel name of the disk")
     return parser
+
+
+def _only_reads(parser: argparse.ArgumentParser) -> None:
+    _drives(parser)
+    _folders(parser)
+    _host_root(parser)
+    parser.add_argument("--format", choices=("plain", "json"), default="plain")
 
 
 def _restore_one(parser: argparse.ArgumentParser) -> None:

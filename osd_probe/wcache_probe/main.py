@@ -106,6 +106,10 @@ def _look_and_say(options: argparse.Namespace) -> int:
         from .linux.persistence.rule_folder import RuleFolder
 
         return removable(options, RuleFolder())
+    if options.command == "inspect":
+        from .commands.inspect import inspect
+
+        return inspect(_make_host(options, None), options.hostname, options.format)
     from .commands import views
 
     if options.command == "look":

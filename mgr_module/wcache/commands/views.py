@@ -16,6 +16,7 @@ from ..core.fleet.ages import age_of
 from ..core.fleet.findings import advice_on, words_of_version
 from ..core.model import DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
+from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
@@ -132,7 +133,8 @@ class Views:
         for campaign_id in open_ids & set(world.campaigns):
             row = head(world, campaign_id)
             fraction = row["periods_done"] / max(1, row["periods_expected"])
-            found[f"wcache.{campaign_id}"] = (f"wcache campaign {campaign_id}", fraction)
+            said = f"wcache campaign {campaign_id}, {time_left(row)}"
+            found[f"wcache.{campaign_id}"] = said, fraction
         for plan_id in world.open_plans:
             found[f"wcache.{plan_id}"] = progress(world.rollouts[plan_id].rollout, world.now_s)
         return found

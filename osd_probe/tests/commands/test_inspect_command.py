@@ -1,0 +1,62 @@
+"""`wcache-probe inspect`: scores with reasons, by reading alone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from sim_drives import DRIVES
+from wcache.core.model import DeviceCache, Finding, FindingCode, KernelView, Severity
+from wcache_probe.commands.inspect import inspected, next_step
+from wcache_probe.main import main
+from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_probe.sim.host import SimulatedHost
+
+
+@pytest.fixture
+def drive():
+    return SimulatedHost(parse_drive_file(DRIVES), "sim1").look()[0]
+
+
+def unsafe(drive):
+    state = replace(
+        drive.state, device_cache=DeviceCache.WRITE_BACK, kernel_view=KernelView.WRITE_THROUGH
+    )
+    return replace(drive, state=state)
+
+
+def test_a_drive_that_loses_data_has_no_points_and_comes_first(drive):
+    bad, good = inspected(unsafe(drive)), inspected(replace(drive, findings=()))
+    assert (bad.score, good.score) == (0, 100)
+    assert "a power cut loses data" in bad.reasons[0].text
+    assert next_step([good, bad], ()).startswith(f"{drive.dev_name}: acknowledged data is lost")
+
+
+def test_each_point_that_is_taken_has_its_reason(drive):
+    warned = replace(drive, toggle_refusal="it is shared", findings=(
+        Finding(FindingCode.NOT_PINNED, Severity.WARNING, "sim1 sda", "no pin"),
+        Finding(FindingCode.NO_VOLATILE_CACHE, Severity.INFO, "sim1 sda", "of no matter"),
+    ))
+    one = inspected(warned)
+    assert one.score == 100 - sum(reason.points for reason in one.reasons) == 70
+    assert [reason.points for reason in one.reasons] == [20, 10]
+
+
+def test_a_host_that_is_not_prepared_is_prepared_next(drive):
+    item = Finding(FindingCode.NOT_PREPARED, Severity.WARNING, "sim1", "no rule")
+    assert next_step([inspected(drive)], [item]) == "wcache-probe prepare --dry-run"
+    assert next_step([inspected(drive)], []) == f"wcache-probe time /dev/{drive.dev_name}"
+    assert next_step([], []) == "wcache-probe look"
+
+
+def test_the_command_answers_as_text_and_as_json(tmp_path, capsys):
+    (tmp_path / "drives.toml").write_text(DRIVES)
+    words = ["inspect", "--sim", str(tmp_path / "drives.toml"), "--hostname", "sim1",
+             "--state-dir", str(tmp_path / "s"), "--run-dir", str(tmp_path / "r")]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("SCORE  DRIVE")
+    assert text.splitlines()[-1].startswith("next: ")
+    assert main([*words, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format_version"], len(told["drives"])) == (1, 5)
+    assert not (tmp_path / "s").exists()  # it keeps nothing

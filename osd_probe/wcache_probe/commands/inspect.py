@@ -1,0 +1,126 @@
+"""`wcache-probe inspect`: a score of each drive with its reasons, and what to type next.
+
+It only reads, and needs neither a mgr nor a right in the cluster.  The score begins at 100; each
+reason takes what stands beside it, so that nothing in it is hidden.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any, Dict, List, Sequence, Tuple
+
+from wcache.core.drive.safety import Safety, judge
+from wcache.core.fleet.findings import ADVICE
+from wcache.core.model import DeviceCache, DriveReport, Finding, FindingCode, Severity
+from wcache.core.ports import DriveHost
+from wcache.core.text import table
+
+FORMAT_VERSION = 1
+_BY_SAFETY = {
+    Safety.UNSAFE: (100, "its cache is on and the kernel sends no flush: a power cut loses data"),
+    Safety.AFTER_RESET: (60, "a reset may turn its cache on under a layer that drops flushes"),
+    Safety.UNKNOWN: (40, "whether the kernel flushes it is not known"),
+}
+_BY_SEVERITY = {Severity.ERROR: 40, Severity.WARNING: 20}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What takes points from a score."""
+
+    points: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A drive with its score, from 0 to 100."""
+
+    drive: DriveReport
+    reasons: Tuple[Reason, ...]
+
+    @property
+    def score(self) -> int:
+        """100 without what the reasons take."""
+        return max(0, 100 - sum(reason.points for reason in self.reasons))
+
+
+def inspect(host: DriveHost, hostname: str, style: str) -> int:
+    """Print the drives under OSDs of this host; exit code 1 where one is in an unsafe state."""
+    found = [inspected(drive) for drive in host.look()]
+    of_host = host.host_findings()
+    following = next_step(found, of_host)
+    unsafe = any(judge(one.drive.state) is Safety.UNSAFE for one in found)
+    if style == "json":
+        print(json.dumps(_plain(found, of_host, hostname, following), indent=2))
+        return int(unsafe)
+    if not found:
+        print(f"no OSD of {hostname} was found on this host")
+    else:
+        rows = [
+            (one.score, one.drive.dev_name, str(one.drive.drive_model),
+             one.drive.state.device_cache.value, one.drive.state.kernel_view.value,
+             judge(one.drive.state).value)
+            for one in sorted(found, key=lambda one: (one.score, one.drive.dev_name))
+        ]
+        print(table(
+            ("SCORE", "DRIVE", "DRIVE MODEL", "DEVICE CACHE", "KERNEL VIEW", "STATE"), rows
+        ))
+    for one in found:
+        for reason in one.reasons:
+            print(f"{one.drive.dev_name}: -{reason.points}: {reason.text}")
+    for item in of_host:
+        print(f"{item.severity.value}: {item.code.value}: {item.detail}")
+    print(f"next: {following}")
+    return int(unsafe)
+
+
+def inspected(drive: DriveReport) -> Inspected:
+    """The score of a drive: what its state, the probe's findings and its switch take from it."""
+    reasons: List[Reason] = []
+    if judge(drive.state) in _BY_SAFETY:
+        reasons.append(Reason(*_BY_SAFETY[judge(drive.state)]))
+    reasons += [
+        Reason(_BY_SEVERITY[item.severity], f"{item.code.value}: {item.detail}")
+        for item in drive.findings if item.severity in _BY_SEVERITY
+    ]
+    if drive.toggle_refusal and drive.state.device_cache is not DeviceCache.NONE:
+        reasons.append(Reason(10, f"cannot be measured in both modes: {drive.toggle_refusal}"))
+    return Inspected(drive, tuple(reasons))
+
+
+def next_step(found: Sequence[Inspected], of_host: Sequence[Finding]) -> str:
+    """The one thing to do: data first, then what keeps drives from being measured."""
+    unsafe = [one.drive for one in found if judge(one.drive.state) is Safety.UNSAFE]
+    if unsafe:
+        return f"{unsafe[0].dev_name}: {ADVICE[FindingCode.UNSAFE][1]}"
+    if any(item.code is FindingCode.NOT_PREPARED for item in of_host):
+        return "wcache-probe prepare --dry-run"
+    cached = [one.drive for one in found if one.drive.state.device_cache is DeviceCache.WRITE_BACK]
+    if cached:
+        return f"wcache-probe time {shlex.quote('/dev/' + cached[0].dev_name)}"
+    return "nothing; no drive here has its volatile cache on" if found else "wcache-probe look"
+
+
+def _plain(
+    found: Sequence[Inspected], of_host: Sequence[Finding], hostname: str, following: str
+) -> Dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION, "hostname": hostname, "next": following,
+        "drives": [
+            {
+                "dev_name": one.drive.dev_name, "drive_model": str(one.drive.drive_model),
+                "device_cache": one.drive.state.device_cache.value,
+                "kernel_view": one.drive.state.kernel_view.value,
+                "state": judge(one.drive.state).value, "score": one.score,
+                "reasons": [{"points": r.points, "text": r.text} for r in one.reasons],
+            }
+            for one in found
+        ],
+        "findings": [
+            {"code": item.code.value, "severity": item.severity.value, "detail": item.detail}
+            for item in of_host
+        ],
+    }
