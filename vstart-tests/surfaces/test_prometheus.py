@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
+import yaml
 from harness.config import choose_ports
 from harness.processes import wait_until
 from harness.releases import ensure_built, run
@@ -115,6 +116,52 @@ def test_promtool_accepts_the_alerts(programs: Path) -> None:
         [programs / "promtool", "check", "rules", TEMPLATES / "prometheus-alerts.yml"],
         capture_output=True, timeout=60, check=True,
     )
+
+
+# What is raised, and the alert that it fires after how long; a check that is told as 0 fires none.
+FIRED = (
+    ("WCACHE_UNSAFE", 1, "2m", "WcacheDataAtRisk"), ("WCACHE_UNSAFE", 0, "2h", ""),
+    ("WCACHE_RESTORE_FAILED", 1, "6m", "WcacheNotRestored"),
+    ("WCACHE_RECOMMENDATION", 1, "61m", "WcacheRecommendation"),
+    ("WCACHE_RECOMMENDATION", 1, "30m", ""), ("WCACHE_NOT_PINNED", 1, "16m", "WcacheFinding"),
+    ("OSD_DOWN", 1, "2h", ""),
+)
+ALERTS = ("WcacheDataAtRisk", "WcacheNotRestored", "WcacheRecommendation", "WcacheFinding")
+
+
+def test_each_alert_fires_for_its_checks_and_for_no_others(programs: Path, tmp_path: Path) -> None:
+    rules = yaml.safe_load((TEMPLATES / "prometheus-alerts.yml").read_text())
+    by_name = {rule["alert"]: rule for rule in rules["groups"][0]["rules"]}
+    tests = []
+    for code, value, after, fired in FIRED:
+        about = {"name": code, "severity": "HEALTH_WARN"}
+        expected = []
+        for alert in ALERTS:
+            rule = by_name[alert]
+            annotations = {
+                key: text.replace("{{ $labels.name }}", code)
+                for key, text in rule["annotations"].items()
+            }
+            firing = {"exp_labels": {**about, **rule["labels"]}, "exp_annotations": annotations}
+            expected.append({
+                "eval_time": after, "alertname": alert,
+                "exp_alerts": [firing] if alert == fired else [],
+            })
+        series = f'ceph_health_detail{{name="{code}", severity="HEALTH_WARN"}}'
+        tests.append({
+            "interval": "1m", "alert_rule_test": expected,
+            "input_series": [{"series": series, "values": f"{value}x200"}],
+        })
+    file = tmp_path / "test.yml"
+    file.write_text(yaml.safe_dump({
+        "rule_files": [str(TEMPLATES / "prometheus-alerts.yml")], "evaluation_interval": "1m",
+        "tests": tests,
+    }))
+    done = subprocess.run(
+        [programs / "promtool", "test", "rules", file], capture_output=True, text=True,
+        timeout=60, check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
