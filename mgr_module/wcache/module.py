@@ -250,7 +250,6 @@ class Module(MgrModule):
         """The mgr stops or hands over: leases run on until the next mgr renews them."""
         self._run = False
         self._wake.set()
-        self._web.close()
         self._engine.cancel_loads()
         self._keys.close()
         self._memory.close()
@@ -258,6 +257,7 @@ class Module(MgrModule):
         self._load_watch.close()
         self._analysis.close()
         self._store.close()
+        self._web.close()  # last: readers may take seconds
 
 
 class StandbyModule(MgrStandbyModule):
