@@ -308,6 +308,10 @@ def _conf(plan: CephadmPlan) -> Iterator[str]:
     yield "osd_pool_default_min_size = 1"
     if plan.hosts == 1:
         yield "osd_crush_chooseleaf_type = 0"
+    yield "[osd]"
+    for cache in ("meta", "kv", "kv_onode", "data"):
+        # they reach back for seconds, so that caches settle in that time (by default: 12 minutes)
+        yield f"bluestore_cache_age_bins_{cache} = 1 2 4 6 8 12 0 0 0 0"
     yield "[mon]"
     if copies == 1:
         yield "mon_warn_on_pool_no_redundancy = false"
