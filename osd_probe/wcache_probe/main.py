@@ -11,7 +11,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
-from wcache.core.conf_places import conf_places
+from wcache.core.conf_places import CLUSTER, conf_places
 from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.lease import LeaseKeeper
 from wcache.core.errors import NotFoundError, RefusedError, WcacheError
@@ -263,7 +263,9 @@ def _rados_link(options: argparse.Namespace, stop: StopSignal) -> RadosLink:
 
     name = options.name or f"client.{options.id or 'wcache.' + options.hostname}"
     return RadosLink(
-        hostname=options.hostname, places=_conf_places(options), cluster=options.cluster,
+        hostname=options.hostname, places=_conf_places(options),
+        # librados takes the name from the file's where --conf gave it, and only there
+        cluster=options.cluster or ("" if options.conf else CLUSTER),
         keyring=options.keyring, name=name, interrupt_fd=stop.fd,
     )
 
