@@ -92,6 +92,17 @@ def test_a_running_osd_is_found_by_what_it_holds_open_wherever_its_folder_is(fak
     assert (osd.osd_id, osd.pid, osd.devices) == (3, 77, ((Role.BLOCK, "7:0"),))
 
 
+def test_a_folder_below_one_named_dev_is_still_a_folder(fake_host):
+    for osd_id in (0, 1):
+        fake_host.loop(f"loop{osd_id}", f"7:{osd_id}", backing=f"/{osd_id}")
+        made = fake_host.osd(osd_id, block=f"loop{osd_id}")
+        vstart = made.rename(fake_host.root / f"dev/osd{osd_id}")
+        fake_host.running(77 + osd_id, vstart, [f"loop{osd_id}"])
+    drives = host_of(fake_host).look()
+    assert [[use.osd_id for use in drive.uses] for drive in drives] == [[0], [1]]
+    assert [drive.foreign_uses for drive in drives] == [(), ()]
+
+
 def test_a_link_to_a_device_that_the_running_osd_does_not_hold_is_not_believed(fake_host):
     fake_host.loop("loop0", "7:0", backing="/a")
     fake_host.loop("loop1", "7:1", backing="/b")

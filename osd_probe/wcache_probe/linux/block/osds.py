@@ -84,10 +84,11 @@ def _from_process(files: HostFiles, pid: str) -> Optional[OsdDevices]:
             target = os.readlink(link)
         except OSError:
             continue
+        # both: vstart.sh keeps its data folders in build/dev (src/vstart.sh, CEPH_DEV_DIR)
         if "/dev/" in target:
             number = files.number_of_path(link)
             held.update([number] if number else [])
-        elif target.endswith("/fsid"):
+        if target.endswith("/fsid"):
             root = "/" if _same_file(link, target) else os.path.join(process, "root")
             folders.append((root, _below(root, os.path.dirname(target))))
     for root, folder in folders:
