@@ -57,7 +57,8 @@ def nothing_lost(wcache: Wcache, plan_ids: Sequence[str]) -> Iterator[None]:
     after = _stored(wcache, plan_ids)
     for what, was in before.items():
         assert after[what] == was, what
-    assert _history(wcache)[: len(lines)] == lines
+    now = _history(wcache)
+    assert now[: len(lines)] == lines, f"the history was {lines}, it is {now}"
     wcache.wait("no new health check of ours", lambda: _checks(wcache) <= checks, 60)
 
 
