@@ -56,8 +56,7 @@ CALLS: List[Tuple[str, Tuple[Any, ...], Paths]] = [
         "*/bluefs_dedicated_db": "str", "*/bluefs_dedicated_wal": "str",
         "*/bluestore_bdev_rotational": "str", "*/rotational": "str",
         "*/bluestore_bdev_dev_node": "str",
-        "*/bluestore_min_alloc_size": "str ?",  # of newer point releases of 16, and since
-        "*/bluestore_bdev_support_discard": "str ?",
+        "*/bluestore_min_alloc_size": "str", "*/bluestore_bdev_support_discard": "str",
         "*/container_image": "str ?",  # in containers
         "*/pod_namespace": "str ?",  # in Kubernetes
     }),

@@ -123,7 +123,7 @@ def test_what_was_not_measured_cannot_be_changed_or_went_back_is_said():
     )
     assert found.text == (
         "4 drive models on 6 drives: 1 is not measured yet; 1 went back in a rollout; 2 cannot be "
-        "changed"
+        "changed as things are"
     )
     assert found.next_step == "ceph wcache try"
 

@@ -17,7 +17,7 @@ from .recommend import Recommendation
 
 Interval = Tuple[float, float]
 WAITING = "waiting"
-_VERBS = ("went back in a rollout", "cannot be changed")  # these say all of it
+_VERBS = ("went back in a rollout", "cannot be changed as things are")  # these say all of it
 _OFF_ON = {CacheMode.WRITE_THROUGH: "off", CacheMode.WRITE_BACK: "on"}
 
 
@@ -78,7 +78,7 @@ class Outlook:
 
     `right`: in the mode that is better, or in either where that does not matter.  `went_back`:
     a rollout found the recommended mode to be worse.  `fixed`: what they are in cannot be
-    changed.  `ask_about` is a drive model that is undecided.
+    changed as things are.  `ask_about` is a drive model that is undecided.
     """
 
     models: int
@@ -110,7 +110,7 @@ class Outlook:
         groups = [
             (self.right, f"right as {_it(self.right)}"), (self.undecided, "undecided"),
             (self.unmeasured, "not measured yet"), (self.went_back, "went back in a rollout"),
-            (self.fixed, "cannot be changed"),
+            (self.fixed, "cannot be changed as things are"),
         ]
         rest = [f"{n} {_verb(n, words)}{words}" for n, words in groups if n]
         parts = self._gains(f" of {_models(self.models)}" if many else " drive model", self.drives)
