@@ -210,6 +210,7 @@ class Module(MgrModule):
         """Take up the stored state, then do what is due until the mgr stops."""
         while self._run:
             wait_s: Optional[float] = None
+            idle_s = BUSY_TICK_S
             try:
                 if self._starter.ready:
                     try:
@@ -217,12 +218,13 @@ class Module(MgrModule):
                         self._service.tick()
                     finally:
                         self._publish()  # also that the engine is stuck
+                    idle_s = BUSY_TICK_S if self._engine.active else IDLE_TICK_S
                 else:
+                    idle_s = IDLE_TICK_S  # an error while starting: try again seldom
                     wait_s = self._start()
             except Exception:
                 # the loop must go on: a campaign under way holds leases
                 self.log.exception("tick failed")
-            idle_s = BUSY_TICK_S if self._engine.active else IDLE_TICK_S
             # not `min`: a start that keeps failing is tried ever more seldom
             if wait_s is None or (self._starter.ready and wait_s > idle_s):
                 wait_s = idle_s

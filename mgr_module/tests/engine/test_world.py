@@ -10,6 +10,7 @@ from module_world import a_mgr, measured, ok, start
 from wcache.commands.finding_views import FindingViews
 from wcache.commands.views import agents, drives
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError
+from wcache.engine.orders import Orders
 from wcache.engine.world import World
 from wcache.services.guards import require_class, require_idle, require_thawed
 
@@ -118,3 +119,18 @@ def test_what_one_world_works_out_waits_for_no_other_world():
     first.join()
     second.join()
     assert not waits
+
+
+def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
+    """A run or a plan that goes meanwhile would end the module's loop."""
+    mgr, asked = a_mgr(), []
+    looks = (lambda: mgr.engine.active, Orders(mgr.engine).new_plan_id)
+    threads = [threading.Thread(target=lambda look=look: asked.append(look())) for look in looks]
+    with mgr.engine.lock:
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.1)
+        assert asked == []
+    for thread in threads:
+        thread.join(10)
+    assert len(asked) == 2

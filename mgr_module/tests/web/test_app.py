@@ -1,5 +1,8 @@
 """Who may read the page, how, and that nothing can be changed by it."""
 
+import hashlib
+import hmac
+
 import pytest
 from module_world import a_mgr, measured, said
 from wcache.services.web_tokens import HOURS, WebTokens
@@ -64,6 +67,21 @@ def test_a_token_that_is_wrong_or_has_expired_is_refused_with_the_reason(site):
     assert "this token has expired at" in words(expired.text)
     form = site.ask("/login", "POST", b"token=x")
     assert (form.code, "Set-Cookie" in form.headers) == (401, False)
+
+
+def test_a_page_that_ends_meanwhile_lets_nobody_in_by_an_empty_key():
+    """Anybody can sign with that."""
+    tokens = WebTokens()
+    tokens.serve(KEY, "http://127.0.0.1:8447/")
+    said = f"wcache1.{2 ** 40:x}.00"
+
+    class EndsThePage(str):
+        def isascii(self):
+            tokens.rest()
+            return True
+
+    signed = hmac.new(b"", said.encode(), hashlib.sha256).hexdigest()
+    assert "not one of this page" in tokens.refused(EndsThePage(f"{said}.{signed}"))
 
 
 def test_tokens_are_those_of_the_key_they_were_made_with():

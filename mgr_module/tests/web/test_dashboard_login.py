@@ -131,6 +131,8 @@ def test_over_plain_http_the_token_stays_on_this_machine(monkeypatch):
         raise AssertionError("connected")
 
     monkeypatch.setattr(socket, "create_connection", no_connection)
+    # as with net.ipv4.ip_nonlocal_bind, which cephadm sets on ingress hosts
+    monkeypatch.setattr(socket.socket, "bind", lambda *_: None)
     said = refusal(login("http://192.0.2.1:8080/"), "good")[0]
     assert "on another host and without TLS: its token is not sent there" in said
     assert is_own_address(socket.AF_INET, "127.0.0.1")

@@ -261,7 +261,8 @@ class Engine:
     @property
     def active(self) -> bool:
         """Whether something is under way, so that time matters."""
-        return bool(self.reserved or moving_plans(self.rollouts) or open_runs(self.runs))
+        with self.lock:
+            return bool(self.reserved or moving_plans(self.rollouts) or open_runs(self.runs))
 
     def is_stored(self, owner: str) -> bool:
         """Whether the mons have a value, or where a machine stands."""

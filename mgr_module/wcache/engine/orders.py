@@ -81,8 +81,9 @@ class Orders:
         An `apply` that somebody wrote down must never begin another plan.
         """
         engine = self._engine
-        told = [entry.what for entry in engine.audit.all() if entry.what.startswith("p")]
-        known = [*engine.rollouts, *engine.archive.names("rollout"), *told]
+        with engine.lock:
+            told = [entry.what for entry in engine.audit.all() if entry.what.startswith("p")]
+            known = [*engine.rollouts, *engine.archive.names("rollout"), *told]
         return f"p{next_number(known)}"
 
     def begin(self, plan_id: str) -> RolloutStatus:

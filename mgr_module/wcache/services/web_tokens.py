@@ -47,14 +47,15 @@ class WebTokens:
 
         Raises NotReadyError while there is no page.
         """
-        if not self._key:
+        key = self._key
+        if not key:
             if self._why_not:
                 raise NotReadyError("the web page is not there", self._why_not)
             raise NotReadyError("the web page is off", SWITCH_ON)
         ends_at_s = int(self._clock() + HOURS * 3600)
         said = f"{_VERSION}.{ends_at_s:x}.{secrets.token_hex(8)}"
         return {
-            "uri": self._uri, "token": f"{said}.{self._signature(said)}",
+            "uri": self._uri, "token": f"{said}.{_signature(key, said)}",
             "expires_at_s": float(ends_at_s),
         }
 
@@ -62,9 +63,10 @@ class WebTokens:
         """'' where a token is good, else why it is not."""
         wrong = "this token is not one of this page: `ceph wcache web token` prints one"
         said, _, signature = token[:CHARS_MAX + 1].rpartition(".")
-        if not self._key or len(token) > CHARS_MAX or not token.isascii():
+        key = self._key  # once: without a page it is empty, and anybody can sign with that
+        if not key or len(token) > CHARS_MAX or not token.isascii():
             return wrong
-        if not hmac.compare_digest(signature, self._signature(said)):
+        if not hmac.compare_digest(signature, _signature(key, said)):
             return wrong
         ends_at_s = int(said.split(".")[1], 16)
         if self._clock() >= ends_at_s:
@@ -74,8 +76,9 @@ class WebTokens:
             )
         return ""
 
-    def _signature(self, said: str) -> str:
-        return hmac.new(self._key, said.encode(), hashlib.sha256).hexdigest()
+
+def _signature(key: bytes, said: str) -> str:
+    return hmac.new(key, said.encode(), hashlib.sha256).hexdigest()
 
 
 def lines(data: Mapping[str, Any]) -> str:

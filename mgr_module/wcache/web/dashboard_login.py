@@ -171,15 +171,21 @@ def _name(answer: Any) -> str:
 
 
 def is_own_address(family: int, host: str) -> bool:
-    """Whether an address is one of this machine: only its own can be bound."""
+    """Whether an address is one of this machine: it would talk to itself from that very address.
+
+    That it can be bound says nothing: cephadm sets `net.ipv4.ip_nonlocal_bind` on ingress hosts.
+    """
     try:
-        if ipaddress.ip_address(host.partition("%")[0]).is_unspecified:
+        address = ipaddress.ip_address(host.partition("%")[0])
+        if address.is_loopback:
+            return True
+        if address.is_unspecified:
             return False
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.bind((host, 0))
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # a datagram socket: nothing is sent
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
     except (OSError, ValueError):
         return False
-    return True
 
 
 def ders_of(pem: str) -> List[bytes]:
