@@ -10,24 +10,11 @@ from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from module_world import a_mgr, applied, measured, ok, said, start
 from wcache.commands.commands import COMMANDS
-from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
-from wcache.core.loads import Block, BlocksRequest, OsdBlock
 from wcache.core.model import DriveModel
-from wcache.engine.gate.kept_blocks import KeptBlock
 from wcache.web.reading import READS, Reader
-from web_world import Site, words
+from web_world import Blocks, Site, with_changes, words
 
 PLACES = ("/", "/drives", "/campaigns", "/latency", "/memory", "/rollouts", "/history")
-
-
-class Blocks:
-    """Blocks at moments that a test chooses."""
-
-    def __init__(self, *blocks):
-        self.blocks = blocks
-
-    def since(self, at_s):
-        return [item for item in self.blocks if item.at_s >= at_s]
 
 
 def test_the_page_asks_only_commands_that_need_no_right_but_to_read():
@@ -94,19 +81,6 @@ def test_a_fleet_is_shown_by_host():
     assert text.count("<option") == 101
     assert "sd42-0" in site.page("/drives?host=h042")
     assert len(text) < 60_000
-
-
-def with_changes(mgr):
-    """A mgr whose changes stand in the history, and blocks around them."""
-    changes = said(mgr, "history", what="change")["history"]
-    at_s = changes[0]["at_s"] - 200.0
-    before, after = (BlocksRequest((0,), (7,), 5.0, n, 2000.0) for n in (BLOCKS_BEFORE, LOOKS[-1]))
-    blocks = tuple(
-        KeptBlock(at_s + 5.0 * n, at_s if n >= 0 else at_s - 200.0, after if n >= 0 else before,
-                  Block(5.0, (OsdBlock(0, 20_000.0 if n < 0 else 4_000.0, 50),
-                              OsdBlock(7, 19_000.0 + n, 50)))) for n in range(-20, 41)
-    )
-    return Site(mgr, latencies=Blocks(*blocks)), changes
 
 
 def test_latency_over_time_has_the_changes_marked_on_it():

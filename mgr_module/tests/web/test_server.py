@@ -14,39 +14,7 @@ from module_world import a_mgr
 from wcache.ceph.web_host import Certificate, WebSettings
 from wcache.services.web_tokens import WebTokens
 from wcache.web.server import WebPage, redirecting, uri_of
-from web_world import Site, words
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class FakeHost:
-    def __init__(self, mode="loopback"):
-        self.wanted = WebSettings(mode, "127.0.0.1", free_port())
-        self.pem = None
-        self.stored = None
-        self.uris = []
-
-    def settings(self):
-        return self.wanted
-
-    def certificate(self):
-        return self.pem
-
-    def key(self):
-        return self.stored
-
-    def put_key(self, key):
-        self.stored = key
-
-    def name(self):
-        return "192.0.2.7"
-
-    def tell(self, uri):
-        self.uris.append(uri)
+from web_world import FakeHost, Site, free_port, words
 
 
 @pytest.fixture

@@ -1,9 +1,15 @@
 """A web page over the whole module on fake ports, called as a WSGI server calls it."""
 
 import re
+import socket
 from html.parser import HTMLParser
 from io import BytesIO
 
+from module_world import said
+from wcache.ceph.web_host import WebSettings
+from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
+from wcache.core.loads import Block, BlocksRequest, OsdBlock
+from wcache.engine.gate.kept_blocks import KeptBlock
 from wcache.services.web_tokens import WebTokens
 from wcache.web.dashboard_login import NotLetInError
 from wcache.web.page import page_app
@@ -63,6 +69,61 @@ class Site:
         assert (answer.code, self.failures) == (200, []), (path, answer.text, self.failures)
         Checker.check(answer.text)
         return answer.text
+
+
+class Blocks:
+    """Blocks at moments that a test chooses."""
+
+    def __init__(self, *blocks):
+        self.blocks = blocks
+
+    def since(self, at_s):
+        return [item for item in self.blocks if item.at_s >= at_s]
+
+
+def with_changes(mgr):
+    """A mgr whose changes stand in the history, and blocks around them."""
+    changes = said(mgr, "history", what="change")["history"]
+    at_s = changes[0]["at_s"] - 200.0
+    before, after = (BlocksRequest((0,), (7,), 5.0, n, 2000.0) for n in (BLOCKS_BEFORE, LOOKS[-1]))
+    blocks = tuple(
+        KeptBlock(at_s + 5.0 * n, at_s if n >= 0 else at_s - 200.0, after if n >= 0 else before,
+                  Block(5.0, (OsdBlock(0, 20_000.0 if n < 0 else 4_000.0, 50),
+                              OsdBlock(7, 19_000.0 + n, 50)))) for n in range(-20, 41)
+    )
+    return Site(mgr, latencies=Blocks(*blocks)), changes
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class FakeHost:
+    def __init__(self, mode="loopback"):
+        self.wanted = WebSettings(mode, "127.0.0.1", free_port())
+        self.pem = None
+        self.stored = None
+        self.uris = []
+
+    def settings(self):
+        return self.wanted
+
+    def certificate(self):
+        return self.pem
+
+    def key(self):
+        return self.stored
+
+    def put_key(self, key):
+        self.stored = key
+
+    def name(self):
+        return "192.0.2.7"
+
+    def tell(self, uri):
+        self.uris.append(uri)
 
 
 class Checker(HTMLParser):
