@@ -1,6 +1,7 @@
 """Put all that is installed below a folder, as it lies on a host: what deb and rpm are made of.
 
-    /usr/bin/python3 packaging/install_tree.py DESTDIR [--unit-dir /usr/lib/systemd/system]
+    /usr/bin/python3 packaging/install_tree.py DESTDIR [--unit-dir /usr/lib/systemd/system] \
+        [--zsh-dir /usr/share/zsh/vendor-completions]
 
 The programs are the zipapps: one file each, which is also what a container is given.
 """
@@ -16,9 +17,10 @@ import zipapps
 PROJECT = zipapps.PROJECT
 MODULE = "usr/share/ceph/mgr/wcache"
 UNIT_DIR = "/usr/lib/systemd/system"
+ZSH_DIR = "/usr/share/zsh/vendor-completions"  # Debian's; an EL has site-functions
 
 
-def install(dest: Path, unit_dir: str = UNIT_DIR) -> None:
+def install(dest: Path, unit_dir: str = UNIT_DIR, zsh_dir: str = ZSH_DIR) -> None:
     """Fill a folder; the same tree gives the same bytes."""
     for name in zipapps.APPS:
         zipapps.build(name, dest / "usr/bin")
@@ -27,10 +29,10 @@ def install(dest: Path, unit_dir: str = UNIT_DIR) -> None:
         _put(dest / MODULE / path.relative_to(source), path.read_bytes())
     unit = PROJECT / "templates" / "wcache-probe.service"
     _put(dest / unit_dir.lstrip("/") / unit.name, unit.read_bytes())
-    _install_help(dest)
+    _install_help(dest, zsh_dir)
 
 
-def _install_help(dest: Path) -> None:
+def _install_help(dest: Path, zsh_dir: str) -> None:
     """Manual pages and completions, from what the programs say of themselves."""
     sys.path[:0] = [str(PROJECT / part) for part in ("cli", "osd_probe", "mgr_module")]
     import manual
@@ -40,8 +42,11 @@ def _install_help(dest: Path) -> None:
         section = page.name.rpartition(".")[2]
         _put(dest / f"usr/share/man/man{section}" / page.name, page.text.encode())
     for parser in manual.parsers():
-        text = shtab.complete(parser, shell="bash")  # noqa: S604
-        _put(dest / "usr/share/bash-completion/completions" / parser.prog, text.encode())
+        for shell, path in (
+            ("bash", f"usr/share/bash-completion/completions/{parser.prog}"),
+            ("zsh", f"{zsh_dir.lstrip('/')}/_{parser.prog}"),
+        ):
+            _put(dest / path, shtab.complete(parser, shell=shell).encode())
 
 
 def _put(path: Path, data: bytes) -> None:
@@ -54,5 +59,6 @@ if __name__ == "__main__":
     _words = argparse.ArgumentParser(description="Install all of wcache below a folder.")
     _words.add_argument("destdir", type=Path)
     _words.add_argument("--unit-dir", default=UNIT_DIR, help="default: %(default)s")
+    _words.add_argument("--zsh-dir", default=ZSH_DIR, help="default: %(default)s")
     _options = _words.parse_args()
-    install(_options.destdir, _options.unit_dir)
+    install(_options.destdir, _options.unit_dir, _options.zsh_dir)

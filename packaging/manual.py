@@ -27,10 +27,25 @@ _PROBE_FILES = (
     ("/etc/wcache/prepare", "where it is there, installing the package runs `prepare`"),
     ("/etc/wcache/leave", "where it is there, removing the package leaves applied changes"),
 )
-_PROBE_EXIT = (
-    ("0", "done"), ("1", "something is not as it should be"), ("2", "it could not even start"),
+PROBE_EXIT = (
+    ("0", "done"),
+    ("1", "something is not as it should be: of `inspect` and `bench`, a drive loses acknowledged "
+     "data"),
+    ("2", "it could not even start, or was refused"), ("130", "interrupted"),
+    ("141", "the reader of the output has gone"),
 )
-_CLI_EXIT = (
+# as WcacheError and its kinds have them; the `ceph` program exits with them
+MODULE_EXIT = (
+    ("0", "done"), ("1 EPERM", "it would be unsafe, or consent is missing"),
+    ("2 ENOENT", "there is nothing of that name"),
+    ("5 EIO", "something could not be stored, or the module has a bug"),
+    ("11 EAGAIN", "not now; the same command can succeed later"),
+    ("13 EACCES", "the cephx user may not do this"),
+    ("16 EBUSY", "something else holds what was asked for"),
+    ("22 EINVAL", "an argument or a file is not understood"),
+    ("71 EPROTO", "it is of a version that this one does not speak"),
+)
+CLI_EXIT = (
     ("0", "done; of `watch` and `try`: what was followed is done"),
     ("1", "an error, which stands on standard error in one line"),
     ("2", "what was followed was aborted, failed or was rolled back; or the arguments or files "
@@ -52,10 +67,12 @@ def parsers() -> Tuple[argparse.ArgumentParser, ...]:
     """Of both programs, with nothing of this machine in them."""
     made = (probe_parser(), cli_parser())
     for parser in made:
-        for _, verb in _verbs(parser):
+        for _, verb in verbs(parser):
             for action in verb._actions:
                 if action.default == socket.gethostname():
                     action.default = "the name of this host"
+                if action.help:  # a shell's completion prints it as it stands
+                    action.help = action.help % {**vars(action), "prog": verb.prog}
     return made
 
 
@@ -64,11 +81,11 @@ def pages() -> Iterator[Page]:
     probe, cli = parsers()
     yield Page("wcache-probe.8", _of_program(
         probe, 8, "reads and toggles the write caches of an OSD host's drives",
-        [_table("FILES", _PROBE_FILES), _table("EXIT STATUS", _PROBE_EXIT)],
+        [_table("FILES", _PROBE_FILES), _table("EXIT STATUS", PROBE_EXIT)],
     ))
     yield Page("wcache.1", _of_program(
         cli, 1, "follows, reports and analyses write-cache experiments of Ceph OSDs",
-        [_table("EXIT STATUS", _CLI_EXIT)],
+        [_table("EXIT STATUS", CLI_EXIT)],
     ))
     yield Page("ceph-wcache.8", _of_module())
 
@@ -79,13 +96,13 @@ def _of_program(
     lines = [_head(parser.prog, section, what), ".SH SYNOPSIS"]
     lines += [rf"\fB{_roff(parser.prog)}\fR \fICOMMAND\fR [\fIOPTION\fR...]", ".SH DESCRIPTION"]
     lines += [_text(parser.description or ""), ".SH COMMANDS"]
-    for name, verb in _verbs(parser):
-        lines += [f'.SS "{parser.prog} {name}"', _text(_help_of(parser, name))]
+    for name, verb in verbs(parser):
+        lines += [f'.SS "{parser.prog} {name}"', _text(help_of(parser, name))]
         for action in verb._actions:
             if "--help" in action.option_strings:
                 continue
             lines += [".TP", _words_of(action)]
-            lines.append(_text((action.help or "") % {**vars(action), "prog": verb.prog}) or r"\&")
+            lines.append(_text(action.help or "") or r"\&")
     return "\n".join([*lines, *more, ".SH SEE ALSO", _SEE[parser.prog], ""])
 
 
@@ -100,7 +117,8 @@ def _of_module() -> str:
         words = " ".join(map(_argument, command.arguments))
         lines += [".TP", rf"\fBceph {_roff(command.prefix)}\fR {words}".rstrip()]
         lines.append(_text(command.help))
-    return "\n".join([*lines, ".SH SEE ALSO", _SEE["ceph-wcache"], ""])
+    exits = _table("EXIT STATUS", MODULE_EXIT)
+    return "\n".join([*lines, exits, ".SH SEE ALSO", _SEE["ceph-wcache"], ""])
 
 
 def _argument(described: str) -> str:
@@ -113,7 +131,7 @@ def _argument(described: str) -> str:
     return f"[{option}]" if field["type"] == "CephBool" else rf"[{option} \fI{_roff(value)}\fR]"
 
 
-def _verbs(
+def verbs(
     parser: argparse.ArgumentParser,
 ) -> Iterator[Tuple[str, argparse.ArgumentParser]]:
     """The commands that are for people, those with a word of help; `witness write` too."""
@@ -122,18 +140,18 @@ def _verbs(
             shown = {choice.dest for choice in action._choices_actions}
             for name, verb in action.choices.items():
                 if name in shown:
-                    below = list(_verbs(verb))
+                    below = list(verbs(verb))
                     yield from ((f"{name} {sub}", one) for sub, one in below)
                     if not below:
                         yield name, verb
 
 
-def _help_of(parser: argparse.ArgumentParser, name: str) -> str:
+def help_of(parser: argparse.ArgumentParser, name: str) -> str:
     first, _, rest = name.partition(" ")
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             if rest:
-                return _help_of(action.choices[first], rest)
+                return help_of(action.choices[first], rest)
             return next(c.help or "" for c in action._choices_actions if c.dest == first)
     return ""
 

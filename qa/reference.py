@@ -1,4 +1,4 @@
-"""`doc/reference.md`, made of the code: commands, options and findings.
+"""`doc/reference.md`, made of the code: commands, programs, exit codes, options and findings.
 
 `GOLDEN=write make check` writes it anew; a test holds that it is what the code says.
 """
@@ -10,6 +10,7 @@ import textwrap
 from dataclasses import asdict
 from typing import Iterator, List
 
+import manual
 from wcache.commands.commands import COMMANDS
 from wcache.core.fleet.findings import ADVICE
 from wcache.core.text import inflected
@@ -25,7 +26,9 @@ Made of the code by `qa/reference.py`: what you read here is what the module say
 
 def reference() -> str:
     """The page."""
-    return "\n".join([HEAD, *_commands(), "", *_options(), "", *_findings(), ""])
+    return "\n".join([
+        HEAD, *_commands(), "", *_programs(), "", *_exits(), "", *_options(), "", *_findings(), "",
+    ])
 
 
 def _commands() -> Iterator[str]:
@@ -36,6 +39,25 @@ def _commands() -> Iterator[str]:
     for command in COMMANDS:
         words = " ".join([f"ceph {command.prefix}", *map(_argument, command.arguments)])
         yield from _item(f"`{words}` ({command.perm}): {command.help}")
+
+
+def _programs() -> Iterator[str]:
+    yield "## Programs"
+    yield "`COMMAND -h` has the options; so have `man wcache` and `man wcache-probe`. The packages"
+    yield "bring completions for bash and zsh."
+    yield ""
+    for parser in reversed(manual.parsers()):
+        for name, _ in manual.verbs(parser):
+            yield from _item(f"`{parser.prog} {name}`: {manual.help_of(parser, name)}")
+
+
+def _exits() -> Iterator[str]:
+    yield "## Exit codes"
+    for program, table in (
+        ("ceph wcache", manual.MODULE_EXIT), ("wcache", manual.CLI_EXIT),
+        ("wcache-probe", manual.PROBE_EXIT),
+    ):
+        yield from _item(f"`{program}`: " + "; ".join(f"**{code}** {what}" for code, what in table))
 
 
 def _argument(described: str) -> str:

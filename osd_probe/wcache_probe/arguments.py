@@ -17,8 +17,8 @@ RUN_DIR = "/run/wcache"
 RESTORE_ONE = "restore-one"
 BLANK = "a blank drive, partition or LV that nothing uses; it is OVERWRITTEN"
 COMMANDS = (
-    "run", "look", "inspect", "restore", RESTORE_ONE, "status", "prepare", "unprepare", "matrix",
-    "appear", "accept", "removable", "witness", "prove", "time",
+    "run", "look", "inspect", "bench", "restore", RESTORE_ONE, "status", "prepare", "unprepare",
+    "matrix", "appear", "accept", "removable", "witness", "prove", "time",
 )
 
 
@@ -40,7 +40,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"wcache-probe {VERSION}")
     verbs = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = verbs.add_parser("run", help="serve the mgr until stopped")
+
+    def verb(name: str, what: str) -> argparse.ArgumentParser:
+        return verbs.add_parser(name, help=what, description=what[:1].upper() + what[1:])
+
+    run = verb("run", "serve the mgr until stopped")
     _drives(run)
     _folders(run)
     _host_root(run)
@@ -58,11 +62,12 @@ def make_parser() -> argparse.ArgumentParser:
     who = run.add_mutually_exclusive_group()
     who.add_argument("--id", default="", help="cephx id; default: wcache.HOSTNAME")
     who.add_argument("--name", default="", help="cephx name; default: client.wcache.HOSTNAME")
-    _only_reads(verbs.add_parser("look", help="show the drives, changing nothing; needs no mgr"))
-    _only_reads(verbs.add_parser(
-        "inspect", help="score the drives with reasons, and say what to do next; only reads"
+    _only_reads(verb("look", "show the drives, changing nothing; needs no mgr"))
+    _only_reads(verb(
+        "inspect", "score the drives with reasons, and say what to do next; only reads"
     ))
-    restore = verbs.add_parser("restore", help="bring back prior cache states; needs no mgr")
+    _bench(verb("bench", "score a device by timing its flushes; only reads, but with --consent"))
+    restore = verb("restore", "bring back prior cache states; needs no mgr")
     _drives(restore)
     _folders(restore)
     _host_root(restore)
@@ -77,15 +82,13 @@ def make_parser() -> argparse.ArgumentParser:
     # what the probe and `restore` start for each entry; not for people
     one = verbs.add_parser(RESTORE_ONE)
     _restore_one(one)
-    _accept(verbs.add_parser(
-        "accept", help="give up what the journal says of a cache domain; changes no drive"
+    _accept(verb(
+        "accept", "give up what the journal says of a cache domain; changes no drive"
     ))
-    status = verbs.add_parser("status", help="show the probe of this host and its journal")
+    status = verb("status", "show the probe of this host and its journal")
     _folders(status)
     status.add_argument("--format", choices=("plain", "json"), default="plain")
-    prepare = verbs.add_parser(
-        "prepare", help="on the host itself: have drives pinned whenever they appear"
-    )
+    prepare = verb("prepare", "on the host itself: have drives pinned whenever they appear")
     _osd_data(prepare)
     _folders(prepare)
     prepare.set_defaults(host_root="/")
@@ -98,28 +101,26 @@ def make_parser() -> argparse.ArgumentParser:
         help="this host boots from an initramfs image elsewhere, into which you put the rule",
     )
     prepare.add_argument("--dry-run", action="store_true", help="print what would be done")
-    unprepare = verbs.add_parser("unprepare", help="take back what `prepare` did")
+    unprepare = verb("unprepare", "take back what `prepare` did")
     _folders(unprepare)
     unprepare.set_defaults(host_root="/", osd_data=())
-    _folders(verbs.add_parser(
-        "removable", help="for packages: fails while an applied change stands on this host"
+    _folders(verb(
+        "removable", "for packages: fails while an applied change stands on this host"
     ))
-    matrix = verbs.add_parser(
-        "matrix", help="measure the write+sync matrix of scratch space, in both cache modes"
+    matrix = verb(
+        "matrix", "measure the write+sync matrix of scratch space, in both cache modes"
     )
     _matrix(matrix)
     _folders(matrix)
     _host_root(matrix)
-    _time(verbs.add_parser(
-        "time", help="time flushes of a device as it is; changes and writes nothing"
+    _time(verb("time", "time flushes of a device as it is; changes and writes nothing"))
+    _prove(verb(
+        "prove", "on a SATA drive behind an HBA: does its toggle take and come back?"
     ))
-    _prove(verbs.add_parser(
-        "prove", help="on a SATA drive behind an HBA: does its toggle take and come back?"
+    _witness(verb(
+        "witness", "on a blank drive whose plug is pulled: does it lose acknowledged writes?"
     ))
-    _witness(verbs.add_parser(
-        "witness", help="on a blank drive whose plug is pulled: does it lose acknowledged writes?"
-    ))
-    appear = verbs.add_parser("appear", help="for udev rules: keep a drive in its mode")
+    appear = verb("appear", "for udev rules: keep a drive in its mode")
     appear.add_argument("--mode", required=True, choices=[mode.value for mode in CacheMode],
                         type=lambda word: word.replace("-", " "))
     name = appear.add_mutually_exclusive_group(required=True)
@@ -192,6 +193,21 @@ def _time(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=_seconds, default=10.0, help="at most; default: %(default)s"
     )
     parser.add_argument("--format", choices=("plain", "json"), default="plain")
+
+
+def _bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("device", help="a drive, or a partition or LV on one; also an OSD's")
+    parser.add_argument(
+        "--consent", action="store_true",
+        help="write to it, in both cache modes where it may be toggled: " + BLANK,
+    )
+    parser.add_argument("--format", choices=("plain", "json"), default="plain")
+    parser.add_argument(
+        "--hostname", default=socket.gethostname(), help="for the answer; default: %(default)s"
+    )
+    _osd_data(parser)
+    _folders(parser)
+    _host_root(parser)
 
 
 def _prove(parser: argparse.ArgumentParser) -> None:

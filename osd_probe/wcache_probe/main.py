@@ -65,6 +65,8 @@ def main(
             return _restore_one(options, after_step)
         if options.command == "matrix":
             return _matrix(options, after_step)
+        if options.command == "bench":
+            return _bench(options, after_step)
         if options.command == "prove":
             return _prove(options, after_step)
         if options.command == "appear":
@@ -287,6 +289,20 @@ def _matrix(options: argparse.Namespace, after_step: AfterStep) -> int:
     host = linux_host(options)
     switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
     return matrix(options, host, switcher, _say)
+
+
+def _bench(options: argparse.Namespace, after_step: AfterStep) -> int:
+    """Look at one device; what is written or toggled is journalled, as for `matrix`."""
+    from .commands.bench import bench, bench_blank
+    from .linux.real_host import linux_host
+
+    if not options.consent:
+        return bench(options, linux_host(options))
+    state = StateFolder(options.state_dir, options.run_dir)
+    state.lock(MATRIX)
+    host = linux_host(options)
+    switcher = Switcher(host, state.journal, after_step, HostLock(options.run_dir).held)
+    return bench_blank(options, host, switcher, _say)
 
 
 def _prove(options: argparse.Namespace, after_step: AfterStep) -> int:

@@ -1,9 +1,13 @@
 """Manual pages say what the programs take, and nothing of the machine that made them."""
 
+import errno
 import socket
+import subprocess
 
 import manual
 import pytest
+import wcache.core.errors as errors
+import zipapps
 from wcache.commands.commands import COMMANDS
 
 
@@ -41,6 +45,32 @@ def test_no_default_of_this_machine_is_in_them(pages, monkeypatch):
         assert "/home/me" not in page.text
     assert f"default: {socket.gethostname()}\n" not in pages["wcache-probe.8"]
     assert "default: the name of this host" in pages["wcache-probe.8"]
+
+
+def test_exit_codes_are_those_of_the_errors(pages):
+    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
+    wanted = {f"{one.errno} {errno.errorcode[one.errno]}" for one in kinds}
+    assert wanted <= {code for code, _ in manual.MODULE_EXIT}
+    assert all(".SH EXIT STATUS" in text for text in pages.values())
+
+
+def test_both_shells_complete_every_command_that_is_for_people(tmp_path):
+    asked = subprocess.run(
+        ["/usr/bin/python3", "-c", "import shtab"], capture_output=True, check=False
+    )
+    if asked.returncode:
+        pytest.skip("python3-shtab is not installed; the package tests do this too")
+    tree = zipapps.PROJECT / "packaging/install_tree.py"
+    subprocess.run(["/usr/bin/python3", tree, tmp_path], check=True, timeout=60)
+    share = tmp_path / "usr/share"
+    for parser in manual.parsers():
+        zsh = (share / f"zsh/vendor-completions/_{parser.prog}").read_text()
+        bash = (share / f"bash-completion/completions/{parser.prog}").read_text()
+        assert zsh.startswith(f"#compdef {parser.prog}\n")
+        for name, _ in manual.verbs(parser):
+            assert f'"{name.split()[-1]}:' in zsh
+            assert f"'{name.split()[0]}'" in bash
+        assert "%(default)s" not in zsh
 
 
 def test_a_line_that_begins_with_a_dot_or_a_quote_is_no_request(pages):

@@ -125,10 +125,10 @@ def lines(found: Matrix) -> List[str]:
     """The medians of each cell in each mode, over all pairs, and what was not measured."""
     rows = []
     for cell in CELLS:
-        medians = _medians(found, cell)
-        if not medians:
+        of_pairs = medians(found, cell)
+        if not of_pairs:
             continue
-        back, through = (median(values) for values in zip(*medians))
+        back, through = (median(values) for values in zip(*of_pairs))
         rows.append((
             cell.pattern.value, cell.sync.value, cell.depth, f"{back / 1e3:.4g}",
             f"{through / 1e3:.4g}", f"{back / through:.3g}",
@@ -144,9 +144,9 @@ def lines(found: Matrix) -> List[str]:
     return said
 
 
-def _medians(found: Matrix, cell: Cell) -> List[Tuple[float, float]]:
+def medians(found: Matrix, cell: Cell) -> List[Tuple[float, float]]:
     """ns in write back and in write through of each pair that has the cell in both."""
-    medians = []
+    of_pairs = []
     for pair in found.pairs:
         both: Dict[CacheMode, float] = {}
         for period in (pair.write_back, pair.write_through):
@@ -154,5 +154,5 @@ def _medians(found: Matrix, cell: Cell) -> List[Tuple[float, float]]:
                 if item.cell == cell:
                     both[period.mode] = median(item.samples_ns)
         if len(both) == len(CacheMode):
-            medians.append((both[CacheMode.WRITE_BACK], both[CacheMode.WRITE_THROUGH]))
-    return medians
+            of_pairs.append((both[CacheMode.WRITE_BACK], both[CacheMode.WRITE_THROUGH]))
+    return of_pairs

@@ -54,6 +54,7 @@ class Plan:
     cell_s: float
     seed: int
     consent_turn_on: bool
+    only: Tuple[Cell, ...] = CELLS
 
 
 class MatrixMeasurement:
@@ -72,9 +73,10 @@ class MatrixMeasurement:
         self._fio = fio_path
         self._skipped: Dict[Cell, str] = {}
         self._writes = 0
+        self._skipped.update({cell: "not asked for" for cell in CELLS if cell not in plan.only})
         if fio_path is None:
             why = IN_PIECES if scratch.whole else NO_FIO
-            self._skipped = {cell: why for cell in CELLS if cell.depth > 1}
+            self._skipped.update({cell: why for cell in plan.only if cell.depth > 1})
 
     def run(self) -> Matrix:
         """Measure until all pairs are done or it has to stop; the prior state is back then.

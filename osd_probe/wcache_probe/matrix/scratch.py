@@ -13,7 +13,7 @@ import errno
 import mmap
 import os
 from contextlib import contextmanager
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Tuple
 
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from wcache.core.experiment.matrix import WRITE_BYTES
@@ -188,10 +188,26 @@ def find(
     RefusedError where it is no block device, where an OSD uses it, or where it does not
     lie on one drive by layers that are understood.
     """
+    device, drive = on_one_drive(files, host, path)
+    osd = _used_by(drive, device)
+    if osd is not None:
+        raise RefusedError(f"{device.name} belongs to osd.{osd}", f"name an unused one{instead}")
+    if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
+        raise RefusedError(f"{device.name} lies on a loop device", "name a drive, not a file")
+    return Scratch(files, device, drive, whole, span_max)
+
+
+def on_one_drive(
+    files: HostFiles, host: LinuxDriveHost, path: str
+) -> Tuple[BlockDevice, DriveReport]:
+    """The block device at a path, and the one drive below it, used by an OSD or not.
+
+    RefusedError where layers in between are not understood, or a flush of it reaches nothing.
+    """
     number = files.number_of_path(path)
     device = by_number(files, number) if number else None
     if device is None:
-        raise NotFoundError(f"{printable(path)} is not a block device", "name an unused one")
+        raise NotFoundError(f"{printable(path)} is not a block device", "`lsblk` shows them")
     paths = paths_down(device)
     if len(paths) != 1 or not is_followed(paths[0]):
         raise RefusedError(
@@ -200,13 +216,8 @@ def find(
         )
     bottom = paths[0].drive
     drive = host.drive_of(bottom)
-    osd = _used_by(drive, device)
-    if osd is not None:
-        raise RefusedError(f"{device.name} belongs to osd.{osd}", f"name an unused one{instead}")
     refuse_false_flush(bottom, drive.transport, files)
-    if drive.transport is Transport.LOOP and device.kind is not LayerKind.LOOP:
-        raise RefusedError(f"{device.name} lies on a loop device", "name a drive, not a file")
-    return Scratch(files, device, drive, whole, span_max)
+    return device, drive
 
 
 def _used_by(drive: DriveReport, device: BlockDevice) -> Optional[int]:

@@ -38,8 +38,12 @@ def files_of_deb(path):
 
 
 def installed(names):
-    """Paths without what differs by kind: a manual's packing, where units are."""
-    plain = (name.removesuffix(".gz").replace("/usr/lib/systemd", "/lib/systemd") for name in names)
+    """Paths without what differs by kind: a manual's packing, where units and zsh's files are."""
+    plain = (
+        name.removesuffix(".gz").replace("/usr/lib/systemd", "/lib/systemd")
+        .replace("/zsh/site-functions/", "/zsh/vendor-completions/")
+        for name in names
+    )
     return {name for name in plain if not name.startswith(OWN)}
 
 

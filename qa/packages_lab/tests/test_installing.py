@@ -95,7 +95,9 @@ def test_all_three_install_beside_each_other_and_say_their_version(host, debs):
     host.type("apt-get install -y ./*.deb")
     assert host.type("wcache-probe --version").startswith("wcache-probe ")
     assert host.type("wcache --version").startswith("wcache ")
-    host.type("bash -c '. /usr/share/bash-completion/completions/wcache-probe'")
+    for name in ("wcache", "wcache-probe"):
+        host.type(f"bash -c '. /usr/share/bash-completion/completions/{name}'")
+        host.type(f"grep -qx '#compdef {name}' /usr/share/zsh/vendor-completions/_{name}")
     host.type("apt-get purge -y wcache wcache-probe ceph-mgr-wcache")
     assert host.files_named("wcache") == []
 

@@ -1,4 +1,6 @@
-"""The write+sync matrix on drives that really toggle: each period in its mode, then as before."""
+"""The matrix and `bench` on drives that really toggle: each period in its mode, then as before."""
+
+import json
 
 import pytest
 from probe_bench import BACK, THROUGH
@@ -15,10 +17,10 @@ NAMES = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def matrix_on(bench, probe_of):
-    """Starts a matrix on a blank drive that no OSD uses; gives the probe and the process."""
+def blank(bench, probe_of):
+    """Empties a drive that no OSD uses; gives its probe and the disk."""
 
-    def start(name, *more):
+    def empty(name):
         probe = probe_of(name)
         disk = probe.begin(BACK)
         last = probe.bench.lab.drive(name).fitted.placed.spec.size_bytes // 2**20 - 1
@@ -27,6 +29,17 @@ def matrix_on(bench, probe_of):
             f"blkdiscard --force --zeroout --length {SPAN_MIB}M {disk.path}\n"
             f"dd if=/dev/zero of={disk.path} bs=1M seek={last} oflag=direct", timeout_s=120,
         )
+        return probe, disk
+
+    return empty
+
+
+@pytest.fixture
+def matrix_on(blank):
+    """Starts a matrix on a blank drive; gives the probe and the process."""
+
+    def start(name, *more):
+        probe, disk = blank(name)
         words = ["--scratch", disk.path, "--out", f"/tmp/{name}.json", "--seconds", "0.1", *more]
         return probe, probe.forks.fork([*probe.words("matrix"), *words])
 
@@ -86,6 +99,27 @@ def test_a_media_cache_that_fills_up_under_a_lasting_load_is_seen_and_the_answer
         "the faster mode changes"
     ) in run.output()
     assert (probe.mode(), probe.journal()) == (BACK, [])
+
+
+@pytest.mark.long
+@NAMES
+def test_a_bench_measures_both_modes_of_a_blank_drive_and_puts_back_what_was(bench, blank, name):
+    probe, disk = blank(name)
+    words = [*probe.words("bench"), disk.path, "--format", "json"]
+    read = probe.forks.fork(words)
+    assert read.wait(60) == 0, read.output()
+    assert json.loads(read.output())["next"].startswith(f"wcache-probe bench {disk.path} --consent")
+    seen = set()
+    run = probe.forks.fork([*words, "--consent"])
+    while run.ended() is None:
+        seen.add(probe.mode())
+    assert run.wait(1) == 0, run.output()
+    told = json.loads(run.output()[run.output().index("{"):])
+    assert (told["pairs"], told["measured_as_it_is"]) == (8, "")
+    assert [one["mode"] for one in told["timed"]] == [BACK.value, THROUGH.value]
+    assert seen == {BACK, THROUGH}
+    assert (probe.mode(), probe.journal()) == (BACK, [])
+    assert bench.true_state(name).flushed
 
 
 # ---- scratch space on the drive of an OSD
