@@ -87,13 +87,15 @@ class MemoryStore:
     """The `Store` port as a dict of what the mons have; `fails(key)` says what they refuse.
 
     What is queued is read back at once.  With `slow` the mons answer only when `answer` is
-    called; `lose` is the end of a mgr whose writes they never got.
+    called, with `busy` they do not come to what may wait; `lose` is the end of a mgr whose
+    writes they never got.
     """
 
     def __init__(self) -> None:
         self.kept: Dict[str, str] = {}
         self.fails: Callable[[str], bool] = lambda key: False
         self.slow = False
+        self.busy = False
         self._queued: List[Tuple[Tuple[Write, ...], Optional[Done]]] = []
         self._again: List[Write] = []
 
@@ -147,7 +149,7 @@ class MemoryStore:
         self._again.clear()
 
     def _put_later(self, write: Write) -> None:
-        if self._put((write,)) is not None:
+        if self.busy or self._put((write,)) is not None:
             self._again.append(write)
 
     def _put(self, writes: Sequence[Write]) -> Optional[StorageError]:

@@ -2,7 +2,7 @@
 
 Mons may take long (a slow disk, an election), so a thread of its own writes, and nobody waits
 for it under a lock.  There are two lanes.  Batches are made in order, and whoever queued one
-is told what came of it.  What may wait (reports, the audit log, what is forgotten) goes when
+is told what came of it.  What may wait (reports, lines of probes, what is forgotten) goes when
 no batch waits, and only its newest value.
 """
 

@@ -79,6 +79,47 @@ def test_a_mgr_that_restarts_tells_no_change_twice():
     assert len(changes(mgr)) == 3
 
 
+def texts(mgr):
+    return [row["text"] for row in said(mgr, "history", limit=1000)["history"]]
+
+
+def test_a_mgr_that_ends_once_a_change_is_stored_has_lost_no_line_of_it():
+    mgr = measured()
+    plan_id = said(mgr, "plan")["plan_id"]
+    mgr.store.busy = True
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    before = texts(mgr)
+    assert f"{plan_id} done" in before
+    assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
+    mgr.restart()
+    mgr.store.busy = False
+    assert texts(mgr) == before
+    assert len(changes(mgr)) == 3
+
+
+def test_a_line_that_the_mons_refuse_is_stored_once_they_take_it():
+    mgr = measured()
+    mgr.store.fails = lambda key: key.startswith("audit/")
+    ok(mgr.command("freeze"))
+    mgr.store.fails = lambda key: False
+    mgr.store.answer()
+    mgr.restart()
+    assert "frozen" in texts(mgr)
+
+
+def test_lines_of_a_probe_wait_so_that_no_host_can_hold_up_what_others_do():
+    mgr = measured()
+    mgr.store.busy = True
+    mgr.probes["h1"].crash()
+    mgr.step()
+    told = [key for key in mgr.store.kept if key.startswith("history/")]
+    mgr.store.busy = False
+    mgr.store.answer()
+    now = [key for key in mgr.store.kept if key.startswith("history/")]
+    assert set(told) < set(now)
+
+
 def test_filters_choose_by_host_osd_drive_time_and_what():
     mgr, plan_id = applied()
     assert {row["hostname"] for row in changes(mgr, hostname="h2")} == {"h2"}

@@ -24,7 +24,7 @@ from ...core.errors import StorageError, WcacheError
 from ...core.experiment.campaign import Campaign
 from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
-from ...core.history.entry import HistoryEntry
+from ...core.history.entry import HistoryEntry, Kind
 from ...core.host_report import HostReport
 from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
 from ...core.ports import Done, Store, Write
@@ -344,8 +344,21 @@ class Archive:
         return max((int(n) for n in self.names(log) if n.isdecimal()), default=-1) + 1
 
     def put_history(self, log: str, number: int, entry: HistoryEntry) -> None:
-        """Store a line of an audit log."""
-        self.put_later(f"{log}/{number:010d}", entry)
+        """Store a line of an audit log before what is stored after it; a probe's line may wait.
+
+        A mgr that is told to end does so at once (handle_mgr_signal() of Ceph's src/mgr/Mgr.cc),
+        and what a plan is stored to have come to is not told again.
+        """
+        key, text = f"{log}/{number:010d}", codec.dumps(entry)
+
+        def done(error: Optional[StorageError]) -> None:
+            if error is not None:
+                self._store.write_later(key, text)  # tries again until the mons have it
+
+        if entry.kind is Kind.PROBE:
+            self._store.write_later(key, text)
+        else:
+            self._store.write((Write(key, text),), done)
 
     def drop_history(self, log: str, number: int) -> None:
         """Remove a line of an audit log."""
