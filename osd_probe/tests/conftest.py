@@ -51,7 +51,7 @@ class FakeHost:
         (root / "proc/swaps").write_text("Filename Type Size Used Priority\n")
         self.files = FakeFiles(
             str(root / "sys"), str(root / "dev"), str(root / "proc"), str(root / "run"),
-            numbers={},
+            str(root / "etc"), numbers={},
         )
         self.link("proc/self/ns/pid", Path(INITIAL_PID_NAMESPACE))
 

@@ -15,6 +15,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Type
 
 from harness import loops
 from harness.errors import HarnessError, NotPossible
+from harness.roots import RIG_FILE
 
 from .layer import TEUTHOLOGY, ensure_layer
 
@@ -111,6 +112,7 @@ class Place:
             self._end()
             raise NotPossible("namespaces and overlays cannot be made here")
         self._pid = int(Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0])
+        self.outside(f"/{RIG_FILE}").touch()
         return self
 
     def __exit__(

@@ -14,7 +14,7 @@ from typing import Dict, List, Mapping, Optional, Sequence
 from harness.access import PROJECT, Result
 from harness.errors import CommandError, HarnessError
 from harness.processes import is_alive, pid_from_file, send_signal, wait_until
-from harness.roots import SYSTEM_PATH
+from harness.roots import RIG_FILE, SYSTEM_PATH
 
 from .images import Images
 from .keeper import BRIDGE, control_group
@@ -78,6 +78,7 @@ class Machine:
         public = key.with_suffix(".pub").read_text(encoding="ascii")
         known = {"localhost": "127.0.0.1", **names}
         hosts = [f"{address} {name}" for name, address in known.items()]
+        self.write(RIG_FILE, "")
         self.write("/etc/hostname", f"{self.name}\n")
         self.write("/etc/hosts", "\n".join(hosts) + "\n")
         self.write("/etc/machine-id", f"{uuid.uuid4().hex}\n")

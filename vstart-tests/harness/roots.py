@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# In the root of a rig whose programs have a pid namespace of their own: with it a probe, which
+# cannot see all programs from there, toggles the loop devices of a throwaway cluster.
+RIG_FILE = "etc/rig-with-loop-devices-of-its-own"
 
 # unshare has made every mount of the namespace a slave: what is mounted here stays here,
 # while loop devices and unmounts of the host are still seen.  /tmp comes along because

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Optional
 
 from ..evidence.folder import EvidenceFolder
+from .block.host_files import HostFiles
 from .block.osds import DEFAULT_DATA_GLOBS
 from .host import LinuxDriveHost
 from .persistence import foreign_rules
@@ -25,6 +26,7 @@ def linux_host(
     """The drives of the host that the options describe."""
     root = options.host_root
     return LinuxDriveHost(
+        files=HostFiles(etc=os.path.join(root, "etc")),
         osd_data_globs=options.osd_data or DEFAULT_DATA_GLOBS, cluster_fsid=fsid,
         rules=RuleFolder(os.path.join(root, RULES_FOLDER), options.run_dir),
         switches=switches or Switches(proofs=EvidenceFolder(options.state_dir).proofs),

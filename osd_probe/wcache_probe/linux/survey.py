@@ -27,7 +27,7 @@ from .block.host_files import HostFiles, printable
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
-from .block.writers import WriterSearch
+from .block.writers import WriterSearch, is_rig
 from .persistence.preparation import BootPins
 from .persistence.rule_folder import RuleFolder
 from .transports.base import CacheReading, Identity, ReadOnlySwitch, Switch
@@ -159,7 +159,7 @@ class Survey:
         odd = _unique(name for number in numbers for name in self._unfollowed[number])
         refusal = switch.refusal or silent or identity.refusal or reading.refusal
         refusal = refusal or identity.unproven
-        if self._blind and switch.transport is not Transport.LOOP:
+        if self._blind and not (switch.transport is Transport.LOOP and is_rig(self._files)):
             refusal = refusal or f"other programs may use it: {self._blind}"
         if odd:
             refusal = f"{', '.join(odd[:4])} between it and its OSD cannot be followed"

@@ -1,19 +1,25 @@
 """A drive that something else uses is left alone, also where only an open file says so."""
 
+import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from harness.access import PROJECT
+from harness.roots import RIG_FILE
 from model_drives import ModelScsi
-from wcache.core.drive.safety import may_toggle
+from wcache.core.drive.safety import DROPS, may_toggle
 from wcache.core.model import CacheMode, FindingCode
 from wcache_probe.linux.block import exports
 from wcache_probe.linux.block.host_files import HostFiles
 from wcache_probe.linux.block.sysfs import by_name
-from wcache_probe.linux.block.writers import WriterSearch
+from wcache_probe.linux.block.writers import RIG_FILE_SHA256, WriterSearch
 from wcache_probe.linux.host import LinuxDriveHost
 from wcache_probe.linux.transports.classify import Switches
+from wcache_probe.linux.transports.loop import LoopSwitch
 
 
 class Naps:
@@ -41,19 +47,30 @@ def an_lv_on_sda(fake_host):
     fake_host.osd(1, block="dm-0")
 
 
-def look(fake_host):
-    host = LinuxDriveHost(
+class KnownFile(LoopSwitch):
+    """Loop devices that say which file is behind them, as no fake device can."""
+
+    def identify(self, device):
+        return replace(super().identify(device), refusal="")
+
+
+def host_of(fake_host):
+    return LinuxDriveHost(
         files=fake_host.files, boot_pins=fake_host.boot_pins, osd_data_globs=[fake_host.osd_glob],
-        switches=Switches(scsi=ModelScsi()), find_foreign_rules=tuple,
+        switches=Switches(scsi=ModelScsi(), loop=KnownFile()), find_foreign_rules=tuple,
         sleep=Naps(),
     )
+
+
+def look(fake_host):
+    host = host_of(fake_host)
     (drive,) = host.look()
     return drive, host
 
 
-def refusal(drive):
+def refusal(drive, *, throwaway=False):
     return may_toggle(
-        [drive], CacheMode.WRITE_THROUGH, throwaway=False, consent_turn_on=True
+        [drive], CacheMode.WRITE_THROUGH, throwaway=throwaway, consent_turn_on=True
     )
 
 
@@ -136,10 +153,53 @@ def test_from_another_pid_namespace_whether_a_drive_is_shared_is_unknown(fake_ho
     assert "unknown" in finding.detail
 
 
+def refused_from_a_namespace(fake_host, *etc):
+    """By drive, why a loop device and a disk are refused, with these files in the host's /etc."""
+    (fake_host.root / "etc").mkdir()
+    for name in etc:
+        (fake_host.root / "etc" / name).touch()
+    here = fake_host.root / "proc/self/ns/pid"
+    here.unlink()
+    here.symlink_to("pid:[4026532999]")
+    fake_host.loop("loop0", "7:0")
+    fake_host.scsi_disk("sda", "8:0")
+    for osd_id, name in enumerate(("loop0", "sda")):
+        fake_host.osd(osd_id, block=name)
+    return {
+        (drive.dev_name, throwaway): refusal(drive, throwaway=throwaway) or ""
+        for drive in host_of(fake_host).look() for throwaway in (False, True)
+    }
+
+
+def test_from_another_pid_namespace_loop_devices_are_toggled_in_a_rig_that_is_thrown_away(
+    fake_host
+):
+    found = refused_from_a_namespace(fake_host, os.fsdecode(b"\xff"), Path(RIG_FILE).name)
+    assert found["loop0", True] == ""
+    assert DROPS in found["loop0", False]
+    assert "pid namespace" in found["sda", True]
+
+
+def test_from_another_pid_namespace_loop_devices_of_no_rig_are_refused(fake_host):
+    found = refused_from_a_namespace(fake_host, "hosts", "wcache", f"{Path(RIG_FILE).name}.bak")
+    assert "pid namespace" in found["loop0", True]
+    assert "pid namespace" in found["sda", True]
+
+
+def test_nothing_that_is_shipped_has_the_name_of_a_rigs_file():
+    name = Path(RIG_FILE).name
+    assert hashlib.sha256(name.encode()).hexdigest() == RIG_FILE_SHA256
+    folders = ("mgr_module", "osd_probe", "cli", "templates", "packaging", "doc")
+    paths = [path for folder in folders for path in (PROJECT / folder).rglob("*")]
+    files = [path for path in (*paths, *PROJECT.glob("*.md")) if path.is_file()]
+    assert len(files) > 500
+    assert [str(path) for path in files if name.encode() in path.read_bytes()] == []
+
+
 READ_AS_NOBODY = """
 import os, sys
 from wcache_probe.linux.block.host_files import HostFiles
-from wcache_probe.linux.block.writers import WriterSearch
+from wcache_probe.linux.block.writers import RIG_FILE_SHA256, WriterSearch
 os.chdir(sys.argv[1])  # what is above it may be closed to others
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(WriterSearch(HostFiles(proc=".")).find().unknown)

@@ -1,4 +1,4 @@
-"""The host's /sys, /dev, /proc and /run: bounded reads, and device nodes that are what they say.
+"""The host's /sys, /dev, /proc, /run, /etc: bounded reads; device nodes that are what they say.
 
 A device is opened read-only and never exclusively (its OSD holds it), and only used
 when the file descriptor is the device number that sysfs gave: a name such as sda can
@@ -25,12 +25,13 @@ _NUMBER = re.compile(r"[0-9]{1,4}:[0-9]{1,7}")
 
 @dataclass(frozen=True)
 class HostFiles:
-    """Where the host's pseudo file systems are; fake trees put them elsewhere."""
+    """Where these are; fake trees put them elsewhere, and a container its host's /etc."""
 
     sys: str = "/sys"
     dev: str = "/dev"
     proc: str = "/proc"
     run: str = "/run"
+    etc: str = "/etc"
 
     def number_of_fd(self, fd: int) -> Optional[str]:
         """"MAJ:MIN" of the block device that an open file is, else None."""
