@@ -67,6 +67,8 @@ class LabJob:
     seed: int = 1
     campaign_timeout_s: float = 900.0
     folders: Mapping[str, Path] = field(default_factory=dict)  # see MachineSpec
+    # releases that the cluster is upgraded to: their roots are in the guest as well, in order
+    next_releases: Sequence[int] = ()
 
 
 class Stages:
@@ -123,6 +125,9 @@ def running(job: LabJob, stages: Stages, *, keepable: bool = False) -> Iterator[
     """
     artefacts.ensure(job.release)
     ensure_release(job.release)
+    more_roots = [artefacts.ensure(number).root_image for number in job.next_releases]
+    for number in job.next_releases:
+        ensure_release(number)
     stages.done("guest and release ready to start")
     drive_file = load_drive_file(str(job.drive_file))
     osd_count = len(osd_roles(place(drive_file)))
@@ -144,6 +149,7 @@ def running(job: LabJob, stages: Stages, *, keepable: bool = False) -> Iterator[
                 machine=MachineSpec(
                     tap=network.TAP, hostname=HOSTNAME,
                     memory_mib=1024 + 512 * max(2, osd_count), folders=job.folders,
+                    more_roots=more_roots,
                 ),
                 seed=job.seed,
                 home=cluster.folder / "lab" if keepable else None,

@@ -175,6 +175,8 @@ class MachineSpec:
     kernel_options: Sequence[str] = ()  # besides the lab's own, for such a guest
     # folders of the host that the guest may mount and not write to, by their 9p tag
     folders: Mapping[str, Path] = field(default_factory=dict)
+    # Images of further roots, on /dev/vdb and so on; what is written to them goes at power off.
+    more_roots: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,8 @@ def qemu_argv(
         # unsafe is against a crash of the host only: what the guest synced is in the file
         "-drive", f"file={folder / 'root.qcow2'},format=qcow2,if=virtio,cache=unsafe",
     ]  # fmt: skip
+    for image in machine.more_roots:
+        argv += ["-drive", f"file={image},format=raw,if=virtio,snapshot=on,cache=unsafe"]
     for tag, path, mode in (
         ("project", project, ",readonly=on"),
         ("compiled", compiled, ""),

@@ -28,6 +28,18 @@ CREATE_TIMEOUT_S = 900.0
 START_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 300.0
 SIDE_BY_SIDE = 3
+# Shell that goes on in another root, mounted where that has not been done since the boot.
+ENTER_ROOT = """
+root=/run/root-of{device}
+if ! mountpoint -q "$root"; then
+    mkdir -p "$root"
+    mount -t ext4 {device} "$root"
+    mkdir -p "$root{home}" "$root/etc/ceph"
+    for folder in /dev /proc /sys {home} /etc/ceph; do
+        mount --rbind "$folder" "$root$folder"
+    done
+fi
+exec chroot "$root" """
 
 
 class Stack(str, Enum):
@@ -102,6 +114,7 @@ class GuestOsds:
         self._placed = tuple(fitted.placed for fitted in lab.drives)
         self._roles = osd_roles(self._placed)
         self._lvs: dict[tuple[int, Role], LogicalVolume] = {}
+        self._root_device = ""
 
     @property
     def ids(self) -> Sequence[int]:
@@ -151,9 +164,14 @@ class GuestOsds:
             device = lv.device if lv else self._lab.drive(volume.drive.name).disk().path
             link = HOME / f"osd.{osd_id}" / volume.link
             self._lab.guest.sh(f"ln -sfn {device} {link}").checked()
-        self._lab.guest.run(
-            ["ceph-osd", "-i", str(osd_id)], timeout_s=START_TIMEOUT_S
-        ).checked()
+        daemon = f"ceph-osd -i {osd_id}"
+        if self._root_device:
+            daemon = ENTER_ROOT.format(device=self._root_device, home=HOME) + daemon
+        self._lab.guest.sh(daemon, timeout_s=START_TIMEOUT_S).checked()
+
+    def start_from(self, device: str) -> None:
+        """From now on OSDs are started by the programs of the root on a device of the guest."""
+        self._root_device = device
 
     def stop(self, osd_id: int, *, kill: bool = False) -> None:
         """Stop an OSD's daemon and wait for its end."""
