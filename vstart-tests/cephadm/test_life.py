@@ -180,22 +180,64 @@ def test_a_host_that_is_drained_restores_its_drive_before_its_probe_goes(
     # each probe's spec names its host; `agent rm` is the way where a host goes for good
     with pytest.raises(CommandError, match=f"container.wcache-{HOST}"):
         rig.ceph("orch", "host", "drain", HOST)
-    strike(wcache, drive, lambda: rig.ceph(
-        "orch", "host", "drain", HOST, "--force", timeout_s=120
-    ))
-    # also while it is stopped, which podman's list of what runs does not show
-    there = f"podman ps -aq -f name=container-wcache-{HOST}-"
-    wcache.wait("the probe to go", lambda: not machine.run(there).stdout.split(), 300)
+    strike(wcache, drive, lambda: drain(rig))
+    wcache.wait("the probe to go", lambda: not probe_of(machine), 300)
     assert kernel_view(drive) == BACK
     over(wcache, leased)
     assert kernel_view(drive) == BACK
-    # the other host cannot hold all data alone: it comes back
+    drain_no_more(wcache, rig, machine, installed)
+
+
+def drain(rig: CephadmCluster) -> None:
+    """Have cephadm take all daemons off the host."""
+    rig.ceph("orch", "host", "drain", HOST, "--force", timeout_s=120)
+
+
+def probe_of(machine: Machine) -> str:
+    """The probe's container, also while it is stopped, which podman does not list by itself."""
+    return machine.run(f"podman ps -aq -f name=container-wcache-{HOST}-").stdout
+
+
+def drain_no_more(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, installed: Route
+) -> None:
+    """Have the daemons come back; the other host could not hold all data alone."""
     rig.ceph("orch", "osd", "rm", "stop", "1")
     for label in ("_no_schedule", "_no_conf_keyring"):
         rig.ceph("orch", "host", "label", "rm", HOST, label)
-    wcache.wait("the probe", lambda: machine.run(there).stdout.split(), 400)
+    wcache.wait("the probe", lambda: probe_of(machine), 400)
     installed.wait_mgrs()
     rig.wait_healthy(300, ignoring=("WCACHE_",))
+
+
+@pytest.mark.long
+def test_what_was_applied_outlives_maintenance_and_a_drain_and_is_not_called_rolled_back_unseen(
+    wcache: Wcache, rig: CephadmCluster, machine: Machine, drive: Path, views: Dict[str, str],
+    installed: Route,
+):
+    make_active(rig, "h1")
+    plan_id = applied(wcache)
+
+    def status() -> str:
+        return str(wcache("plan show", plan_id=plan_id)["status"])
+
+    rig.ceph("orch", "host", "maintenance", "enter", HOST, timeout_s=240)
+    assert (kernel_view(drive), status()) == (THROUGH, "done")
+    rig.ceph("orch", "host", "maintenance", "exit", HOST, timeout_s=240)
+    rig.wait_osd_up(1, timeout_s=240)
+    wcache.wait("the probe", lambda: HOST in heard(wcache), 240)
+    assert (kernel_view(drive), status()) == (THROUGH, "done")
+
+    drain(rig)
+    wcache.wait("the probe to go", lambda: not probe_of(machine), 300)
+    assert (kernel_view(drive), status()) == (THROUGH, "done")
+    wcache("rollback", plan_id=plan_id)
+    waits = "the rollback waits for a probe"
+    wcache.wait("that it says so", lambda: waits in wcache.history_text(), 120)
+    assert (kernel_view(drive), status()) == (THROUGH, "rolling back")
+    drain_no_more(wcache, rig, machine, installed)
+    wcache.wait("the way back", lambda: status() == "rolled back", 300)
+    assert kernel_view(drive) == BACK
 
 
 def remove_host(rig: CephadmCluster) -> None:

@@ -136,3 +136,7 @@ def test_a_host_is_taken_over_from_the_autotuner_which_works_on_and_given_back(
     to_its_end(wcache, plan["plan_id"], "rolled back")
     assert LABEL not in labels(rig, HOST)
     assert set(targets(rig)) == set(before)
+    # it has the host again, and nothing of the plan undoes what it sets
+    given_back = turn(wcache, rig, HOST)
+    turn(wcache, rig, "h1")
+    assert targets(rig)[f"osd/host:{HOST}"] == given_back
