@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
 
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
+from wcache.core.drive.safety import not_flushing
 from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.host_report import HostReport, JournalNote, KeptPrior
-from wcache.core.model import CacheMode, DeviceCache, DriveReport, Finding, FlushCounters
+from wcache.core.model import (
+    CacheMode,
+    DeviceCache,
+    DriveReport,
+    Finding,
+    FlushCounters,
+    Transport,
+)
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,
@@ -42,6 +50,8 @@ from wcache.core.protocol import (
 
 from .builders import CLUSTER_ID, LATENCY_NS
 
+# Drives that a probe times whatever the kernel's view of them is.
+UNPINNED = (Transport.LOOP, Transport.SIMULATED)
 # Sends (prefix, hostname, body) and gives (return code, output, error).
 Send = Callable[[str, str, str], Tuple[int, str, str]]
 
@@ -210,7 +220,20 @@ class FakeProbe:
                 self._keep(prior[0], request.prior.drives[0].state.page.saved)
             return replace(self.switch(*prior), prior=(was,))
         assert isinstance(request, (TimerRequest, MeasureRequest))
-        return SamplesOutcome((self.latency_ns[mode],) * request.count, 0.1, 0)
+        return self._refuses(request) or SamplesOutcome(
+            (self.latency_ns[mode],) * request.count, 0.1, 0
+        )
+
+    def _refuses(self, request: Union[TimerRequest, MeasureRequest]) -> Optional[FailureOutcome]:
+        """A flush that the kernel does not send has no time."""
+        drive = self.drives[request.domain_id]
+        dropping = not_flushing(drive.state)
+        if isinstance(request, MeasureRequest) or drive.transport in UNPINNED or not dropping:
+            return None
+        return FailureOutcome(
+            f"the kernel sends no flush to {dropping[-1]}, so there is none to time",
+            "under a lease the drive is pinned and can be timed", refused=True,
+        )
 
     def _accept(self, request: AcceptRequest) -> StateOutcome:
         for key in request.keys:

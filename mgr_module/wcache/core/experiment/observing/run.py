@@ -12,7 +12,7 @@ from typing import List, Optional, Tuple
 
 from ... import events
 from ...codec import one_line
-from ...drive.safety import not_flushing
+from ...drive.safety import Safety, judge, not_flushing
 from ...latency_table import LatencyTable, of_samples
 from ...loads import WRITE_BYTES
 from ...model import CacheMode, KernelView, LoadPoint, mode_of
@@ -34,9 +34,10 @@ from .plan import BESIDE_CALLS, BESIDE_ROUNDS_MAX, TIMER_S, cost_of
 
 NO_SAMPLE = "nothing was committed meanwhile"
 NOT_FLUSHED = (
-    "no flush of the OSD reaches the drive: the volume, or the kernel's view, drops them, so these "
-    "are not times of the drive"
+    "no flush of the OSD reaches the drive: the volume, or the kernel's view, drops them, so there "
+    "are no times of the drive"
 )
+NOT_SENT = "the kernel sends no flush to a drive that is off, so these are not times of the drive"
 CHANGED = "the cache mode changed meanwhile"
 NOT_KEPT_UP = "the load beside it ended before the flushes were timed"
 
@@ -238,12 +239,15 @@ class ObservingRun(RunMachine):
         writes_per_s, flushes_per_s = rates(before.counters, after.counters)
         changed = self._modes(before) != self._modes(after)
         timer = found.load_point is LoadPoint.FDATASYNC_TIMER
-        dropped = timer and any(map(not_flushing, (*before.after, *after.after)))
+        states = (*before.after, *after.after)
+        sent = not timer or not any(map(not_flushing, states))
+        lost = timer and not {Safety.UNSAFE, Safety.AFTER_RESET}.isdisjoint(map(judge, states))
         return replace(
             found, mode=modes[0] if same else None,
             kernel_view=views.pop() if len(views) == 1 else KernelView.UNKNOWN,
             writes_per_s=writes_per_s, flushes_per_s=flushes_per_s,
-            note=CHANGED if changed else found.note or (NOT_FLUSHED if dropped else ""),
+            note=CHANGED if changed else NOT_FLUSHED if lost else
+            found.note or ("" if sent else NOT_SENT),
             bcache=(
                 *before.bcache[: BCACHES_MAX // 2], *after.bcache[: BCACHES_MAX // 2]
             ),
