@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from module_answers import record
-from wcache.core import ecdf
+from wcache.core.figures import ecdf
 
 SAMPLES = st.lists(st.integers(1, 60_000_000_000), min_size=1, max_size=900)
 

@@ -15,8 +15,8 @@ import pytest
 import zipapps
 from module_answers import HOSTILE, FakeAnswers, everything, record
 from report_answers import OSDS_PER_MODEL, a_lot
-from wcache.core import ecdf
 from wcache.core.errors import MalformedError, NotFoundError
+from wcache.core.figures import ecdf
 from wcache.core.model import LoadPoint
 from wcache_cli.answers import SavedAnswers, SavingAnswers
 from wcache_cli.evidence import gather

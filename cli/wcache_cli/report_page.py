@@ -10,8 +10,8 @@ import time
 from importlib import resources
 from typing import Optional
 
-from wcache.core import ecdf
 from wcache.core.errors import MalformedError, NotReadyError
+from wcache.core.figures import ecdf
 from wcache.core.model import load_name
 from wcache.core.text import (
     amount,

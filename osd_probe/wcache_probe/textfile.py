@@ -10,8 +10,8 @@ import os
 from typing import Callable, Iterable, List
 
 from wcache.core.drive.safety import Safety, judge
+from wcache.core.figures.prometheus_text import Sample, gauge, text
 from wcache.core.model import DeviceCache, DriveReport
-from wcache.core.prometheus_text import Sample, gauge, text
 
 NAME = "wcache.prom"
 READABLE = 0o644

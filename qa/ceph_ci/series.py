@@ -107,8 +107,8 @@ def _core() -> Iterator[Patch]:
         "python-common: add ceph.wcache, its words", body, dict(_files(CORE, here, "*.py"))
     )
     order = (
-        "hardware", "drive", "experiment", "verdict", "change", "knobs", "history", "automation",
-        "fleet", "deployment",
+        "hardware", "figures", "drive", "experiment", "verdict", "change", "knobs", "history",
+        "automation", "fleet", "deployment",
     )
     for folder in order:
         files = dict(_files(f"{CORE}/{folder}", here / folder, "**/*.py"))

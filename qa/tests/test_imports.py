@@ -136,10 +136,10 @@ ORDERS = {
     "wcache_cli": ("words", "compare", "program"),
 }
 # What stands elsewhere than the folder says.  Journal entries, prior states and what hosts tell of
-# their hardware are words that probe and mgr exchange.
+# their hardware are words that probe and mgr exchange; figures are the words for samples.
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
-    "wcache.core.hardware": "words", "wcache.options": "knobs",
+    "wcache.core.figures": "words", "wcache.core.hardware": "words", "wcache.options": "knobs",
     **{f"wcache_probe.{name}": "words" for name in (
         "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
     )},

@@ -24,7 +24,7 @@ from harness.releases import ensure_built, run
 from module_world import measured, said
 from sim_drives import DRIVES
 from wcache.commands.metrics import metrics_text
-from wcache.core.prometheus_text import CONTENT_TYPE
+from wcache.core.figures.prometheus_text import CONTENT_TYPE
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.textfile import Textfile

@@ -19,7 +19,7 @@ from wcache.analysis.decision import Options, contradicted_by_tail
 from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA
 from wcache.analysis.summary import ratio
 from wcache.analysis.verdict_text import verdict_text
-from wcache.core.latency_table import quantile
+from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
 
 from . import latency_file, longrun

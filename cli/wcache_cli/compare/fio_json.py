@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.errors import MalformedError
-from wcache.core.latency_table import P99_SAMPLES_MIN
+from wcache.core.figures.latency_table import P99_SAMPLES_MIN
 
 from .fio_settings import AVERAGED, SYNCS_ADDED, UNSYNCED, settings_of, unsynced
 from .latency_file import (

@@ -16,7 +16,7 @@ from typing import Sequence, Tuple
 
 import numpy as np
 from wcache.analysis import summary
-from wcache.core.latency_table import quantile
+from wcache.core.figures.latency_table import quantile
 
 # Without their order nothing is known of how samples hang together: they are taken for
 # AR(1) with 0.9, as slow drives show, whose n is worth 1/19 of itself.

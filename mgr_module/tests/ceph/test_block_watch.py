@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from wcache.ceph.block_watch import BlockWatch
+from wcache.ceph.blocks import BlockWatch
 from wcache.ceph.compat import commit_counters
 from wcache.core.loads import BlocksRequest
 

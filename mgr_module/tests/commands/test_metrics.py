@@ -4,7 +4,7 @@ import re
 
 from module_world import a_mgr, applied, measured, said
 from wcache.commands.metrics import metrics_text
-from wcache.core.prometheus_text import OTHERS, SERIES_MAX, gauge, text
+from wcache.core.figures.prometheus_text import OTHERS, SERIES_MAX, gauge, text
 
 LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\["\\]|[^"\\\n])*",?)+\})? -?[0-9.e+-]+')
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from ..core.errors import MalformedError
 from ..core.experiment.design import design_of
-from ..core.latency_table import quantile
+from ..core.figures.latency_table import quantile
 from ..core.loads import COMMIT_COUNTERS
 from ..core.model import CacheMode, Transport
 from ..core.record import CounterDelta, Pair, Period, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from ..core.latency_table import P99_SAMPLES_MIN, quantile
+from ..core.figures.latency_table import P99_SAMPLES_MIN, quantile
 
 # A sample this many times the median of its mode is a stall.
 STALL_FACTOR = 10.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.latency_table import P99_SAMPLES_MIN
+from ..core.figures.latency_table import P99_SAMPLES_MIN
 from ..core.model import LoadPoint
 from ..core.record import LatencyHistogram, Pair, Period
 from . import summary

@@ -1,20 +1,184 @@
-"""Takes blocks of OSDs' real load, each watch in a thread: what they count, asked of the mgr."""
+"""Takes blocks of OSDs' real load, each watch in a thread: what they count, asked of the mgr.
+
+A watch takes block after block, and looks at the treated OSDs in between.  A look asks all its
+OSDs at once.  The treated ones are asked every second, so that one past the latency limit ends the
+watch within two: one that commits too slowly, one that commits nothing while writes are in flight,
+and one that gives no answer while others do.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
-from typing import Callable, Dict, Mapping, Optional, Tuple
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Tuple
 
-from ..core.loads import Block, BlocksRequest
-from .block_watch import BlockWatch
+from ..core.loads import COMMIT_COUNTERS, READ_COUNTER, Block, BlocksRequest, OsdBlock
 from .command import SendsCommands, put_to_osd
-from .commit_limit import Counters
+from .commit_limit import CommitLimit, Counters, gained
 
 # A tenth of all counters, every second, of up to so many OSDs (common/ceph_context.cc).
 COMMITS = {"prefix": "perf dump", "logger": "bluestore"}
 # With clients' reads, which stand in another section: at the edges of blocks only.
 ALL = {"prefix": "perf dump"}
+LOOK_EVERY_S = 1.0
+READS = (READ_COUNTER,)
+# An OSD that takes longer to tell is not in this block.
+ANSWER_S = 1.0
+# The answer of an OSD that seems silent may have come while nobody looked: the mgr had stopped.
+LAST_CHANCE_S = 0.1
+
+
+class Answer(Protocol):
+    """What an OSD says, now or later."""
+
+    out: str
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has come, within this time."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to an OSD: when it was put, and what may become its answer."""
+
+    at_s: float
+    answer: Answer
+
+
+class BlockWatch:
+    """Takes the blocks of one request; `ask` sends for the counters, `read` understands them.
+
+    `ask` is told whether it is for the edge of a block, which needs those of reads as well.
+    """
+
+    def __init__(
+        self, request: BlocksRequest, *, ask: Callable[[int, bool], Answer],
+        read: Callable[[str], Optional[Counters]], commits_min: Callable[[], int],
+        is_up: Callable[[int], bool], clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._request = request
+        self._ask = ask
+        self._read = read
+        self._commits_min = commits_min
+        self._is_up = is_up
+        self._clock = clock
+        self._limit = CommitLimit(request.latency_limit_ms, clock)
+        self._asked: Dict[int, Asked] = {}
+        self._witnesses: Dict[int, Answer] = {}
+        self._looked_s = 0.0
+        self.silent = False  # it ended since an OSD did not answer
+
+    def run(
+        self, pause: Callable[[float], bool], on_block: Callable[[Block], None]
+    ) -> Tuple[str, bool]:
+        """(why it ended early, whether an OSD is past the limit); `pause` is True to stop."""
+        request = self._request
+        everyone = (*request.treated, *request.controls)
+        first, why = self._look(everyone, edge=True)
+        for _ in range(request.blocks):
+            begin = self._clock()
+            end = begin + request.block_s
+            while not why:
+                due_s = self._looked_s + LOOK_EVERY_S
+                if pause(max(0.0, min(due_s, end) - self._clock())):
+                    return "", False
+                if end <= due_s:
+                    break
+                _, why = self._look(request.treated)
+            if not why:
+                now, why = self._look(everyone, edge=True)
+            if why:
+                return why, True
+            on_block(self._block(self._clock() - begin, first, now))
+            first = now
+        return "", False
+
+    def _look(
+        self, osd_ids: Iterable[int], *, edge: bool = False
+    ) -> Tuple[Dict[int, Counters], str]:
+        """What OSDs have counted, but for those that do not tell; and who is past the limit."""
+        self._looked_s = self._clock()
+        until_s = self._looked_s + ANSWER_S
+        looked = [osd_id for osd_id in osd_ids if self._put(osd_id, edge)]
+        found: Dict[int, Counters] = {}
+        for osd_id in looked:
+            asked = self._asked[osd_id]
+            if not asked.answer.wait(max(0.0, until_s - self._clock())):
+                continue
+            del self._asked[osd_id]
+            counters = self._read(asked.answer.out)
+            if counters is None:
+                continue
+            found[osd_id] = counters
+            if osd_id in self._request.treated:
+                slow = self._limit.look(osd_id, counters, asked.at_s)
+                if slow:
+                    return found, slow
+        silent = (self._silent(o) for o in self._request.treated if o in self._asked)
+        return found, next((why for why in silent if why), "")
+
+    def _put(self, osd_id: int, edge: bool) -> bool:
+        """Ask an OSD, unless it has not answered yet; False where it is down.
+
+        No client waits for an OSD that is down: it is in no block, which is no stall.
+        """
+        if not self._is_up(osd_id):
+            self._asked.pop(osd_id, None)
+            return False
+        asked = self._asked.get(osd_id)
+        if asked is None or asked.answer.wait(0.0):  # too late for the look before this one
+            self._asked[osd_id] = Asked(self._clock(), self._ask(osd_id, edge))
+        return True
+
+    def _silent(self, osd_id: int) -> str:
+        """Why it is past the limit: it has not answered for longer, and others do."""
+        asked, limit_ms = self._asked[osd_id], self._request.latency_limit_ms
+        if 1e3 * (self._clock() - asked.at_s) <= limit_ms or not self._is_up(osd_id):
+            return ""
+        everyone = (*self._request.treated, *self._request.controls)
+        others = [self._witness(o) for o in everyone if o != osd_id and self._is_up(o)]
+        until_s = self._clock() + (ANSWER_S if others else LAST_CHANCE_S)
+        while not asked.answer.wait(LAST_CHANCE_S):
+            answers = any(other.wait(0.0) for other in others)
+            if answers or not others:
+                silent_ms = 1e3 * (self._clock() - asked.at_s)
+                self.silent = True
+                beside = " while other OSDs do" if others else ""
+                return (
+                    f"osd.{osd_id} has not answered for {silent_ms:.0f} ms{beside}, past the "
+                    f"limit of {limit_ms:.0f} ms"
+                )
+            if self._clock() >= until_s:
+                return ""  # nobody answers: that is not its change
+        return ""
+
+    def _witness(self, osd_id: int) -> Answer:
+        """A question to another OSD; one that it has not answered yet is not put again."""
+        asked = self._witnesses.get(osd_id)
+        if asked is None or asked.wait(0.0):
+            asked = self._witnesses[osd_id] = self._ask(osd_id, False)
+        return asked
+
+    def _block(
+        self, seconds: float, before: Mapping[int, Counters], after: Mapping[int, Counters]
+    ) -> Block:
+        osds: List[OsdBlock] = []
+        for osd_id, now in after.items():
+            first = before.get(osd_id, {})
+            writes, reads = (
+                self._mean(gained(first, now, names)) for names in (COMMIT_COUNTERS, READS)
+            )
+            if writes[1] or reads[1]:
+                osds.append(OsdBlock(osd_id, *writes, *reads))
+        return Block(seconds, tuple(osds))
+
+    def _mean(self, since: Optional[Tuple[float, int]]) -> Tuple[float, int]:
+        """(us, how many); zeros where they are too few to tell."""
+        if since is None or since[1] < self._commits_min():
+            return 0.0, 0
+        return round(1e6 * since[0] / since[1], 1), since[1]
 
 
 class CephBlocks:

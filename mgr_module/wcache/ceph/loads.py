@@ -26,8 +26,7 @@ from ..core.loads import (
 from ..core.model import LoadPoint
 from ..core.record import CounterDelta, LatencyHistogram
 from ..core.verdict.load_profile import WorkCounters, work_counters
-from .block_watch import ANSWER_S
-from .blocks import COMMITS
+from .blocks import ANSWER_S, COMMITS
 from .capacity import CapacityBench
 from .command import COMMAND_TIMEOUT_S, CommandFailed, SendsCommands, ask_osd, put_to_osd
 from .commit_limit import CommitLimit

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, Iterable, List, Mapping
 
 from ..core import VERSION
-from ..core.prometheus_text import Metric, Sample, gauge, text
+from ..core.figures.prometheus_text import Metric, Sample, gauge, text
 
 _GROUPS = ("right", "undecided", "unmeasured", "went_back", "fixed")
 _SIDES = (("off", "cache_off"), ("on", "cache_on"))

@@ -6,8 +6,8 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 from ..core.codec import decode
 from ..core.experiment.observing.observed import IDLE_WRITES_PER_S
+from ..core.figures.latency_table import HEADINGS, LatencyTable, row
 from ..core.hardware.bcache import BcacheState, crossed_target
-from ..core.latency_table import HEADINGS, LatencyTable, row
 from ..core.model import LoadPoint, load_name
 from ..core.text import table
 from ..core.unmet import faults

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Proto
 from urllib.parse import parse_qsl, unquote
 
 from ..commands.metrics import metrics_text
-from ..core.prometheus_text import CONTENT_TYPE
+from ..core.figures.prometheus_text import CONTENT_TYPE
 from . import pages
 from .dashboard_login import NotLetInError
 from .reading import CannotReadError, Reader

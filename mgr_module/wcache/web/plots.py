@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable, List, Sequence, Tuple
 
-from ..core import ecdf
 from ..core.experiment.levels import level_ns
+from ..core.figures import ecdf
 from ..core.material import MATERIAL_RATIO
 from ..core.model import CacheMode
 from ..core.record import Pair, Record

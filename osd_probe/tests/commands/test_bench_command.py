@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loop_devices import loop_on
 from sim_drives import DRIVES
-from wcache.core.latency_table import of_samples
+from wcache.core.figures.latency_table import of_samples
 from wcache.core.model import CacheMode, DeviceCache, DriveState, KernelView, Transport
 from wcache_probe.arguments import parse
 from wcache_probe.commands.bench import (

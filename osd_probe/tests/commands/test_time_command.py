@@ -5,7 +5,7 @@ import random
 import statistics
 
 import pytest
-from wcache.core.latency_table import HEADINGS, of_samples, row
+from wcache.core.figures.latency_table import HEADINGS, of_samples, row
 from wcache_probe.main import main
 
 

@@ -21,7 +21,7 @@ from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.safety import Safety, judge, may_toggle, not_named
 from wcache.core.errors import ConflictError, RefusedError
 from wcache.core.experiment.matrix import Cell, Pattern, Sync
-from wcache.core.latency_table import HEADINGS, LatencyTable, of_samples, row
+from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import CacheMode, DeviceCache, DriveReport, KernelView, Transport
 from wcache.core.text import before_after, latency, table

@@ -11,7 +11,7 @@ from module_world import WB, WT, a_mgr, ok, said
 from wcache.core import codec
 from wcache.core.errors import MalformedError
 from wcache.core.experiment.observing.comparing import Seen, compare, lines, of_shown
-from wcache.core.latency_table import LatencyTable, of_samples
+from wcache.core.figures.latency_table import LatencyTable, of_samples
 from wcache.core.model import KernelView, LoadPoint, Role
 
 TIMER = LoadPoint.FDATASYNC_TIMER

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Sequence
 
-from ...student_t import t_quantile
+from ...figures.student_t import t_quantile
 
 # Above this the stretches are too short to tell noise from drift; the error is wide then.
 CORRELATION_MAX = 0.95

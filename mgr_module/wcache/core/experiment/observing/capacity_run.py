@@ -12,7 +12,7 @@ from typing import List, Optional, Tuple
 
 from ... import events
 from ...codec import one_line
-from ...latency_table import of_samples
+from ...figures.latency_table import of_samples
 from ...loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
 from ...model import DriveReport, KernelView, LoadPoint
 from ...protocol import DrivesOutcome, FailureOutcome, LookRequest

@@ -19,9 +19,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ... import codec
 from ...codec import one_line
 from ...errors import MalformedError
-from ...latency_table import LatencyTable
+from ...figures.latency_table import LatencyTable
+from ...figures.student_t import t95
 from ...model import CacheMode, KernelView, LoadPoint, Role
-from ...student_t import t95
 from ...text import latency, named, roughly, table
 
 SAMPLES_WORTH_ONE = 19.0

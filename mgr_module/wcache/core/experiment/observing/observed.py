@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Optional, Sequence, Tuple
 
+from ...figures.latency_table import LatencyTable
 from ...hardware.bcache import BcacheState
-from ...latency_table import LatencyTable
 from ...model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
 from ...record import LatencyHistogram, Precondition
 

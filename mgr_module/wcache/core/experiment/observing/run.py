@@ -13,7 +13,7 @@ from typing import List, Optional, Tuple
 from ... import events
 from ...codec import one_line
 from ...drive.safety import Safety, judge, not_flushing
-from ...latency_table import LatencyTable, of_samples
+from ...figures.latency_table import LatencyTable, of_samples
 from ...loads import WRITE_BYTES
 from ...model import CacheMode, KernelView, LoadPoint, mode_of
 from ...protocol import (

@@ -16,10 +16,10 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ...experiment.observing.observed import CAPACITY_CALLS_MAX
 from ...experiment.observing.osd_drives import mode_words, setting_of, stack_of
+from ...figures.student_t import t95
 from ...host_report import HostReport
 from ...model import DriveReport, Role
 from ...simulation import real
-from ...student_t import t95
 
 # Two calls give an interval of a factor of thousands; four are worth their bytes.
 CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, CAPACITY_CALLS_MAX, 4

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import List, Sequence, Tuple
 
+from ...figures.student_t import t95
 from ...material import MATERIAL_RATIO
-from ...student_t import t95
 from .trial_result import GAIN, NONE, VAGUE, TrialResult
 
 # Fewer misses per second in a period are noise.

@@ -1,7 +1,7 @@
 """Quantiles of Student's t by the values of tables."""
 
 import pytest
-from wcache.core.student_t import t95, t_quantile
+from wcache.core.figures.student_t import t95, t_quantile
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
-from .loads import commit_latency
-from .model import CacheMode
-from .record import Period, Record
-from .text import latency
+from ..loads import commit_latency
+from ..model import CacheMode
+from ..record import Period, Record
+from ..text import latency
 
 WIDTH, HEIGHT = 480, 260
 LEFT, RIGHT, TOP, BOTTOM = 44, 24, 14, 60

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
-from .text import latency
+from ..text import latency
 
 HEADINGS = ("N", "MEAN", "STD", "MIN", "P25", "P50", "P75", "P90", "P99", "MAX")
 # Below this many samples there is no 95% upper bound of the 99th percentile at all:
