@@ -70,7 +70,7 @@ def reads(
     for pg in range(PGS):
         cluster.ceph("osd", "pg-upmap", f"{number}.{pg:x}", str(osds[pg % len(osds)]))
     cluster.wait_healthy(60, ignoring=["WCACHE_"])
-    script = cluster.project / "vstart-tests" / "reads_inside.py"
+    script = cluster.project / "vstart-tests/worlds/reads_inside.py"
     process = cluster.popen_inside(
         [cluster.python_inside, str(script), str(cluster.conf), pool, str(objects), "40000",
          str(per_s)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
