@@ -133,6 +133,18 @@ class FoundOff(Stage):
         saved.write_text(json.dumps(shown))
         return campaign_id, str(saved)
 
+    def start_probe(self):
+        """Start the probe after a boot, and wait until it has reported."""
+        began_s = time.monotonic()
+        self.up.lab.guest.sh("systemctl enable --now wcache-probe").checked()
+
+        def reported():
+            ages = [row["reported_s_ago"] for row in self.wcache("drive ls")["drives"]]
+            since_s = time.monotonic() - began_s
+            return all(age is not None and age < since_s for age in ages)
+
+        self.wait("a report after the boot", reported)
+
     def found(self):
         """The warnings and errors of `status`."""
         return {
@@ -238,7 +250,7 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     stage.boot()
     assert stage.kept("found-off", "cured") == [True, True]
     assert stage.seen() == off_and_flushing, "the pin came before LVM"
-    stage.up.lab.guest.sh("systemctl enable --now wcache-probe").checked()
+    stage.start_probe()
     stage.wait_clean()
     after, saved_after = stage.observe(flushed=True)
     for table in (
