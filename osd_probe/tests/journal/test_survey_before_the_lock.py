@@ -37,6 +37,7 @@ from wcache_probe.tasks import Identity, TaskRunner
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 FSID = "f" * 8
 OURS, OTHER = "sdb", "sda"
+INQUIRY, MODE_SENSE = 0x12, 0x5A
 
 
 class WatchedBank(Bank):
@@ -153,6 +154,15 @@ def test_under_the_lock_only_the_domains_own_drive_is_asked_and_it_is_asked_anew
     assert isinstance(outcome, StateOutcome), outcome
     assert {name for name, locked in world.bank.asked if not locked} == {OTHER, OURS}
     assert {name for name, locked in world.bank.asked if locked} == {OURS}
+
+
+def test_another_drive_is_asked_who_it_is_and_nothing_of_its_cache(world):
+    logs = {name: world.bank.drives[name].log for name in (OTHER, OURS)}
+    for log in logs.values():
+        log.clear()
+    assert isinstance(world.perform(set_mode(world)), StateOutcome)
+    assert set(logs[OTHER]) == {INQUIRY}
+    assert MODE_SENSE in logs[OURS]
 
 
 @pytest.mark.parametrize("change", [set_mode, apply])

@@ -66,8 +66,12 @@ class Survey:
         return self._reports(used)
 
     def domain(self, domain_id: str) -> Tuple[DriveReport, ...]:
-        """The drives of a cache domain, used by an OSD or not; empty where there are none."""
-        found = tuple(d for d in self.drives() if d.domain_id == domain_id)
+        """The drives of a cache domain, used by an OSD or not; empty where there are none.
+
+        The others are asked who they are, since any may be a path to it, and nothing more.
+        """
+        used = [self._bottoms[number] for number in self._uses]
+        found = self._reports(used, domain_id)
         if found:
             return found
         for device in sysfs.all_disks(self._files):
@@ -129,7 +133,10 @@ class Survey:
     def _lose(self, osd: str, text: str) -> None:
         self._lost.append(Finding(FindingCode.UNKNOWN_LAYER, Severity.WARNING, osd, text))
 
-    def _reports(self, used: Sequence[BlockDevice]) -> Tuple[DriveReport, ...]:
+    def _reports(
+        self, used: Sequence[BlockDevice], domain_id: Optional[str] = None
+    ) -> Tuple[DriveReport, ...]:
+        """Drives with what shares a switch with them; where one is named, of that domain only."""
         ways: Dict[str, Tuple[BlockDevice, Switch, Identity, str]] = {}
         for device in used:
             for sibling in (device, *self._switches.of(device).siblings(device)):
@@ -137,7 +144,8 @@ class Survey:
                     ways[sibling.number] = (sibling, *self._known(sibling))
         by_drive: Dict[str, List[Tuple[BlockDevice, Switch, Identity, str]]] = defaultdict(list)
         for way in ways.values():
-            by_drive[way[2].drive_id].append(way)
+            if domain_id in (None, way[2].domain_id):
+                by_drive[way[2].drive_id].append(way)
         reports = off_is_allowed([self._report(group) for group in by_drive.values()])
         return tuple(sorted(reports, key=lambda report: report.dev_name))
 
