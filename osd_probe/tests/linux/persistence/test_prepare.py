@@ -43,8 +43,19 @@ def test_a_line_pins_one_disk_in_its_own_event_and_starts_no_program():
         'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
     )
     assert FILE_NAME < "60-persistent-storage.rules" < "69-lvm.rules"
-    assert "RUN" not in BootRule((WWID, BLANKS)).text()
     assert is_ours(BootRule(()).text())
+
+
+def test_a_rule_of_others_that_writes_the_view_in_its_own_event_is_followed_by_a_pin():
+    kept = line_of(BLANKS)
+    lines = [
+        line for line in BootRule((WWID,), (kept,)).text().splitlines() if "scsi_disk\"" in line
+    ]
+    assert lines == [
+        f'ACTION=="add", SUBSYSTEM=="scsi_disk", ATTRS{{wwid}}=="{wwid}", '
+        "RUN+=\"/bin/sh -c 'echo temporary write back >/sys%p/cache_type'\""
+        for wwid in (WWID, BLANKS)
+    ]
 
 
 def test_blanks_are_matched_as_they_are_and_what_udev_takes_for_more_as_any_character():

@@ -5,11 +5,16 @@ a drive that is off may have kept its power: the new kernel reads `write through
 device mapper loads its tables with that view, and when a reset turns the cache on they drop
 flushes.  So the pin has to come back with the drive.
 
-One line for each drive, an attribute and no program: an initramfs has no Python.  systemd
+For each drive a line that sets an attribute: an initramfs has no Python.  systemd
 assigns `ATTR{}` while it reads the rules of an event (udev_rule_apply_token_to_event(), which
 also resolves the `*`), so before any RUN, and before 69-lvm.rules of the same event; the
 events of partitions wait for that of their disk.  By then the kernel has made the disk's
 `scsi_disk` and has read its cache for the first time (drivers/scsi/sd.c, sd_probe()).
+
+A second line for each stands up to rules of others.  Ceph documents one that writes `cache_type`
+in the event of `scsi_disk`, which lifts a pin (sd.c, cache_type_store()).  That event goes on
+beside the disk's, and `udevadm trigger` repeats both at each boot, the disk's first.  A program
+is run after all that an event assigns, so `sh`, which each initramfs has, pins once more.
 """
 
 from __future__ import annotations
@@ -38,6 +43,9 @@ _NOTE = "WCACHE_BOOT_RULE"
 _ON_NULL = 'SUBSYSTEM=="mem", KERNEL=="null", '
 _MATCH = 'ACTION=="add", SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", '
 _PIN = 'ATTR{device/scsi_disk/*/cache_type}="temporary write back"'
+_HEAD, _TAIL = f'{_MATCH}ATTRS{{wwid}}=="', f'", {_PIN}'
+_MATCH_OWN = 'ACTION=="add", SUBSYSTEM=="scsi_disk", '
+_PIN_LAST = """RUN+="/bin/sh -c 'echo temporary write back >/sys%p/cache_type'\""""
 
 
 @dataclass(frozen=True)
@@ -53,19 +61,30 @@ class BootRule:
     def text(self) -> str:
         """The file."""
         lines = {*map(line_of, self.wwids), *self.kept}
-        return _TEXT + "".join(f"{line}\n" for line in (*_notes(lines), *sorted(lines)))
+        last = map(_pins_last, filter(pins_one, lines))
+        return _TEXT + "".join(
+            f"{line}\n" for line in (*_notes(lines), *sorted(lines), *sorted(last))
+        )
 
 
 def line_of(wwid: str) -> str:
     """The line that pins one drive."""
-    return f'{_MATCH}ATTRS{{wwid}}=="{pattern(wwid)}", {_PIN}'
+    return f"{_HEAD}{pattern(wwid)}{_TAIL}"
 
 
 def pins_one(line: str) -> bool:
     """Whether a line of a rule file is one that `line_of` could have made."""
-    head, tail = f'{_MATCH}ATTRS{{wwid}}=="', f'", {_PIN}'
-    name = line[len(head):-len(tail)]
-    return line == f"{head}{name}{tail}" and bool(name) and '"' not in name
+    name = _name_in(line)
+    return line == f'{_HEAD}{name}{_TAIL}' and bool(name) and '"' not in name
+
+
+def _name_in(line: str) -> str:
+    return line[len(_HEAD):-len(_TAIL)]
+
+
+def _pins_last(line: str) -> str:
+    """What pins the drive of a line of `line_of` after all rules of its scsi_disk."""
+    return f'{_MATCH_OWN}ATTRS{{wwid}}=="{_name_in(line)}", {_PIN_LAST}'
 
 
 def is_ours(text: str) -> bool:

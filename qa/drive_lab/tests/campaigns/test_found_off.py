@@ -87,6 +87,12 @@ class FoundOff(Stage):
         ]
         return [(one.by_drive_on, list(one.by_kernel.values()), one.unsafe) for one in found]
 
+    def repeat_the_rule(self):
+        """Have udev go through the disks' own events again, as each boot does."""
+        self.up.lab.guest.sh(
+            "udevadm trigger --action=add --subsystem-match=scsi_disk && udevadm settle"
+        ).checked()
+
     def put(self, name):
         self.cluster.run_inside(
             ["rados", "-p", "data", "put", name, "-"], input_text=name * 500, timeout_s=HANG_S
@@ -250,6 +256,8 @@ def test_a_cluster_by_cephs_documented_rule_is_warned_observed_cured_and_measure
     stage.boot()
     assert stage.kept("found-off", "cured") == [True, True]
     assert stage.seen() == off_and_flushing, "the pin came before LVM"
+    stage.repeat_the_rule()
+    assert stage.seen() == off_and_flushing, "the pin came after the rule"
     stage.start_probe()
     stage.wait_clean()
     after, saved_after = stage.observe(flushed=True)
