@@ -16,8 +16,8 @@ CEPHS_FLAKE8 = --isolated --max-line-length=100 --ignore=E501,W503
     test-ceph-ci-short test-cephadm test-cephadm-short test-cluster test-lab test-lab-all \
     test-mutations \
     test-packages test-packages-short test-release-16 test-release-18 test-release-20 \
-    test-releases test-simulations test-slow simulate-fleet simulate-fleet-short test-statistics \
-    test-timers wheels zipapps
+    test-releases test-rotating test-simulations test-slow simulate-fleet simulate-fleet-short \
+    test-statistics test-timers wheels zipapps
 
 flake8:
 	@qa/flake8_changed.sh $(CEPHS_FLAKE8) -- mgr_module qa/tasks qa/mgr_fakes \
@@ -174,6 +174,10 @@ test-slow:
 test-timers:
 	@$(COMPILED) "$$(qa/venv.sh)/bin/python" -m pytest $(TIMED)
 
+# Two of the long tests on real clusters or drives, by the commit: see qa/rotation.py.
+test-rotating:
+	@"$$(qa/venv.sh)/bin/python" qa/rotation.py
+
 # Takes the protections of acknowledged data away one by one (qa/mutations/lists),
 # each in a copy of the project, and demands that a test fails.  WORDS="journal" does some.
 test-mutations:
@@ -197,7 +201,7 @@ COMPUTE = ~check ~test-slow ~test-mutations ~simulate-fleet-short ~test-packages
 test:
 	@$(STAGES) EXAMPLES=all \
 	    "test-lab test-release-20 | test-release-18 test-release-16 test-ceph-ci-short $(COMPUTE) | \
-	    ~test-simulations test-cephadm-short" test-timers
+	    ~test-simulations test-cephadm-short test-rotating" test-timers
 
 # The same in its long forms: every test on every release, and the whole drive lab.  Its long
 # campaigns need a machine of their own, so each stage is by itself.

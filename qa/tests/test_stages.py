@@ -1,13 +1,19 @@
-"""`make test`: stages in order, two rows beside each other, and an end to all at a failure."""
+"""`make test`: stages in order, two rows beside each other, an end to all at a failure; and the
+long tests that take turns in it.
+"""
 
+import hashlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from rotation import AT_ONCE, SECONDS_MAX, TURNS, chosen
 
-STAGES = Path(__file__).resolve().parents[1] / "stages.py"
+PROJECT = Path(__file__).resolve().parents[2]
+STAGES = PROJECT / "qa" / "stages.py"
 MAKEFILE = """
 say-%:
 \t@echo "$* says $(WORD)"; sleep 0.2; echo "$* is done"
@@ -86,3 +92,46 @@ def test_a_stage_that_fails_ends_the_other_which_cleans_up_and_nothing_follows(
     assert (tmp_path / "cleaned").exists()
     pid = int((tmp_path / "long.pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.slow
+def test_each_that_takes_turns_is_there_and_all_of_it_is_marked_long():
+    def collected(*marks):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--collect-only", "-qq", *marks,
+             *(turn.test for turn in TURNS)],
+            cwd=PROJECT, capture_output=True, text=True, check=False, timeout=100,
+        )
+        assert done.returncode == 0, done.stdout[-500:] + done.stderr[-500:]
+        return done.stdout
+
+    assert collected("-m", "long") == collected()
+
+
+def test_each_gets_its_turn_as_commits_go_by_and_about_as_often_as_the_others():
+    commits = [hashlib.sha1(b"%d" % n).hexdigest() for n in range(100 * len(TURNS))]
+    times = Counter(turn for commit in commits for turn in chosen(commit))
+    assert set(times) == set(TURNS)
+    assert min(times.values()) > 0.7 * max(times.values())
+
+
+def test_a_commit_has_two_different_ones_and_the_same_ones_each_time():
+    for number in range(len(TURNS) ** 2):
+        commit = f"{number:040x}"
+        assert len(set(chosen(commit))) == AT_ONCE == 2
+        assert chosen(commit) == chosen(commit)
+
+
+def test_a_repository_that_is_none_has_its_turns_as_well():
+    assert len(chosen("0")) == AT_ONCE
+
+
+def test_none_takes_longer_than_make_test_has_room_for():
+    assert [turn for turn in TURNS if not 0 < turn.seconds <= SECONDS_MAX] == []
+
+
+def test_make_test_has_them_as_a_stage():
+    text = (PROJECT / "Makefile").read_text()
+    recipe = text[text.index("\ntest:\n") : text.index("\ntest-all:")]
+    assert "test-rotating" in recipe
+    assert "rotation.py" in text[text.index("\ntest-rotating:\n") :]

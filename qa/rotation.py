@@ -1,0 +1,84 @@
+"""Run those of the long tests whose turn it is: each commit has two of them in `make test`.
+
+python3 qa/rotation.py [COMMIT]   those of a commit; by default of the one that is checked out
+
+Which two follows from the commit's hash, so that a run is the same when it is repeated, and all
+come to their turn as commits go by.  Where there is no repository it is always the same two.
+`make test-all` has every one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Tuple
+
+PROJECT = Path(__file__).resolve().parents[1]
+AT_ONCE = 2
+SECONDS_MAX = 100
+# A busy machine takes several times as long; what takes longer than this hangs.
+HANGS_AFTER_S = 420
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A test marked long, and what it took on two cores, with its cluster or its guest."""
+
+    test: str
+    seconds: int
+
+
+TURNS: Tuple[Turn, ...] = (
+    Turn("vstart-tests/rollouts/test_slow_operations.py", 83),
+    Turn("vstart-tests/surfaces/test_web_page_in_a_browser.py", 83),
+    Turn("vstart-tests/memory/test_memory_trials_cut_off.py::"
+         "test_every_target_is_back[kill_mgr-raised]", 43),
+)
+
+
+def chosen(commit: str) -> List[Turn]:
+    """The turns of a commit, by its hash: each pair of different ones is as likely."""
+    number, left, found = int(commit, 16), list(TURNS), []
+    while len(found) < AT_ONCE:
+        number, place = divmod(number, len(left))
+        found.append(left.pop(place))
+    return found
+
+
+def hash_of(name: str) -> str:
+    """The hash of a commit; "" where there is none of that name, or no repository."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"],
+        cwd=PROJECT, capture_output=True, text=True, check=False,
+    )
+    return done.stdout.strip()
+
+
+def main(words: List[str]) -> int:
+    """Exit code 0 where all passed."""
+    name = words[0] if words else "HEAD"
+    commit = hash_of(name)
+    if words and not commit:
+        print(f"there is no commit {name}: give its hash or its name", file=sys.stderr)
+        return 2
+    turns = chosen(commit or "0")
+    whose = commit[:12] or "no commit"
+    for turn in turns:
+        print(f"turn of {whose}: {turn.test} (about {turn.seconds} s)", flush=True)
+    codes = [
+        subprocess.run(
+            # in the foreground: what ends the stage reaches the test as well
+            ["timeout", "--foreground", "-s", "INT", "-k", "60", str(HANGS_AFTER_S),
+             sys.executable, "-m", "pytest", "-rs", turn.test],
+            cwd=PROJECT, env={"RELEASE": "20", **os.environ}, check=False,
+        ).returncode
+        for turn in turns
+    ]
+    return 0 if not any(codes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
