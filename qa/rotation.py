@@ -32,7 +32,6 @@ class Turn:
 
 
 TURNS: Tuple[Turn, ...] = (
-    Turn("vstart-tests/rollouts/test_slow_operations.py", 83),
     Turn("vstart-tests/surfaces/test_web_page_in_a_browser.py", 83),
     Turn("vstart-tests/memory/test_memory_trials_cut_off.py::"
          "test_every_target_is_back[kill_mgr-raised]", 43),
