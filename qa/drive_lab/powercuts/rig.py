@@ -122,7 +122,7 @@ class Rig:
                 raise LabError(f"the host cannot be prepared: {done.output()}")
             rule = self.lab.guest.sh(f"cat /etc/udev/rules.d/{FILE_NAME} || :").checked()
             # in a slow guest udev or LVM may hold a drive while `prepare` looks
-            if rule.count("temporary write back") == pinnable:
+            if rule.count('="temporary write back"') == pinnable:  # the first line of each drive
                 break
         else:
             raise LabError(f"the boot rule does not name every drive: {done.output()}")
