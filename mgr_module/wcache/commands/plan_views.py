@@ -16,7 +16,6 @@ from typing import (
 )
 
 from ..core import codec
-from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
@@ -169,8 +168,6 @@ def _measured_drive(
 
 def _written_since(world: World, change: Change) -> List[str]:
     """What the drives of a change wrote since, by SMART; empty where they do not tell."""
-    if not isinstance(change, CacheModeChange):
-        return []
     report = world.reports.get(change.hostname)
     drives = {d.drive_id: d for d in report.drives} if report else {}
     lines = []

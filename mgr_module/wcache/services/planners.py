@@ -8,7 +8,6 @@ from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Sequenc
 
 from ..core.change.cache_mode_change import CacheModeChange
 from ..core.change.change_status import ChangeStatus
-from ..core.change.config_change import ConfigChange
 from ..core.change.rollout_state import Change, RolloutStatus
 from ..core.change.scope import Scope
 from ..core.errors import NotReadyError
@@ -46,7 +45,7 @@ def in_place_by(world: World, knob: str, scope: Scope) -> str:
         plan_id for plan_id, machine in world.rollouts.items()
         if machine.rollout.status is RolloutStatus.DONE and any(
             change.status is ChangeStatus.APPLIED and scope.holds(change)
-            and knob == (change.knob if isinstance(change, ConfigChange) else CACHE_MODE.name)
+            and knob == change.knob
             for change in machine.rollout.changes
         )
     ]

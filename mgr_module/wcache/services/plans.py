@@ -8,9 +8,8 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tupl
 from ..core import codec
 from ..core.change import preconditions as holding
 from ..core.change.bound import moved, verdicts_moved
-from ..core.change.cache_mode_steps import require_room
+from ..core.change.cache_mode_change import require_room
 from ..core.change.change_status import ChangeStatus
-from ..core.change.config_change import ConfigChange
 from ..core.change.gate.gate_state import GateSettings
 from ..core.change.gate.judge import LOOKS
 from ..core.change.lasting import not_lasting
@@ -367,8 +366,7 @@ def plain_changes(changes: Iterable[Change]) -> List[Dict[str, Any]]:
     rows = []
     for change in changes:
         row: Dict[str, Any] = codec.to_plain(change)
-        if isinstance(change, ConfigChange):
-            row["manual"] = [edit.command for edit in change.edits]
+        row["manual"] = list(change.manual)
         rows.append(row)
     return rows
 

@@ -46,7 +46,7 @@ def moved(
 
 def _moved(
     change: CacheModeChange, report: Optional[HostReport], cluster: ClusterState,
-    recommendations: Iterable[Recommendation],
+    recommendations: Sequence[Recommendation],
 ) -> str:
     drives = [d for d in (report.drives if report else ()) if d.domain_id == change.domain_id]
     why = _drives_moved(change, drives)
@@ -59,33 +59,15 @@ def _moved(
         where = ", ".join(failure_domains(osd, cluster))
         if change.failure_domain and where != change.failure_domain:
             return f"it is in {where} now, and was planned in {change.failure_domain}"
-    return _verdict_moved(change, recommendations)
-
-
-def _verdict_moved(change: CacheModeChange, recommendations: Iterable[Recommendation]) -> str:
-    """Why the mode of a change is no longer what is recommended; "" where it is."""
-    for item in recommendations:
-        if DriveKind.of(item) == DriveKind.of(change):
-            if item.mode is change.mode:
-                return ""
-            return f"the verdict of its drive model is {item.verdict.value} now"
-    return "its drive model no longer has a verdict"
+    return change.verdict_moved(recommendations)
 
 
 def verdicts_moved(
     changes: Iterable[Change], recommendations: Sequence[Recommendation]
 ) -> List[str]:
-    """Of which changes the mode is no longer what is recommended, and why.
-
-    A plan of an older version names no drive model, and a value in the config database has none.
-    """
-    found = []
-    for change in changes:
-        if isinstance(change, CacheModeChange) and change.drive_model is not None:
-            why = _verdict_moved(change, recommendations)
-            if why:
-                found.append(f"{change.name}: {why}")
-    return found
+    """Say which changes are no longer what is recommended, and why."""
+    told = ((change, change.verdict_moved(recommendations)) for change in changes)
+    return [f"{change.name}: {why}" for change, why in told if why]
 
 
 def _drives_moved(change: CacheModeChange, drives: Sequence[DriveReport]) -> str:

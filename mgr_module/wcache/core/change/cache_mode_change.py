@@ -1,30 +1,52 @@
-"""One cache domain to be put into another mode: what a plan says and keeps of it."""
+"""One cache domain to be put into another mode: what a plan keeps of it, and its steps.
+
+At each step the probe is asked something; here is what, and what its answers mean.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import FrozenSet, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, AbstractSet, ClassVar, FrozenSet, Optional, Sequence, Tuple, Union
 
-from ..drive.prior import UNKNOWN, Prior, PriorDoubt
-from ..hardware.wear import Wear
-from ..model import CacheMode, DriveModel, LoadPoint, Transport
-from .change_status import ChangeStatus, gain
+from .. import codec
+from ..cluster import ClusterState
+from ..drive.prior import UNKNOWN, Prior, PriorDoubt, prior_from, states_by_id, told_prior
+from ..errors import StorageError
+from ..events import LoadRequest
+from ..experiment.period import all_in
+from ..experiment.run_priors import differs_from_prior
+from ..model import CacheMode, DriveModel, LoadPoint, Role, Transport
+from ..protocol import (
+    ApplyRequest,
+    DrivesOutcome,
+    FailureOutcome,
+    LookRequest,
+    MeasureRequest,
+    RollbackRequest,
+    StateOutcome,
+)
+from ..simulation import DriveKind, measured_by_probe
+from ..verdict.recommend import Recommendation
+from .change import ChangeSteps, DriveWear
+from .change_status import ChangeStatus, Made, gain
+
+if TYPE_CHECKING:
+    from .rollout_state import Rollout
+    from .scope import Scope
+
+# Less than the archive takes (RECORD_BYTES_MAX): details of failures come on top.
+ROLLOUT_BYTES_MAX = 6_000_000
 
 
 @dataclass(frozen=True)
-class DriveWear:
-    """What a drive had written before a change."""
-
-    drive_id: str
-    wear: Wear
-
-
-@dataclass(frozen=True)
-class CacheModeChange:
+class CacheModeChange(ChangeSteps):
     """One cache domain to be put into another mode.
 
     `failure_domain` names the CRUSH buckets that the plan goes by, the widest first.
     """
+
+    IS_READ: ClassVar[bool] = True
+    CAN_LAST: ClassVar[bool] = True
 
     action_id: str
     hostname: str
@@ -58,6 +80,11 @@ class CacheModeChange:
     osd_ids: Tuple[int, ...] = ()  # all OSDs on the domain; older plans name `osd_id` alone
     drive_ids: Tuple[str, ...] = ()
     drive_model: Optional[DriveModel] = None
+
+    @property
+    def knob(self) -> str:
+        """The name of the knob that plans such changes."""
+        return "cache_mode"
 
     @property
     def ratio(self) -> Optional[float]:
@@ -103,3 +130,187 @@ class CacheModeChange:
     def prior_known(self) -> bool:
         """Whether what was there before is stored with it."""
         return self.prior.known
+
+    # ---- what a rollout asks for, and what the answers mean: see ChangeSteps
+
+    def measure(self, rollout: Rollout) -> Union[MeasureRequest, LoadRequest]:
+        """See ChangeSteps."""
+        if measured_by_probe(self):
+            return MeasureRequest(self.domain_id, self.osd_id, self.load_point, rollout.count)
+        return LoadRequest(
+            self.osd_id, self.load_point, Role.BLOCK, rollout.count, rollout.period_s,
+            rollout.latency_limit_ms,
+        )
+
+    def look(self, rollout: Rollout) -> LookRequest:
+        """See ChangeSteps."""
+        return LookRequest(self.domain_id)
+
+    def looked(self, rollout: Rollout, outcome: object) -> Tuple[CacheModeChange, str]:
+        """See ChangeSteps."""
+        prior, why = self._seen(rollout, outcome)
+        if why or self.prior.known:
+            # a request went out with it: what is there now may be ours
+            return self, why
+        drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
+        wear = tuple(DriveWear(one.drive_id, one.wear) for one in drives if one.wear is not None)
+        return replace(self, prior=prior, wear=wear), ""
+
+    def _seen(self, rollout: Rollout, outcome: object) -> Tuple[Prior, str]:
+        if isinstance(outcome, DrivesOutcome):
+            try:
+                prior = prior_from(rollout.cluster_fsid, self.domain_id, outcome.drives)
+                require_room(rollout, prior)
+                return prior, ""
+            except StorageError as error:
+                return UNKNOWN, error.message
+        if isinstance(outcome, FailureOutcome):
+            return UNKNOWN, outcome.message
+        return UNKNOWN, "the probe gave an unexpected answer"
+
+    def is_still(self, outcome: object) -> str:
+        """See ChangeSteps; by a look at its drives.
+
+        A host that was reset brings a drive back as its firmware has it, and nobody is told.
+        """
+        if isinstance(outcome, FailureOutcome):
+            return f"could not be read after it was judged: {outcome.message}"
+        drives = outcome.drives if isinstance(outcome, DrivesOutcome) else ()
+        mine = tuple(drive.state for drive in drives if drive.domain_id == self.domain_id)
+        if all_in(self.mode.value, mine, self.transport):
+            return ""
+        return (
+            f"is no longer in {self.mode.value}, the mode that was judged: a reset of the host or "
+            "another program has changed it"
+        )
+
+    def apply(self, rollout: Rollout) -> ApplyRequest:
+        """See ChangeSteps; with what was there before it."""
+        return ApplyRequest(
+            self.domain_id, self.action_id, self.expected, self.mode,
+            rollout.consent_turn_on, self._lasts(rollout), rollout.throwaway, self.prior,
+        )
+
+    def _lasts(self, rollout: Rollout) -> bool:
+        """Whether what is made now is made to last: under a gate, not before it is judged.
+
+        There is nothing to judge where a drive is in its mode and is only to keep it.
+        """
+        judged = rollout.gate is None or rollout.step.last or self.only_lasts
+        return rollout.consent_persist and judged
+
+    def made(
+        self, rollout: Rollout, outcome: object, again: bool
+    ) -> Tuple[CacheModeChange, Made, str]:
+        """See ChangeSteps."""
+        verdict, why = self._made(rollout, outcome, again)
+        kept = self._lasts(rollout) and verdict in (Made.YES, Made.ALREADY)
+        return replace(self, kept=self.mode) if kept else self, verdict, why
+
+    def _made(self, rollout: Rollout, outcome: object, again: bool) -> Tuple[Made, str]:
+        if isinstance(outcome, FailureOutcome):
+            said = outcome.message + (f": {outcome.advice}" if outcome.advice else "")
+            if outcome.doubt is PriorDoubt.OTHER_STATE:
+                # somebody else's change, or ours and the journal is lost
+                return Made.OTHERS, said
+            return (Made.UNSURE if again or not self._as_it_was(outcome) else Made.NOT), said
+        if not isinstance(outcome, StateOutcome):
+            return Made.WRONG, "the probe gave an unexpected answer to a change"
+        if not all_in(self.mode.value, outcome.after, self.transport):
+            return Made.WRONG, f"the drive did not read back as {self.mode.value}"
+        kept = [state.page.saved for state in outcome.after]
+        if self._lasts(rollout) and any(mode is not self.mode for mode in kept):
+            return Made.WRONG, (
+                f"{self.mode.value} did not read back as what the drive keeps over a power cycle"
+            )
+        return (Made.YES if outcome.changed else Made.ALREADY), ""
+
+    def _as_it_was(self, outcome: FailureOutcome) -> bool:
+        """Whether a change that failed has left the drive as it was, by what was read of it."""
+        read = states_by_id(outcome.drive_ids, outcome.after)
+        equal = not outcome.after or not differs_from_prior(self.prior, read)
+        return outcome.restored and equal
+
+    def back(self, rollout: Rollout) -> RollbackRequest:
+        """See ChangeSteps; a plan of an older version knows no more than `expected`."""
+        return RollbackRequest(
+            self.domain_id, self.action_id, rollout.throwaway, self.prior,
+            None if self.prior.known else self.expected,
+        )
+
+    def went_back(self, rollout: Rollout, outcome: object) -> Tuple[CacheModeChange, str]:
+        """See ChangeSteps; back is what was read and equals the prior state."""
+        prior = self.prior
+        if isinstance(outcome, FailureOutcome):
+            return replace(self, doubt=outcome.doubt), outcome.message
+        if not isinstance(outcome, StateOutcome):
+            return replace(self, doubt=PriorDoubt.NONE), "an unexpected answer"
+        told = outcome.prior and all(item.mode is self.expected for item in outcome.prior)
+        if not prior.known and told:
+            # an older version kept no more than `expected`; the journal agrees with that
+            prior = told_prior(rollout.cluster_fsid, self.domain_id, outcome.prior)
+        differs = differs_from_prior(prior, states_by_id(outcome.drive_ids, outcome.after))
+        if differs:
+            lost = PriorDoubt.NONE if prior.known else PriorDoubt.LOST
+            return replace(self, doubt=lost), differs
+        return replace(self, prior=prior, doubt=PriorDoubt.NONE, kept=None), ""
+
+    def verdict_moved(self, recommendations: Sequence[Recommendation]) -> str:
+        """See ChangeSteps; a plan of an older version names no drive model."""
+        if self.drive_model is None:
+            return ""
+        for item in recommendations:
+            if DriveKind.of(item) == DriveKind.of(self):
+                if item.mode is self.mode:
+                    return ""
+                return f"the verdict of its drive model is {item.verdict.value} now"
+        return "its drive model no longer has a verdict"
+
+    # ---- whom it concerns, how long it lasts, and the history: see ChangeSteps
+
+    @property
+    def judging_osds(self) -> Tuple[int, ...]:
+        """See ChangeSteps."""
+        return self.treated
+
+    def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
+        """See ChangeSteps."""
+        return set(self.treated)
+
+    def is_within(self, scope: Scope) -> bool:
+        """See ChangeSteps."""
+        model = "" if self.drive_model is None else str(self.drive_model)
+        return (
+            (scope.osd_id is None or scope.osd_id in self.treated)
+            and scope.hostname in (None, "", self.hostname)
+            and (scope.drive_model or "").lower() in model.lower()
+        )
+
+    @property
+    def lasts_already(self) -> bool:
+        """See ChangeSteps."""
+        return self.kept is self.mode
+
+    @property
+    def only_lasts(self) -> bool:
+        """See ChangeSteps."""
+        return self.expected is self.mode
+
+    @property
+    def sides(self) -> Tuple[str, str]:
+        """See ChangeSteps."""
+        return self.expected.value, self.mode.value
+
+    def moved(self, back: bool) -> str:
+        """See ChangeSteps."""
+        before, after = reversed(self.sides) if back else self.sides
+        return f"{before} to {after}"
+
+
+def require_room(rollout: Rollout, prior: Prior = UNKNOWN) -> None:
+    """Raise StorageError where a plan would become too large to be stored with `prior`."""
+    if len(codec.dumps(rollout)) + len(codec.dumps(prior)) > ROLLOUT_BYTES_MAX:
+        raise StorageError(
+            f"plan {rollout.plan_id} would have more than {ROLLOUT_BYTES_MAX} bytes",
+            "see which host reports many drives or long names in `ceph wcache drive ls`",
+        )

@@ -1,4 +1,4 @@
-"""A change of the config database: what a plan says and keeps of it.
+"""A change of the config database: what a plan keeps of it, its steps, and what values read mean.
 
 What was there before is part of it from the start.  It is read again before anything is
 written, and the change is not made where it has moved.
@@ -6,15 +6,46 @@ written, and the change is not made where it has moved.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, FrozenSet, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import (
+    TYPE_CHECKING,
+    AbstractSet,
+    ClassVar,
+    Dict,
+    FrozenSet,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
-from ..config_database import EDITS_MAX, ConfigEdit, OsdValue
-from ..model import LoadPoint
-from .change_status import ChangeStatus, gain
+from ..cluster import ClusterState
+from ..codec import one_line
+from ..config_database import (
+    EDITS_MAX,
+    ConfigEdit,
+    ConfigRequest,
+    ConfigState,
+    OsdValue,
+    is_of_others,
+    mask_of,
+    same,
+)
+from ..events import LoadRequest
+from ..model import LoadPoint, Role
+from ..text import named, setting
+from .change import ChangeSteps, DriveWear
+from .change_status import LEFT_ALONE, ChangeStatus, Made, gain
+
+if TYPE_CHECKING:
+    from .rollout_state import Rollout
+    from .scope import Scope
 
 # A block counts where all of them told of their load, so they are few.
 JUDGED_MAX = 8
+# How many edits of one change the history tells, and in how many characters.
+EDITS_TOLD = 4
+SIDE_CHARS_MAX = 300
+UNEXPECTED = "the config database gave an unexpected answer"
 
 
 def sample(osd_ids: Sequence[int]) -> Tuple[int, ...]:
@@ -26,7 +57,7 @@ def sample(osd_ids: Sequence[int]) -> Tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class ConfigChange:
+class ConfigChange(ChangeSteps):
     """Values to be set or removed together, and taken back together, last first.
 
     `failure_domain` is what they concern at most.  With a `load_point` the change is proven
@@ -36,6 +67,8 @@ class ConfigChange:
     """
 
     KIND: ClassVar[str] = "config"
+    READS_TOO: ClassVar[bool] = True
+    MAY_RAMP: ClassVar[bool] = True
 
     action_id: str
     knob: str
@@ -68,6 +101,26 @@ class ConfigChange:
     def hostname(self) -> str:
         """No probe has a part in it."""
         return ""
+
+    @property
+    def domain_id(self) -> str:
+        """No drive has a part in it."""
+        return ""
+
+    @property
+    def dev_names(self) -> Tuple[str, ...]:
+        """No drive has a part in it."""
+        return ()
+
+    @property
+    def wear(self) -> Tuple[DriveWear, ...]:
+        """No drive has a part in it."""
+        return ()
+
+    @property
+    def manual(self) -> Tuple[str, ...]:
+        """The commands that make it by hand."""
+        return tuple(edit.command for edit in self.edits)
 
     @property
     def ratio(self) -> Optional[float]:
@@ -117,3 +170,147 @@ class ConfigChange:
     def prior_known(self) -> bool:
         """Whether what was there before is stored with it."""
         return True
+
+    # ---- what a rollout asks for, and what the answers mean: see ChangeSteps
+
+    def measure(self, rollout: Rollout) -> Optional[LoadRequest]:
+        """See ChangeSteps; without a load point, reading it back proves it."""
+        if self.load_point is None:
+            return None
+        return LoadRequest(
+            self.osd_id, self.load_point, Role.BLOCK, rollout.count, rollout.period_s,
+            rollout.latency_limit_ms,
+        )
+
+    def look(self, rollout: Rollout) -> ConfigRequest:
+        """See ChangeSteps; the values of all changes that come later are read too.
+
+        A plan is made from what was there: where that has moved, none of the rest is made.
+        """
+        mine = {edit.key for edit in self.edits}
+        later: Dict[Tuple[str, str], ConfigEdit] = {}
+        for item in rollout.config_changes:
+            if item.status is ChangeStatus.PLANNED and item != self:
+                for edit in item.edits:
+                    # of several in a row the first one knows what stands there until then
+                    if edit.key not in mine:
+                        later.setdefault(edit.key, edit)
+        return ConfigRequest((*self.edits, *later.values())[:EDITS_MAX], write=False)
+
+    def looked(self, rollout: Rollout, outcome: object) -> Tuple[ConfigChange, str]:
+        """See ChangeSteps."""
+        request = self.look(rollout)
+        if not isinstance(outcome, ConfigState) or len(outcome.values) != len(request.edits):
+            return self, UNEXPECTED
+        if outcome.error:
+            return self, outcome.error
+        now = list(zip(request.edits, outcome.values))
+        moved = [edit.who for edit, value in now if is_of_others(edit, value)]
+        if moved:
+            return self, f"{named(moved)} was changed since; make a new plan"
+        # what is there already is not ours to take back
+        edits = tuple(
+            replace(edit, prior=edit.value) if same(value, edit.value) else edit
+            for edit, value in now[: len(self.edits)]
+        )
+        return replace(self, edits=edits), ""
+
+    def apply(self, rollout: Rollout) -> ConfigRequest:
+        """See ChangeSteps."""
+        return ConfigRequest(self.edits, expect=self.expect)
+
+    def made(
+        self, rollout: Rollout, outcome: object, again: bool
+    ) -> Tuple[ConfigChange, Made, str]:
+        """See ChangeSteps; the values that were read say it."""
+        return (self, *self._made(outcome))
+
+    def _made(self, outcome: object) -> Tuple[Made, str]:
+        if not isinstance(outcome, ConfigState) or len(outcome.values) != len(self.edits):
+            return Made.UNSURE, UNEXPECTED
+        now = list(zip(self.edits, outcome.values))
+        missing = [edit.who for edit, value in now if not same(value, edit.value)]
+        if not missing and outcome.unlike:
+            return Made.WRONG, f"{named(list(outcome.unlike))} after it was set"
+        if not missing:
+            return (Made.YES if outcome.written else Made.ALREADY), ""
+        others = [edit.who for edit, value in now if is_of_others(edit, value)]
+        why = outcome.error or (
+            f"{named(others)} was changed since" if others
+            else f"{named(missing)} did not take its change"
+        )
+        ours = any(
+            same(value, edit.value) and not same(edit.prior, edit.value) for edit, value in now
+        )
+        return (Made.WRONG if ours else Made.NOT), why
+
+    def back(self, rollout: Rollout) -> ConfigRequest:
+        """See ChangeSteps; last first, and what others have changed since is left alone."""
+        return ConfigRequest(
+            tuple(edit.inverse for edit in reversed(self.edits)), others_stay=True,
+            expect=tuple(item.inverse for item in self.expect),
+        )
+
+    def went_back(self, rollout: Rollout, outcome: object) -> Tuple[ConfigChange, str]:
+        """See ChangeSteps."""
+        inverse: Tuple[ConfigEdit, ...] = self.back(rollout).edits
+        if not isinstance(outcome, ConfigState) or len(outcome.values) != len(inverse):
+            return self, UNEXPECTED
+        now = list(zip(inverse, outcome.values))
+        others = [edit.who for edit, value in now if is_of_others(edit, value)]
+        ours = [
+            edit.who for edit, value in now
+            if edit.who not in others and not same(value, edit.value)
+        ]
+        if ours:
+            return self, outcome.error or f"{named(ours)} did not take its prior value"
+        if not others and outcome.unlike:
+            return self, f"{named(list(outcome.unlike))} after it was taken back"
+        if not others:
+            return self, ""
+        return replace(self, detail=f"{LEFT_ALONE}: {named(others)}"), ""
+
+    def pause_s(self, rollout: Rollout) -> float:
+        """See ChangeSteps."""
+        return self.back_wait_s if rollout.going_back else self.wait_s
+
+    # ---- whom it concerns, and the history: see ChangeSteps
+
+    @property
+    def judging_osds(self) -> Tuple[int, ...]:
+        """See ChangeSteps."""
+        return self.judged_on or (self.treated if self.load_point is not None else ())
+
+    def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
+        """See ChangeSteps; of an OSD that nobody can place it may be true."""
+        masks = [mask_of(edit.who) for edit in self.edits]
+        return {
+            osd_id for osd_id, osd in cluster.osds.items()
+            if any(mask.covers(osd) is not False for mask in masks)
+        }
+
+    def is_within(self, scope: Scope) -> bool:
+        """See ChangeSteps; values go with a scope only where they concern nothing else."""
+        at_home = self.failure_domain.rpartition(", ")[2] == f"host {scope.hostname}"
+        return (
+            (scope.osd_id is None or self.treated == (scope.osd_id,))
+            and (not scope.hostname or at_home) and not scope.drive_model
+        )
+
+    @property
+    def sides(self) -> Tuple[str, str]:
+        """See ChangeSteps."""
+        edits = self.edits[:EDITS_TOLD]
+        before = "; ".join(f"{e.who} {e.name} {e.prior or 'not set'}" for e in edits)
+        after = "; ".join(f"{e.who} {e.name} {e.value or 'not set'}" for e in edits)
+        return one_line(before, SIDE_CHARS_MAX), one_line(after, SIDE_CHARS_MAX)
+
+    def moved(self, back: bool) -> str:
+        """See ChangeSteps; with each setting named once."""
+        told = [edit.inverse if back else edit for edit in self.edits[:EDITS_TOLD]]
+        said = [
+            f"{edit.who} {edit.name}: {setting(edit.name, edit.prior)} -> "
+            f"{setting(edit.name, edit.value)}" for edit in told
+        ]
+        more = len(self.edits) - EDITS_TOLD
+        return "; ".join(said) + (f" and {more} more" if more > 0 else "")

@@ -8,7 +8,6 @@ from typing import List, Tuple
 from .. import events
 from ..codec import one_line
 from . import preconditions as holding
-from . import steps
 from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
 from .keeping import Keeping
@@ -100,19 +99,19 @@ class GoingBack(Keeping):
             self._set(final)
             return self._idle(events.Note(f"{self.rollout.plan_id} {final.value}"))
         self._phase = Phase.BACK
-        return [events.SaveRun(), self._ask(steps.back(self.rollout, change))]
+        return [events.SaveRun(), self._ask(change.back(self.rollout))]
 
     def _went_back(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._silent_since_s = None
-        change, why = steps.went_back(self.rollout, change, outcome)
+        change, why = change.went_back(self.rollout, outcome)
         if why:
             return self._not_back(change, why)
         if change.detail.startswith(LEFT_ALONE):
             said = one_line(f"{self.rollout.reason}; {change.detail}")
             self._set(RolloutStatus.ROLLING_BACK, reason=said)
-        pause_s = steps.wait_s(self.rollout, change)
+        pause_s = change.pause_s(self.rollout)
         self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
         if not (pause_s and self.current is not None):
             return self._next_back()
@@ -142,5 +141,5 @@ class GoingBack(Keeping):
                 return []
             self._silent_since_s = self._now_s
             return [events.Note(f"the rollback waits for a probe: {detail}", "warning")]
-        unanswered, _ = steps.went_back(self.rollout, change, None)
+        unanswered, _ = change.went_back(self.rollout, None)
         return self._not_back(unanswered, detail)

@@ -8,7 +8,8 @@ from typing import Iterable, List, Mapping, Optional
 from .. import events
 from ..config_database import ConfigRequest
 from ..record import Precondition
-from . import preconditions, steps
+from . import preconditions
+from .change import Ask
 from .phase import Phase
 from .rollout_state import Change, Rollout, RolloutStatus
 
@@ -128,7 +129,7 @@ class Keeping:
         self._token = f"{self.rollout.plan_id}.{self.epoch}.{self._serial}"
         return self._token
 
-    def _ask(self, request: steps.Ask) -> events.Action:
+    def _ask(self, request: Ask) -> events.Action:
         if isinstance(request, ConfigRequest):
             return events.AskConfig(self._new_token(), request)
         return events.GiveTask(self._new_token(), request)

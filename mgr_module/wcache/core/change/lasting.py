@@ -17,7 +17,6 @@ from ..codec import one_line
 from ..record import Precondition
 from ..simulation import is_real
 from ..unmet import unmet
-from . import steps
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .going_back import GoingBack
@@ -32,8 +31,8 @@ def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
     """Changes of a plan that are in place and do not last."""
     return tuple(
         index for index, item in enumerate(rollout.changes)
-        if item.status is ChangeStatus.APPLIED and steps.can_last(item)
-        and is_real(item) and not steps.lasts_already(item)
+        if item.status is ChangeStatus.APPLIED and item.CAN_LAST
+        and is_real(item) and not item.lasts_already
     )
 
 
@@ -73,7 +72,7 @@ class Lasting(GoingBack, ABC):
         done = {
             index: replace(rollout.changes[index], status=ChangeStatus.APPLIED)
             for index in self._unjudged()
-            if not (self._lasts(rollout.changes[index]) or steps.is_read(rollout.changes[index]))
+            if not (self._lasts(rollout.changes[index]) or rollout.changes[index].IS_READ)
         }
         self._put(done)
         change = self.current
@@ -83,13 +82,13 @@ class Lasting(GoingBack, ABC):
         # what lasts is set as well: unread, a drive that is not as judged would be set again
         self._reading, self._looking = not rollout.afterwards, False
         if self._reading:
-            return [events.SaveRun(), self._ask(steps.look(self.rollout, change))]
+            return [events.SaveRun(), self._ask(change.look(self.rollout))]
         return [events.SaveRun(), *self._before_lasting(change)]
 
     def _before_lasting(self, change: Change) -> List[events.Action]:
         """To make it last is a change of its own: what was true of the step may have fallen."""
         self._looking = True
-        judged_on = steps.judged_on(change)
+        judged_on = change.judging_osds
         return [events.LookAtCluster((judged_on,) if judged_on else ())]
 
     def _seen_before_lasting(self, event: events.ClusterSeen) -> List[events.Action]:
@@ -99,7 +98,7 @@ class Lasting(GoingBack, ABC):
         self._looking = False
         broken = tuple(item for item in event.missed if item in MUST_STAND)
         if not broken:
-            return [self._ask(steps.apply(self.rollout, change))]
+            return [self._ask(change.apply(self.rollout))]
         why = one_line(f"{change.name} is not made to last: {unmet(broken)}")
         if self.rollout.afterwards:
             return self._left_as_made(why)
@@ -107,14 +106,14 @@ class Lasting(GoingBack, ABC):
         return [events.Note(why, "warning"), *self._make_last()]
 
     def _lasts(self, change: Change) -> bool:
-        return self.rollout.consent_persist and steps.can_last(change)
+        return self.rollout.consent_persist and change.CAN_LAST
 
     def _lasted(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         if self._reading:
             self._reading = False
-            why = steps.is_still(change, outcome)
+            why = change.is_still(outcome)
             if why:
                 self.rollout = replace(self.rollout, undone=True)
                 return self._take_back(f"{change.name}: {why}")
@@ -122,7 +121,7 @@ class Lasting(GoingBack, ABC):
                 return self._before_lasting(change)
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()
-        change, made, why = steps.made(self.rollout, change, outcome, True)
+        change, made, why = change.made(self.rollout, outcome, True)
         if made in (Made.YES, Made.ALREADY):
             self._keep(replace(change, status=ChangeStatus.APPLIED))
             return self._make_last()

@@ -19,7 +19,6 @@ from ..protocol import FailureOutcome, SamplesOutcome
 from ..record import Precondition
 from ..text import before_after
 from . import preconditions as holding
-from . import steps
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .gate.machine import Gating
@@ -141,7 +140,7 @@ class RolloutMachine(Gating):
     def _measure(self, phase: Phase) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        request = steps.measure(self.rollout, change)
+        request = change.measure(self.rollout)
         if request is None:  # reading it back is all the check there is
             return self._check() if phase is Phase.BEFORE else self._applied("as read back")
         self._phase = phase
@@ -218,12 +217,12 @@ class RolloutMachine(Gating):
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._phase = Phase.LOOKING
-        return [events.SaveRun(), self._ask(steps.look(self.rollout, change))]
+        return [events.SaveRun(), self._ask(change.look(self.rollout))]
 
     def _looked(self, outcome: object) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        change, why = steps.looked(self.rollout, change, outcome)
+        change, why = change.looked(self.rollout, outcome)
         if why:
             self._change(status=ChangeStatus.FAILED, detail=one_line(f"not changed: {why}"))
             return self._stop(why)
@@ -232,7 +231,7 @@ class RolloutMachine(Gating):
 
     def _apply(self, change: Change) -> List[events.Action]:
         self._phase = Phase.CHANGING
-        return [self._ask(steps.apply(self.rollout, change))]
+        return [self._ask(change.apply(self.rollout))]
 
     def _answered(self, outcome: object, now_s: float) -> List[events.Action]:
         measuring = self._phase in (Phase.BEFORE, Phase.AFTER)
@@ -258,7 +257,7 @@ class RolloutMachine(Gating):
     def _changed(self, outcome: object, now_s: float) -> List[events.Action]:
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
-        change, made, why = steps.made(self.rollout, change, outcome, self._resumed)
+        change, made, why = change.made(self.rollout, outcome, self._resumed)
         self._keep(change)
         if made is Made.OTHERS:
             return self._leave(why)
@@ -281,12 +280,12 @@ class RolloutMachine(Gating):
         self._resumed = False
         if self._in_step():
             self._change(status=ChangeStatus.MADE)
-            pause_s = steps.wait_s(self.rollout, change)
+            pause_s = change.pause_s(self.rollout)
             if pause_s and self._in_step():
                 return self._wait(pause_s)
             return [events.SaveRun(), *self._next_of_step()]
-        pause_s = steps.wait_s(self.rollout, change)
-        if steps.measure(self.rollout, change) is None:
+        pause_s = change.pause_s(self.rollout)
+        if change.measure(self.rollout) is None:
             return self._wait(pause_s) if pause_s else self._measure(Phase.AFTER)
         canary_s = self.rollout.canary_wait_s if self.rollout.current_index == 0 else 0.0
         return self._wait(max(canary_s, self.rollout.settle_s))
@@ -315,7 +314,7 @@ class RolloutMachine(Gating):
         self._doubts = 0
         if self.rollout.trial:
             return self._take_back(f"tried: {latency}")
-        if self.rollout.gate is not None and steps.is_read(change):
+        if self.rollout.gate is not None and change.IS_READ:
             index = self.rollout.current_index
             self._change(status=ChangeStatus.MADE)
             step = GateStep(() if index is None else (index,))

@@ -13,7 +13,8 @@ from .change_status import TOUCHED, ChangeStatus
 from .config_change import ConfigChange
 from .gate.gate_state import GateSettings, GateStep
 
-# What a plan is made of: the cache mode of drives, and values in the config database.
+# What a plan is made of: the cache mode of drives, and values in the config database.  This is
+# how stored plans are read; what a kind of change is to the rest, `change.ChangeSteps` says.
 Change = Union[CacheModeChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate.
 ROLLOUT_VERSION = 3
@@ -132,6 +133,11 @@ class Rollout:
         """The changes of the config database."""
         return tuple(item for item in self.changes if isinstance(item, ConfigChange))
 
+    @property
+    def going_back(self) -> bool:
+        """Whether changes are taken back now."""
+        return self.status is RolloutStatus.ROLLING_BACK
+
     def wave_of(self, index: int) -> int:
         """Which wave a change belongs to."""
         if not self.waves:
@@ -150,7 +156,7 @@ class Rollout:
     @property
     def current_index(self) -> Optional[int]:
         """Which change is under way or next: forwards the first, backwards the last."""
-        if self.status is RolloutStatus.ROLLING_BACK:
+        if self.going_back:
             back = [
                 i for i, c in enumerate(self.changes) if c.status is ChangeStatus.ROLLING_BACK
             ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from .cache_mode_change import CacheModeChange
 from .rollout_state import Change
 
 
@@ -20,19 +19,7 @@ class Scope:
 
     def holds(self, change: Change) -> bool:
         """Whether the change is asked for; all that is given must fit."""
-        if isinstance(change, CacheModeChange):
-            model = "" if change.drive_model is None else str(change.drive_model)
-            return (
-                (self.osd_id is None or self.osd_id in change.treated)
-                and self.hostname in (None, "", change.hostname)
-                and (self.drive_model or "").lower() in model.lower()
-            )
-        # a change of values goes with the scope only where it concerns nothing else
-        at_home = change.failure_domain.rpartition(", ")[2] == f"host {self.hostname}"
-        return (
-            (self.osd_id is None or change.treated == (self.osd_id,))
-            and (not self.hostname or at_home) and not self.drive_model
-        )
+        return change.is_within(self)
 
     @property
     def words(self) -> str:

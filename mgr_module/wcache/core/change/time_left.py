@@ -12,7 +12,6 @@ from typing import Tuple
 
 from ..simulation import has_clients
 from ..text import roughly
-from . import steps
 from .change_status import UNFINISHED, ChangeStatus
 from .gate.gate_state import GateSettings
 from .rollout import DOUBTS_MAX
@@ -85,15 +84,15 @@ def _one_value(rollout: Rollout, first: int, index: int) -> bool:
     """Whether clients' load judges two changes together: they are steps of one value."""
     one, item = rollout.changes[first], rollout.changes[index]
     by_load = rollout.gate is not None and rollout.gate.by_load
-    return by_load and bool(steps.judged_on(item)) and one.touches == item.touches
+    return by_load and bool(item.judging_osds) and one.touches == item.touches
 
 
 def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[float, float]:
     gate = rollout.gate or GateSettings(by_load=False)
-    if not gate.by_load or not steps.judged_on(change) or not has_clients(change) or rollout.trial:
-        if steps.measure(rollout, change) is None:
+    if not gate.by_load or not change.judging_osds or not has_clients(change) or rollout.trial:
+        if change.measure(rollout) is None:
             # it is read back and no more, and then nothing else is done for a while
-            wait_s = steps.wait_s(rollout, change)
+            wait_s = change.pause_s(rollout)
             return size * (CHANGE_LEAST_S + wait_s), size * (CHANGE_S + wait_s)
         waits = max(rollout.canary_wait_s, rollout.settle_s) if first == 0 else rollout.settle_s
         # what looks worse is measured again before it counts
@@ -104,9 +103,9 @@ def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[fl
     if rollout.judged_s and first:
         usual = fmean(rollout.judged_s[1:] or rollout.judged_s)
         low, high = min(max(low, 0.8 * usual), high), min(high, max(low, 1.2 * usual))
-    waits = size * steps.wait_s(rollout, change)
+    waits = size * change.pause_s(rollout)
     more = size * CHANGE_S + rollout.settle_s + waits
-    if steps.measure(rollout, change) is None:
+    if change.measure(rollout) is None:
         # without clients' load it is only read back
         return size * CHANGE_LEAST_S + waits, high + more
     return low + more, high + more

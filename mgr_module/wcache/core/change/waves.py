@@ -11,7 +11,6 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ..cluster import ClusterState
 from ..simulation import osd_of
-from .cache_mode_change import CacheModeChange
 from .rollout_state import Change, Wave, WaveKind
 
 
@@ -23,8 +22,8 @@ def arranged(
     Those of drives come first to last by wave.  Those of the config database keep the order
     in which their knob wants them, one after another where they stand in one domain.
     """
-    drives = [item for item in changes if isinstance(item, CacheModeChange)]
-    others = [item for item in changes if not isinstance(item, CacheModeChange)]
+    drives = [item for item in changes if item.domain_id]
+    others = [item for item in changes if not item.domain_id]
     groups = [*_drive_waves(drives, cluster), *_config_waves(others, first=not drives)]
     ordered = tuple(item for _, _, members in groups for item in members)
     return ordered, tuple(Wave(kind, name, len(members)) for kind, name, members in groups)
@@ -33,7 +32,7 @@ def arranged(
 Group = Tuple[WaveKind, str, List[Change]]
 
 
-def _drive_waves(drives: Sequence[CacheModeChange], cluster: ClusterState) -> Iterable[Group]:
+def _drive_waves(drives: Sequence[Change], cluster: ClusterState) -> Iterable[Group]:
     if not drives:
         return []
     canary = drives[0]
@@ -75,14 +74,14 @@ def _narrowest(cluster: ClusterState) -> str:
     return min(ranks, key=lambda kind: ranks[kind], default="host")
 
 
-def domain_of(change: CacheModeChange, cluster: ClusterState) -> str:
+def domain_of(change: Change, cluster: ClusterState) -> str:
     """The failure domain of a drive: the bucket of the narrowest type that rules choose."""
     osd = osd_of(change, change.osd_id, cluster)
     kind = _narrowest(cluster)
     if osd is None:
         return f"host {change.hostname}"
     if kind == "osd":
-        return f"osd {','.join(str(item) for item in change.osd_ids or (change.osd_id,))}"
+        return f"osd {','.join(str(item) for item in change.treated)}"
     for bucket, name in osd.location:
         if bucket == kind:
             return f"{kind} {name}"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..change.cache_mode_change import CacheModeChange
 from ..change.change_status import TOUCHED, ChangeStatus
 from ..change.rollout_state import Change, Rollout
 from ..codec import one_line
-from ..text import before_after, setting
+from ..text import before_after
 from .entry import OSDS_MAX, About, HistoryEntry
 
 ENDS = (
@@ -22,7 +21,6 @@ ENDS = (
 )
 _BACK = (ChangeStatus.ROLLED_BACK,)
 TEXT_MAX = 300
-EDITS_TOLD = 4
 
 OsdsOf = Mapping[Tuple[str, str], Tuple[int, ...]]
 """The OSDs on a cache domain, by host and domain."""
@@ -54,14 +52,12 @@ def stamped(rollout: Rollout, indices: Iterable[int], at_s: float) -> Rollout:
 
 def about(change: Change, osd_ids: Tuple[int, ...] = ()) -> About:
     """What a change was: from what to what, why, and what came of it."""
-    before, after = _sides(change)
+    before, after = change.sides
     if change.status in _BACK:
         before, after = after, before
-    drive = change.domain_id if isinstance(change, CacheModeChange) else ""
-    names = change.dev_names if isinstance(change, CacheModeChange) else ()
-    shown = osd_ids or ((change.osd_id,) if drive else ())
+    shown = osd_ids or ((change.osd_id,) if change.domain_id else ())
     return About(
-        change.hostname, tuple(shown[:OSDS_MAX]), drive, names, before, after,
+        change.hostname, tuple(shown[:OSDS_MAX]), change.domain_id, change.dev_names, before, after,
         one_line(change.why, TEXT_MAX), one_line(_outcome(change), TEXT_MAX),
     )
 
@@ -71,7 +67,8 @@ def line(
 ) -> HistoryEntry:
     """The line of a change that has ended."""
     told = about(change, osd_ids)
-    text = f"{change.name}: {_moved(change, told)}, {told.outcome}"
+    moved = change.moved(change.status in _BACK)
+    text = f"{change.name}: {moved}, {told.outcome}"
     return HistoryEntry(at_s, rollout.by, rollout.plan_id, one_line(text, 900), told)
 
 
@@ -86,37 +83,13 @@ def standing(
     found = []
     for rollout in rollouts:
         for change in rollout.changes:
-            drive = change.domain_id if isinstance(change, CacheModeChange) else ""
+            drive = change.domain_id
             key = (rollout.plan_id, change.hostname, drive)
             if change.status in ENDS and change.status in TOUCHED and key not in told:
                 ids = (osds or {}).get((change.hostname, drive), ())
                 at_s = change.at_s or rollout.created_at_s
                 found.append(line(rollout, change, at_s, ids))
     return found
-
-
-def _sides(change: Change) -> Tuple[str, str]:
-    if isinstance(change, CacheModeChange):
-        return change.expected.value, change.mode.value
-    edits = change.edits[:EDITS_TOLD]
-    before = "; ".join(f"{e.who} {e.name} {e.prior or 'not set'}" for e in edits)
-    after = "; ".join(f"{e.who} {e.name} {e.value or 'not set'}" for e in edits)
-    return one_line(before, TEXT_MAX), one_line(after, TEXT_MAX)
-
-
-def _moved(change: Change, told: About) -> str:
-    """From what to what, with each setting named once."""
-    if isinstance(change, CacheModeChange):
-        return f"{told.before} to {told.after}"
-    values = [(e.who, e.name, e.prior, e.value) for e in change.edits[:EDITS_TOLD]]
-    if change.status in _BACK:
-        values = [(who, name, value, prior) for who, name, prior, value in values]
-    said = [
-        f"{who} {name}: {setting(name, old)} -> {setting(name, new)}"
-        for who, name, old, new in values
-    ]
-    more = len(change.edits) - EDITS_TOLD
-    return "; ".join(said) + (f" and {more} more" if more > 0 else "")
 
 
 def _outcome(change: Change) -> str:

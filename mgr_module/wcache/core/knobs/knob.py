@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
+from typing import Callable, FrozenSet, Iterable, Optional, Sequence, Tuple
 
 from ..change.rollout_state import Change, Rollout
 from ..change.scope import Scope
@@ -80,5 +80,5 @@ def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:
 
 def knobs_of(rollout: Rollout) -> Tuple[str, ...]:
     """The names of the knobs that a plan changes."""
-    found: Dict[str, None] = {"cache_mode": None} if rollout.drive_changes else {}
-    return tuple(dict.fromkeys((*found, *(change.knob for change in rollout.config_changes))))
+    drives = [change.knob for change in rollout.drive_changes]
+    return tuple(dict.fromkeys((*drives, *(change.knob for change in rollout.config_changes))))

@@ -10,15 +10,12 @@ import logging
 from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from ...core import events
-from ...core.change import steps
 from ...core.change.bound import verdicts_moved
-from ...core.change.cache_mode_change import CacheModeChange
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Change
 from ...core.cluster import ClusterState, ClusterView
-from ...core.config_database import mask_of
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
@@ -136,7 +133,7 @@ class Looking:
         touched: Set[int] = {
             osd_id for change in machine.rollout.changes
             if change.status is not ChangeStatus.PLANNED or change is machine.current
-            for osd_id in _touched(change, cluster)
+            for osd_id in change.concerned_osds(cluster)
         }
         reports = believed(self._hosts.reports.values(), cluster)
         return controls_for(treated, touched, reports, cluster)
@@ -144,7 +141,7 @@ class Looking:
     def _is_settled(self, machine: RolloutMachine) -> bool:
         """Whether no lease may still hold the drive that a rollout changes next."""
         change = machine.current
-        if not isinstance(change, CacheModeChange):
+        if change is None or not change.domain_id:
             return True
         return self._hosts.holds_no_lease(change.hostname, change.domain_id)
 
@@ -190,18 +187,6 @@ def _may_stop_several(change: Optional[Change], groups: Groups) -> bool:
     which every cluster bears whose PGs are clean, or all those that share it, or the step.  A
     value in the config database and a mode that only is to last touch no drive's switch.
     """
-    if not isinstance(change, CacheModeChange) or steps.only_lasts(change):
+    if change is None or not change.domain_id or change.only_lasts:
         return False
     return len(groups) > 1 or len(groups[0]) > 1
-
-
-def _touched(change: Change, cluster: ClusterState) -> Set[int]:
-    """All OSDs that a change may concern: more than those that it is judged on."""
-    if isinstance(change, CacheModeChange):
-        return set(change.treated)
-    masks = [mask_of(edit.who) for edit in change.edits]
-    # of an OSD that nobody can place it may be true
-    return {
-        osd_id for osd_id, osd in cluster.osds.items()
-        if any(mask.covers(osd) is not False for mask in masks)
-    }

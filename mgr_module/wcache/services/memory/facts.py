@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from ...ceph.surroundings import Surroundings
-from ...core.change.config_change import ConfigChange
 from ...core.cluster import OsdInfo
 from ...core.config_database import Config
 from ...core.hardware.host_memory import HostMemory
@@ -72,7 +71,7 @@ class MemoryFacts:
         done = {
             plan.plan_id for plan in world.plans
             if plan.plan_id not in world.open_plans and any(
-                isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in plan.touched
+                c.knob == MEMORY.name for c in plan.touched
             )
         }
         return list({

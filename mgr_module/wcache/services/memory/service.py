@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from ...ceph.memory import OsdMemory
 from ...ceph.surroundings import Surroundings
 from ...core import codec
-from ...core.change.config_change import ConfigChange
 from ...core.change.rollout_state import Change
 from ...core.config_database import Config
 from ...core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
@@ -197,7 +196,7 @@ class MemoryService:
 
         What is looked at anew and stays was divided for what is there now.
         """
-        planned = any(isinstance(c, ConfigChange) and c.knob == MEMORY.name for c in changes)
+        planned = any(c.knob == MEMORY.name for c in changes)
         by_name = {host.name: host for host in facts.hosts}
         found = [
             (_promised(asked.plan_id, by_name[name], item, facts), item.changed)

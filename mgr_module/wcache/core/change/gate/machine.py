@@ -17,10 +17,7 @@ from ...codec import one_line
 from ...loads import Block, BlocksRequest
 from ...record import Precondition
 from ...simulation import has_clients, real
-from .. import steps
-from ..cache_mode_change import CacheModeChange
 from ..change_status import ChangeStatus
-from ..config_change import ConfigChange
 from ..keeping import MID_CHANGE
 from ..lasting import Lasting
 from ..phase import Phase
@@ -78,14 +75,11 @@ class Gating(Lasting):
         return self._judged()
 
     def _judged(self) -> Judgement:
-        """By clients' writes; values in the config database may change what reads take too."""
+        """By clients' writes, and by their reads where a change may concern those."""
         step = self.rollout.step
-        drives = all(
-            isinstance(self.rollout.changes[index], CacheModeChange) for index in step.indices
-        )
-        if drives:
-            return judge(step.before, self._blocks, step.treated, step.controls)
-        return judge_all(step.before, self._blocks, step.treated, step.controls)
+        reads_too = any(self.rollout.changes[index].READS_TOO for index in step.indices)
+        by = judge_all if reads_too else judge
+        return by(step.before, self._blocks, step.treated, step.controls)
 
     def _gated(self, change: Change) -> bool:
         """Whether clients' load judges it; else a bench before and after, or what is read back."""
@@ -94,7 +88,7 @@ class Gating(Lasting):
             rollout.gate is not None and rollout.gate.by_load
             and not rollout.trial and has_clients(change)
             and Precondition.CLIENT_LOAD not in rollout.overridden
-            and bool(steps.judged_on(change)) and not steps.only_lasts(change)
+            and bool(change.judging_osds) and not change.only_lasts
             and change.touches != self._without_clients
         )
 
@@ -127,7 +121,7 @@ class Gating(Lasting):
         """Whether a change is a further step of the values that the first one changes."""
         one, item, rollout = (*(self.rollout.changes[i] for i in (first, index)), self.rollout)
         return (
-            isinstance(item, ConfigChange) and self._gated(item)
+            item.MAY_RAMP and self._gated(item)
             and item.status is ChangeStatus.PLANNED and item.touches == one.touches
             and rollout.wave_of(index) == rollout.wave_of(first) and index - first < RAMP_MAX
         )
@@ -141,7 +135,7 @@ class Gating(Lasting):
         if self.rollout.gate is None:
             return ()
         return tuple(
-            steps.judged_on(change)
+            change.judging_osds
             for change in real(self.rollout.changes[index] for index in self._candidates())
         )
 
@@ -187,7 +181,7 @@ class Gating(Lasting):
             return []
         _, _, why = load_of(self._blocks, step.treated, step.controls)
         change = self.current
-        if why and isinstance(change, ConfigChange):
+        if why and change is not None and change.READS_TOO:
             why = load_of_any(self._blocks, step.treated, step.controls)
             if why:
                 return self._only_read(change, why)
@@ -198,7 +192,7 @@ class Gating(Lasting):
         )
         return self._next_of_step()
 
-    def _only_read(self, change: ConfigChange, why: str) -> List[events.Action]:
+    def _only_read(self, change: Change, why: str) -> List[events.Action]:
         """Nobody waits for these OSDs: reading the values back is all the proof there is."""
         self._without_clients = change.touches
         self.rollout = replace(self.rollout, step=GateStep())
@@ -242,7 +236,7 @@ class Gating(Lasting):
             return self._check()
         if not self._unjudged():
             return self._step_over()
-        waits = [steps.wait_s(self.rollout, self.rollout.changes[i]) for i in self._unjudged()]
+        waits = [self.rollout.changes[i].pause_s(self.rollout) for i in self._unjudged()]
         return self._wait(max(self.rollout.settle_s, *waits))
 
     def _end_step_early(self) -> List[events.Action]:
@@ -253,7 +247,7 @@ class Gating(Lasting):
         return self._next_of_step()
 
     def _judged_on(self, indices: Tuple[int, ...]) -> Tuple[int, ...]:
-        found = {o for i in indices for o in steps.judged_on(self.rollout.changes[i])}
+        found = {o for i in indices for o in self.rollout.changes[i].judging_osds}
         return tuple(sorted(found))
 
     def _watch_after(self) -> List[events.Action]:
@@ -289,7 +283,7 @@ class Gating(Lasting):
     def _keep_latencies(self) -> None:
         step, changed = self.rollout.step, {}
         for index in self._unjudged():
-            mine = steps.judged_on(self.rollout.changes[index])
+            mine = self.rollout.changes[index].judging_osds
             before, after = (log_ratios(each, mine, ()) for each in (step.before, self._blocks))
             if before and after:
                 changed[index] = replace(

@@ -8,7 +8,6 @@ from typing import Dict, Iterable, Tuple
 from ...model import CacheMode, LoadPoint
 from ...simulation import DriveKind
 from ...verdict.result import Result
-from ..cache_mode_change import CacheModeChange
 from ..change_status import ChangeStatus
 from ..rollout_state import Rollout
 
@@ -32,15 +31,17 @@ def marked(rollouts: Iterable[Rollout], results: Iterable[Result]) -> Dict[Drive
     found: Dict[DriveKind, Mark] = {}
     stayed: Dict[Tuple[DriveKind, CacheMode], float] = {}
     for rollout in rollouts:
-        for index, change in enumerate(rollout.changes):
-            if not isinstance(change, CacheModeChange) or change.drive_model is None:
+        indices = rollout.worse.indices
+        worse = {item.action_id for i, item in enumerate(rollout.changes) if i in indices}
+        for change in rollout.drive_changes:
+            if change.drive_model is None:
                 continue
             kind = DriveKind.of(change)
-            if index in rollout.worse.indices:
+            if change.action_id in worse:
                 mark = Mark(rollout.plan_id, change.mode, rollout.worse.why, rollout.worse.at_s)
                 if kind not in found or found[kind].at_s < mark.at_s:
                     found[kind] = mark
-            elif change.status is ChangeStatus.APPLIED and not rollout.worse.indices:
+            elif change.status is ChangeStatus.APPLIED and not indices:
                 key = (kind, change.mode)
                 stayed[key] = max(stayed.get(key, 0.0), rollout.ended_at_s)
     measured: Dict[DriveKind, float] = {}
