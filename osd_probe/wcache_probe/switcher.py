@@ -26,6 +26,7 @@ from wcache.core.drive.steps import Program, Step, Switched
 from wcache.core.errors import ConflictError, NotFoundError, RefusedError, StorageError, WcacheError
 from wcache.core.model import DriveState
 from wcache.core.ports import DriveHost, Journal
+from wcache.core.text import named
 
 from .mgr_link import printable
 
@@ -97,6 +98,20 @@ class Switcher:
         if key in damaged:
             raise StorageError(damaged[key])
         return sound.get(key)
+
+    def refuse_owed(self) -> None:
+        """Raise ConflictError while a lease's prior state is to be restored, or cannot be read.
+
+        Who measures by itself asks before it looks at a drive: what is there is not its own.
+        """
+        sound, damaged = self.read_journal()
+        owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
+        if owed or damaged:
+            raise ConflictError(
+                f"the journal has prior states to restore ({named([*owed, *map(printable, damaged)])})",
+                "run `wcache-probe restore --all` first; `wcache-probe status` says what is "
+                "damaged",
+            )
 
     # ---- programs
 

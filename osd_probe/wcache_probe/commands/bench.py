@@ -17,9 +17,8 @@ from statistics import median
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from wcache.core.codec import to_plain
-from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.safety import Safety, judge, may_toggle, not_named
-from wcache.core.errors import ConflictError, RefusedError
+from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import Cell, Pattern, Sync
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.material import MATERIAL_RATIO
@@ -91,13 +90,7 @@ def bench_blank(
     say: Callable[[str], None],
 ) -> int:
     """Measure commits on a blank device, in both modes where that may be; 1 where it is unsafe."""
-    sound, damaged = switcher.read_journal()
-    owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
-    if owed or damaged:
-        raise ConflictError(
-            f"the journal has prior states to restore ({', '.join([*owed, *damaged])})",
-            "run `wcache-probe restore --all` first",
-        )
+    switcher.refuse_owed()
     scratch = find(HostFiles(), host, options.device)
     drives = host.domain(scratch.drive.domain_id)
     osds = sorted({use.osd_id for drive in drives for use in drive.uses})

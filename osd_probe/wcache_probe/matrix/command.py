@@ -9,9 +9,8 @@ from statistics import median
 from typing import Callable, Dict, List, Tuple
 
 from wcache.core import codec
-from wcache.core.drive.journal import EntryKind
 from wcache.core.drive.safety import may_toggle
-from wcache.core.errors import ConflictError, RefusedError
+from wcache.core.errors import RefusedError
 from wcache.core.experiment.matrix import CELLS, Cell, Matrix
 from wcache.core.model import CacheMode
 from wcache.core.text import table
@@ -34,13 +33,7 @@ def matrix(
     say: Callable[[str], None],
 ) -> int:
     """Measure the matrix of `options.scratch`; 0 when all pairs were measured, else 1."""
-    sound, damaged = switcher.read_journal()
-    owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
-    if owed or damaged:
-        raise ConflictError(
-            f"the journal has prior states to restore ({', '.join([*owed, *damaged])})",
-            "run `wcache-probe restore --all` first",
-        )
+    switcher.refuse_owed()
     scratch = find(HostFiles(), host, options.scratch, options.span)
     if options.span and not scratch.whole:
         raise RefusedError(f"{scratch.device.name} is too small for --span", "leave it away")

@@ -15,7 +15,7 @@ from typing import Callable, Union
 from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry, prior_of
 from wcache.core.drive.safety import Safety, dropping_above, judge
 from wcache.core.drive.steps import Pin, Program, ReadState, Switched, WriteJournal
-from wcache.core.errors import ConflictError, NotReadyError, RefusedError, WcacheError
+from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import ToggleProof
 from wcache.core.model import CacheMode, DriveReport, KernelView, Transport
 from wcache.core.text import latency, table
@@ -41,13 +41,7 @@ def prove(
     options: argparse.Namespace, host: LinuxDriveHost, switcher: Switcher, say: Say
 ) -> int:
     """0 where the combination is proven, 1 where it is not."""
-    sound, damaged = switcher.read_journal()
-    owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
-    if owed or damaged:
-        raise ConflictError(
-            f"the journal holds what is not back yet ({', '.join([*owed, *damaged])})",
-            "run `wcache-probe restore --all` first",
-        )
+    switcher.refuse_owed()
     files = HostFiles()
     scratch: Place = (
         in_place(files, host, options.device) if options.in_place
