@@ -102,16 +102,18 @@ class Stage:
         except HarnessError as error:
             raise LabError(f"{error}\n{self._arrival.log()[-800:]}") from error
 
-    def remove_host(self) -> None:
-        """Take the probe away again by what `agent rm` prints; it restores what it holds."""
-        self._paste("rm")
+    def remove_host(self) -> str:
+        """Take the probe away by what `agent rm` prints, which restores; what the host said."""
+        return self._paste("rm")
 
-    def _paste(self, verb: str, *options: str) -> None:
+    def _paste(self, verb: str, *options: str) -> str:
         words = ["wcache", "agent", verb, HOSTNAME, *options]
         script = self.ceph(*words).stdout
         say(bold("$ " + shlex.join(["ceph", *words]) + " | sh"))
-        for line in self._arrival.paste(script).splitlines():
+        said = self._arrival.paste(script)
+        for line in said.splitlines():
             say(f"  {HOSTNAME}: {line}")
+        return said
 
     def start_clients(self, device_class: str) -> None:
         """4 KiB writes to the OSDs of a device class, until `stop_clients`."""

@@ -16,7 +16,7 @@ from wcache.core.errors import (
     WcacheError,
 )
 from wcache.core.model import DeviceCache, DriveReport
-from wcache.core.text import many
+from wcache.core.text import many, named
 
 from ..journal.host_lock import HostLock
 from ..journal.journal_file import StateFolder
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LOOKS_MAX = 5
 LOOK_EVERY_S = 1.0
+NEEDING_MAX = 4  # drives that a refusal names
 
 
 def preparer_of(options: argparse.Namespace) -> Preparer:
@@ -140,7 +141,7 @@ def needing_the_rule(preparation: Preparation, host: LinuxDriveHost) -> Dict[str
             and not state.page.stays_off
             for state in states
         ):
-            found[wwid] = f"the cache of {name} is off now, and a reset may turn it on"
+            found[wwid] = f"the cache of {name} is off now and may come on by a reset"
     return found
 
 
@@ -149,11 +150,11 @@ def keep_lines(preparation: Preparation, host: LinuxDriveHost, chosen: Chosen) -
 
     Lines stay of drives that are off and may come on, and of those that are not here now.
     """
-    named = {line_of(wwid) for wwid in chosen.wwids}
+    chosen_now = {line_of(wwid) for wwid in chosen.wwids}
     need = needing_the_rule(preparation, host)
     here = {wwid for _, wwid in host.disks() if is_named(wwid, preparation.look().lines)}
     kept, why = [], []
-    for line in sorted(filter(pins_one, preparation.look().lines - named)):
+    for line in sorted(filter(pins_one, preparation.look().lines - chosen_now)):
         owners = [wwid for wwid in here if line_of(wwid) == line]
         reasons = [need[wwid] for wwid in owners if wwid in need]
         if reasons or not owners:
@@ -184,12 +185,11 @@ def unprepare(
             )
         need = needing_the_rule(preparer.preparation, host or linux_host(options))
         if need:
-            why = "; ".join(need.values())
             raise ConflictError(
-                f"{why}: after a warm reboot only the boot rule would make the "
-                "kernel flush it",
-                "turn the cache on again, or keep the rule: where the package is purged, make the "
-                "file /etc/wcache/leave",
+                f"the boot rule stays, for {named(list(need.values()), NEEDING_MAX)}: after a warm "
+                "reboot nothing else would make the kernel flush there",
+                "keep it, it starts no program; once these caches are on, `wcache-probe unprepare` "
+                "removes it; by hand: doc/found-off.md",
             )
         gone = preparer.remove_rule()
     code = preparer.clear_images()

@@ -33,7 +33,7 @@ def test_the_line_of_a_drive_that_is_off_stays_though_its_osd_is_stopped(fake_ho
     (fake_host.root / "osd/osd.0/block").unlink()
     _, said = prepare(fake_host, host)
     assert WWID in rule(fake_host)
-    assert "the cache of sda is off now, and a reset may turn it on" in said
+    assert "the cache of sda is off now and may come on by a reset" in said
 
 
 def test_the_line_of_a_drive_that_is_off_stays_though_somebody_uses_it(fake_host, host):
