@@ -107,8 +107,9 @@ class Switcher:
         sound, damaged = self.read_journal()
         owed = [entry.domain_id for entry in sound.values() if entry.kind is EntryKind.LEASE]
         if owed or damaged:
+            names = named([*owed, *map(printable, damaged)])
             raise ConflictError(
-                f"the journal has prior states to restore ({named([*owed, *map(printable, damaged)])})",
+                f"the journal has prior states to restore ({names})",
                 "run `wcache-probe restore --all` first; `wcache-probe status` says what is "
                 "damaged",
             )

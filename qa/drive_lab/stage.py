@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
@@ -18,7 +19,7 @@ from .agent import HANG_S
 from .arrival import Arrival
 from .campaign import HOSTNAME, Running
 from .processes import LabError
-from .witness import look
+from .witness import Witness, look
 
 WAIT_S = 0.3
 MODES = {True: "write back", False: "write through"}
@@ -83,6 +84,19 @@ class Stage:
         say(bold("the same drives as their own tools, QEMU and the kernel have them"))
         for line in table(("DRIVE", "DRIVE SAYS", "QEMU SAYS", "KERNEL SAYS"), rows).splitlines():
             say("  " + line)
+
+    def seen_in_commits(self) -> list[Witness]:
+        """What can be seen of each drive while the OSD of its number commits a write."""
+
+        def commit(osd_id: int) -> None:
+            self.cluster.ceph(
+                "tell", f"osd.{osd_id}", "bench", "131072", "131072", timeout_s=HANG_S
+            )
+
+        return [
+            look(self.up.lab.drive(fitted.name), partial(commit, osd_id))
+            for osd_id, fitted in enumerate(self.up.lab.drives)
+        ]
 
     # ---- setting up
 

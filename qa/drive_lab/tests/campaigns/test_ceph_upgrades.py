@@ -7,7 +7,6 @@ import pytest
 from drive_lab import campaign
 from drive_lab.agent import HANG_S
 from drive_lab.stage import Stage
-from drive_lab.witness import look
 from harness.upgrades import end_upgrade, upgrade_mon_and_mgr
 from probes import MODULE
 from what_stands import applied, ended, nothing_lost
@@ -30,16 +29,7 @@ class Upgraded(Stage):
 
     def caches(self):
         """Whether each drive's cache is on, by the drive itself; no write may be unflushed."""
-
-        def commit(osd_id):
-            return lambda: self.cluster.ceph(
-                "tell", f"osd.{osd_id}", "bench", "131072", "131072", timeout_s=HANG_S
-            )
-
-        seen = [
-            look(self.up.lab.drive(fitted.name), commit(osd_id))
-            for osd_id, fitted in enumerate(self.up.lab.drives)
-        ]
+        seen = self.seen_in_commits()
         assert [one.unsafe for one in seen] == [False] * len(OSDS), seen
         return [one.by_drive_on for one in seen]
 

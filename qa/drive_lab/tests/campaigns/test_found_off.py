@@ -15,7 +15,6 @@ from drive_lab import campaign
 from drive_lab.agent import HANG_S
 from drive_lab.osds import HOME, KEY, Stack
 from drive_lab.stage import Stage
-from drive_lab.witness import look
 from harness import CommandError
 from wcache.core.deployment.reloading import MEASURE
 from wcache.core.experiment.observing.run import NOT_FLUSHED
@@ -76,17 +75,10 @@ class FoundOff(Stage):
 
     def seen(self):
         """Per drive: whether its cache is on, the views of its layers, and an unsafe write."""
-
-        def commit(osd_id):
-            return lambda: self.cluster.ceph(
-                "tell", f"osd.{osd_id}", "bench", "131072", "131072", timeout_s=HANG_S
-            )
-
-        found = [
-            look(self.up.lab.drive(fitted.name), commit(osd_id))
-            for osd_id, fitted in enumerate(self.up.lab.drives)
+        return [
+            (one.by_drive_on, list(one.by_kernel.values()), one.unsafe)
+            for one in self.seen_in_commits()
         ]
-        return [(one.by_drive_on, list(one.by_kernel.values()), one.unsafe) for one in found]
 
     def repeat_the_rule(self):
         """Have udev go through the disks' own events again, as each boot does."""
