@@ -41,7 +41,7 @@ if 'UNITTEST' in os.environ:
     import tests  # noqa: F401
 
 try:"""
-_STORED = re.compile(r'Path\(__file__\)(?:\.resolve\(\))?\.parents\[\d+\] / "qa" / "stored_v1"')
+_OF_QA = re.compile(r'Path\(__file__\)(?:\.resolve\(\))?\.parents\[\d+\] / "qa" / ')
 
 Files = Dict[str, str]
 
@@ -68,15 +68,15 @@ def _files(
         if path.is_file() and "__pycache__" not in path.parts and path.name not in LEFT_OUT:
             name = f"{there}/{path.relative_to(here)}"
             text = path.read_text(encoding="utf-8")
-            yield name, _stored(name, text, change)
+            yield name, _beside(name, text, change)
 
 
-def _stored(name: str, text: str, change: Callable[[str], str]) -> str:
-    """Tests find what older versions have stored beside them."""
+def _beside(name: str, text: str, change: Callable[[str], str]) -> str:
+    """Tests find beside them what they read of qa/: drive models, what older versions stored."""
     for tests in (MODULE_TESTS, PROBE_TESTS):
         if name.startswith(f"{tests}/"):
             above = name[len(tests) :].count("/") - 1
-            text = _STORED.sub(f'Path(__file__).parents[{above}] / "stored_v1"', text)
+            text = _OF_QA.sub(f"Path(__file__).parents[{above}] / ", text)
     return change(text)
 
 
@@ -137,7 +137,10 @@ def _module() -> Iterator[Patch]:
     shared = dict(_files(worlds, PROJECT / "mgr_module/tests/worlds"))
     for folder in ("mgr_fakes", "bench_decision"):
         shared.update(_files(f"{worlds}/{folder}", PROJECT / "qa" / folder, "**/*.*"))
+    del shared[f"{worlds}/bench_decision/__main__.py"]  # the project's program, not a test's part
     shared.update(_files(f"{MODULE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", "*.*"))
+    models = PROJECT / "qa/drive_models"
+    shared.update(_files(f"{MODULE_TESTS}/drive_models", models, "lab-dear-flush.toml"))
     shared[f"{worlds}/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     shared.update(_files(MODULE_TESTS, TREE / MODULE_TESTS, "*.py", _same))
     yield from _in_parts(

@@ -1,7 +1,9 @@
 """The series of patches for Ceph has every file, and the module decides as it stands there."""
 
+import re
 import subprocess
 import sys
+from pathlib import PurePosixPath
 
 import pytest
 from ceph_ci.series import (
@@ -55,6 +57,22 @@ def test_every_file_of_ours_is_in_the_series(files):
             if f"{there}/{name}" not in files and not of_core and path.name not in LEFT_OUT:
                 missing.append(f"{here}/{name}")
     assert missing == []
+
+
+def test_tests_read_nothing_that_only_the_project_has(files):
+    """Python modules of the project's, and files above the folder of the tests."""
+    for name, text in files.items():
+        for tests in (MODULE_TESTS, PROBE_TESTS):
+            if not name.startswith(f"{tests}/") or not name.endswith(".py"):
+                continue
+            assert not re.search(r"^(from|import) (harness|zipapps)\b", text, re.M), name
+            inside = len(PurePosixPath(name).relative_to(tests).parts)
+            for found in re.finditer(
+                r'Path\(__file__\)(?:\.resolve\(\))?\.parents\[(\d+)\](?: / "(\w+)")?', text
+            ):
+                assert int(found[1]) < inside, f"{name}: {found[0]}"
+                folder = PurePosixPath(name).parents[int(found[1])] / (found[2] or "")
+                assert any(each.startswith(f"{folder}/") for each in files), name
 
 
 def test_the_analysis_child_finds_what_is_in_python_common(files, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import zipfile
@@ -9,7 +10,12 @@ from pathlib import Path
 
 import pytest
 import zipapps
+from harness.access import PROJECT
+from harness.roots import RIG_FILE
+from loop_devices import loop_on
 from sim_drives import DRIVES
+from wcache_probe.linux.block.writers import RIG_FILE_SHA256
+from wcache_probe.matrix.scratch import MIB
 
 
 @pytest.mark.slow
@@ -36,3 +42,27 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path):
     for name in zipapps.APPS:
         first, second = (zipapps.build(name, tmp_path / n).read_bytes() for n in ("a", "b"))
         assert first == second
+
+
+@pytest.mark.slow
+def test_bench_of_a_blank_device_needs_nothing_else_of_ours(tmp_path: Path):
+    app = zipapps.build("wcache-probe", tmp_path)
+    with loop_on(tmp_path / "blank.img", 24 * MIB) as name:
+        words = ["bench", f"/dev/{name}", "--hostname", "h1", "--osd-data", "osds/*",
+                 "--state-dir", "state", "--run-dir", "run"]
+        done = subprocess.run(
+            [sys.executable, "-I", str(app), *words], cwd=tmp_path, capture_output=True, text=True,
+            env={"PATH": "/usr/bin:/bin:/usr/sbin"}, timeout=60, check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "score" in done.stdout
+
+
+def test_nothing_that_is_shipped_has_the_name_of_a_rigs_file():
+    name = Path(RIG_FILE).name
+    assert hashlib.sha256(name.encode()).hexdigest() == RIG_FILE_SHA256
+    folders = ("mgr_module", "osd_probe", "cli", "templates", "packaging", "doc")
+    paths = [path for folder in folders for path in (PROJECT / folder).rglob("*")]
+    files = [path for path in (*paths, *PROJECT.glob("*.md")) if path.is_file()]
+    assert len(files) > 500
+    assert [str(path) for path in files if name.encode() in path.read_bytes()] == []

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +30,6 @@ from wcache_probe.sim.host import SimulatedHost
 from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
-PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -158,19 +155,6 @@ def test_what_may_not_be_toggled_is_measured_as_it_is(words, tmp_path, capsys):
     assert "measured in the mode it is in: " in out
     assert "no rule names it" in out
     assert "write through" not in out
-
-
-@pytest.mark.slow
-def test_the_one_file_runs_with_nothing_else_of_ours(words, tmp_path):
-    build = [sys.executable, str(PROJECT / "packaging/zipapps.py"), str(tmp_path / "apps")]
-    subprocess.run(build, check=True, capture_output=True, timeout=60)
-    done = subprocess.run(
-        [sys.executable, "-I", str(tmp_path / "apps/wcache-probe"), *words], cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin:/usr/sbin"}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "score" in done.stdout
 
 
 # ---- reasons and the next step
