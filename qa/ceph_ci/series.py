@@ -24,12 +24,11 @@ PROJECT = Cluster.project
 TREE = Path(__file__).parent / "tree"
 CORE, MODULE, PROBE = "src/python-common/ceph/wcache", "src/pybind/mgr/wcache", "src/wcache-probe"
 MODULE_TESTS, PROBE_TESTS = f"{MODULE}/tests", f"{PROBE}/tests"
-PART_CHARS_MAX = 200_000
 # Tests of what only the project has: its documentation, and its packages.
 LEFT_OUT = ("test_add_a_knob.py", "test_probe_package.py")
 
 # What somebody reads in one go; a patch with more in it is cut into parts.
-CHARS_MAX = 250_000
+CHARS_MAX = 100_000
 
 _ABSOLUTE = re.compile(r"\bwcache\.core\b")
 _RELATIVE = re.compile(r"^(\s*from )\.+core((?:\.\w+)*) import", re.M)
@@ -84,21 +83,6 @@ def _same(text: str) -> str:
     return text
 
 
-def _in_parts(subject: str, body: str, files: Files) -> Iterator[Patch]:
-    """Patches of what no code depends on, each small enough to be read in one go."""
-    parts: List[Files] = [{}]
-    size = 0
-    for name, text in files.items():
-        size += len(text)
-        if parts[-1] and size > PART_CHARS_MAX:
-            parts.append({})
-            size = len(text)
-        parts[-1][name] = text
-    for number, part in enumerate(parts, 1):
-        which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
-        yield Patch(subject + which, body, part)
-
-
 def _core() -> Iterator[Patch]:
     """The shared part, a patch for each of its folders, in the order of their imports."""
     here = PROJECT / "mgr_module/wcache/core"
@@ -143,14 +127,14 @@ def _module() -> Iterator[Patch]:
     shared.update(_files(f"{MODULE_TESTS}/drive_models", models, "lab-dear-flush.toml"))
     shared[f"{worlds}/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     shared.update(_files(MODULE_TESTS, TREE / MODULE_TESTS, "*.py", _same))
-    yield from _in_parts(
+    yield Patch(
         "mgr/wcache: what tests share", "Fakes of all that is outside of the module.", shared
     )
     tests = PROJECT / "mgr_module/tests"
     for folder in (
         "core", "analysis", "ceph", "engine", "services", "commands", "web", "end_to_end",
     ):
-        yield from _in_parts(
+        yield Patch(
             f"mgr/wcache: tests of {folder}",
             "Those that need hypothesis skip themselves where it is missing.",
             dict(_files(f"{MODULE_TESTS}/{folder}", tests / folder)),
@@ -186,14 +170,17 @@ def _probe() -> Iterator[Patch]:
     tests = PROJECT / "osd_probe/tests"
     shared = dict(_files(PROBE_TESTS, tests, "*.py"))
     shared.update(_files(f"{PROBE_TESTS}/worlds", tests / "worlds"))
-    shared.update(_files(f"{PROBE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", "*.*"))
+    for name in ("applied", "lease"):
+        shared.update(_files(f"{PROBE_TESTS}/stored_v1", PROJECT / "qa/stored_v1", f"{name}.json"))
     shared[f"{PROBE_TESTS}/worlds/examples.py"] = (PROJECT / "qa/examples.py").read_text()
     yield Patch("wcache-probe: what tests share", "Trees that look like /sys, /dev, /proc.", shared)
     for folder in (
         "agent", "commands", "journal", "linux", "matrix", "prove", "restoring", "sim", "witness",
     ):
         files = dict(_files(f"{PROBE_TESTS}/{folder}", tests / folder))
-        yield Patch(f"wcache-probe: tests of {folder}", "", files)
+        yield Patch(
+            f"wcache-probe: tests of {folder}", "tox in src/wcache-probe runs them.", files
+        )
 
 
 def patches() -> List[Patch]:
@@ -209,25 +196,30 @@ def patches() -> List[Patch]:
               edits_of("packaging")),
         Patch("qa: test wcache in rados/mgr", "The main job on simulated drives, a failover, "
               "freeze, self-test;\nand a workunit that asks every command.", qa, edits_of("qa")),
-        Patch("doc: add mgr/wcache", "", {"doc/mgr/wcache.rst": module_page()},
+        Patch("doc: add mgr/wcache", "A page, a section for each health check, and a release note.",
+              {"doc/mgr/wcache.rst": module_page()},
               [*edits_of("doc"), *health_checks()]),
     ]
     return [part for patch in found for part in _parts(patch)]
 
 
-def _parts(patch: Patch) -> Iterator[Patch]:
-    """The patch, or parts of it that are short enough to read."""
+def _parts(patch: Patch) -> List[Patch]:
+    """The patch, or parts of it that are short enough to read; the last one has the edits."""
     parts: List[Files] = [{}]
     chars = 0
     for name, text in patch.files.items():
         chars += len(text) + text.count("\n")
-        if chars > CHARS_MAX and parts[-1]:
+        if parts[-1] and chars > CHARS_MAX:
             parts.append({})
             chars = len(text) + text.count("\n")
         parts[-1][name] = text
-    yield replace(patch, files=parts[0])
-    for number, files in enumerate(parts[1:], 2):
-        yield Patch(f"{patch.subject}, part {number}", patch.body, files)
+    if len(parts) == 1:
+        return [patch]
+    numbered = [
+        Patch(f"{patch.subject} ({number} of {len(parts)})", patch.body, files)
+        for number, files in enumerate(parts, 1)
+    ]
+    return [*numbered[:-1], replace(numbered[-1], edits=patch.edits)]
 
 
 class Repository:
