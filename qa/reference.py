@@ -12,8 +12,8 @@ from typing import Iterator, List
 
 import manual
 from wcache.commands.commands import COMMANDS
-from wcache.core.fleet.findings import ADVICE
 from wcache.core.text import inflected
+from wcache.knobs.registry import ADVICE
 from wcache.options import CHOICES, DESCRIPTIONS, Options
 
 COLUMNS = 98

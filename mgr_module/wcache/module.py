@@ -14,7 +14,6 @@ from .ceph.config import CephConfig
 from .ceph.health import health_checks
 from .ceph.keys import CephKeyring
 from .ceph.loads import CephLoads
-from .ceph.memory import CephMemory
 from .ceph.orchestrator import CephOrchestrator
 from .ceph.progress import CephProgress
 from .ceph.store import CephKeys, KvStore
@@ -28,8 +27,6 @@ from .commands.views import Views
 from .core.cluster import OsdNow
 from .core.fleet import set_up
 from .core.fleet.claims import osds_now
-from .core.knobs.knob import option_names
-from .core.knobs.registry import KNOBS
 from .core.verdict.result import Result
 from .engine.engine import Engine
 from .engine.evidence.analysis_child import AnalysisChild
@@ -38,11 +35,13 @@ from .engine.key_work import KeyWork
 from .engine.load_watch import LoadWatch
 from .engine.starting import Starter
 from .engine.storing.archive import Archive
+from .knobs import rooms
+from .knobs.knob import option_names
+from .knobs.registry import KNOBS
 from .options import OF_EACH_MGR, Options, module_options, read_options
 from .services.deploying import AgentService
-from .services.mclock.service import MclockService
-from .services.memory.service import MemoryService
-from .services.planners import planners
+from .services.planner import Parts
+from .services.planners import with_all
 from .services.service import Service
 from .services.web_tokens import WebTokens
 from .web.dashboard_login import DashboardLogin
@@ -110,31 +109,21 @@ class Module(MgrModule):
             options=lambda: self._options, profiles=self._load_watch.profiles,
             wake=self._wake.set, log=self.log,
         )
-        self._mclock = MclockService(
-            engine=self._engine, archive=archive,
-            # what the mgr sees is the compiled default, unless it is set for all daemons
-            compiled_queue=lambda: str(self.get_ceph_option("osd_op_queue")),
-        )
         self._keys = KeyWork(CephKeyring(self))
         surroundings = CephSurroundings(self)
         agents = AgentService(self._engine, self._keys, surroundings)
-        self._memory = MemoryService(
-            engine=self._engine, surroundings=surroundings, log=self.log,
-            reader=CephMemory(
-                self, is_up=lambda osd_id: _is_up(view, osd_id),
-                up_from=lambda osd_id: _up_from(view, osd_id),
-            ),
-            emptied_at_s=loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
-        )
-        knobs = planners(self._mclock, self._memory)
+        self._knobs = with_all(rooms.make_all(Parts(
+            self, self._engine, archive, view, surroundings, self.log,
+            loads.benched_at_s if ceph_compat.BENCH_EMPTIES_CACHES else None,
+        )))
+        knobs = self._knobs.values()
         self._service = Service(
-            self._engine, self._mclock, knobs, agents,
-            CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)),
-            self._memory, self.log,
+            self._engine, self._knobs, agents,
+            CephTraffic(lambda osd_id, name: ceph_compat.points(self, osd_id, name)), self.log,
         )
         self._web = web = self._web_page(blocks)
         self._views = Views(
-            self._engine, knobs.values(), self._load_watch.by_osd,
+            self._engine, knobs, self._load_watch.by_osd,
             lambda world: [*self._service.findings(world), *web.findings()],
             self._service.auto.held,
             outlook=self._service.outlook.look, headline=self._service.headline,
@@ -144,9 +133,9 @@ class Module(MgrModule):
         # what may fail comes first, and what it resumes only once
         self._starter = Starter((
             self._store.start, upgrades.look, self._load_watch.load, self._engine.load,
-            self._mclock.load, self._service.auto.load, self._memory.load, self._memory.watch.start,
-            self._views.warm, self._load_watch.start, self._engine.config.start,
-            self._web.start,
+            *(knob.load for knob in knobs), self._service.auto.load,
+            *(knob.start for knob in knobs), self._views.warm, self._load_watch.start,
+            self._engine.config.start, self._web.start,
         ))
 
     def _web_page(self, blocks: KeptBlocks) -> WebPage:
@@ -254,7 +243,8 @@ class Module(MgrModule):
         self._wake.set()
         self._engine.cancel_loads()
         self._keys.close()
-        self._memory.close()
+        for knob in self._knobs.values():
+            knob.close()
         self._engine.config.close()
         self._load_watch.close()
         self._analysis.close()
@@ -292,11 +282,6 @@ def _options_of(mgr: Union[Module, StandbyModule]) -> Options:
         )(option["name"])
         for option in module_options()
     })
-
-
-def _up_from(view: CephView, osd_id: int) -> int:
-    osd = view.cluster().osds.get(osd_id)
-    return osd.up_from if osd is not None else 0
 
 
 def _is_up(view: CephView, osd_id: int) -> bool:

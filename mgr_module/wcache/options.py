@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple, Type, TypeVar
 
-from .core.knobs.registry import KnobOptions
+from .knobs.registry import KnobOptions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Options(KnobOptions):
     web_addr: str = ""
     web_port: int = 8447
     web_metrics: bool = False
+
+    def of(self, kind: Type[T]) -> T:
+        """Return the options of one knob, by the class that its folder has for them."""
+        assert isinstance(self, kind)  # KnobOptions is made of all of them  # noqa: S101
+        return self
 
 
 # name: (description, lowest, highest); numbers outside are refused when they are set

@@ -19,9 +19,9 @@ from typing import Any, Callable, Dict, List, Tuple
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
 from mgr_fakes.store import MonLikeKv, PromptQueue
-from wcache.core.knobs.mclock.capacity import option
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, latency, table
+from wcache.knobs.mclock.capacity import option
 from wcache.web.page import page_app
 from wcache.web.reading import Reader
 

@@ -14,8 +14,8 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Iterator, List
 
-from wcache.core.knobs.memory_target.curve import CACHE_SHARE
 from wcache.core.text import amount, table
+from wcache.knobs.memory.curve import CACHE_SHARE
 
 from bench_memory.lru import ONODE_BYTES, TRACES, Access, predicted, run, target_of
 

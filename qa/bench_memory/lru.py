@@ -8,9 +8,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Callable, Iterator, List, Tuple
 
-from wcache.core.knobs.memory_target.curve import BASE_BYTES, CACHE_SHARE, Curve, curve_of
-from wcache.core.knobs.memory_target.rates import MissCost, Rates
-from wcache.core.knobs.memory_target.reading import AgeBins, Counters, OsdReading
+from wcache.knobs.memory.curve import BASE_BYTES, CACHE_SHARE, Curve, curve_of
+from wcache.knobs.memory.rates import MissCost, Rates
+from wcache.knobs.memory.reading import AgeBins, Counters, OsdReading
 
 EDGES_S = (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
 ONODE_BYTES = 1500

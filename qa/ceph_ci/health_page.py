@@ -6,8 +6,8 @@ import re
 import textwrap
 from typing import List
 
-from wcache.core.fleet.findings import ADVICE
 from wcache.core.text import inflected
+from wcache.knobs.registry import ADVICE
 
 from .edits import Edit
 

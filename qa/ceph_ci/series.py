@@ -91,7 +91,7 @@ def _core() -> Iterator[Patch]:
         "python-common: add ceph.wcache, its words", body, dict(_files(CORE, here, "*.py"))
     )
     order = (
-        "hardware", "figures", "drive", "experiment", "verdict", "change", "knobs", "history",
+        "hardware", "figures", "drive", "experiment", "verdict", "change", "history",
         "automation", "fleet", "deployment",
     )
     for folder in order:
@@ -107,7 +107,7 @@ def about(folder: Path) -> str:
 
 def _module() -> Iterator[Patch]:
     here = PROJECT / "mgr_module/wcache"
-    for folder in ("analysis", "ceph", "engine", "services", "commands", "web"):
+    for folder in ("knobs", "analysis", "ceph", "engine", "services", "commands", "web"):
         files = dict(_files(f"{MODULE}/{folder}", here / folder))
         yield Patch(f"mgr/wcache: {folder}", about(here / folder), files)
     files = dict(_files(MODULE, here, "*.py"))
@@ -132,7 +132,7 @@ def _module() -> Iterator[Patch]:
     )
     tests = PROJECT / "mgr_module/tests"
     for folder in (
-        "core", "analysis", "ceph", "engine", "services", "commands", "web", "end_to_end",
+        "core", "knobs", "analysis", "ceph", "engine", "services", "commands", "web", "end_to_end",
     ):
         yield Patch(
             f"mgr/wcache: tests of {folder}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional
 
-from wcache.core.knobs.memory_target.curve import cache_bytes
-from wcache.core.knobs.memory_target.reading import AgeBins, Counters, OsdReading
+from wcache.knobs.memory.curve import cache_bytes
+from wcache.knobs.memory.reading import AgeBins, Counters, OsdReading
 
 EDGES_S = (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
 ONODE_BYTES = 1500.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from wcache.commands import commands
@@ -21,14 +22,19 @@ from wcache.core.verdict.recommend import OsdProfiles
 from wcache.engine.engine import Engine
 from wcache.engine.gate.kept_blocks import KeptBlocks
 from wcache.engine.key_work import KeyWork
-from wcache.engine.memory.trial_work import TrialWork
 from wcache.engine.storing.archive import Archive
+from wcache.knobs import rooms
+from wcache.knobs.mclock.knob import MCLOCK
+from wcache.knobs.mclock.mgr.room import MclockPlanner
+from wcache.knobs.mclock.mgr.service import MclockService
+from wcache.knobs.memory.knob import MEMORY
+from wcache.knobs.memory.mgr.room import MemoryPlanner
+from wcache.knobs.memory.mgr.service import MemoryService
+from wcache.knobs.memory.mgr.trial_work import TrialWork
 from wcache.options import Options
 from wcache.services.deploying import AgentService
-from wcache.services.mclock.service import MclockService
-from wcache.services.memory.service import MemoryService
-from wcache.services.planner import Planner
-from wcache.services.planners import planners
+from wcache.services.planner import Parts, Planner
+from wcache.services.planners import with_all
 from wcache.services.service import Service
 
 from .builders import cluster, osd
@@ -253,10 +259,15 @@ class FakeMgr:
             engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
             log=self.log, wall=lambda: self.now_s, trials=trials,
         )
-        knobs = {**planners(self.mclock, self.memory), **self.more_planners}
+        parts = Parts(
+            SimpleNamespace(), self.engine, archive, self.view, self.surroundings, self.log
+        )
+        knobs = with_all({
+            **rooms.make_all(parts), MCLOCK.name: MclockPlanner(self.mclock),
+            MEMORY.name: MemoryPlanner(self.memory), **self.more_planners,
+        })
         self.service = Service(
-            self.engine, self.mclock, knobs,
-            agents, self.traffic, self.memory, self.log, store_wait_s=0.1,
+            self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,
         )
         self.views = Views(
             self.engine, knobs.values(),
@@ -265,9 +276,9 @@ class FakeMgr:
             measuring=self.service.measuring,
         )
         self.engine.load()
-        self.mclock.load()
+        for knob in knobs.values():
+            knob.load()
         self.service.auto.load()
-        self.memory.load()
         self.views.warm()
 
     def _set_target(self, osd_id: int) -> Optional[int]:

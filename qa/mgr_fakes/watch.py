@@ -219,8 +219,12 @@ def install() -> None:
 
 
 def _adapters() -> List[str]:
-    package = importlib.import_module("wcache.ceph")
-    return [f"wcache.ceph.{found.name}" for found in pkgutil.iter_modules(package.__path__)]
+    registry = importlib.import_module("wcache.knobs.registry")
+    rooms = [f"wcache.knobs.{knob.name}.mgr" for knob in registry.KNOBS]
+    return [
+        f"{name}.{found.name}" for name in ("wcache.ceph", *rooms)
+        for found in pkgutil.iter_modules(importlib.import_module(name).__path__)
+    ]
 
 
 def _watch(adapter: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from reference import reference
 from wcache.commands.commands import COMMANDS
-from wcache.core.fleet.findings import ADVICE
+from wcache.knobs.registry import ADVICE
 from wcache.options import DESCRIPTIONS
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -124,9 +124,9 @@ def test_each_outsider_is_let_in_through_its_own_door(outside, homes):
 ORDERS = {
     # the words of core come first
     "wcache": (
-        "words", "drive", "experiment", "verdict", "change", "knobs", "history", "automation",
-        "fleet", "deployment", "analysis", "ceph", "engine", "services", "commands",
-        "web", "module",
+        "words", "drive", "experiment", "verdict", "change", "history", "automation", "fleet",
+        "deployment", "knobs", "analysis", "ceph", "engine", "services", "commands", "rooms",
+        "all commands", "web", "module",
     ),
     "wcache_probe": (
         "words", "linux.block", "linux.vendor", "linux.transports", "sim", "journal", "evidence",
@@ -140,6 +140,8 @@ ORDERS = {
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
     "wcache.core.figures": "words", "wcache.core.hardware": "words", "wcache.options": "knobs",
+    # the table of all commands has those of the knobs, whose text is made of what tables share
+    "wcache.commands.commands": "all commands", "wcache.knobs.rooms": "rooms",
     **{f"wcache_probe.{name}": "words" for name in (
         "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
     )},
@@ -159,6 +161,8 @@ def room(module):
     for place, name in PLACES.items():
         if under(module, place):
             return name
+    if package == "wcache" and parts[0] == "knobs" and "mgr" in parts:
+        return "rooms"
     if package == "wcache" and parts[0] == "core":
         return parts[1] if len(parts) > 1 and parts[1] in ORDERS[package] else "words"
     for length in (2, 1):

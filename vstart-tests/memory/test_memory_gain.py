@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 import pytest
 from starved import IDLE, LOW_BYTES, MIB, STARVED, all_back, leased, reads, starved_cluster, watched
-from wcache.core.knobs.memory_target.findings import OVER_SHARE
+from wcache.knobs.memory.findings import OVER_SHARE
 
 # a trial, a plan and its rollback: some minutes
 pytestmark = [pytest.mark.cluster, pytest.mark.long]

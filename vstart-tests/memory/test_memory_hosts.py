@@ -10,8 +10,8 @@ from typing import Dict, List, Optional
 import pytest
 from ceph_ci.source import source_of
 from test_memory_division import HOSTS
-from wcache.core.knobs.memory_target.room import Limits, autotuned, equal_split, room_of
 from wcache.core.text import amount, table
+from wcache.knobs.memory.room import Limits, autotuned, equal_split, room_of
 
 # the source is a quarter of a gigabyte to fetch
 pytestmark = [pytest.mark.cluster, pytest.mark.long]

@@ -5,9 +5,10 @@ import re
 import pytest
 from mgr_fakes import builders as make
 from wcache.ceph.health import health_checks
-from wcache.core.fleet.findings import ADVICE, SILENT, of_drive
+from wcache.core.fleet.findings import SILENT, of_drive
 from wcache.core.model import Finding, FindingCode, Severity
 from wcache.core.text import counted
+from wcache.knobs.registry import ADVICE
 
 
 def findings(code, *details):

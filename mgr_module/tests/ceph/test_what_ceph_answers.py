@@ -20,7 +20,6 @@ from wcache.ceph.command import CommandFailed
 from wcache.ceph.config import CephConfig
 from wcache.ceph.keys import CephKeyring
 from wcache.ceph.loads import CephLoads
-from wcache.ceph.memory import CephMemory
 from wcache.ceph.orchestrator import CephOrchestrator
 from wcache.ceph.progress import CephProgress
 from wcache.ceph.store import CephKeys
@@ -33,6 +32,7 @@ from wcache.core.events import LoadRequest
 from wcache.core.loads import BlocksRequest, CapacityRecipe
 from wcache.core.model import LoadPoint, Role
 from wcache.core.record import Precondition
+from wcache.knobs.memory.mgr.osds import CephMemory
 from wcache.options import Options
 
 RELEASES = (16, 18, 20)

@@ -14,11 +14,11 @@ from module_world import ok, said
 from prior_world import left_over
 from test_commands_do_what_they_say import refused
 from wcache.core.config_database import LABELS_OF, ConfigEdit
-from wcache.core.knobs.memory_target.advice import advise
-from wcache.core.knobs.memory_target.instead import cephadm_settings, rook_patch
 from wcache.core.model import Verdict
 from wcache.core.verdict.explaining import settling
 from wcache.core.verdict.recommend import Recommendation
+from wcache.knobs.memory.advice import advise
+from wcache.knobs.memory.instead import cephadm_settings, rook_patch
 
 EVIL = "d; reboot $(reboot) 'x\" #"
 

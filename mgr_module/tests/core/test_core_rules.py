@@ -14,9 +14,10 @@ from wcache.core.drive.safety import may_toggle
 from wcache.core.errors import ConflictError, VersionError
 from wcache.core.experiment.pairs import next_slot
 from wcache.core.experiment.slots import Slot, coin
-from wcache.core.fleet.findings import ADVICE, mixed_modes, modes_of, of_agents, of_drive
+from wcache.core.fleet.findings import mixed_modes, modes_of, of_agents, of_drive
 from wcache.core.model import CacheMode, DeviceCache, FindingCode, Severity, Transport
 from wcache.core.protocol import PROTOCOL_VERSION, Hello
+from wcache.knobs.registry import ADVICE
 from wcache.options import DESCRIPTIONS, Options, read_options
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH

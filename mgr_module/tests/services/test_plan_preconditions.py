@@ -10,13 +10,13 @@ from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED
-from wcache.core.knobs.cache_mode.plan import make_changes
-from wcache.core.knobs.knob import Asked
 from wcache.core.protocol import FailureOutcome, ReportRequest
 from wcache.core.record import Precondition
 from wcache.core.unmet import faults, unmet
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.hosts import REPORT_EVERY_S
+from wcache.knobs.cache_mode.plan import make_changes
+from wcache.knobs.knob import Asked
 
 CLEAN, HEALTHY = Precondition.PGS_CLEAN, Precondition.CLUSTER_HEALTHY
 PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED

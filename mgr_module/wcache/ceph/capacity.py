@@ -6,15 +6,16 @@ import time
 from typing import Any, Callable, Mapping, Optional, Protocol, Tuple
 
 from ..core.events import LoadRequest, LoadSamples
-from ..core.knobs.mclock.capacity import SCHEDULER, limits
-from ..core.knobs.mclock.config import QUEUE
 from ..core.loads import (
     CAPACITY_BYTES,
     CAPACITY_CALL_BYTES,
     CAPACITY_OBJECT_BYTES,
     CAPACITY_OBJECTS,
+    QUEUE,
+    SCHEDULER,
     CapacityCall,
     CapacityRecipe,
+    capacity_limits,
 )
 from .command import CommandFailed, parse
 
@@ -46,7 +47,7 @@ class CapacityBench:
         scheduler = self._option(osd_id, QUEUE)
         if scheduler != SCHEDULER and not recipe.forced:
             raise CommandFailed(f"osd.{osd_id} schedules by {scheduler}, not by mClock")
-        low, high = (self._number(osd_id, name) for name in limits(recipe.rotational))
+        low, high = (self._number(osd_id, name) for name in capacity_limits(recipe.rotational))
         begin_s = time.monotonic()
         iops = self._bench(osd_id)
         return LoadSamples(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..core.fleet.findings import ADVICE, advice_on
 from ..core.model import Finding, FindingCode, Severity
 from ..core.text import counted
+from ..knobs.registry import ADVICE, advice_on
 
 DETAILS_MAX = 50
 

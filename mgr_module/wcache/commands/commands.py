@@ -15,6 +15,7 @@ from ..core import codec
 from ..core.deployment.hostnames import checked_hostname
 from ..core.errors import MalformedError, NotReadyError, WcacheError
 from ..core.output_format import FORMAT_VERSION
+from ..knobs import rooms
 from ..services import web_tokens
 from ..services.service import Service
 from . import (
@@ -30,8 +31,6 @@ from .automation import history
 from .automation import rows as automation_rows
 from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
 from .drives import rows as drive_rows
-from .mclock import rows as mclock_rows
-from .memory import rows as memory_rows
 from .rollout import rows as rollout_rows
 from .views import Views
 
@@ -196,14 +195,13 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.explains.explain(a["what"]), explain_view.render,
     ),
     *automation_rows.ROWS,
-    *memory_rows.ROWS,
     Command(
         "wcache load ls", (), "r",
         "Show the hourly load of measured OSDs, by which bench results are weighted",
         lambda s, v, a: v.loads(), load_views.render,
     ),
     *rollout_rows.ROWS,
-    *mclock_rows.ROWS,
+    *rooms.ROWS,
     Command(
         "wcache freeze", ("name=thaw,type=CephBool,req=false", DRY_RUN), "rw",
         "Stop everything, restore prior states, and toggle nothing until --thaw",

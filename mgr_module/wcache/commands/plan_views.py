@@ -21,10 +21,10 @@ from ..core.change.rollout_state import Change
 from ..core.drive.manual import by_hand
 from ..core.errors import NotFoundError
 from ..core.hardware.wear import since
-from ..core.knobs.cache_mode.consequences import noop_flushes, of_write_through
 from ..core.model import CacheMode, DriveReport
 from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import DriveKind, in_cluster, real
+from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import settling
 from ..core.verdict.homes import differing
 from ..core.verdict.recommend import Recommendation

@@ -13,7 +13,7 @@ from ..core import codec
 from ..core.drive.safety import judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
-from ..core.fleet.findings import advice_on, words_of_version
+from ..core.fleet.findings import words_of_version
 from ..core.model import DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import time_left
@@ -21,6 +21,7 @@ from ..core.verdict.outlook import Outlook
 from ..core.verdict.plp import hints
 from ..engine.engine import Engine
 from ..engine.world import World
+from ..knobs.registry import advice_on
 from ..services.planner import Planner
 from .automation.history import HistoryViews
 from .campaign_views import CampaignViews, head

@@ -74,6 +74,17 @@ CHECK_SAMPLES = {
 }
 
 
+# The option that says how an OSD schedules, and the value with which it uses such a capacity.
+QUEUE, SCHEDULER = "osd_op_queue", "mclock_scheduler"
+
+
+def capacity_limits(rotational: bool) -> Tuple[str, str]:
+    """Return the options that say below and above which an OSD discards its own result."""
+    kind = "hdd" if rotational else "ssd"
+    name = "osd_mclock_iops_capacity"
+    return f"{name}_low_threshold_{kind}", f"{name}_threshold_{kind}"
+
+
 @dataclass(frozen=True)
 class CapacityRecipe:
     """Whose thresholds are asked for, and whether an OSD is benched that mClock does not serve."""

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, List, Protocol, Sequence
+import logging
+from dataclasses import dataclass
+from typing import AbstractSet, Any, Callable, List, Optional, Protocol, Sequence
 
+from ..ceph.surroundings import Surroundings
 from ..core.automation.seen import Outdated
-from ..core.knobs.knob import Asked, Wanted
+from ..core.cluster import ClusterView
 from ..core.model import Finding
+from ..engine.engine import Engine
+from ..engine.storing.archive import Archive
 from ..engine.world import World
+from ..knobs.knob import Asked, Wanted
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a knob's planner may be made of.
+
+    `ceph` is the mgr's own interface to Ceph, for adapters; `emptied_at_s` tells when benches of
+    ours have last emptied an OSD's caches, where they do.
+    """
+
+    ceph: Any
+    engine: Engine
+    archive: Archive
+    view: ClusterView
+    surroundings: Surroundings
+    log: logging.Logger
+    emptied_at_s: Optional[Callable[[int], float]] = None
+
+    def is_up(self, osd_id: int) -> bool:
+        """Say whether an OSD is up."""
+        osd = self.view.cluster().osds.get(osd_id)
+        return osd is not None and osd.up
 
 
 class Planner(Protocol):
     """Plans the changes of one knob from what is known now, and finds what is wrong with them.
 
-    Only `tick` changes anything, and only what is the knob's own.
+    Only `tick` changes anything, and only what is the knob's own.  `service` is what is behind
+    its own commands.
     """
+
+    service: Any = None
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """The changes that make the recommendations true.
@@ -28,6 +59,18 @@ class Planner(Protocol):
 
     def tick(self, world: World) -> None:
         """Do what is due of the knob; called by the serve loop."""
+        return
+
+    def load(self) -> None:
+        """Take up what was stored, before the first tick; may raise, and is called again then."""
+        return
+
+    def start(self) -> None:
+        """Begin what works in threads of its own."""
+        return
+
+    def close(self) -> None:
+        """End that: the mgr stops."""
         return
 
     def measuring(self, world: World) -> str:

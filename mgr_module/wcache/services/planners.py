@@ -1,8 +1,7 @@
-"""Who plans the changes of each knob; a new knob has a line here."""
+"""What follows from the planners of all knobs: several in one plan, and what goes stale."""
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Sequence, Set
 
@@ -11,31 +10,15 @@ from ..core.change.change_status import ChangeStatus
 from ..core.change.rollout_state import Change, RolloutStatus
 from ..core.change.scope import Scope
 from ..core.errors import NotReadyError
-from ..core.knobs.cache_mode.knob import CACHE_MODE
-from ..core.knobs.cache_mode.plan import make_changes as cache_mode_changes
-from ..core.knobs.knob import CHANGES_MAX, Asked, Wanted
-from ..core.knobs.mclock.advice import advise
-from ..core.knobs.mclock.knob import MCLOCK
-from ..core.knobs.mclock.plan import make_changes as mclock_changes
-from ..core.knobs.memory_target.knob import MEMORY
-from ..core.knobs.registry import ALL, TOGETHER
-from ..core.model import Finding
 from ..core.simulation import real
-from ..engine.mclock.capacities import under_way
 from ..engine.world import World
-from .guards import disputed_domains, require_config
-from .mclock.service import MclockService
-from .memory.planner import MemoryPlanner
-from .memory.service import MemoryService
+from ..knobs.knob import CHANGES_MAX, Asked, Wanted
+from ..knobs.registry import ALL, TOGETHER
 from .planner import Planner
 
 
-def planners(mclock: MclockService, memory: MemoryService) -> Dict[str, Planner]:
-    """The planner of each knob of the registry, by the knob's name, and of several in one plan."""
-    found: Dict[str, Planner] = {
-        CACHE_MODE.name: _CacheMode(), MCLOCK.name: _Mclock(mclock),
-        MEMORY.name: MemoryPlanner(memory),
-    }
+def with_all(found: Mapping[str, Planner]) -> Dict[str, Planner]:
+    """The planner of each knob, by the knob's name, and that of several in one plan."""
     return {**found, ALL: _Together({knob.name: found[knob.name] for knob in TOGETHER})}
 
 
@@ -89,63 +72,6 @@ class _Together(Planner):
                 each(kept)
 
         return Wanted(tuple(changes), tuple(left), remember)
-
-
-class _CacheMode(Planner):
-    """From standing recommendations."""
-
-    def plan(self, asked: Asked, world: World) -> Wanted:
-        wanted = asked.device_class
-        if not any(r.device_class == (wanted or r.device_class) for r in world.recommendations):
-            of_class = f" in device class {wanted}" if wanted else ""
-            scope = f" --scope=class:{shlex.quote(wanted)}" if wanted else ""
-            raise NotReadyError(
-                f"nothing was measured yet{of_class}, so there is nothing to plan by",
-                f"measure with `ceph wcache campaign start{scope}`",
-            )
-        return cache_mode_changes(
-            asked, world.recommendations, world.believed_reports, world.cluster,
-            throwaway=world.options.throwaway_cluster, disputed=disputed_domains(world),
-        )
-
-
-class _Mclock(Planner):
-    """From measured capacities and what the config database says."""
-
-    def __init__(self, mclock: MclockService) -> None:
-        self._mclock = mclock
-
-    def plan(self, asked: Asked, world: World) -> Wanted:
-        require_config(world)
-        advices = [
-            advice for advice in advise(self._mclock.facts.gather(world))
-            if asked.device_class in (None, advice.device_class)
-        ]
-        if not advices:
-            raise NotReadyError(
-                "no capacity was measured yet, so there is nothing to plan by",
-                "measure with `ceph wcache mclock measure`",
-            )
-        return mclock_changes(asked, advices, world.cluster, world.config)
-
-    def findings(self, world: World) -> Sequence[Finding]:
-        """Stored values that do not fit the mode of the drives."""
-        return self._mclock.facts.findings()
-
-    def tick(self, world: World) -> None:
-        """See Planner."""
-        self._mclock.tick(world)
-
-    def measuring(self, world: World) -> str:
-        """See Planner."""
-        campaign_id = under_way(world)
-        return f"mclock measurement {campaign_id}" if campaign_id else ""
-
-    def stale_keys(
-        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
-    ) -> List[str]:
-        """See Planner."""
-        return self._mclock.facts.stale_keys(world, changing, changed)
 
 
 def stale_keys(

@@ -26,8 +26,6 @@ from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.history.entry import ADMIN, AUTO
-from ..core.knobs.knob import Asked
-from ..core.knobs.registry import DEFAULT
 from ..core.record import Precondition
 from ..core.text import many
 from ..core.unmet import slow_words
@@ -35,6 +33,8 @@ from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.storing.readable import readable
 from ..engine.world import World
+from ..knobs.knob import Asked
+from ..knobs.registry import DEFAULT
 from ..options import Options
 from .apply_forecast import apply_forecast, broken
 from .dry_run import would

@@ -28,9 +28,6 @@ from .campaigns import CampaignService
 from .deploying import AgentService
 from .drive_models import DriveModelService
 from .dry_run import would
-from .mclock.plans import MclockPlans
-from .mclock.service import MclockService
-from .memory.service import MemoryService
 from .outlook import OutlookService
 from .planner import Planner
 from .plans import PlanService
@@ -48,9 +45,8 @@ class Service:
     """All use cases by what they are about."""
 
     def __init__(
-        self, engine: Engine, mclock: MclockService, planners: Mapping[str, Planner],
-        agents: AgentService, traffic: Traffic, memory: MemoryService, log: logging.Logger,
-        store_wait_s: float = WAIT_S,
+        self, engine: Engine, planners: Mapping[str, Planner], agents: AgentService,
+        traffic: Traffic, log: logging.Logger, store_wait_s: float = WAIT_S,
     ) -> None:
         self._engine = engine
         self._orders = Orders(engine)
@@ -69,10 +65,11 @@ class Service:
         self.auto = AutoService(engine, self.campaigns, self.plans, self._outdated)
         self.outlook = OutlookService()
         self.rollouts = RolloutService(engine, self.plans)
-        self.mclock = mclock
-        self.memory = memory
-        self.mclock_plans = MclockPlans(engine, mclock.facts, self.plans)
         self.web_tokens = WebTokens()
+
+    def behind(self, knob: str) -> Any:
+        """Return what is behind the commands of a knob's own."""
+        return self._planners[knob].service
 
     def tick(self) -> None:
         """What is due of the knobs and of `auto`; one that fails keeps none of the others."""

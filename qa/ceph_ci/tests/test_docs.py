@@ -13,7 +13,7 @@ from ceph_ci.docs import build, ensure_sphinx
 from ceph_ci.series import write_series
 from ceph_ci.source import source_of
 from wcache.commands.commands import specs
-from wcache.core.fleet.findings import ADVICE
+from wcache.knobs.registry import ADVICE
 from wcache.options import module_options
 
 pytestmark = [pytest.mark.ceph_ci, pytest.mark.long]

@@ -6,7 +6,7 @@ from module_world import ok, said
 from test_toy_knob import statuses
 from wcache.core.change.config_change import ConfigChange
 from wcache.core.config_database import ConfigEdit, OsdValue
-from wcache.core.knobs.knob import Wanted
+from wcache.knobs.knob import Wanted
 from wcache.services.planner import Planner
 
 NAME = "osd_memory_target"

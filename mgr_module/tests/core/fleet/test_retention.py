@@ -17,7 +17,6 @@ from wcache.core.experiment.run_state import RunState, RunStatus
 from wcache.core.fleet.retention import Bounds
 from wcache.core.fleet.retention import surplus as beyond
 from wcache.core.history.entry import About, HistoryEntry
-from wcache.core.knobs.mclock.config import Known
 from wcache.core.model import DriveModel, LoadPoint, Role, Transport, Verdict
 from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
@@ -25,7 +24,6 @@ from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
 from wcache.engine.evidence.records import RECOVERED
 from wcache.engine.load_watch import OSDS_MAX
-from wcache.engine.mclock.archive import MclockArchive
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,
@@ -34,6 +32,8 @@ from wcache.engine.storing.audit_log import (
     LINES_MAX,
     OTHERS_LOG,
 )
+from wcache.knobs.mclock.config import Known
+from wcache.knobs.mclock.mgr.archive import MclockArchive
 
 OPTIONS = CampaignOptions("cluster", (LoadPoint.OSD_BENCH_DEPTH1,), 20, 6, 0.4, 2.0, 2e3, 9e2, 9)
 STORE_BYTES_MAX = 5_000_000

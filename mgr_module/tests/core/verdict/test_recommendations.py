@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from mgr_fakes import builders as make
 from wcache.core.fleet.findings import of_drive
-from wcache.core.knobs.cache_mode.plan import make_changes
-from wcache.core.knobs.knob import CHANGES_MAX, Asked
 from wcache.core.model import CacheMode, Finding, FindingCode, LoadPoint, Severity, Verdict
 from wcache.core.verdict.across_loads import over_loads
 from wcache.core.verdict.pooling import LoadVerdict
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import Result
+from wcache.knobs.cache_mode.plan import make_changes
+from wcache.knobs.knob import CHANGES_MAX, Asked
 
 WT = CacheMode.WRITE_THROUGH
 D1, BATCH, TRAFFIC, TIMER = (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import List, Optional, Tuple
 
-from ...core.knobs.cache_mode import foreign_rules
-from ...core.knobs.cache_mode.plan import recommended_for
+from ...core.fleet import foreign_rules
 from ...core.model import Finding, FindingCode
 from ...core.simulation import DriveKind
-from ...core.verdict.recommend import Recommendation
+from ...core.verdict.recommend import Recommendation, recommended_for
 from ...engine.world import World
 from .hosts import HostView
 

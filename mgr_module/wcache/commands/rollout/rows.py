@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ...core.knobs.registry import ALL, KNOBS
+from ...knobs.registry import ALL, KNOBS
 from .. import plan_tables, tables
 from ..command import DEVICE_CLASS, DRY_RUN, Command
 from . import tables as rollout_tables

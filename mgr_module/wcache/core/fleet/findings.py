@@ -1,7 +1,7 @@
 """Every finding and what to do about it; the fleet-wide ones are found here.
 
 One place for the words: health checks, `status` and the report all take them from
-`ADVICE`.  What is found of a knob is in its folder, with its advice.
+`ADVICE`.  What is found of a knob is in its folder, with its advice; `knobs/registry.py` has all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ..drive.safety import Safety, dropping_above, judge, lost_after_reset, not_
 from ..experiment.campaign import Campaign
 from ..experiment.run_state import FROZEN_BY_ADMIN, OVER, STOPPED_BY_ADMIN, RunState, RunStatus
 from ..host_report import HostReport
-from ..knobs.registry import KNOBS
 from ..model import DeviceCache, DriveReport, Finding, FindingCode, Severity, Transport
 from ..protocol import PROTOCOL_VERSION
 from ..verdict.result import Result
@@ -208,7 +207,6 @@ ADVICE: Dict[FindingCode, Tuple[str, str]] = {
         "see the reasons in `ceph wcache campaign show`, fix them, and measure again; a campaign "
         "that succeeds clears this",
     ),
-    **{code: (summary, todo) for knob in KNOBS for code, summary, todo in knob.advice},
 }
 
 # What is to be done where a finding's detail or subject has this; else ADVICE holds.
@@ -230,12 +228,14 @@ _NARROWER: Dict[FindingCode, Tuple[Tuple[str, str], ...]] = {
 }
 
 
-def advice_on(item: Finding) -> str:
-    """What to do about a finding: the cure that applies to it alone, where that is known."""
+def advice_on(
+    item: Finding, advice: Mapping[FindingCode, Tuple[str, str]] = ADVICE
+) -> str:
+    """Say what to do about a finding: the cure that applies to it alone, where that is known."""
     for said, todo in _NARROWER.get(item.code, ()):
         if said in item.detail or said in item.subject:
             return todo
-    return ADVICE[item.code][1]
+    return advice[item.code][1]
 
 
 # So many campaigns in a row that aborted, none older than this, are a finding.

@@ -11,11 +11,12 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ..cluster import ClusterState
 from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof
 from ..host_report import HostReport
 from ..material import MATERIAL_RATIO
-from ..model import CacheMode, DriveModel, FindingCode, LoadPoint, Verdict
-from ..simulation import DriveKind, in_cluster, real
+from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
+from ..simulation import DriveKind, in_cluster, osd_of, real
 from ..text import named
 from . import false_coverage
 from .across_loads import over_loads
@@ -270,3 +271,24 @@ def _side(ratio: float) -> Verdict:
     if ratio > MATERIAL_RATIO:
         return Verdict.WRITE_THROUGH
     return Verdict.WRITE_BACK if ratio < 1 / MATERIAL_RATIO else Verdict.NO_DIFFERENCE
+
+
+def recommended_for(
+    drive: DriveReport,
+    report: HostReport,
+    cluster: ClusterState,
+    wanted: Mapping[DriveKind, Recommendation],
+) -> Optional[Recommendation]:
+    """Return what is recommended for a drive of a host."""
+    if not drive.uses:
+        return None
+    osd = osd_of(report, drive.uses[0].osd_id, cluster)
+    if osd is None and in_cluster(report):
+        return None
+    for kind, recommendation in wanted.items():
+        own = DriveKind(
+            osd.device_class if osd else "", str(drive.drive_model), report.simulated
+        )
+        if kind.home == own:
+            return recommendation
+    return None

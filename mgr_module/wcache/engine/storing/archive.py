@@ -26,17 +26,19 @@ from ...core.experiment.run_state import RunState
 from ...core.experiment.slots import AnySlot, Periods, slot_at
 from ...core.history.entry import HistoryEntry, Kind
 from ...core.host_report import HostReport
-from ...core.knobs.mclock.stored_v1 import ConfigRollout, as_plan
 from ...core.ports import Done, Store, Write
 from ...core.record import Period, Record
 from ...core.verdict.foreign.document import Evidence
 from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
+from ...knobs.registry import KNOBS
 from .readable import VALUE_BYTES_MAX, PlanTexts, readable
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
+
+_OLDER_PLANS = tuple(kind for knob in KNOBS for kind in knob.older_plans)
 
 STATE_VERSION = 1
 
@@ -289,9 +291,11 @@ class Archive:
         self.drop(f"profile/{osd_id}")
 
     def rollouts(self) -> Dict[str, Rollout]:
-        """All plans by id; changes of mClock's values of an older version are among them."""
-        old = self.load(ConfigRollout, "mclock-change")
-        found = {change_id: as_plan(item) for change_id, item in old.items()}
+        """Return all plans by id, with what older versions stored in place of plans."""
+        found: Dict[str, Rollout] = {}
+        for kind in _OLDER_PLANS:
+            old: Dict[str, Any] = self.load(kind.stored, kind.key)
+            found.update((plan_id, kind.as_plan(item)) for plan_id, item in old.items())
         return {**found, **self.load(Rollout, "rollout")}
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
@@ -302,7 +306,8 @@ class Archive:
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
         self.drop(f"rollout/{plan_id}")
-        self.drop(f"mclock-change/{plan_id}")
+        for kind in _OLDER_PLANS:
+            self.drop(f"{kind.key}/{plan_id}")
 
     def reports(self) -> Dict[str, HostReport]:
         """The last report of each host."""

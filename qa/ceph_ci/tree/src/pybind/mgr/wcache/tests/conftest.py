@@ -9,8 +9,8 @@ import pytest
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[3]
 SHARED = (
-    HERE / 'worlds', HERE / 'ceph', HERE / 'commands', HERE / 'core/knobs', HERE / 'core/knobs/mclock',
-    HERE / 'core/knobs/memory_target', HERE / 'core/verdict', HERE / 'services',
+    HERE / 'worlds', HERE / 'ceph', HERE / 'commands', HERE / 'knobs', HERE / 'knobs/mclock',
+    HERE / 'knobs/memory', HERE / 'core/verdict', HERE / 'services',
     HERE / 'services/automation', SOURCE / 'wcache-probe', SOURCE / 'python-common',
 )
 sys.path[:0] = [str(folder) for folder in SHARED]

@@ -1,0 +1,392 @@
+"""A capacity for mClock has an interval, and what is set and removed follows from it."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from mgr_fakes import builders as make
+from wcache.core.config_database import Config, ConfigEdit, Entry
+from wcache.core.model import CacheMode, DeviceCache, DriveModel, FindingCode, KernelView, Role
+from wcache.knobs.knob import Asked, Wanted
+from wcache.knobs.mclock.advice import Advice, Facts, advise
+from wcache.knobs.mclock.capacity import (
+    CALLS_MIN,
+    Measurement,
+    of_model,
+    of_one,
+    settings,
+    stacks,
+)
+from wcache.knobs.mclock.config import NAMES, Known
+from wcache.knobs.mclock.plan import GROUPS_MAX, make_changes
+from wcache.knobs.mclock.stale import stale
+
+BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
+HDD = "osd_mclock_max_capacity_iops_hdd"
+MODEL, OTHER = str(make.MODEL), "ACME HD2 2.0"
+
+
+def measured(osd_id, *iops, setting="write through", model=MODEL, **changes):
+    found = Measurement(
+        osd_id, f"h{osd_id}", "hdd", True, model, setting, iops or (295.0, 305.0, 300.0, 310.0),
+        60.0, 1, 1000.0,
+    )
+    return replace(found, **changes)
+
+
+def facts(*measurements, osds=4, entries=(), settings_=None, models_=None, **more):
+    """Four hdd OSDs, one on each host, all in write through unless said otherwise."""
+    return Facts(
+        {i: make.osd(i, f"h{i}") for i in range(osds)},
+        {**dict.fromkeys(range(osds), "write through"), **(settings_ or {})},
+        {**dict.fromkeys(range(osds), MODEL), **(models_ or {})},
+        Config([Entry(*entry) for entry in entries]), measurements, **more,
+    )
+
+
+def commands(found):
+    return [change.command for change in found.changes]
+
+
+# ---- the interval
+
+
+def test_too_few_calls_give_no_capacity():
+    assert of_one([300.0] * (CALLS_MIN - 1)) is None
+    assert of_model([measured(1, 300.0)]) is None
+
+
+@pytest.mark.parametrize(("calls", "drives"), [(3, 1), (6, 1), (4, 3), (4, 6)])
+def test_the_interval_holds_the_truth_in_95_of_100(calls, drives):
+    rng = random.Random(calls * 100 + drives)
+    inside = beyond = 0
+    trials = 2000
+    for _ in range(trials):
+        items = []
+        for _drive in range(drives + 1):
+            level = 300 * math.exp(rng.gauss(0, 0.2 if drives > 1 else 0))
+            items.append([level * math.exp(rng.gauss(0, 0.1)) for _ in range(calls)])
+        found = of_model([measured(i, *iops) for i, iops in enumerate(items[:drives])])
+        inside += found.low <= 300 <= found.high
+        # one call on another OSD of the drive model
+        beyond += found.next_low <= items[drives][0] <= found.next_high
+    # 95% less three standard errors of the simulation
+    assert inside / trials >= 0.935
+    assert beyond / trials >= 0.935
+
+
+def test_more_calls_on_one_drive_say_no_more_of_the_drive_model():
+    few = of_model([measured(1, 200.0, 201.0, 202.0), measured(2, 400.0, 401.0, 402.0)])
+    many = of_model([measured(1, *[201.0] * 20), measured(2, *[401.0] * 20)])
+    assert many.high / many.low == pytest.approx(few.high / few.low, rel=0.05)
+    assert few.high / few.low > 10
+
+
+def test_calls_that_agree_by_chance_do_not_make_an_interval_of_nothing():
+    found = of_one([300.0, 300.0, 300.0])
+    assert found.low < 295
+    assert found.high > 305
+
+
+# ---- settings
+
+
+def test_an_osds_setting_names_each_role_only_where_they_differ():
+    block = make.drive("sda", 1, mode=THROUGH)
+    db = make.drive("nvme0", 1, 2, mode=BACK, roles=(Role.DB,))
+    plain = make.drive("sdb", 2, mode=BACK)
+    found = settings([make.report("h1", block, db, plain)])
+    assert found == {1: "block write through, db write back", 2: "write back"}
+    held = settings([make.report("h1", block, db, plain)], [("h1", "domain-nvme0")])
+    assert held == {1: "", 2: ""}
+
+
+def test_a_drive_without_a_cache_has_a_setting_and_an_unknown_one_has_none():
+    none = make.drive("sda", 1)
+    none = replace(none, state=replace(none.state, device_cache=DeviceCache.NONE))
+    odd = make.drive("sdb", 2)
+    odd = replace(odd, state=replace(odd.state, device_cache=DeviceCache.UNKNOWN,
+                                     kernel_view=KernelView.UNKNOWN))
+    report = make.report("h1", none, odd)
+    assert settings([report]) == {1: "no volatile cache", 2: ""}
+    assert settings([replace(report, simulated=True)]) == {}
+    assert stacks([report]) == {1: MODEL, 2: MODEL}
+
+
+def test_an_osd_with_a_separate_db_is_not_pooled_with_one_without():
+    nvme = DriveModel("ACME", "N1", "2.0")
+    fast = make.drive("nvme0", 1, roles=(Role.DB, Role.WAL), drive_model=nvme)
+    report = make.report("h1", make.drive("sda", 1), make.drive("sdb", 2), fast)
+    assert stacks([report]) == {1: f"{MODEL} with db, wal on ACME N1 2.0", 2: MODEL}
+    whole = make.drive("sda", 1, roles=(Role.BLOCK, Role.DB))
+    assert stacks([make.report("h1", whole)]) == {1: MODEL}
+
+
+# ---- what to set
+
+
+def test_the_class_is_set_first_and_what_shadows_it_is_removed_then():
+    entries = [("osd.3", HDD, "120.1"), ("osd.9", HDD, "120.1"), ("osd", HDD, "315")]
+    (found,) = advise(facts(*(measured(i) for i in (0, 1, 2)), entries=entries))
+    assert found.shadowing == ("osd.3",)
+    assert commands(found) == [
+        f"ceph config set osd/class:hdd {HDD} 302", f"ceph config rm osd.3 {HDD}",
+    ]
+    assert [change.prior for change in found.changes] == [None, "120.1"]
+    assert found.warnings == ()
+
+
+def test_what_is_set_already_is_not_set_again():
+    entries = [("osd/class:hdd", HDD, "302.000000")]
+    (found,) = advise(facts(*(measured(i) for i in (0, 1, 2)), entries=entries))
+    assert found.changes == ()
+
+
+def test_the_compiled_default_is_never_recommended_since_osds_then_bench_themselves():
+    (found,) = advise(facts(measured(0, 315.0, 315.0, 315.0)))
+    assert found.iops == 316
+
+
+def test_drive_models_that_are_close_share_a_value_and_others_get_their_own():
+    one, two = measured(0, 300.0, 300.0, 300.0), measured(3, 330.0, 330.0, 330.0, model=OTHER)
+    (close,) = advise(facts(one, two, models_={3: OTHER}))
+    assert commands(close) == [f"ceph config set osd/class:hdd {HDD} 307"]
+    far = measured(3, 150.0, 150.0, 150.0, model=OTHER)
+    (apart,) = advise(facts(one, far, models_={3: OTHER}, entries=[("osd.1", HDD, "9")]))
+    assert commands(apart) == [
+        f"ceph config set osd/class:hdd {HDD} 300", f"ceph config rm osd.1 {HDD}",
+        f"ceph config set osd.3 {HDD} 150",
+    ]
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"compiled_queue": "wpq"}, "do not schedule by mClock"),
+    ({"settings_": {0: "write back"}}, "no measurement is still valid"),
+    ({"models_": {0: OTHER}}, "no measurement is still valid"),
+])
+def test_nothing_is_changed_where_the_number_would_mean_nothing(changes, said):
+    (found,) = advise(facts(measured(0), **changes))
+    assert found.changes == ()
+    assert any(said in line for line in found.warnings)
+
+
+def test_a_capacity_that_an_osd_would_not_believe_is_not_set():
+    (found,) = advise(facts(measured(0, 900.0, 901.0, 902.0)))
+    assert found.iops == 901
+    assert found.changes == ()
+    assert "outside of 50 to 500" in found.warnings[0]
+    (own,) = advise(facts(measured(0, 900.0, 901.0, 902.0, iops_max=2000.0)))
+    assert own.changes
+
+
+@pytest.mark.parametrize(("iops", "who", "name", "value"), [
+    (901.0, "osd", "osd_mclock_iops_capacity_threshold_hdd", 992),
+    (901.0, "osd/class:hdd", "osd_mclock_iops_capacity_threshold_hdd", 992),
+    (30.5, "osd", "osd_mclock_iops_capacity_low_threshold_hdd", 27),
+])
+def test_a_threshold_that_is_set_as_advised_is_the_one_that_counts(iops, who, name, value):
+    taken = measured(0, iops, iops, iops, iops_min=50.0, iops_max=500.0)
+    (found,) = advise(facts(taken))
+    assert f"`ceph config set osd {name} {value}`" in found.warnings[0]
+    (now,) = advise(facts(taken, entries=[(who, name, str(value))]))
+    assert now.changes
+    assert name in NAMES  # the mgr reads it from the config database
+
+
+OWN = [(f"osd.{i}", HDD, "350") for i in range(4)]
+
+
+def test_osds_of_one_drive_model_that_lie_apart_are_told_no_value_between_them():
+    two = (measured(0, 100.0, 101.0, 102.0), measured(1, 400.0, 401.0, 402.0))
+    for count in (2, 4):  # all of them measured, or not
+        (found,) = advise(facts(*two, osds=count, entries=OWN[:count]))
+        assert found.iops is None
+        assert found.changes == ()
+        assert "osd.0 (96 to 106 IOPS), osd.1 (382 to 421 IOPS)" in found.warnings[0]
+        assert "would be set to 201" in found.warnings[0]
+        assert ("2 OSDs: interval 0-" in found.warnings[1]) == (count == 4)
+
+
+def test_calls_that_say_nothing_set_nothing():
+    (found,) = advise(facts(measured(0, 60.0, 450.0, 60.0, 450.0), entries=OWN))
+    assert (found.iops, found.changes) == (None, ())
+    assert found.warnings[0].startswith("osd.0: interval 26-1046 IOPS is too wide")
+    assert "with more --calls" in found.warnings[0]
+
+
+def test_two_osds_a_seventh_apart_say_too_little_of_a_third_and_enough_of_themselves():
+    two = (measured(0, 300.0, 301.0, 302.0), measured(1, 343.0, 344.0, 345.0))
+    (found,) = advise(facts(*two, osds=3, entries=OWN[:3]))
+    assert found.changes == ()
+    assert "measure more of its OSDs" in found.warnings[0]
+    (found,) = advise(facts(*two, osds=2, entries=OWN[:2]))
+    assert commands(found)[0] == f"ceph config set osd/class:hdd {HDD} 322"
+
+
+def test_one_osd_that_stands_apart_is_named_and_the_others_are_not():
+    three = (measured(i, 300.0 + i, 301.0 + i, 302.0 + i) for i in range(3))
+    (found,) = advise(facts(*three, measured(3, 150.0, 151.0, 152.0), entries=OWN))
+    assert found.changes == ()
+    assert "osd.3 (144 to 159 IOPS) would be set to" in found.warnings[0]
+
+
+def test_an_own_value_is_never_the_compiled_default_either():
+    one, two = measured(0, 150.0, 150.0, 150.0), measured(3, 315.0, 315.0, 315.0, model=OTHER)
+    (found,) = advise(facts(one, two, models_={3: OTHER}))
+    assert commands(found)[-1] == f"ceph config set osd.3 {HDD} 316"
+
+
+def test_forced_measurements_and_osds_that_are_gone_are_never_recommended():
+    (forced,) = advise(facts(measured(0, forced=True)))
+    assert forced.iops is None
+    assert advise(facts(measured(9))) == ()
+
+
+def test_osds_of_one_drive_model_in_two_modes_have_no_common_capacity():
+    (found,) = advise(facts(
+        measured(0), measured(1, setting="write back"), settings_={1: "write back"}
+    ))
+    assert found.iops is None
+    assert "different modes" in " ".join(found.warnings)
+
+
+def test_a_mode_that_is_still_to_be_applied_is_named():
+    (found,) = advise(facts(measured(0), wanted={("hdd", MODEL): BACK}))
+    assert "write back is recommended" in " ".join(found.warnings)
+
+
+def test_host_masks_and_forced_benches_are_named_since_they_undo_the_change():
+    entries = [("osd/host:h1", HDD, "5"),
+               ("osd", "osd_mclock_force_run_benchmark_on_init", "true")]
+    (found,) = advise(facts(measured(0), entries=entries))
+    text = " ".join(found.warnings)
+    assert "osd/host:h1 (5) takes precedence over the class for osd.1" in text
+    assert "bench themselves at every start" in text
+
+
+def placed(*entries, known=True):
+    """Three measured OSDs, each on a host of its own; osd.1 and osd.2 are in rack r1."""
+    found = facts(*(measured(i) for i in (0, 1, 2)), osds=3, entries=entries)
+    rack = {0: "r0", 1: "r1", 2: "r1"}
+    return replace(found, osds={
+        i: replace(osd, location=(("host", f"h{i}"), ("rack", rack[i]), ("root", "default")))
+        if known else osd
+        for i, osd in found.osds.items()
+    })
+
+
+@pytest.mark.parametrize(("who", "covered"), [
+    ("osd/rack:r1", "osd.1, osd.2"),
+    ("osd/root:default", "osd.0, osd.1, osd.2"),
+    ("osd/host:h1/class:hdd", "osd.1"),
+    ("osd.2/rack:r1", "osd.2"),
+])
+def test_each_entry_that_overrides_the_class_is_named_with_whom_it_covers(who, covered):
+    (found,) = advise(placed((who, HDD, "5000")))
+    (line,) = found.warnings
+    assert line.startswith(f"{who} (5000) takes precedence over the class for {covered}, so")
+    assert f"ceph config rm {who} {HDD}" in line
+
+
+@pytest.mark.parametrize("who", [
+    "osd/rack:r9", "osd/row:r1", "osd/host:h1/class:ssd", "global/host:h1", "host:h1",
+    "osd.7/rack:r1", "osd",
+])
+def test_what_covers_none_of_the_class_or_is_weaker_is_not_named(who):
+    (found,) = advise(placed((who, HDD, "5000")))
+    assert found.warnings == ()
+
+
+def test_an_osd_that_would_not_take_the_class_keeps_its_own_key():
+    own = [(f"osd.{i}", HDD, "120") for i in range(3)]
+    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own))
+    assert commands(found) == [
+        f"ceph config set osd/class:hdd {HDD} 302", f"ceph config rm osd.0 {HDD}",
+    ]
+    assert found.warnings[0].endswith("; until then osd.1, osd.2 keep their own keys")
+
+
+def test_where_the_crush_location_is_not_known_an_entry_may_override_the_class():
+    own = [("osd.0", HDD, "120")]
+    (found,) = advise(placed(("osd/rack:r1", HDD, "5000"), *own, known=False))
+    said = "may take precedence over the class for osd.0, osd.1, osd.2, whose CRUSH"
+    assert said in found.warnings[0]
+    assert commands(found) == [f"ceph config set osd/class:hdd {HDD} 302"]
+
+
+# ---- what is stale
+
+
+def test_a_value_older_than_a_change_of_mode_is_found_and_named():
+    known = {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")}
+    (found,) = stale(facts(entries=[("osd.1", HDD, "300")], known=known))
+    assert (found.code, found.subject) == (FindingCode.MCLOCK_STALE, "class hdd")
+    assert "osd.1 was stored while the drives were in write back" in found.detail
+    assert found.detail.endswith(
+        "`ceph wcache mclock measure --scope=class:hdd --accept-cost`, then `ceph wcache mclock "
+        "apply --device-class=hdd`")
+
+
+@pytest.mark.parametrize("changes", [
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write through")}},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "")}},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "200", "write back")}},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")},
+     "compiled_queue": "wpq"},
+    {"known": {("osd.1", HDD): Known("osd.1", HDD, "300", "write back")},
+     "settings_": {1: ""}},
+])
+def test_what_is_not_known_to_be_older_is_no_finding(changes):
+    assert stale(facts(entries=[("osd.1", HDD, "300")], **changes)) == ()
+
+
+def test_a_value_outside_of_what_one_call_gives_is_found():
+    three = [measured(i) for i in (0, 1, 2)]
+    (found,) = stale(facts(*three, entries=[("osd.3", HDD, "900"), ("osd.0", HDD, "305")]))
+    assert "osd.3 is outside of what was measured in write through" in found.detail
+    assert "osd.0" not in found.detail
+
+
+def test_an_osd_that_was_not_measured_is_judged_from_three_of_its_model_on():
+    two = [measured(i) for i in (0, 1)]
+    assert stale(facts(*two, entries=[("osd.3", HDD, "900")])) == ()
+
+
+def test_a_value_is_judged_only_where_an_osd_takes_it():
+    # what stands between lets the own keys override the class (ConfigMap.cc)
+    entries = [("osd/class:hdd", HDD, "900"), ("osd", "osd_op_queue_cut_off", "high"),
+               *((f"osd.{i}", HDD, "300") for i in range(4))]
+    three = [measured(i) for i in (0, 1, 2)]
+    assert stale(facts(*three, entries=entries)) == ()
+    (found,) = stale(facts(*three, entries=entries[:5]))
+    assert "osd/class:hdd for osd.3" in found.detail
+
+
+def test_ten_thousand_stale_keys_are_one_finding():
+    count = 10_000
+    known = {(f"osd.{i}", HDD): Known(f"osd.{i}", HDD, "300", "write back") for i in range(count)}
+    found = stale(facts(
+        osds=count, entries=[(f"osd.{i}", HDD, "300") for i in range(count)], known=known
+    ))
+    assert len(found) == 1
+    assert "and 9992 more" in found[0].detail
+
+
+def test_a_change_is_told_as_its_command():
+    assert ConfigEdit("osd.1", HDD, None, "3").command == f"ceph config rm osd.1 {HDD}"
+
+
+@pytest.mark.parametrize(("hosts", "changes"), [(1, 2), (3, 4), (GROUPS_MAX, 33), (100, 26)])
+def test_a_plan_has_few_changes_the_class_first_and_leaves_out_no_key(hosts, changes):
+    _, cluster = make.fleet(hosts, 2)
+    keys = [ConfigEdit(f"osd.{osd_id}", HDD, None, "120.5") for osd_id in sorted(cluster.osds)]
+    edits = (ConfigEdit("osd/class:hdd", HDD, "301", None), *keys)
+    advice = Advice("hdd", HDD, 301, (), (), edits, ())
+    wanted = make_changes(Asked("p1", "n"), [advice], cluster)
+    assert len(wanted.changes) == changes
+    assert wanted.changes[0].edits == edits[:1]
+    assert sorted(e.who for c in wanted.changes[1:] for e in c.edits) == sorted(
+        e.who for e in keys)
+    assert make_changes(Asked("p1", "n"), [Advice("hdd", HDD, 301, (), (), (), ())], cluster) == (
+        Wanted((), ()))

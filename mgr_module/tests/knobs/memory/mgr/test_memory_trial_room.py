@@ -1,0 +1,95 @@
+"""A trial ends where its hosts run out of memory, whoever uses it, and where nobody tells."""
+
+from dataclasses import replace
+
+import pytest
+from memory_world import GIB, a_mgr, watch
+from module_world import said
+from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
+from wcache.core.protocol import MemoryRequest
+from wcache.knobs.memory.trial_room import crowded
+
+RAM = 32 * GIB
+HIGH = 5 * GIB
+
+
+def raised():
+    """A trial of the OSDs 0, 2 and 4, on a host each, whose larger target is in force."""
+    mgr = a_mgr(hosts=3, ram_bytes=RAM)
+    watch(mgr)
+    said(mgr, "memory trial start", device_class="hdd", target_bytes=HIGH, accept_cost=True)
+    while not mgr.osd_memory.osds[0].leased:
+        mgr.step(10.0)
+    return mgr
+
+
+def shown(mgr):
+    return said(mgr, "memory trial show")["trial"]
+
+
+def test_a_neighbour_that_grows_in_an_osds_control_group_ends_the_trial_within_seconds():
+    mgr = raised()
+    # no report is due for minutes, and the OSDs themselves use no more than before
+    mgr.probes["h1"].memory = HostMemory(RAM, 0, (CgroupLimit(8 * GIB, (2,), int(7.3 * GIB)),))
+    for _ in range(2):
+        mgr.step(2.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert shown(mgr)["reason"] == "the control group of osd.2 uses 7.3 GiB of 8.0 GiB"
+    assert not any(osd.leased for osd in mgr.osd_memory.osds.values())
+
+
+@pytest.mark.parametrize(("memory", "why"), [
+    (HostMemory(RAM, 20 * GIB, (CgroupLimit(5 * GIB, (0,), 4 * GIB),)),
+     "the limit of the control group of osd.0 is 5.0 GiB now: too little for the trial"),
+    (HostMemory(RAM, GIB), "the host of osd.0 has 1.0 GiB of 32.0 GiB available"),
+    (HostMemory(RAM, 2 * GIB), ""),
+    (HostMemory(RAM, 0), ""),  # it does not tell
+    (HostMemory(RAM, 20 * GIB, (CgroupLimit(8 * GIB, (0,), 7 * GIB),)), ""),
+    (HostMemory(RAM, 20 * GIB, (CgroupLimit(8 * GIB, (0, 2), 7 * GIB),)),
+     "the limit of the control group of osd.0 is 8.0 GiB now: too little for the trial"),
+    (HostMemory(RAM, 20 * GIB, (CgroupLimit(4 * GIB, (2,), 4 * GIB),)), ""),  # of others
+])
+def test_a_trial_goes_on_only_where_its_host_has_room(memory, why):
+    assert crowded([0], HIGH, memory) == why
+
+
+def test_a_trial_whose_host_does_not_tell_of_its_memory_ends():
+    mgr = raised()
+    mgr.probes["h2"].muted = True
+    for _ in range(5):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "running"
+    for _ in range(3):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert shown(mgr)["reason"] == "the probe of h2 has not reported its memory for 60 s"
+
+
+def test_no_host_is_asked_for_its_memory_any_more_once_the_trial_is_over():
+    mgr = raised()
+    silent = mgr.probes["h2"]
+    silent.fails = lambda task: setattr(silent, "muted", True)  # it leaves a question open
+    for _ in range(8):
+        mgr.step(10.0)
+    assert silent.muted
+    assert shown(mgr)["status"] == "stopped"
+    silent.muted = False
+    asked = []
+    for probe in mgr.probes.values():
+        probe.fails = lambda task: asked.append(task.request)
+    for _ in range(3):
+        mgr.step(10.0)
+    assert not any(isinstance(request, MemoryRequest) for request in asked)
+
+
+def test_a_probe_that_has_another_name_for_its_host_than_ceph_is_asked():
+    mgr = a_mgr(hosts=3, ram_bytes=RAM)
+    mgr.view.state = replace(mgr.view.state, osds={
+        osd_id: replace(osd, hostname=f"ceph-{osd.hostname}")
+        for osd_id, osd in mgr.view.state.osds.items()
+    })
+    watch(mgr)
+    said(mgr, "memory trial start", device_class="hdd", target_bytes=HIGH, accept_cost=True)
+    for _ in range(8):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "running"

@@ -1,0 +1,309 @@
+"""Trials of more memory that something comes between: leases, restarts, several of them."""
+
+from dataclasses import replace
+
+import pytest
+from memory_world import GIB, a_mgr, watch
+from mgr_fakes.memory import LruOsd, uniform
+from module_world import ok, said
+from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
+from wcache.knobs.memory.curve import Curve, Point, gained
+from wcache.knobs.memory.trial_result import TrialResult, gains
+
+
+def begun(mgr, **arguments):
+    watch(mgr)
+    said(mgr, "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True,
+         **arguments)
+
+
+def raised(hosts=3):
+    """A trial whose larger target is in force."""
+    mgr = a_mgr(hosts=hosts, ram_bytes=32 * GIB)
+    begun(mgr)
+    while not mgr.osd_memory.osds[0].leased:
+        mgr.step(10.0)
+    return mgr
+
+
+def shown(mgr):
+    return said(mgr, "memory trial show")["trial"]
+
+
+def leases(mgr):
+    return {osd_id: osd.leased for osd_id, osd in mgr.osd_memory.osds.items() if osd.leased}
+
+
+def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    later = []
+    work = mgr.memory.trials
+    work._run = later.append  # as threads that come to their turn some time
+
+    def stop(osd_id):
+        mgr.osd_memory.meanwhile = lambda osd_id: None
+        ok(mgr.command("memory trial stop"))
+
+    mgr.osd_memory.meanwhile = stop  # while the first OSD is asked
+    begun(mgr)
+    for _ in range(400):
+        mgr.step(10.0)
+        while later:
+            later.pop(0)()
+        if work.machine.over:
+            break
+    assert shown(mgr)["status"] == "stopped"
+    given = [line for line in mgr.osd_memory.leases if not line.endswith("None")]
+    assert given == [f"osd.0 {6 * GIB}"]
+    assert leases(mgr) == {}
+
+
+def test_no_larger_target_is_leased_before_the_mons_have_the_trial():
+    """A mgr that took over would not know whose targets it has to take back."""
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    begun(mgr)
+    mgr.store.slow = True
+    while not mgr.memory.trials.machine.trial.periods:
+        mgr.step(10.0)
+    for _ in range(3):
+        mgr.step(1.0)
+    assert leases(mgr) == {}
+    assert mgr.osd_memory.leases == []
+    mgr.store.slow = False
+    mgr.store.answer()
+    mgr.step(1.0)
+    assert leases(mgr)
+
+
+def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopped():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    begun(mgr)
+    for _ in range(3):
+        mgr.step(10.0)
+    mgr.store.slow = True
+    while not mgr.memory.trials.machine.trial.periods:
+        mgr.step(10.0)
+    ok(mgr.command("memory trial stop"))
+    mgr.store.slow = False
+    mgr.store.answer()
+    for _ in range(5):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert leases(mgr) == {}
+
+
+def test_status_names_the_trial_and_the_command_that_shows_it():
+    mgr = raised()
+    assert "measuring: memory trial t1; see `ceph wcache memory trial show`" in ok(
+        mgr.command("status"))
+    assert shown(mgr)["trial_id"] == "t1"
+
+
+def test_an_osd_that_lost_its_lease_by_a_restart_ends_the_trial_instead_of_being_counted():
+    mgr = raised()
+    mgr.osd_memory.osds[0].leased = None
+    for _ in range(3):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert "osd.0 has a target of" in shown(mgr)["reason"]
+    assert leases(mgr) == {}
+    assert said(mgr, "memory trial show")["results"] == []
+
+
+def test_an_osd_that_was_restarted_in_a_period_without_a_lease_ends_the_trial():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    begun(mgr)
+    mgr.step(10.0)
+    osd = mgr.view.state.osds[0]
+    mgr.view.state = replace(
+        mgr.view.state, osds={**mgr.view.state.osds, 0: replace(osd, up_from=7)}
+    )
+    for _ in range(3):
+        mgr.step(10.0)
+    assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "osd.0 was restarted")
+
+
+def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
+    mgr = raised()
+
+    def broken(osd_id):
+        raise RuntimeError("an answer of another kind")
+
+    mgr.memory.trials._reader = type("Reader", (), {
+        "read": staticmethod(broken), "lease": mgr.osd_memory.lease,
+    })
+    for _ in range(4):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert leases(mgr) == {}
+
+
+def test_an_osd_that_stays_down_holds_up_its_own_lease_and_nothing_else():
+    mgr = raised()
+    osd = mgr.view.state.osds[0]
+    mgr.osd_memory.osds[0].up = False
+    mgr.view.state = replace(
+        mgr.view.state, osds={**mgr.view.state.osds, 0: replace(osd, up=False)}
+    )
+    for _ in range(5):
+        mgr.step(10.0)
+    assert (shown(mgr)["status"], shown(mgr)["owed"]) == ("ending", [0])
+    assert not mgr.engine.reserved
+    watch(mgr)
+    code, _, error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)
+    assert code != 0
+    assert "has not taken back the targets of osd.0" in error
+    mgr.restart()  # the next mgr knows it too
+    mgr.osd_memory.osds[0].up = True  # it was cut off, and not restarted
+    mgr.view.state = replace(mgr.view.state, osds={**mgr.view.state.osds, 0: osd})
+    for _ in range(5):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert leases(mgr) == {}
+
+
+def test_no_trial_gives_an_osd_more_than_its_own_cgroup_has_room_for():
+    mgr = a_mgr(hosts=3, ram_bytes=64 * GIB)
+    for index, probe in enumerate(mgr.probes.values()):
+        probe.memory = HostMemory(64 * GIB, 0, (CgroupLimit(7 * GIB, (2 * index,)),))
+    mgr.restart()
+    mgr.report_all()
+    watch(mgr)
+    code, _, error = mgr.command(
+        "memory trial start", device_class="hdd", target_bytes=6 * GIB, accept_cost=True)
+    assert code != 0
+    assert "is 7.0 GiB, of which 20% stays free (memory_headroom)" in error
+
+
+def test_a_target_that_an_admin_set_by_ceph_tell_is_named_and_neither_tried_nor_planned():
+    mgr = a_mgr(hosts=1, ram_bytes=32 * GIB)
+    mgr.osd_memory.osds[0].leased = 5 * GIB
+    watch(mgr, 1000.0)
+    watch(mgr)
+    (group,) = said(mgr, "memory recommend")["groups"]
+    assert "ceph tell osd.0 config unset osd_memory_target" in group["left_alone"][0]
+    code, _, error = mgr.command("memory trial start", device_class="hdd", accept_cost=True)
+    assert code != 0
+    assert "set by `ceph tell`" in error
+    assert mgr.osd_memory.leases == []
+
+
+def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
+    mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
+    begun(mgr)
+    asked = []
+    mgr.osd_memory.meanwhile = lambda osd_id: asked.append((mgr.now_s, osd_id))
+    while not mgr.memory.trials.machine.over:
+        mgr.step(10.0)
+    ways = [at_s for at_s, osd_id in asked if osd_id == 0]
+    held = mgr.osd_memory.osds[0].history
+    down = [value or 4 * GIB for value in held[:-1]]  # the last one takes back what is not there
+    assert down[0] == 6 * GIB
+    assert down[-1] == 4 * GIB
+    for before, after in zip(down, down[1:]):
+        assert after >= 0.95 * before - 1
+    # the first one is up, and the one after it ends two periods
+    assert all(later - sooner >= 60.0 for sooner, later in zip(ways[1:-2], ways[2:-1]))
+
+
+# ---- what several trials tell
+
+NOW_S = 1000.0
+
+
+def a_result(high, share, ended_at_s, verdict="gain"):
+    return TrialResult(
+        "t", "hdd", ended_at_s, 4 * GIB, high, (0,), 100.0, share, share - 0.02, share + 0.02,
+        verdict,
+    )
+
+
+def test_each_of_several_trials_tells_of_what_is_missed_now_and_not_of_another_ones_gain():
+    now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))
+    found = gained(now, gains(
+        [a_result(6 * GIB, 0.5, 1.0), a_result(8 * GIB, 0.3, 2.0)], "hdd", 4 * GIB, NOW_S))
+    assert (found.at(6 * GIB).misses, found.at(8 * GIB).misses) == (50.0, 30.0)
+
+
+@pytest.mark.parametrize(("verdict", "share", "left"), [
+    ("gain", 0.8, 80.0), ("no material difference", 1.0, 100.0),
+    ("insufficient data", 1.0, 50.0),
+])
+def test_the_last_trial_of_a_target_tells_unless_it_could_not(verdict, share, left):
+    now = Curve((Point(4 * GIB, 1.0, 100.0, 100.0, 100.0),))
+    found = gained(now, gains(
+        [a_result(6 * GIB, share, 2.0, verdict), a_result(6 * GIB, 0.5, 1.0)], "hdd", 4 * GIB,
+        NOW_S,
+    ))
+    assert found.at(6 * GIB).misses == left
+
+
+# ---- hosts of one group
+
+
+def test_each_host_is_promised_what_its_own_load_makes_of_it():
+    mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
+    mgr.osd_memory.osds[0] = LruOsd(uniform(1.5 * GIB, 10e6))  # h0 is less busy
+    watch(mgr)
+    plan_id = said(mgr, "plan", knob="memory")["plan_id"]
+    promised = {
+        p.host: p for p in mgr.memory.facts.promises
+        if p.plan_id == plan_id and p.device_class == "hdd"
+    }
+    for index, (_host, promise) in enumerate(sorted(promised.items())):
+        truth = mgr.osd_memory.osds[2 * index].misses_per_s(promise.target_bytes)
+        assert promise.low <= truth <= promise.high
+    assert promised["h0"].high < promised["h1"].low
+
+
+def test_one_osd_that_is_down_does_not_turn_measurement_into_a_rule():
+    mgr = a_mgr(hosts=3, ram_bytes=int(7.8 * GIB), memory_floor=3 * GIB)
+    mgr.osd_memory.osds[4].up = False
+    osd = mgr.view.state.osds[4]
+    mgr.view.state = replace(
+        mgr.view.state, osds={**mgr.view.state.osds, 4: replace(osd, up=False)}
+    )
+    watch(mgr)
+    bases = {
+        row["basis"] for group in said(mgr, "memory recommend")["groups"]
+        for row in group["classes"] if "h0" in group["hosts"]
+    }
+    assert bases == {"measured"}
+
+
+def test_hosts_whose_targets_differ_now_do_not_share_a_way_down():
+    mgr = a_mgr(hosts=2, ram_bytes=int(7.8 * GIB), memory_floor=2 * GIB)
+    mgr.config.kept[("osd/host:h1/class:ssd", "osd_memory_target")] = str(2 * GIB)
+    mgr.engine.config.read_soon()
+    mgr.step()
+    watch(mgr, 1000.0)
+    watch(mgr)
+    answer = said(mgr, "plan", knob="memory")
+    for change in answer["changes"]:
+        for edit in change["edits"]:
+            if edit["who"] == "osd/host:h1/class:ssd":
+                assert float(edit["value"]) <= 2 * GIB
+
+
+# ---- what empties the caches
+
+
+@pytest.mark.parametrize("how", ["restart", "bench"])
+def test_what_is_counted_after_caches_were_emptied_is_no_evidence_until_they_have_settled(how):
+    mgr = a_mgr(hosts=1)
+    watch(mgr)
+    assert said(mgr, "memory status")["osds"][0]["onode_misses_per_s"]
+    if how == "restart":
+        mgr.osd_memory.osds[0].misses = mgr.osd_memory.osds[0].accesses = 0.0
+    else:
+        at_s = mgr.now_s
+        mgr.memory.watch._emptied_at_s = lambda osd_id: at_s if osd_id == 0 else float("-inf")
+    for _ in range(4):
+        watch(mgr, 100.0)
+    row, other = said(mgr, "memory status")["osds"]
+    assert row["onode_misses_per_s"] is None
+    assert row["settling_s"] > 0
+    assert other["onode_misses_per_s"] is not None
+    for _ in range(2):
+        watch(mgr, 400.0)
+    assert said(mgr, "memory status")["osds"][0]["onode_misses_per_s"]

@@ -1,0 +1,188 @@
+"""What OSDs of 16 and 20 say of their memory, and curves that follow from their age bins."""
+
+from dataclasses import replace
+
+import pytest
+from mgr_fakes.memory import LruOsd, uniform
+from wcache.ceph.config import labels_of
+from wcache.core.config_database import Entry
+from wcache.knobs.memory.curve import curve_of
+from wcache.knobs.memory.knob import TARGET
+from wcache.knobs.memory.rates import MissCost, Rates, between, usual_costs
+from wcache.knobs.memory.reading import (
+    AgeBins,
+    Counters,
+    OsdReading,
+    edges_of,
+    read,
+)
+from wcache.knobs.memory.trial_verdict import judge
+
+GIB = 2**30
+PERF_20 = {
+    "bluestore": {"onode_hits": 94, "onode_misses": 43, "buffer_hit_bytes": 8911,
+                  "buffer_miss_bytes": 571,
+                  "read_wait_aio_lat": {"avgcount": 11, "sum": 0.004}},
+    "rocksdb": {"get_latency": {"avgcount": 42, "sum": 0.00042}},
+    "bluefs": {"read_random_disk_bytes": 0},
+    "bluestore-pricache": {"target_bytes": 1073741824, "mapped_bytes": 37167104,
+                           "cache_bytes": 134217728},
+    "bluestore-pricache:meta": {
+        **{f"pri{n}_bytes": n for n in range(12)}, "reserved_bytes": 70, "committed_bytes": 136},
+}
+PERF_16 = {
+    "bluestore": {"onode_hits": 52, "onode_misses": 108, "bluestore_buffer_hit_bytes": 19931,
+                  "bluestore_buffer_miss_bytes": 567},
+    "bluestore-pricache:meta": {f"pri{n}_bytes": 0 for n in range(12)},
+}
+POOLS = {"mempool": {"by_pool": {
+    "bluestore_cache_onode": {"items": 10, "bytes": 5000},
+    "osd_pglog": {"items": 3, "bytes": 700}, "osdmap": {"items": 3, "bytes": 900},
+}}}
+
+
+def diff(**levels):
+    return {"diff": {TARGET: {"default": "4294967296", **levels}, "fsid": {"final": "x"}}}
+
+
+@pytest.mark.parametrize(("levels", "source", "target"), [
+    ({"final": "4294967296"}, "default", 4 * GIB),
+    ({"mon": "1073741824", "final": "1073741824"}, "mon", GIB),
+    ({"mon": "1073741824", "env": "2147483648", "final": "2147483648"}, "env", 2 * GIB),
+    ({"mon": "1073741824", "override": "1200000000", "final": "1200000000"}, "override",
+     1200000000),
+])
+def test_a_target_is_told_with_where_the_osd_has_it_from(levels, source, target):
+    found = read(0, 1.0, PERF_20, diff(**levels), POOLS, "osd.0 tcmalloc heap stats:", {})
+    assert (found.source, found.target_bytes, found.tunable) == (source, target, True)
+    assert found.outside == (("osdmap", 900), ("osd_pglog", 700))
+
+
+def test_bins_are_read_where_their_edges_are_known_and_16_has_none():
+    found = read(0, 1.0, PERF_20, diff(final="1"), POOLS, "", {"meta": (1.0, 2.0, 6.0)})
+    (bins,) = found.bins
+    assert (bins.must_bytes, bins.bin_bytes) == (0, (1, 2, 3))
+    assert bins.rest_bytes == sum(range(4, 12))
+    assert bins.reserved_bytes == 70
+    old = read(0, 1.0, PERF_16, diff(final="1"), POOLS, "could not -- not using tcmalloc!", {})
+    assert (old.bins, old.tunable) == ((), False)
+    assert (old.counters.onode_misses, old.counters.buffer_hit_bytes) == (108.0, 19931.0)
+
+
+def test_an_osd_whose_caches_have_a_fixed_size_follows_no_target():
+    perf = {name: item for name, item in PERF_20.items() if name != "bluestore-pricache"}
+    found = read(0, 1.0, perf, diff(final="1"), POOLS, "osd.0 tcmalloc heap stats:", {})
+    assert (found.tunable, found.fixed) == (False, True)
+    old = read(0, 1.0, PERF_20, diff(final="1"), POOLS, "could not -- not using tcmalloc!", {})
+    assert (old.tunable, old.fixed) == (False, False)
+
+
+@pytest.mark.parametrize("odd", [None, 7, [], {"bluestore": 3}, {"bluestore": {"onode_hits": "x"}}])
+def test_odd_answers_are_no_reading_and_no_error(odd):
+    found = read(0, 1.0, odd, odd, odd, "", {})
+    assert found.target_bytes is None
+    assert found.counters.onode_misses is None
+
+
+def test_edges_of_an_option_rise_and_end_at_the_first_zero():
+    assert edges_of("1 2 6 24 120 720 0 0 0 0") == (1.0, 2.0, 6.0, 24.0, 120.0, 720.0)
+    assert edges_of("0.5 1 3") == (0.5, 1.0, 3.0)
+    assert edges_of("nonsense")[-1] == 720.0
+
+
+def test_rates_are_none_over_a_restart():
+    before, after = Counters(0.0, 1, 5, gets=5), Counters(100.0, 1, 2, gets=2)
+    assert between(before, after) is None
+    rates = between(Counters(0.0, 10, 5), Counters(10.0, 110, 105))
+    assert (rates.onode_misses, rates.onode_hit_ratio) == (10.0, 0.5)
+
+
+def test_what_a_miss_costs_is_told_by_osds_on_such_drives_and_else_assumed():
+    def rates(miss_s=None, read_s=None):
+        return Rates(60.0, 1.0, 1.0, 0.0, 0.0, miss_s, read_s, None)
+
+    assert usual_costs([]) == {True: MissCost(8e-3, 8e-3), False: MissCost(2e-4, 2e-4)}
+    told = [rates(miss_s=s) for s in (1e-3, 2e-3, 9e-3)] + [rates(), rates(read_s=5e-4)]
+    found = usual_costs([*((False, item) for item in told), (True, rates(read_s=4e-3))])
+    assert found == {False: MissCost(2e-3, 5e-4), True: MissCost(4e-3, 4e-3)}
+
+
+@pytest.mark.parametrize("bytes_per_s", [5e6, 20e6, 60e6])
+def test_a_smaller_target_is_predicted_within_its_interval_by_the_age_bins(bytes_per_s):
+    osd = LruOsd(uniform(6 * GIB, bytes_per_s))
+    now = 6 * GIB
+    rates = Rates(120.0, 1.0, osd.misses_per_s(now), 0.0, 0.0, 1e-3, None, None)
+    reading = OsdReading(0, Counters(0.0), now, onode_bytes=1500.0, bins=(osd.bins(now),))
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    checked = 0
+    for point in curve.points:
+        if GIB < point.target_bytes < now and osd.residence_s(point.target_bytes) >= 2:
+            truth = osd.misses_per_s(point.target_bytes)
+            assert 0.9 * point.low <= truth <= 1.1 * point.high
+            checked += 1
+    assert checked
+
+
+def cut_off(bins, granted):
+    """The same bins where a cache was granted only so much, and holds the rest beyond it."""
+    held = []
+    for size in bins.bin_bytes:
+        held.append(min(size, granted - sum(held)))
+    return replace(
+        bins, bin_bytes=tuple(held), rest_bytes=0, reserved_bytes=sum(bins.bin_bytes) - granted)
+
+
+@pytest.mark.parametrize("bytes_per_s", [40e6, 100e6, 200e6])
+def test_what_a_cache_holds_beyond_its_bins_is_part_of_the_prediction(bytes_per_s):
+    osd, now = LruOsd(uniform(6 * GIB, bytes_per_s)), 6 * GIB
+    bins = osd.bins(now)
+    bins = cut_off(bins, sum(bins.bin_bytes) - GIB)
+    rates = Rates(120.0, 1.0, osd.misses_per_s(now), 0.0, 0.0, 1e-3, None, None)
+    reading = OsdReading(0, Counters(0.0), now, onode_bytes=1500.0, bins=(bins,))
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    told = [point for point in curve.points if point.target_bytes < now]
+    assert told
+    for point in told:
+        truth = osd.misses_per_s(point.target_bytes)
+        assert 0.9 * point.low <= truth <= 1.1 * point.high
+
+
+def test_no_memory_counts_as_spare_where_bins_reach_further_than_what_is_held():
+    # all that is held was used within 2 s, and 40 bytes beyond the bins some time before
+    bins = AgeBins("meta", (1.0, 2.0, 720.0), 0, (60, 40, 0), 0, 40)
+    reading = OsdReading(0, Counters(0.0), GIB, onode_bytes=1.0, bins=(bins,))
+    rates = Rates(120.0, 1.0, 1.0, 0.0, 0.0, 1e-3, None, None)
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    smaller = [point for point in curve.points if point.target_bytes < GIB]
+    assert smaller
+    # to lose what is 2 s old costs what crosses that age: at most as much as in the bin before
+    assert smaller[-1].target_bytes == int(GIB - 40 / 0.85)
+    assert smaller[-1].high == 60.0
+
+
+def test_what_a_cache_was_granted_and_does_not_use_costs_nothing_nor_does_what_it_holds_beyond():
+    bins = AgeBins("meta", (1.0, 2.0, 720.0), 0, (60, 40, 0), 100, 40)
+    reading = OsdReading(0, Counters(0.0), GIB, onode_bytes=1.0, bins=(bins,))
+    rates = Rates(120.0, 1.0, 1.0, 0.0, 0.0, 1e-3, None, None)
+    curve = curve_of(reading, rates, MissCost(1e-3, 1e-3))
+    assert curve.at(GIB - 140 / 0.85).high == 1.0
+    assert curve.at(GIB - 145 / 0.85).high > 1.0
+
+
+def test_a_trial_finds_its_gain_and_says_where_it_can_not():
+    plain, raised = (False, (100.0, 120.0, 90.0)), (True, (50.0, 60.0, 44.0))
+    found = judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [plain, raised, raised, plain])
+    assert found.verdict == "gain"
+    assert found.share_low < 0.5 < found.share_high
+    noisy = (True, (10.0, 200.0, 90.0))
+    assert judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [plain, noisy, noisy, plain]
+                 ).verdict == "insufficient data"
+    idle = (False, (0.0, 0.0, 0.0))
+    assert judge("t1", "hdd", 0.0, GIB, 2 * GIB, (0, 1, 2), [idle] * 4
+                 ).verdict == "insufficient data"
+
+
+def test_cephadms_labels_are_entries_and_an_odd_inventory_is_none():
+    text = '{"h1": {"hostname": "h1", "labels": ["_no_autotune_memory"]}, "h2": {"labels": 3}}'
+    assert labels_of(text) == (Entry("h1/cephadm", "_no_autotune_memory", "label"),)
+    assert labels_of("[]") == labels_of("x") == ()

@@ -1,0 +1,271 @@
+"""A knob that is a folder goes through try, plan, rollout and rollback by the real engine."""
+
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from mgr_fakes import builders as make
+from mgr_fakes.mclock import MgrGone
+from mgr_fakes.module import FakeMgr
+from module_world import fine, ok, said
+from toy_knob.knob import DEPTH, TOY
+from toy_knob.mgr.room import ToyPlanner
+from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
+from wcache.core.record import Precondition
+from wcache.knobs.registry import KNOBS
+
+HOSTS = ("h0", "h1", "h2")
+BEFORE = {("osd/host:h1", DEPTH): "3.000000"}
+AFTER = {(f"osd/host:{name}", DEPTH): "8.000000" for name in HOSTS}
+
+
+class Mgr(FakeMgr):
+    """A mgr with the toy knob; a write takes `gain` times less where the depth is 8."""
+
+    gain = 5.0
+
+    def latency_ns(self, osd_id):
+        is_set = self.config.kept.get((f"osd/host:h{osd_id}", DEPTH)) == "8.000000"
+        return int(20_000_000 / self.gain) if is_set else 20_000_000
+
+
+def a_mgr(gain=5.0):
+    mgr = Mgr(*((name, (make.drive("sda", i),)) for i, name in enumerate(HOSTS)))
+    mgr.gain = gain
+    if TOY not in KNOBS:  # where it is, its room makes the planner
+        mgr.more_planners = {TOY.name: ToyPlanner(lambda world: 8)}
+    mgr.config.kept.update(BEFORE)
+    mgr.restart()
+    mgr.report_all()
+    mgr.step()
+    return mgr
+
+
+def planned(mgr):
+    return said(mgr, "plan", knob=TOY.name)["plan_id"]
+
+
+def shown(mgr, plan_id):
+    return said(mgr, "plan show", plan_id=plan_id)
+
+
+def statuses(mgr, plan_id):
+    return [change["status"] for change in shown(mgr, plan_id)["changes"]]
+
+
+def until(mgr, status):
+    """Until some change of the only plan has come so far."""
+    for _ in range(200):
+        if status in statuses(mgr, "p1"):
+            return
+        mgr.step(0.1)
+    raise AssertionError(f"no change is ever {status}")
+
+
+def test_a_plan_names_each_change_its_failure_domain_and_the_command_by_hand():
+    mgr = a_mgr()
+    plan = said(mgr, "plan", knob=TOY.name)
+    assert [change["failure_domain"] for change in plan["changes"]] == [
+        "host h0", "host h1", "host h2"]
+    assert plan["changes"][1]["manual"] == [f"ceph config set osd/host:h1 {DEPTH} 8"]
+    assert plan["changes"][1]["edits"][0]["prior"] == "3.000000"
+    text = ok(mgr.command("plan show", plan_id="p1"))
+    assert f"p1.1 by hand: ceph config set osd/host:h1 {DEPTH} 8" in text
+    assert mgr.config.writes == []
+
+
+def test_tried_it_says_what_the_first_change_gains_and_takes_it_back():
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    ok(mgr.command("apply", plan_id=plan_id, trial=True))
+    mgr.settle()
+    plan = shown(mgr, plan_id)
+    assert (plan["status"], plan["reason"]) == ("rolled back", "tried: 20.00 ms -> 4.00 ms (-80%)")
+    assert statuses(mgr, plan_id) == ["rolled back", "planned", "planned"]
+    assert plan["changes"][0]["ratio"] == 5.0
+    assert mgr.config.kept == BEFORE
+    assert mgr.config.writes == [
+        f"ceph config set osd/host:h0 {DEPTH} 8", f"ceph config rm osd/host:h0 {DEPTH}"]
+    fine(mgr)
+
+
+def test_rolled_out_each_change_is_proven_and_all_of_it_goes_back():
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    plan = shown(mgr, plan_id)
+    assert plan["status"] == "done"
+    assert [change["ratio"] for change in plan["changes"]] == [5.0] * 3
+    assert mgr.config.kept == AFTER
+    assert said(mgr, "plan", knob=TOY.name)["changes"] == []
+    ok(mgr.command("rollback"))
+    mgr.settle()
+    assert shown(mgr, plan_id)["status"] == "rolled back"
+    assert mgr.config.kept == BEFORE
+    log = ok(mgr.command("history"))
+    assert f"ceph config set osd/host:h1 {DEPTH} 8 (was 3.000000)" in log
+    assert f"ceph config set osd/host:h1 {DEPTH} 3.000000 (was 8)" in log
+    fine(mgr)
+
+
+def test_what_makes_it_worse_goes_back_at_the_canary_and_the_rest_is_not_begun():
+    mgr = a_mgr(gain=0.5)
+    plan_id = planned(mgr)
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    assert statuses(mgr, plan_id) == ["rolled back", "planned", "planned"]
+    assert "20.00 ms -> 40.00 ms (+100%)" in shown(mgr, plan_id)["reason"]
+    assert mgr.config.kept == BEFORE
+
+
+def test_nothing_is_set_while_the_cluster_is_not_well():
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    mgr.view.state = make.cluster(
+        mgr.view.state.osds.values(), missed=(Precondition.PGS_CLEAN,))
+    code, _, error = mgr.command("apply", plan_id=plan_id)
+    assert code != 0
+    assert "--override=pgs_clean" in error
+    ok(mgr.command("apply", plan_id=plan_id, override="pgs_clean"))
+    mgr.settle()
+    assert mgr.config.kept == AFTER
+    assert shown(mgr, plan_id)["forced"] == ["PGs active+clean"]
+
+
+def test_a_plan_is_not_begun_where_a_value_has_moved_since():
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    mgr.config.kept[("osd/host:h2", DEPTH)] = "5.000000"
+    ok(mgr.command("apply", plan_id=plan_id))
+    mgr.settle()
+    plan = shown(mgr, plan_id)
+    assert plan["status"] == "stopped"
+    assert "osd/host:h2 was changed since" in plan["reason"]
+    assert mgr.config.writes == []
+
+
+def test_an_unknown_knob_is_refused_and_the_known_ones_are_told():
+    code, _, error = a_mgr().command("plan", knob="moon")
+    assert code != 0
+    assert "use one of cache_mode, mclock, memory, " in error
+    assert "toy" in error
+
+
+def test_a_knob_that_nothing_measures_cannot_be_tried():
+    mgr = a_mgr()
+    mgr.config.kept[("osd.0", "osd_mclock_max_capacity_iops_hdd")] = "120.500000"
+    ok(mgr.command("mclock measure", accept_cost=True))
+    mgr.settle()
+    ok(mgr.command("plan", knob="mclock"))
+    code, _, error = mgr.command("apply", plan_id="p1", trial=True)
+    assert code != 0
+    assert "nothing measures" in error
+    assert shown(mgr, "p1")["status"] == "planned"
+
+
+@pytest.mark.parametrize("what", ["freeze", "rollback", "restart"])
+@pytest.mark.parametrize("when", ["planned", "applying", "rolling back"])
+def test_a_trial_is_undone_however_it_ends(what, when):
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    ok(mgr.command("apply", plan_id=plan_id, trial=True))
+    until(mgr, "applying" if when == "rolling back" else when)
+    mgr.config.down = when == "rolling back"  # the way back waits for the mons
+    until(mgr, when)
+    if what == "restart":
+        mgr.restart()
+        mgr.report_all()
+    else:
+        ok(mgr.command(what))
+    mgr.config.down = False
+    mgr.now_s += 31.0
+    mgr.report_all()
+    mgr.settle()
+    assert mgr.config.kept == BEFORE
+    assert shown(mgr, plan_id)["status"] in ("rolled back", "stopped")
+    if (what, when) == ("restart", "applying"):
+        assert "restarted during the trial" in shown(mgr, plan_id)["reason"]
+
+
+def test_nothing_is_written_before_the_mons_have_what_was_there():
+    mgr = a_mgr()
+    plan_id = planned(mgr)
+    mgr.store.slow = True
+    ok(mgr.command("apply", plan_id=plan_id))
+    for _ in range(10):
+        for _ in range(10):
+            mgr.step()
+        stored = mgr.store.kept.get(f"rollout/{plan_id}", "")
+        if mgr.config.writes:
+            break
+        mgr.store.answer()
+    assert mgr.config.writes == [f"ceph config set osd/host:h0 {DEPTH} 8"]
+    assert '"applying"' in stored
+
+
+@pytest.mark.parametrize(("now", "others_stay", "written"), [
+    ({}, False, ["a", "b"]),
+    ({"a": "2"}, False, ["b"]),
+    ({"a": "2.000000", "b": "2"}, False, []),
+    ({"b": "7"}, False, []),
+    ({"b": "7"}, True, ["a"]),
+])
+def test_only_what_is_missing_is_written_and_nothing_where_others_were(now, others_stay, written):
+    edits = tuple(ConfigEdit(who, DEPTH, "2", None) for who in ("a", "b"))
+    config = Config(Entry(who, DEPTH, value) for who, value in now.items())
+    left = left_to_write(ConfigRequest(edits, others_stay=others_stay), config)
+    assert [edit.who for edit in left] == written
+    assert left_to_write(ConfigRequest(edits, write=False), config) == []
+
+
+@pytest.mark.slow
+@examples(60)
+@given(
+    st.lists(st.sampled_from(
+        ["step", "step", "step", "lost", "lost in a write", "down", "up", "refuse", "take"]
+    ), max_size=25),
+    st.booleans(), st.sampled_from([5.0, 0.5]),
+)
+def test_no_loss_of_the_mgr_or_the_mons_ever_loses_a_prior_value(events, trial, gain):
+    mgr = a_mgr(gain)
+    plan_id = planned(mgr)
+    ok(mgr.command("apply", plan_id=plan_id, trial=trial))
+    for event in events:
+        if event == "lost":
+            mgr.restart()
+            mgr.report_all()
+        elif event == "lost in a write":
+            mgr.config.lost_after = 1
+        elif event in ("down", "up"):
+            mgr.config.down = event == "down"
+        elif event in ("refuse", "take"):
+            mgr.config.fails = (lambda who: True) if event == "refuse" else (lambda who: False)
+        try:
+            mgr.step(40.0 if event == "up" else 0.3)
+        except MgrGone:
+            mgr.config.lost_after = None
+            mgr.restart()
+            mgr.report_all()
+    mgr.config.down, mgr.config.lost_after = False, None
+    mgr.config.fails = lambda who: False
+    mgr.now_s += 40.0
+    mgr.report_all()
+    mgr.settle()
+    if trial and shown(mgr, plan_id)["status"] != "stopped":
+        assert mgr.config.kept == BEFORE
+    mgr.command("rollback", plan_id=plan_id)
+    mgr.settle()
+    assert mgr.config.kept == BEFORE
+    assert mgr.exceptions == []
+
+
+@pytest.mark.skipif(TOY not in KNOBS, reason="doc/add-a-knob.md makes it a knob of the registry")
+def test_what_the_toy_finds_is_in_status_until_its_plan_is_applied():
+    mgr = a_mgr()
+    (found,) = said(mgr, "status")["findings"]
+    assert (found["code"], found["subject"]) == ("WCACHE_TOY_SHALLOW", "osd/host:h1")
+    assert found["advice"] == "ceph wcache plan --knob=toy"
+    ok(mgr.command("apply", plan_id=planned(mgr)))
+    mgr.settle()
+    assert said(mgr, "status")["findings"] == []

@@ -1,0 +1,1 @@
+"""What of the toy runs in a mgr."""

@@ -1,0 +1,31 @@
+"""From what the cluster is to the toy's changes: one for each host, proven on its first OSD."""
+
+from wcache.core.change.config_change import ConfigChange
+from wcache.core.cluster import failure_domains
+from wcache.core.config_database import ConfigEdit, same
+from wcache.core.model import LoadPoint
+from wcache.knobs.knob import Wanted
+
+from .knob import DEPTH, TOY
+
+
+def make_changes(asked, wanted_depth, config, cluster):
+    """Each host that has another depth gets the one that is wanted; canary first."""
+    changes, left = [], []
+    first_osds = {osd.hostname: osd for _, osd in sorted(cluster.osds.items(), reverse=True)}
+    for hostname, osd in sorted(first_osds.items()):
+        if asked.device_class not in (None, osd.device_class):
+            continue
+        who = f"osd/host:{hostname}"
+        entry = config.at(who, DEPTH)
+        prior = entry.value if entry is not None else None
+        if same(prior, str(wanted_depth)):
+            left.append(f"host {hostname}: its depth is {wanted_depth} already")
+            continue
+        changes.append(ConfigChange(
+            asked.action_id(len(changes)), TOY.name,
+            (ConfigEdit(who, DEPTH, str(wanted_depth), prior),),
+            osd.device_class, "toys are faster so", ", ".join(failure_domains(osd, cluster)),
+            osd.osd_id, LoadPoint.OSD_BENCH_DEPTH1,
+        ))
+    return Wanted(tuple(changes), tuple(left))

@@ -1,1 +1,0 @@
-"""`ceph wcache mclock ...`: its rows of the table, and its text."""

@@ -1,1 +1,0 @@
-"""`ceph wcache memory ...`: its rows of the table, and its text."""

@@ -1,1 +1,0 @@
-"""What is known of mClock's capacities: what was measured, and what is stored of them."""

@@ -1,0 +1,1 @@
+"""What wcache can recommend and change, a folder for each; its `mgr/` runs in a mgr only."""

@@ -1,0 +1,7 @@
+"""The cache mode as a knob."""
+
+from __future__ import annotations
+
+from ..knob import Knob
+
+KNOB = CACHE_MODE = Knob("cache_mode", "the cache mode of drives")

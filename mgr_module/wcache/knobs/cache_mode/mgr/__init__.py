@@ -1,0 +1,1 @@
+"""What plans changes of cache modes in a mgr."""

@@ -1,0 +1,40 @@
+"""The knob `cache_mode` in a mgr; its commands are those about drives, campaigns and plans."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Tuple
+
+from ....commands.command import Command
+from ....core.errors import NotReadyError
+from ....engine.world import World
+from ....services.guards import disputed_domains
+from ....services.planner import Parts, Planner
+from ...knob import Asked, Wanted
+from ..plan import make_changes
+
+ROWS: Tuple[Command, ...] = ()
+
+
+def make(parts: Parts) -> Planner:
+    """Make the planner."""
+    return CacheModePlanner()
+
+
+class CacheModePlanner(Planner):
+    """From standing recommendations."""
+
+    def plan(self, asked: Asked, world: World) -> Wanted:
+        """See Planner."""
+        wanted = asked.device_class
+        if not any(r.device_class == (wanted or r.device_class) for r in world.recommendations):
+            of_class = f" in device class {wanted}" if wanted else ""
+            scope = f" --scope=class:{shlex.quote(wanted)}" if wanted else ""
+            raise NotReadyError(
+                f"nothing was measured yet{of_class}, so there is nothing to plan by",
+                f"measure with `ceph wcache campaign start{scope}`",
+            )
+        return make_changes(
+            asked, world.recommendations, world.believed_reports, world.cluster,
+            throwaway=world.options.throwaway_cluster, disputed=disputed_domains(world),
+        )

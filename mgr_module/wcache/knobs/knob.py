@@ -1,0 +1,98 @@
+"""What a knob is to the rest: its name, the options it goes by, and what a plan is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, FrozenSet, Iterable, Optional, Sequence, Tuple
+
+from ..core.change.rollout_state import Change, Rollout
+from ..core.change.scope import Scope
+from ..core.model import FindingCode
+
+# A plan is stored whole after each step, so it is kept small.
+CHANGES_MAX = 500
+
+
+@dataclass(frozen=True)
+class OlderPlans:
+    """Values that an older version stored in place of plans, and how one is read as a plan."""
+
+    key: str
+    stored: type
+    as_plan: Callable[[Any], Rollout]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """Something that wcache observes, tries, recommends and changes.
+
+    `options` are those of the config database that it reads or sets; the cache mode has none.
+    `advice` says of each finding code of its own what is wrong, for `ceph health`, and what to do.
+    `module_options` is a frozen dataclass: each field says what it is for, its lowest and its
+    highest value.  `together`: `plan --knob=all` has it.
+    """
+
+    name: str
+    title: str
+    options: Tuple[str, ...] = ()
+    advice: Tuple[Tuple[FindingCode, str, str], ...] = ()
+    module_options: Optional[type] = None
+    together: bool = True
+    older_plans: Tuple[OlderPlans, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for.
+
+    `nonce` is random and makes the ids of actions unique for ever: a journal may still have
+    an entry of a plan that had the same number.  `take_over` are hosts of which somebody else
+    sets the values by itself, and is to leave them.
+    """
+
+    plan_id: str
+    nonce: str
+    device_class: Optional[str] = None
+    consent_turn_on: bool = False
+    persist: bool = False
+    only: Optional[FrozenSet[Tuple[str, str]]] = None  # these hosts and cache domains
+    scope: Scope = Scope()  # noqa: RUF009  frozen
+    take_over: Tuple[str, ...] = ()
+    first: int = 0  # how many changes the plan has before those that are asked for
+
+    def wants(self, host: str, device_class: str) -> bool:
+        """Whether a device class of a host is asked for, with any of its cache domains."""
+        named = self.only is None or any(name == host for name, _ in self.only)
+        return named and self.device_class in (None, "", device_class)
+
+    def action_id(self, index: int) -> str:
+        """The id of a change by its place among those that are asked for."""
+        return f"{self.plan_id}.{self.first + index}.{self.nonce}"
+
+
+def _nothing(changes: Sequence[Change]) -> None:
+    """Most knobs keep nothing beside a plan."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Changes in the order they will be made, the canary first; what is left alone, a line each.
+
+    `remember` keeps what a knob wants kept beside the plan.  It is called with the changes that
+    the plan has, none where there is no plan, and not at all by a dry run.
+    """
+
+    changes: Tuple[Change, ...]
+    left_alone: Tuple[str, ...] = ()
+    remember: Callable[[Sequence[Change]], None] = _nothing
+
+
+def option_names(knobs: Iterable[Knob]) -> Tuple[str, ...]:
+    """All options of the config database that some knob goes by."""
+    return tuple(dict.fromkeys(name for knob in knobs for name in knob.options))
+
+
+def knobs_of(rollout: Rollout) -> Tuple[str, ...]:
+    """The names of the knobs that a plan changes."""
+    drives = [change.knob for change in rollout.drive_changes]
+    return tuple(dict.fromkeys((*drives, *(change.knob for change in rollout.config_changes))))

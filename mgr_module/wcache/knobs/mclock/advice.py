@@ -1,0 +1,358 @@
+"""From measured capacities and stored values to what to set for a device class.
+
+One value for a device class, since OSDs that are added take it too; an OSD's own key
+takes precedence over it, and an OSD with a value other than the compiled default does not bench
+itself again.  So the class is set first and the keys that override it are removed then:
+no OSD falls back to the default in between.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from ...core.cluster import OsdInfo
+from ...core.config_database import EDITS_MAX, Config, ConfigEdit, Entry
+from ...core.loads import SCHEDULER, capacity_limits
+from ...core.model import CacheMode
+from ...core.text import NAMED_MAX, many, named
+from .capacity import (
+    DEFAULT_IOPS,
+    PLAUSIBLE_IOPS,
+    Capacity,
+    Measurement,
+    of_model,
+    option,
+)
+from .certainty import ONE_CLASS, uncertain
+from .config import FORCED_BENCH, Known, by_mclock
+from .precedence import Override, overrides
+
+# A threshold to set lies so far beyond what was measured: OSDs of a model differ a little.
+WIDER = 1.1
+
+
+@dataclass(frozen=True)
+class ModelCapacity:
+    """What was measured on OSDs of one stack of drive models, all in one setting."""
+
+    stack: str
+    setting: str
+    capacity: Capacity
+    osds: int  # in the device class, measured or not
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to set for a device class; no changes where a warning says why not."""
+
+    device_class: str
+    option: str
+    iops: Optional[int]
+    models: Tuple[ModelCapacity, ...]
+    shadowing: Tuple[str, ...] = field(metadata={"max_items": EDITS_MAX})
+    changes: Tuple[ConfigEdit, ...] = field(metadata={"max_items": EDITS_MAX})
+    warnings: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that advice and findings follow from."""
+
+    osds: Mapping[int, OsdInfo]
+    settings: Mapping[int, str]
+    stacks: Mapping[int, str]
+    config: Config
+    measured: Sequence[Measurement] = ()
+    known: Mapping[Tuple[str, str], Known] = field(default_factory=dict)
+    wanted: Mapping[Tuple[str, str], CacheMode] = field(default_factory=dict)
+    compiled_queue: str = SCHEDULER
+
+    def current(self) -> List[Measurement]:
+        """Measurements that still hold: same OSD, same drive models, same setting."""
+        return [
+            item for item in self.measured
+            if not item.forced and item.osd_id in self.osds
+            and self.settings.get(item.osd_id) == item.setting
+            and self.stacks.get(item.osd_id) == item.stack
+        ]
+
+
+def advise(facts: Facts) -> Tuple[Advice, ...]:
+    """One advice for each device class with a measured OSD, in a stable order."""
+    groups = sorted({
+        (facts.osds[m.osd_id].device_class, facts.osds[m.osd_id].rotational)
+        for m in facts.measured if m.osd_id in facts.osds
+    })
+    return tuple(_advise(facts, *group) for group in groups)
+
+
+def _advise(facts: Facts, device_class: str, rotational: bool) -> Advice:
+    name = option(rotational)
+    members = [
+        osd for _, osd in sorted(facts.osds.items())
+        if osd.device_class == device_class and osd.rotational == rotational
+    ]
+    ids = {osd.osd_id for osd in members}
+    counts: Dict[str, int] = defaultdict(int)
+    for osd_id in ids & set(facts.stacks):
+        counts[facts.stacks[osd_id]] += 1
+    current = [item for item in facts.current() if item.osd_id in ids]
+    capacities, warnings = _of_models(current, counts)
+    warnings += _doubts(facts, members, current, capacities)
+    stronger = overrides(facts.config, name, members)
+    warnings += _overridden(stronger, facts.config, device_class)
+    found = tuple(capacities)
+    value: Optional[int] = None
+    shadowing: Tuple[str, ...] = ()
+    changes: List[ConfigEdit] = []
+    blocked = _blocked(facts, members, current, found)
+    if found:
+        by_class = _class_value(found, rotational)
+        own = _own_values(found, by_class, rotational)
+        given = {model.stack: own.get(model.stack, by_class) for model in found}
+        unsure = uncertain(current, given, counts)
+        value, blocked = None if unsure else by_class, [*unsure, *blocked]
+        held = {(model.stack, model.setting) for model in found}
+        mine = [
+            osd for osd in members
+            if (facts.stacks.get(osd.osd_id), facts.settings.get(osd.osd_id)) in held
+        ]
+        shadowing = tuple(
+            f"osd.{osd.osd_id}" for osd in mine if facts.config.at(f"osd.{osd.osd_id}", name)
+        )
+        if not blocked:
+            # without its own key such an OSD would take the stronger value, not the class's
+            kept = frozenset().union(*(item.surely | item.maybe for item in stronger))
+            changes = _changes(
+                facts.config, name, device_class, by_class, own, mine, facts.stacks, kept
+            )
+    if len(changes) > EDITS_MAX:
+        del changes[EDITS_MAX:]
+        blocked.append(f"these are the first {EDITS_MAX} changes; look again after them")
+    return Advice(
+        device_class, name, value, found, shadowing[:EDITS_MAX], tuple(changes),
+        (*blocked, *warnings),
+    )
+
+
+def _of_models(
+    current: Sequence[Measurement], counts: Mapping[str, int]
+) -> Tuple[List[ModelCapacity], List[str]]:
+    by_model: Dict[str, List[Measurement]] = defaultdict(list)
+    for item in current:
+        by_model[item.stack].append(item)
+    found, warnings = [], []
+    for model, items in sorted(by_model.items()):
+        modes = sorted({item.setting for item in items})
+        if len(modes) > 1:
+            warnings.append(
+                f"{model}: its OSDs are in different modes ({'; '.join(modes)}), so they have "
+                "no common capacity; make the modes the same and measure again"
+            )
+            continue
+        capacity = of_model(items)
+        if capacity is not None:
+            found.append(ModelCapacity(model, modes[0], capacity, counts.get(model, 0)))
+    return found, warnings
+
+
+def _class_value(found: Sequence[ModelCapacity], rotational: bool) -> int:
+    """One value where the stacks are close, else that of the most common one."""
+    low = min(item.capacity.iops for item in found)
+    high = max(item.capacity.iops for item in found)
+    if high / low <= ONE_CLASS:
+        weights = [max(1, item.osds) for item in found]
+        logs = [w * math.log(item.capacity.iops) for w, item in zip(weights, found)]
+        return _not_default(math.exp(math.fsum(logs) / sum(weights)), rotational)
+    most = max(found, key=lambda item: (item.osds, -item.capacity.iops))
+    return _not_default(most.capacity.iops, rotational)
+
+
+def _own_values(
+    found: Sequence[ModelCapacity], value: int, rotational: bool
+) -> Dict[str, int]:
+    """By stack, what its OSDs get as their own where the class's value is not theirs."""
+    return {
+        item.stack: _not_default(item.capacity.iops, rotational) for item in found
+        if not 1 / ONE_CLASS <= item.capacity.iops / value <= ONE_CLASS
+    }
+
+
+def _not_default(iops: float, rotational: bool) -> int:
+    """An OSD that finds the compiled default benches itself, and its key overrides ours."""
+    value = max(1, round(iops))
+    return value + 1 if value == DEFAULT_IOPS[rotational] else value
+
+
+def _changes(
+    config: Config, name: str, device_class: str, value: int, own: Mapping[str, int],
+    mine: Sequence[OsdInfo], stacks: Mapping[int, str], kept: FrozenSet[int],
+) -> List[ConfigEdit]:
+    changes = [_set(config, f"osd/class:{device_class}", name, value)]
+    for osd in mine:
+        who = f"osd.{osd.osd_id}"
+        wanted = own.get(stacks[osd.osd_id])
+        if wanted is not None:
+            changes.append(_set(config, who, name, wanted))
+        elif config.at(who, name) is not None and osd.osd_id not in kept:
+            entry = config.at(who, name)
+            changes.append(ConfigEdit(who, name, None, entry.value if entry else None))
+    return [change for change in changes if change is not None and _moves(change)]
+
+
+def _set(config: Config, who: str, name: str, value: int) -> ConfigEdit:
+    entry = config.at(who, name)
+    return ConfigEdit(who, name, str(value), entry.value if entry else None)
+
+
+def _moves(change: ConfigEdit) -> bool:
+    if change.value is None or change.prior is None:
+        return True
+    prior = Entry(change.who, change.name, change.prior).number
+    return prior is None or round(prior) != int(change.value)
+
+
+# ---- why not, and doubts
+
+
+def _blocked(
+    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    found: Sequence[ModelCapacity],
+) -> List[str]:
+    """Reasons to change nothing, however good the numbers are."""
+    lines = []
+    idle = [osd for osd in members if not by_mclock(facts.config, osd, facts.compiled_queue)]
+    idle += [osd for osd in members if _runs_another(osd, current)]
+    if idle:
+        lines.append(
+            f"{_osds(idle)} do not schedule by mClock (osd_op_queue), so the value would do "
+            "nothing there"
+        )
+    if not found:
+        lines.append("no measurement is still valid; measure again")
+    beyond = (_beyond(facts, item, current) for item in found)
+    return [*lines, *filter(None, beyond)]
+
+
+def _runs_another(osd: OsdInfo, current: Sequence[Measurement]) -> bool:
+    return any(
+        item.osd_id == osd.osd_id and item.scheduler != SCHEDULER for item in current
+    )
+
+
+def _beyond(facts: Facts, item: ModelCapacity, current: Sequence[Measurement]) -> str:
+    """Why an OSD would discard such a bench; "" where it would not.
+
+    Its thresholds are those that are set now, else those it had when it was measured.
+    """
+    first, iops = next(m for m in current if m.stack == item.stack), item.capacity.iops
+    bounds = zip(
+        capacity_limits(first.rotational), PLAUSIBLE_IOPS[first.rotational],
+        (first.iops_min, first.iops_max),
+    )
+    values = []
+    for name, compiled, told in bounds:
+        entry = facts.config.of_osd(facts.osds[first.osd_id], name)
+        values.append((entry.number if entry else None) or told or compiled)
+    low, high = values
+    if low <= iops <= high:
+        return ""
+    name = capacity_limits(first.rotational)[iops > high]
+    wide = math.ceil(WIDER * iops) if iops > high else math.floor(iops / WIDER)
+    return (
+        f"{item.stack}: {iops:.0f} IOPS is outside of {low:.0f} to {high:.0f}, and an OSD discards "
+        f"such a bench as wrong; check it with fio and set it by hand, or where it is right: "
+        f"`ceph config set osd {name} {wide}`"
+    )
+
+
+def _doubts(
+    facts: Facts, members: Sequence[OsdInfo], current: Sequence[Measurement],
+    found: Sequence[ModelCapacity],
+) -> List[str]:
+    lines = []
+    ids = {osd.osd_id for osd in members}
+    held = {item.osd_id for item in current}
+    old = [m for m in facts.measured if m.osd_id in ids - held and not m.forced]
+    lines += [
+        f"osd.{m.osd_id} was measured in {m.setting}, its drives are "
+        f"{facts.settings.get(m.osd_id) or 'in an unknown mode'} now; measure it again"
+        for m in old[:NAMED_MAX]
+    ]
+    device_class = members[0].device_class
+    for item in found:
+        mode = facts.wanted.get((device_class, item.stack))
+        if mode is not None and mode.value != item.setting:
+            lines.append(
+                f"{item.stack}: {mode.value} is recommended and {item.setting} was "
+                "measured; apply the mode first, then measure again"
+            )
+        if item.capacity.drives < 3:
+            lines.append(
+                f"{item.stack}: {many(item.capacity.drives, 'OSD')} measured; 3 or more are better"
+            )
+        others = [
+            osd for osd in members
+            if facts.stacks.get(osd.osd_id) == item.stack
+            and facts.settings.get(osd.osd_id, "") != item.setting
+        ]
+        if others:
+            lines.append(f"{_osds(others)} are not in {item.setting}, in which it was measured")
+    measured = {item.stack for item in found}
+    others = [osd for osd in members if facts.stacks.get(osd.osd_id) not in measured]
+    if found and others:
+        lines.append(f"{_osds(others)} are on drive models that were not measured")
+    forced = [osd for osd in members if _is_forced(facts.config, osd)]
+    if forced:
+        lines.append(
+            f"{_osds(forced)} bench themselves at every start ({FORCED_BENCH}) and store the "
+            "result as their own key"
+        )
+    return lines
+
+
+def _overridden(
+    stronger: Sequence[Override], config: Config, device_class: str
+) -> List[str]:
+    """What is stronger than the class's value, by entry, and what follows for which OSDs."""
+    lines = []
+    for item in stronger[:NAMED_MAX]:
+        entry, parts = item.entry, []
+        if item.surely:
+            parts.append(f"takes precedence over the class for {_ids(item.surely)}")
+        if item.maybe:
+            parts.append(
+                f"may take precedence over the class for {_ids(item.maybe)}, whose CRUSH location "
+                "is not known"
+            )
+        own = {
+            osd_id for osd_id in item.surely | item.maybe
+            if config.at(f"osd.{osd_id}", entry.name) is not None
+        }
+        rm = shlex.join(["ceph", "config", "rm", entry.who, entry.name])
+        keeps = f"; until then {_ids(own)} keep their own keys" if own else ""
+        lines.append(
+            f"{entry.who} ({entry.value}) {' and '.join(parts)}, so class {device_class} does "
+            f"not reach them: remove it by hand ({rm}){keeps}"
+        )
+    if len(stronger) > NAMED_MAX:
+        others = named([item.entry.who for item in stronger[NAMED_MAX:]])
+        lines.append(f"{others} also take precedence over the class, or may")
+    return lines
+
+
+def _is_forced(config: Config, osd: OsdInfo) -> bool:
+    entry = config.of_osd(osd, FORCED_BENCH)
+    return entry is not None and entry.value.lower() in ("true", "1")
+
+
+def _osds(osds: Sequence[OsdInfo]) -> str:
+    return _ids({osd.osd_id for osd in osds})
+
+
+def _ids(osd_ids: AbstractSet[int]) -> str:
+    return named([f"osd.{osd_id}" for osd_id in sorted(osd_ids)])

@@ -1,0 +1,158 @@
+"""An OSD's capacity as mClock counts it, measured by the OSD's own recipe.
+
+An OSD benches itself when it starts with the compiled default in force: 12,288,000 bytes
+in random 4 KiB writes over 100 objects of 4 MiB, written beforehand, and stores the result
+of this single call under its own name (src/osd/OSD.cc,
+`maybe_override_max_osd_capacity_for_qos`).  The same call made several times gives the
+capacity with an interval.  Capacities are positive and spread by factors, so everything
+is computed on logarithms, and the drive is the unit where several were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+
+from ...core.experiment.observing.observed import CAPACITY_CALLS_MAX
+from ...core.experiment.observing.osd_drives import mode_words, setting_of, stack_of
+from ...core.figures.student_t import t95
+from ...core.host_report import HostReport
+from ...core.loads import SCHEDULER
+from ...core.model import DriveReport, Role
+from ...core.simulation import real
+
+# Two calls give an interval of a factor of thousands; four are worth their bytes.
+CALLS_MIN, CALLS_MAX, CALLS_DEFAULT = 3, CAPACITY_CALLS_MAX, 4
+# The compiled defaults: with one of them in force an OSD benches itself at every start.
+DEFAULT_IOPS = {True: 315.0, False: 21500.0}
+# osd_mclock_iops_capacity_{low_,}threshold_*: an OSD discards its own result outside.
+PLAUSIBLE_IOPS = {True: (50.0, 500.0), False: (1000.0, 80_000.0)}
+# Two calls are taken to differ by at least this for no reason (sd of the logarithm).
+SD_MIN = 0.02
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Bench calls on one OSD with its drives in one setting; the newest of an OSD is kept.
+
+    `stack` is what `stacks` says of the OSD, `setting` what `settings` said before and after.
+    """
+
+    osd_id: int
+    hostname: str
+    device_class: str
+    rotational: bool
+    stack: str
+    setting: str
+    iops: Tuple[float, ...] = field(metadata={"max_items": CALLS_MAX})
+    seconds: float
+    bytes_written: int
+    ended_at_s: float
+    scheduler: str = SCHEDULER
+    iops_min: float = 0.0  # the OSD's own thresholds
+    iops_max: float = 0.0
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """IOPS at 4 KiB: geometric mean, its 95% interval, and where one more OSD's call falls.
+
+    `drives` is the number of OSDs, `calls` that of all bench calls behind it.
+    """
+
+    iops: float
+    low: float
+    high: float
+    next_low: float
+    next_high: float
+    drives: int
+    calls: int
+
+
+def option(rotational: bool) -> str:
+    """The option that an OSD on such a drive reads (by its drive, not by its class)."""
+    return f"osd_mclock_max_capacity_iops_{'hdd' if rotational else 'ssd'}"
+
+
+def of_one(iops: Sequence[float]) -> Optional[Capacity]:
+    """The capacity of one OSD from its calls; None for fewer than CALLS_MIN.
+
+    mean +- t s / sqrt(n) of the logarithms, and mean +- t s sqrt(1 + 1/n) for one more call.
+    """
+    n = len(iops)
+    if n < CALLS_MIN:
+        return None
+    mean, sd = _mean_sd([math.log(value) for value in iops])
+    t = t95(n - 1)
+    return _capacity(mean, t * sd / math.sqrt(n), t * sd * math.sqrt(1 + 1 / n), 1, n)
+
+
+def of_model(measured: Sequence[Measurement]) -> Optional[Capacity]:
+    """The capacity of OSDs on the same drive models, with the OSD as the unit.
+
+    The interval is that of the mean over OSDs, t with k - 1 degrees of freedom; forty calls
+    on one drive are one drive.  The spread of one more OSD's single call adds the spread
+    between drives and that within one.
+    """
+    usable = [item for item in measured if len(item.iops) >= CALLS_MIN]
+    k = len(usable)
+    if k < 2:
+        return of_one(usable[0].iops) if usable else None
+    logs = [[math.log(value) for value in item.iops] for item in usable]
+    each = [_mean_sd(values) for values in logs]
+    mean, between = _mean_sd([drive_mean for drive_mean, _ in each])
+    calls = sum(len(values) for values in logs)
+    within = math.sqrt(sum(sd**2 for _, sd in each) / k)
+    t = t95(k - 1)
+    one_call = math.sqrt(between**2 * (1 + 1 / k) + within**2 * max(0.0, 1 - k / calls))
+    return _capacity(mean, t * between / math.sqrt(k), t * one_call, k, calls)
+
+
+def _mean_sd(logs: Sequence[float]) -> Tuple[float, float]:
+    mean = math.fsum(logs) / len(logs)
+    variance = math.fsum((x - mean) ** 2 for x in logs) / (len(logs) - 1)
+    return mean, max(SD_MIN, math.sqrt(variance))
+
+
+def _capacity(mean: float, half: float, half_next: float, drives: int, calls: int) -> Capacity:
+    return Capacity(
+        math.exp(mean), math.exp(mean - half), math.exp(mean + half),
+        math.exp(mean - half_next), math.exp(mean + half_next), drives, calls,
+    )
+
+
+# ---- what an OSD's drives are set to
+
+
+def settings(
+    reports: Iterable[HostReport], without: Iterable[Tuple[str, str]] = ()
+) -> Dict[int, str]:
+    """The setting of every OSD of real hosts; those with a domain in `without` are unknown.
+
+    `without` are (hostname, domain id) pairs that are being toggled.
+    """
+    moving = set(without)
+    uses: Dict[int, List[Tuple[Role, str]]] = {}
+    for report in real(reports):
+        for drive in report.drives:
+            known = (report.hostname, drive.domain_id) not in moving
+            words = mode_words(drive) if known else ""
+            for use in drive.uses:
+                uses.setdefault(use.osd_id, []).append((use.role, words))
+    return {osd_id: setting_of(found) for osd_id, found in uses.items()}
+
+
+def stacks(reports: Iterable[HostReport]) -> Dict[int, str]:
+    """The drive models under every OSD of real hosts, in words.
+
+    "ACME HD1 1.0", or "ACME HD1 1.0 with db, wal on ACME N1 2.0": an OSD with a separate DB
+    has another capacity than one without, on the same drive model.
+    """
+    roles: Dict[int, Dict[Role, DriveReport]] = {}
+    for report in real(reports):
+        for drive in report.drives:
+            for use in drive.uses:
+                roles.setdefault(use.osd_id, {})[use.role] = drive
+    return {osd_id: stack_of(drives) for osd_id, drives in roles.items() if Role.BLOCK in drives}

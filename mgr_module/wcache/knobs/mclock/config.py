@@ -1,0 +1,88 @@
+"""What the config database says to mClock, and in which setting of the caches it was stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Dict, List, Mapping, Tuple
+
+from ...core.cluster import OsdInfo
+from ...core.config_database import Config, Entry, mask_of
+from ...core.loads import QUEUE, SCHEDULER, capacity_limits
+from .capacity import option
+
+CAPACITIES = (option(True), option(False))
+FORCED_BENCH = "osd_mclock_force_run_benchmark_on_init"
+NAMES = (*CAPACITIES, QUEUE, FORCED_BENCH, *capacity_limits(True), *capacity_limits(False))
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value with the setting that the OSD's drives were in when it was first seen."""
+
+    who: str
+    name: str
+    value: str
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class Knowns:
+    """All of them, as they are stored."""
+
+    items: Tuple[Known, ...] = field(default=(), metadata={"max_items": 100_000})
+
+
+def scheduler(config: Config, osd: OsdInfo, compiled: str) -> str:
+    """The scheduler that the OSD is told to use; `compiled` is the release's default.
+
+    An OSD takes it when it starts, and a ceph.conf of its own is not seen here.
+    """
+    entry = config.of_osd(osd, QUEUE)
+    return entry.value if entry is not None else compiled
+
+
+def by_mclock(config: Config, osd: OsdInfo, compiled: str) -> bool:
+    """Whether the OSD is told to schedule by mClock."""
+    return scheduler(config, osd, compiled) == SCHEDULER
+
+
+def see(
+    known: Mapping[Tuple[str, str], Known], config: Config, osds: Mapping[int, OsdInfo],
+    settings: Mapping[int, str],
+) -> Dict[Tuple[str, str], Known]:
+    """`known` after one more reading: what is new was stored in the present setting.
+
+    A value that stays keeps the setting in which it was first seen, so that it is known to
+    be older than a change of the cache mode.
+    """
+    now: Dict[Tuple[str, str], Known] = {}
+    for entry in config.entries:
+        if entry.name not in CAPACITIES:
+            continue
+        key = (entry.who, entry.name)
+        before = known.get(key)
+        if before is None or before.value != entry.value:
+            before = Known(entry.who, entry.name, entry.value)
+        if not before.setting:
+            before = replace(before, setting=_setting(entry, osds, settings))
+        now[key] = before
+    return now
+
+
+def _setting(
+    entry: Entry, osds: Mapping[int, OsdInfo], settings: Mapping[int, str]
+) -> str:
+    """The one setting of all OSDs that a section covers; empty where they differ."""
+    said = {settings.get(osd.osd_id, "") for osd in covered(entry, osds)}
+    return said.pop() if len(said) == 1 else ""
+
+
+def covered(entry: Entry, osds: Mapping[int, OsdInfo]) -> List[OsdInfo]:
+    """The OSDs that would read an entry, if nothing took precedence over it."""
+    mask = mask_of(entry.who)
+    if mask.section.startswith("osd.") and mask.section[4:].isdecimal():
+        osd = osds.get(int(mask.section[4:]))
+        mine = [osd] if osd is not None else []
+    else:
+        mine = list(osds.values())
+    return [osd for osd in mine if option(osd.rotational) == entry.name and mask.covers(osd)]

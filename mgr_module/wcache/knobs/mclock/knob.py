@@ -1,0 +1,22 @@
+"""mClock's capacity as a knob."""
+
+from __future__ import annotations
+
+from ...core.model import FindingCode
+from ..knob import Knob, OlderPlans
+from .config import NAMES
+from .stored_v1 import ConfigRollout, as_plan
+
+ADVICE = (
+    (
+        FindingCode.MCLOCK_STALE,
+        "value{s} of osd_mclock_max_capacity_iops_* {does|do} not fit the cache mode the drives "
+        "are in",
+        "measure again and set it: `ceph wcache mclock measure`, `recommend` and `apply`",
+    ),
+)
+# Capacities are measured anew after a change of the cache mode, so they have a plan of their own.
+KNOB = MCLOCK = Knob(
+    "mclock", "the capacity that mClock shares out", NAMES, ADVICE, together=False,
+    older_plans=(OlderPlans("mclock-change", ConfigRollout, as_plan),),
+)

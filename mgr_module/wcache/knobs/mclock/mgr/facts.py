@@ -1,0 +1,89 @@
+"""What mClock's settings and the caches say together: gathered, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Callable, List, Tuple
+
+from ....core.model import Finding
+from ....core.simulation import real
+from ....engine.world import World
+from ..advice import Facts
+from ..capacity import option, settings, stacks
+from ..stale import stale
+from .capacities import Capacities
+from .known import MclockKnown
+
+# Findings are worked out anew when something they follow from has changed, and at least
+# this often, since device classes may change too; at 10,000 OSDs it takes a moment.
+FINDINGS_EVERY_S = 600.0
+# How old a reading may be while something is found to be wrong.
+STALE_READ_S = 60.0
+
+
+class MclockFacts:
+    """Reads what is known, the measurements and the settings; changes nothing.
+
+    `read_soon` has the config database read again.
+    """
+
+    def __init__(
+        self, *, read_soon: Callable[[], None], capacities: Capacities, known: MclockKnown,
+        compiled_queue: Callable[[], str],
+    ) -> None:
+        self._read_soon = read_soon
+        self._capacities = capacities
+        self._known = known
+        self._compiled_queue = compiled_queue
+        self._findings: Tuple[Finding, ...] = ()
+        self._findings_of: Tuple[object, ...] = ()
+        self._findings_due_s = 0.0
+
+    def tick(self, world: World) -> None:
+        """Work out the findings anew where something they follow from has changed."""
+        now_s, reports = world.now_s, tuple(world.reports.values())
+        # reports are immutable and kept while nothing in them changes
+        of = (world.config, self._capacities.kept, reports, world.leased | world.changing)
+        if of != self._findings_of or now_s >= self._findings_due_s:
+            self._findings_of, self._findings_due_s = of, now_s + FINDINGS_EVERY_S
+            self._findings = stale(self.gather(world)) if world.config.entries else ()
+        read_at_s = world.config_read_at_s
+        if self._findings and read_at_s is not None and now_s - read_at_s > STALE_READ_S:
+            self._read_soon()  # a cure by hand is to be seen soon
+
+    def findings(self) -> Tuple[Finding, ...]:
+        """Stored values that do not fit the mode of the drives, as last worked out."""
+        return self._findings
+
+    def gather(self, world: World, with_wanted: bool = False) -> Facts:
+        """Everything that advice follows from; `with_wanted` the recommended modes too."""
+        reports = world.believed_reports
+        wanted = {
+            (r.device_class, str(r.drive_model)): r.mode
+            for r in real(world.recommendations if with_wanted else ()) if r.mode is not None
+        }
+        return Facts(
+            world.cluster.osds, settings(reports, world.leased | world.changing), stacks(reports),
+            world.config, self._capacities.now(), self._known.known, wanted,
+            self._compiled_queue(),
+        )
+
+    def stale_keys(
+        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
+    ) -> List[str]:
+        """OSDs' own stored capacities that a change of the cache mode makes stale.
+
+        Of OSDs whose drives are still to be changed that is every one, of others those that
+        are older than a change.
+        """
+        if not world.config.entries:
+            return []
+        now = settings(world.believed_reports)
+        found = []
+        for osd_id in sorted({*changing, *changed}):
+            for rotational in (True, False):
+                who, name = f"osd.{osd_id}", option(rotational)
+                entry, known = world.config.at(who, name), self._known.known.get((who, name))
+                older = known is not None and known.setting and known.setting != now.get(osd_id)
+                if entry is not None and (osd_id in changing or older):
+                    found.append(f"{who} {name}")
+        return found

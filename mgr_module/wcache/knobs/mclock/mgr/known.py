@@ -1,0 +1,40 @@
+"""Keeps in which setting of the caches each of mClock's stored values was first seen."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from ....core.config_database import Config
+from ....engine.engine import Engine
+from ....engine.storing.archive import Archive
+from ..capacity import settings
+from ..config import Known, see
+from .archive import MclockArchive
+
+
+class MclockKnown:
+    """Told of each reading of the config database, from its thread."""
+
+    def __init__(self, engine: Engine, archive: Archive) -> None:
+        self._engine = engine
+        self._archive = MclockArchive(archive)
+        self.known: Dict[Tuple[str, str], Known] = {}
+        engine.config.on_read.append(self.see)
+
+    def load(self) -> None:
+        """Take up what was stored."""
+        with self._engine.lock:
+            self.known = {(k.who, k.name): k for k in self._archive.known()}
+
+    def see(self, config: Config) -> None:
+        """Compare a reading with what was seen before."""
+        engine, world = self._engine, self._engine.world()
+        moving = world.leased | world.changing
+        known = see(
+            self.known, config, world.cluster.osds, settings(world.believed_reports, moving)
+        )
+        if known != self.known:
+            with engine.lock:
+                self.known = known
+                self._archive.put_known(tuple(known.values()))
+        engine.wake()

@@ -1,0 +1,72 @@
+"""The knob `mclock` in a mgr."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, List, Sequence
+
+from ....core.errors import NotReadyError
+from ....core.model import Finding
+from ....engine.world import World
+from ....services.guards import require_config
+from ....services.planner import Parts, Planner
+from ...knob import Asked, Wanted
+from ..advice import advise
+from ..plan import make_changes
+from .capacities import under_way
+from .rows import ROWS
+from .service import MclockService
+
+__all__ = ["ROWS", "MclockPlanner", "make"]
+
+
+def make(parts: Parts) -> Planner:
+    """Make the planner, with the service behind its commands."""
+    return MclockPlanner(MclockService(
+        engine=parts.engine, archive=parts.archive,
+        # what the mgr sees is the compiled default, unless it is set for all daemons
+        compiled_queue=lambda: str(parts.ceph.get_ceph_option("osd_op_queue")),
+    ))
+
+
+class MclockPlanner(Planner):
+    """From measured capacities and what the config database says."""
+
+    def __init__(self, service: MclockService) -> None:
+        self.service: MclockService = service
+
+    def plan(self, asked: Asked, world: World) -> Wanted:
+        """See Planner."""
+        require_config(world)
+        advices = [
+            advice for advice in advise(self.service.facts.gather(world))
+            if asked.device_class in (None, advice.device_class)
+        ]
+        if not advices:
+            raise NotReadyError(
+                "no capacity was measured yet, so there is nothing to plan by",
+                "measure with `ceph wcache mclock measure`",
+            )
+        return make_changes(asked, advices, world.cluster, world.config)
+
+    def findings(self, world: World) -> Sequence[Finding]:
+        """Stored values that do not fit the mode of the drives."""
+        return self.service.facts.findings()
+
+    def load(self) -> None:
+        """See Planner."""
+        self.service.load()
+
+    def tick(self, world: World) -> None:
+        """See Planner."""
+        self.service.tick(world)
+
+    def measuring(self, world: World) -> str:
+        """See Planner."""
+        campaign_id = under_way(world)
+        return f"mclock measurement {campaign_id}" if campaign_id else ""
+
+    def stale_keys(
+        self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]
+    ) -> List[str]:
+        """See Planner."""
+        return self.service.facts.stale_keys(world, changing, changed)

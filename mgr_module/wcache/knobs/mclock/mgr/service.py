@@ -1,0 +1,282 @@
+"""The use cases behind `ceph wcache mclock ...`: measure capacities, show, recommend.
+
+Each takes plain arguments, returns plain data, and raises a WcacheError with one line.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+from ....core import codec
+from ....core.errors import MalformedError, NotFoundError, RefusedError
+from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
+from ....core.experiment.run_state import RunStatus
+from ....core.fleet.claims import believed
+from ....core.host_report import HostReport
+from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
+from ....core.output_format import FORMAT_VERSION
+from ....core.simulation import real
+from ....core.text import named
+from ....core.unmet import unmet
+from ....engine.engine import Engine
+from ....engine.storing.archive import Archive
+from ....engine.world import World
+from ....services.campaigns import CampaignService
+from ....services.dry_run import would
+from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
+from ....services.plans import PlanService
+from ...knob import knobs_of
+from ..advice import advise
+from ..capacity import (
+    CALLS_DEFAULT,
+    CALLS_MAX,
+    CALLS_MIN,
+    Capacity,
+    of_one,
+    option,
+)
+from ..config import by_mclock, scheduler
+from ..knob import MCLOCK
+from ..runs import campaign_options, make_runs
+from ..select import Target, choose
+from ..stale import stale
+from .capacities import Capacities, newest, runs_of, under_way
+from .facts import MclockFacts
+from .known import MclockKnown
+from .plans import MclockPlans
+
+DRIVES_DEFAULT, DRIVES_MAX = 3, 100
+# Looking before and after, by a probe that polls every second meanwhile.
+LOOK_S = 3.0
+
+
+class _Wanted(NamedTuple):
+    """What a measurement was asked for."""
+
+    targets: Tuple[Target, ...]
+    calls: int
+    skipped: Tuple[str, ...]
+    reports: Tuple[HostReport, ...]
+    options: CampaignOptions
+
+
+class MclockService:
+    """Use cases over the runs that measure and the settings in the config database."""
+
+    def __init__(
+        self, *, engine: Engine, archive: Archive, compiled_queue: Callable[[], str],
+    ) -> None:
+        self._engine = engine
+        self._campaigns = CampaignService(engine)
+        self.capacities = Capacities(engine, archive)
+        self._known = MclockKnown(engine, archive)
+        self.facts = MclockFacts(
+            read_soon=engine.read_config_soon, capacities=self.capacities, known=self._known,
+            compiled_queue=compiled_queue,
+        )
+
+    def load(self) -> None:
+        """Take up the stored state."""
+        self.capacities.load()
+        self._known.load()
+
+    def with_plans(self, plans: PlanService) -> MclockPlans:
+        """Return what `mclock apply` and `mclock rollback` do by plans."""
+        return MclockPlans(self._engine, self.facts, plans)
+
+    def tick(self, world: World) -> None:
+        """What is due, from the serve loop: what was measured, and what findings follow."""
+        self.capacities.take()
+        self.facts.tick(world)
+
+    # ---- measure
+
+    def forecast(self, **arguments: Any) -> Dict[str, Any]:
+        """`mclock forecast`: what measuring with these arguments would cost."""
+        world = self._engine.world()
+        cost = self._cost(world, self._prepare(world, arguments))
+        return {"format_version": FORMAT_VERSION, "forecast": cost}
+
+    def measure(self, **arguments: Any) -> Dict[str, Any]:
+        """`mclock measure`: a campaign that benches sampled OSDs and toggles nothing."""
+        world = self._engine.world()
+        found = self._prepare(world, arguments)
+        cost = self._cost(world, found)
+        with self._engine.deciding(world) as world:
+            require_thawed(world)
+            require_store(world)
+            require_idle(world)
+            if world.cluster.blocking and not found.options.forced:
+                raise RefusedError(
+                    unmet(world.cluster.blocking),
+                    "wait until they are met, or use --force (the capacity is then never "
+                    "recommended)",
+                )
+            if not arguments.get("accept_cost"):
+                raise RefusedError(
+                    f"this writes {cost['bytes_written']} bytes in {cost['bench_calls']} bench "
+                    f"calls, and clients of {cost['osds_named']} wait behind 3,000 queued writes "
+                    "during each",
+                    "add --accept-cost",
+                )
+            campaign_id = self._campaigns.new_id(world)
+            runs = make_runs(
+                campaign_id, found.targets, found.calls, found.reports, world.cluster,
+                found.options,
+            )
+            campaign = Campaign(
+                campaign_id, found.options, world.now_s, 0, tuple(run.run_id for run in runs),
+                found.skipped,
+            )
+            text = f"mclock measurement of {len(runs)} OSDs started, toggles nothing"
+            self._campaigns.begin(campaign, runs, text)
+        return {"format_version": FORMAT_VERSION, "job_id": campaign_id, "forecast": cost}
+
+    def stop(self, dry_run: bool = False) -> Dict[str, Any]:
+        """`mclock stop`: end a measurement; a bench call under way goes on to its end."""
+        campaign_id = under_way(self._engine.world())
+        if dry_run:
+            return would(["end the measurement of capacities"] if campaign_id else [])
+        if not campaign_id:
+            return {"changed": False}
+        return {"changed": self._campaigns.stop(campaign_id)["changed"]}
+
+    def _prepare(self, world: World, arguments: Dict[str, Any]) -> _Wanted:
+        calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
+        most = bounded(
+            arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
+        )
+        scope = parse_scope(arguments.get("scope") or "cluster")
+        forced = bool(arguments.get("force"))
+        set_to, reports = world.options, believed(real(world.reports.values()), world.cluster)
+        targets, skipped = choose(
+            scope, reports, world.cluster, self.facts.gather(world), forced=forced, most=most
+        )
+        if not targets:
+            why = skipped[0] if skipped else f"no OSD is in scope {scope.text}"
+            raise NotFoundError(f"nothing can be measured ({why})", "see `ceph wcache drive ls`")
+        if len(targets) > RUNS_MAX:
+            raise MalformedError(
+                f"this would measure {len(targets)} OSDs, {RUNS_MAX} are the most",
+                "narrow the scope",
+            )
+        more = [f"and {len(skipped) - 50} more"] if len(skipped) > 50 else []
+        options = campaign_options(
+            scope.text, drives_per_model=most, calls=calls, forced=forced,
+            latency_limit_ms=set_to.latency_limit_ms, seconds_max=set_to.experiment_seconds_max,
+        )
+        return _Wanted(
+            tuple(targets), calls, (*skipped[:50], *more), tuple(reports), options
+        )
+
+    def _cost(self, world: World, found: _Wanted) -> Dict[str, Any]:
+        measured = {item.osd_id: item for item in self.capacities.now()}
+        by_host: Dict[str, float] = defaultdict(float)
+        for target in found.targets:
+            before = measured.get(target.osd_id)
+            call_s = CAPACITY_CALL_S[target.rotational]
+            if before is not None and before.iops:
+                call_s = before.seconds / len(before.iops)
+            by_host[target.hostname] += LOOK_S + found.calls * call_s
+        hosts = world.options.parallel_hosts_max
+        names = [f"osd.{target.osd_id}" for target in found.targets]
+        empties = world.cluster.bench_empties_caches
+        calls = found.calls * len(found.targets)
+        return {
+            "osds": len(found.targets), "osds_named": named(names), "bench_calls": calls,
+            "bytes_written": calls * CAPACITY_CALL_BYTES,
+            "seconds": round(max(*by_host.values(), sum(by_host.values()) / hosts), 1),
+            "osds_emptied": [target.osd_id for target in found.targets] if empties else [],
+            "skipped": list(found.skipped),
+        }
+
+    # ---- look
+
+    def show(self) -> Dict[str, Any]:
+        """`mclock show`: what was measured, how far a measurement is, and what was set."""
+        world = self._engine.world()
+        rows = []
+        for item in sorted(self.capacities.now(), key=lambda item: item.osd_id):
+            capacity = of_one(item.iops)
+            rows.append({
+                "osd_id": item.osd_id, "hostname": item.hostname,
+                "device_class": item.device_class, "drive_models": item.stack,
+                "option": option(item.rotational), "setting": item.setting,
+                "calls": len(item.iops), **_interval(capacity), "each_iops": list(item.iops),
+                "seconds": round(item.seconds, 3), "bytes_written": item.bytes_written,
+                "scheduler": item.scheduler, "forced": item.forced,
+                "ended_at_s": item.ended_at_s,
+            })
+        return {
+            "format_version": FORMAT_VERSION, "job": _job(world), "measured": rows,
+            "changes": [
+                {
+                    "change_id": r.plan_id, "created_at_s": r.created_at_s,
+                    "status": r.status.value, "reason": r.reason,
+                    "changes": sum(len(change.edits) for change in r.config_changes),
+                }
+                for r in sorted(world.plans, key=lambda plan: plan.created_at_s)
+                if MCLOCK.name in knobs_of(r)
+            ],
+            **_reading(world),
+        }
+
+    def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`mclock recommend`: what to set, what overrides it, and the commands by hand."""
+        world = self._engine.world()
+        require_class(world, device_class)
+        facts = self.facts.gather(world, with_wanted=True)
+        rows = []
+        for advice in advise(facts):
+            if device_class in (None, "", advice.device_class):
+                plain = codec.to_plain(advice)
+                plain["commands"] = [change.command for change in advice.changes]
+                rows.append(plain)
+        found = stale(facts)
+        others = sorted({
+            scheduler(facts.config, osd, facts.compiled_queue) for osd in facts.osds.values()
+            if not by_mclock(facts.config, osd, facts.compiled_queue)
+        })
+        self._engine.read_config_soon()
+        return {
+            "format_version": FORMAT_VERSION, "classes": rows,
+            "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
+            "other_schedulers": others, **_reading(world),
+        }
+
+
+def _job(world: World) -> Optional[Dict[str, Any]]:
+    """How far the newest measurement is; its id is that of its campaign."""
+    campaign = newest(world)
+    if campaign is None:
+        return None
+    runs = runs_of(world, campaign)
+    aborted = [run.state.reason for run in runs if run.state.status is RunStatus.ABORTED]
+    status = "running" if any(not run.over for run in runs) else "stopped"
+    if status == "stopped" and not aborted:
+        status = "done"
+    return {
+        "job_id": campaign.campaign_id, "status": status, "reason": next(iter(aborted), ""),
+        "osds_done": sum(run.state.status is RunStatus.DONE for run in runs),
+        "osds": len(campaign.run_ids),
+        "calls": max((run.spec.experiments[0].samples_per_period for run in runs), default=0),
+        "bytes_written": sum(run.bytes_spent for run in runs),
+    }
+
+
+def _reading(world: World) -> Dict[str, Any]:
+    at_s = world.config_read_at_s
+    return {
+        "read_s_ago": None if at_s is None else round(world.now_s - at_s, 1),
+        "read_error": world.config_error,
+    }
+
+
+def _interval(capacity: Optional[Capacity]) -> Dict[str, Optional[float]]:
+    if capacity is None:
+        return {"iops": None, "iops_low": None, "iops_high": None}
+    return {
+        "iops": round(capacity.iops, 1), "iops_low": round(capacity.low, 1),
+        "iops_high": round(capacity.high, 1),
+    }

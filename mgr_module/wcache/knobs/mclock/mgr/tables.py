@@ -1,0 +1,139 @@
+"""`ceph wcache mclock ...` as text."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional
+
+from ....commands.tables import would
+from ....core.text import amount, duration, many, named, table, when, written
+
+SHOWN_MAX = 20
+
+
+def forecast(data: Mapping[str, Any]) -> str:
+    """`ceph wcache mclock forecast` and `measure`."""
+    cost = data["forecast"]
+    emptied = ", ".join(f"osd.{o}" for o in cost["osds_emptied"][:SHOWN_MAX]) or "none"
+    lines = [
+        f"OSDs:           {cost['osds']} ({cost['osds_named']}), one after the other on a host",
+        f"time about:     {duration(cost['seconds'])}",
+        f"written:        {written(cost)}",
+        f"caches emptied: {emptied}",
+        "clients of an OSD wait behind 3,000 queued writes during each call",
+    ]
+    lines += [f"left out: {line}" for line in cost["skipped"]]
+    if "job_id" in data:
+        return "\n".join([*lines, "", f"measurement {data['job_id']} started",
+                          "next: ceph wcache mclock show"])
+    return "\n".join(
+        [*lines, "", "next: ceph wcache mclock measure (same arguments, and --accept-cost)"]
+    )
+
+
+def _iops(row: Mapping[str, Any]) -> str:
+    if row["iops"] is None:
+        return "-"
+    return f"{row['iops']:.0f} ({row['iops_low']:.0f} to {row['iops_high']:.0f})"
+
+
+def _reading(data: Mapping[str, Any]) -> List[str]:
+    if data["read_error"]:
+        return [f"the config database could not be read: {data['read_error']}"]
+    if data["read_s_ago"] is None:
+        return ["the config database was not read yet"]
+    return [f"the config database was read {data['read_s_ago']:.0f} s ago"]
+
+
+def show(data: Mapping[str, Any]) -> str:
+    """`ceph wcache mclock show`."""
+    lines = []
+    job = data["job"]
+    if job is not None:
+        reason = f" ({job['reason']})" if job["reason"] else ""
+        lines.append(
+            f"measurement {job['job_id']}: {job['status']}{reason}, {job['osds_done']} of "
+            f"{job['osds']} OSDs, {job['calls']} calls each, {amount(job['bytes_written'])} written"
+        )
+    if data["measured"]:
+        rows = [
+            (f"osd.{r['osd_id']}", r["device_class"], r["drive_models"], r["setting"], r["calls"],
+             _iops(r), when(r["ended_at_s"]), "forced" if r["forced"] else "")
+            for r in data["measured"]
+        ]
+        heads = ("OSD", "CLASS", "DRIVE MODELS", "MEASURED IN", "CALLS", "IOPS (95%)", "AT (UTC)",
+                 "NOTE")
+        lines += ["", table(heads, rows)]
+    else:
+        lines.append("no capacity is measured yet")
+    for change in data["changes"]:
+        reason = f" ({change['reason']})" if change["reason"] else ""
+        lines.append(
+            f"{change['change_id']}: {many(change['changes'], 'change')} of "
+            f"{when(change['created_at_s'])}, {change['status']}{reason}"
+        )
+    verb = "recommend" if data["measured"] else "forecast"
+    return "\n".join([*lines, *_reading(data), f"next: ceph wcache mclock {verb}"])
+
+
+def recommend(data: Mapping[str, Any]) -> str:
+    """`ceph wcache mclock recommend`."""
+    blocks = [_advice(row) for row in data["classes"]]
+    lines = []
+    if data["other_schedulers"]:
+        lines.append(
+            f"some OSDs schedule by {', '.join(data['other_schedulers'])} and not by mClock: "
+            "they use no such capacity"
+        )
+    lines += [f"stale: {item['subject']}: {item['detail']}" for item in data["stale"]]
+    lines += _reading(data)
+    if not data["classes"]:
+        lines += ["no capacity is measured yet", "next: ceph wcache mclock forecast"]
+    elif any(row["changes"] for row in data["classes"]):
+        lines.append("next: ceph wcache mclock apply (makes exactly these changes)")
+    return "\n\n".join([*blocks, "\n".join(lines)])
+
+
+def _advice(row: Mapping[str, Any]) -> str:
+    value: Optional[int] = row["iops"]
+    lines = [f"class {row['device_class']}: {row['option']} {value if value else 'not known'}"]
+    for item in row["models"]:
+        measured = item["capacity"]
+        over = (
+            f"95% interval of the mean of {measured['drives']} OSDs" if measured["drives"] > 1
+            else "95% interval of one OSD's calls"
+        )
+        lines.append(
+            f"  {item['stack'] or '(unnamed)'} in {item['setting']}: "
+            f"{_iops(_flat(measured))} IOPS, {over}, {measured['calls']} calls"
+        )
+    if row["shadowing"]:
+        keys = named(row["shadowing"], SHOWN_MAX)
+        lines.append(f"  overridden by the OSDs' own keys: {keys}")
+    lines += [f"  {command}" for command in row["commands"][:SHOWN_MAX]]
+    if len(row["commands"]) > SHOWN_MAX:
+        more_count = len(row["commands"]) - SHOWN_MAX
+        lines.append(f"  and {more_count} more commands: see --format json")
+    if row["models"] and not row["commands"] and not row["warnings"]:
+        lines.append("  every value is as recommended")
+    lines += [f"  note: {line}" for line in row["warnings"]]
+    return "\n".join(lines)
+
+
+def _flat(capacity: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "iops": capacity["iops"], "iops_low": capacity["low"], "iops_high": capacity["high"]
+    }
+
+
+def applied(data: Mapping[str, Any]) -> str:
+    """`ceph wcache mclock apply`."""
+    if data.get("dry_run") and not data["why"]:
+        return would(data)
+    if not data["changed"]:
+        return f"nothing to change: {data['why']}"
+    lines = [f"{data['change_id']}: making {many(len(data['changes']), 'change')}"]
+    lines += [f"  {command}" for command in data["changes"][:SHOWN_MAX]]
+    return "\n".join(
+        [*lines, "next: ceph wcache mclock show",
+         f"back: ceph wcache mclock rollback {data['change_id']}"]
+    )

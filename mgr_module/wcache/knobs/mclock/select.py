@@ -1,0 +1,97 @@
+"""Which OSDs stand for their drive models when capacities are measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Sequence, Tuple
+
+from ...core.cluster import ClusterState, OsdInfo
+from ...core.experiment.campaign import Scope
+from ...core.host_report import HostReport
+from ...core.model import Role
+from .advice import Facts
+from .config import by_mclock, scheduler
+
+
+@dataclass(frozen=True)
+class Target:
+    """An OSD to be benched."""
+
+    osd_id: int
+    hostname: str
+    device_class: str
+    rotational: bool
+    stack: str
+
+
+def choose(
+    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState, facts: Facts, *,
+    forced: bool, most: int,
+) -> Tuple[List[Target], List[str]]:
+    """At most `most` OSDs of each device class and stack, and why others are left out."""
+    found: Dict[Tuple[str, bool, str], List[Target]] = defaultdict(list)
+    skipped: List[str] = []
+    # the name that the probe goes by: an OSD's metadata may have another one
+    hosts = {
+        use.osd_id: report.hostname
+        for report in reports for drive in report.drives for use in drive.uses
+        if use.role is Role.BLOCK
+    }
+    for osd in _in_scope(scope, reports, cluster):
+        reason = _why_not(osd, facts, forced)
+        if reason:
+            skipped.append(f"osd.{osd.osd_id}: {reason}")
+            continue
+        stack = facts.stacks[osd.osd_id]
+        found[(osd.device_class, osd.rotational, stack)].append(
+            Target(osd.osd_id, hosts[osd.osd_id], osd.device_class, osd.rotational, stack)
+        )
+    return [t for key in sorted(found) for t in _spread(found[key])[:most]], skipped
+
+
+def _in_scope(
+    scope: Scope, reports: Sequence[HostReport], cluster: ClusterState
+) -> List[OsdInfo]:
+    osds = [osd for _, osd in sorted(cluster.osds.items())]
+    kind, _, name = scope.text.partition(":")
+    if scope.text == "cluster":
+        return osds
+    if kind == "class":
+        return [osd for osd in osds if osd.device_class == name]
+    ids = {
+        use.osd_id
+        for report in reports for drive in report.drives
+        if scope.covers(report, drive, cluster)
+        for use in drive.uses
+    }
+    # a drive that carries the DB of several OSDs is in the scope of each of them
+    return [
+        osd for osd in osds
+        if osd.osd_id in ids and (kind == "host" or scope.text == f"osd.{osd.osd_id}")
+    ]
+
+
+def _why_not(osd: OsdInfo, facts: Facts, forced: bool) -> str:
+    if not osd.up:
+        return "not up"
+    if osd.osd_id not in facts.stacks:
+        return "no probe has reported its drive"
+    if not facts.settings.get(osd.osd_id):
+        return "the cache mode of its drives is not known"
+    queue = scheduler(facts.config, osd, facts.compiled_queue)
+    if not by_mclock(facts.config, osd, facts.compiled_queue) and not forced:
+        return f"it schedules by {queue}, not by mClock, so it uses no such capacity"
+    return ""
+
+
+def _spread(targets: Sequence[Target]) -> List[Target]:
+    """Take turns over hosts, so that a sample is not all of one host."""
+    by_host: Dict[str, List[Target]] = defaultdict(list)
+    for target in targets:
+        by_host[target.hostname].append(target)
+    rounds = [
+        (index, hostname, target)
+        for hostname, mine in by_host.items() for index, target in enumerate(mine)
+    ]
+    return [target for _, _, target in sorted(rounds, key=lambda item: item[:2])]

@@ -1,0 +1,329 @@
+"""From facts to a recommendation for each group of hosts that are alike, in words."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from ...core.text import amount, duration, named
+from .curve import Curve, Point, curve_of, gained, summed
+from .division import Share, divide
+from .facts import FIXED_AT_START, LEASED, Facts, HostFacts, OsdFacts, source_of
+from .knob import STEP_BYTES, TARGET, TARGET_BYTES_DEFAULT
+from .promise import widened
+from .room import Room, equal_split
+from .trial_result import gains
+
+# A division that saves less of what all OSDs wait is not worth a change.
+GAIN_MIN = 0.10
+# What is less is no load at all: seconds of waiting in a second, of one OSD.
+WAIT_MIN = 1e-3
+# Hosts whose RAM differs by less are alike.
+ALIKE_BYTES = 4 * 2**30
+MEASURED, RULE = "measured", "rule"
+
+
+@dataclass(frozen=True)
+class ClassAdvice:
+    """One device class on one group of hosts: `osds` per host, what they have and should have.
+
+    Misses are onode misses per second of all its OSDs; `low` and `high` bound those to come.
+    """
+
+    device_class: str
+    osds: int
+    now_bytes: int
+    target_bytes: int
+    basis: str
+    words: str
+    misses_now: Optional[float] = None
+    misses: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    wait_now: Optional[float] = None
+    wait: Optional[float] = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to set."""
+        return abs(self.target_bytes - self.now_bytes) >= STEP_BYTES
+
+
+@dataclass(frozen=True)
+class GroupAdvice:
+    """Hosts that are alike, what each can give, and what its device classes should get.
+
+    `left_alone` says why nothing is recommended for some or all of it.
+    """
+
+    hosts: Tuple[str, ...]
+    room: Optional[Room]
+    classes: Tuple[ClassAdvice, ...] = ()
+    left_alone: Tuple[str, ...] = ()
+    fits: bool = True
+
+    @property
+    def name(self) -> str:
+        """The hosts, for people."""
+        return named(self.hosts)
+
+
+def advise(facts: Facts) -> Tuple[GroupAdvice, ...]:
+    """What each group of hosts that are alike should give to its device classes."""
+    groups: Dict[Tuple[object, ...], List[HostFacts]] = defaultdict(list)
+    found: List[GroupAdvice] = []
+    for host in sorted(facts.hosts, key=lambda item: item.name):
+        why = why_not(facts, host)
+        if why:
+            found.append(GroupAdvice((host.name,), host.room(facts.limits), (), (why,)))
+        else:
+            groups[_likeness(facts, host)].append(host)
+    for hosts in groups.values():
+        found.append(_of_group(facts, hosts))
+    return tuple(sorted(found, key=lambda group: group.hosts))
+
+
+def why_not(facts: Facts, host: HostFacts) -> str:
+    """Why nothing is recommended for a host; "" where something can be."""
+    sources = {source_of(facts, host, item) for item in host.osds}
+    if "environment" in sources:
+        return (
+            "its OSDs have their target from the environment (a memory request of their pods), "
+            "which takes precedence over the config database: set resources in the CephCluster"
+        )
+    for source in FIXED_AT_START:
+        if source in sources:
+            fixed = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == source]
+            names = named([f"osd.{osd_id}" for osd_id in fixed])
+            return (
+                f"{names} has its target from its {source}, which takes precedence over the "
+                f"config database: remove {TARGET} there and restart the OSD"
+            )
+    leased = [i.osd.osd_id for i in host.osds if source_of(facts, host, i) == LEASED]
+    if leased:
+        names = named([f"osd.{osd_id}" for osd_id in leased])
+        return (
+            f"{names} has a target that was set by `ceph tell`, as a trial does, which takes "
+            f"precedence over the config database: `ceph tell osd.{leased[0]} config unset "
+            f"{TARGET}` where it is not wanted"
+        )
+    untunable = [
+        f"osd.{i.osd.osd_id}" for i in host.osds if i.reading and i.reading.tunable is False
+    ]
+    if untunable:
+        return f"{named(untunable)} cannot follow a target while running"
+    if host.autotuned:
+        return (
+            "cephadm's autotuner sets its targets; take it over with `ceph wcache plan "
+            f"--knob=memory --take-over={shlex.quote(host.name)}`, or set cephadm's own options"
+        )
+    if host.room(facts.limits) is None:
+        return "no probe has reported how much memory it has; see `ceph wcache agent add`"
+    silent = [i.osd.osd_id for i in host.osds if i.osd.up and i.rates is None]
+    if silent:
+        settling_s = max(item.settling_s for item in host.osds)
+        left = f", {duration(settling_s)} more" if settling_s else ""
+        names = named([f"osd.{osd_id}" for osd_id in silent])
+        return f"{names} was not watched for long enough with the target that it has{left}"
+    if any(item.settling_s > 0 for item in host.osds):
+        return "its OSDs are settling after a change of their targets"
+    return ""
+
+
+def take_over(facts: Facts, hosts: Sequence[str]) -> Facts:
+    """The facts as they are once cephadm's autotuner leaves these hosts alone."""
+    return replace(facts, hosts=tuple(
+        replace(host, autotuned=False) if host.name in hosts else host for host in facts.hosts
+    ))
+
+
+def own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
+    """OSDs that an admin has given a target of their own: they keep it."""
+    return [item for item in host.osds if source_of(facts, host, item) == "own key"]
+
+
+def without_own_keys(facts: Facts, host: HostFacts) -> List[OsdFacts]:
+    """OSDs that have the target of their class or host."""
+    own = {item.osd.osd_id for item in own_keys(facts, host)}
+    return [item for item in host.osds if item.osd.osd_id not in own]
+
+
+def _likeness(facts: Facts, host: HostFacts) -> Tuple[object, ...]:
+    """Hosts for which it is equal can have one division."""
+    room = host.room(facts.limits)
+    counts: Dict[str, int] = defaultdict(int)
+    for item in without_own_keys(facts, host):
+        counts[item.osd.device_class] += 1
+    # a way down from one target can be a way up from another one
+    mine = [item for item in without_own_keys(facts, host) if item.reading]
+    have = {(item.osd.device_class, item.target_bytes) for item in mine}
+    own = sum(item.target_bytes for item in own_keys(facts, host))
+    size = round(room.total_bytes / ALIKE_BYTES) if room else 0
+    return size, host.daemons, tuple(sorted(counts.items())), tuple(sorted(have)), own
+
+
+def _of_group(facts: Facts, hosts: Sequence[HostFacts]) -> GroupAdvice:
+    names = tuple(host.name for host in hosts)
+    # what fits into the smallest of them fits into all
+    room = min(
+        (r for r in (host.room(facts.limits) for host in hosts) if r is not None),
+        key=lambda item: item.osds_bytes,
+    )
+    own = max(sum(i.target_bytes for i in own_keys(facts, host)) for host in hosts)
+    left = [
+        f"osd.{item.osd.osd_id} has a target of its own ({amount(item.target_bytes)}) and keeps it"
+        for host in hosts for item in own_keys(facts, host)
+    ]
+    room = replace(room, osds_bytes=max(0, room.osds_bytes - own))
+    by_class: Dict[str, List[OsdFacts]] = defaultdict(list)
+    for host in hosts:
+        for item in without_own_keys(facts, host):
+            by_class[item.osd.device_class].append(item)
+    ceiling = ceiling_of(facts, hosts)
+    shares, measured = [], True
+    for device_class, items in sorted(by_class.items()):
+        curve = class_curve(facts, device_class, items, len(hosts))
+        # one that is down has told nothing, and gets what the others get
+        now = max(item.target_bytes for item in [i for i in items if i.reading] or items)
+        measured = measured and curve is not None
+        nothing = Curve((Point(0, 0.0, 0.0, 0.0, 0.0),))
+        count = -(-len(items) // len(hosts))
+        shares.append(Share(device_class, count, now, curve or nothing))
+    if not shares:
+        return GroupAdvice(names, room, (), tuple(left))
+    if measured:
+        classes, fits = _measured(facts, shares, room, ceiling)
+    else:
+        classes, fits = _by_rule(facts, shares, room, ceiling)
+    if not fits:
+        left.append(
+            f"{sum(s.osds for s in shares)} OSDs with {amount(facts.limits.floor)} each do not "
+            f"fit into the {amount(room.osds_bytes)} that are left for them: move daemons or OSDs "
+            "elsewhere, add memory, or lower memory_floor"
+        )
+    return GroupAdvice(names, room, tuple(classes), tuple(left), fits)
+
+
+def ceiling_of(facts: Facts, hosts: Sequence[HostFacts]) -> int:
+    """The largest target: what the admin allows, and every OSD's own cgroup."""
+    found = [facts.limits.ceiling_bytes]
+    for host in hosts:
+        for item in host.osds:
+            limit = host.limit_of(item.osd.osd_id)
+            if limit is not None:
+                found.append(int(limit * (1.0 - facts.limits.headroom)))
+    return max(facts.limits.floor, min(found))
+
+
+def class_curve(
+    facts: Facts, device_class: str, items: Sequence[OsdFacts], hosts: int
+) -> Optional[Curve]:
+    """What the OSDs of a class on one host wait together, with what trials told."""
+    curves = []
+    for item in items:
+        if not item.osd.up:
+            continue  # it is asked for nothing
+        if item.reading is None or item.rates is None:
+            return None
+        curve = curve_of(item.reading, item.rates, facts.usual_costs[item.osd.rotational])
+        if curve is None:
+            return None
+        curves.append(gained(
+            curve, gains(facts.trials, device_class, item.target_bytes, facts.now_s)
+        ))
+    return summed(curves, 1.0 / hosts) if curves else None
+
+
+def of_one_host(facts: Facts, host: HostFacts, item: ClassAdvice) -> ClassAdvice:
+    """The advice of a group with the misses of one of its hosts, whose load may be another."""
+    mine = [i for i in without_own_keys(facts, host) if i.osd.device_class == item.device_class]
+    curve = class_curve(facts, item.device_class, mine, 1) if item.basis == MEASURED else None
+    if curve is None:
+        return item
+    before, after = curve.at(item.now_bytes), curve.at(item.target_bytes)
+    low, high = widened(after.low, after.high)
+    return replace(
+        item, misses_now=before.misses, misses=after.misses, low=low, high=high,
+        wait_now=before.wait, wait=after.wait,
+    )
+
+
+def _measured(
+    facts: Facts, shares: Sequence[Share], room: Room, ceiling: int
+) -> Tuple[List[ClassAdvice], bool]:
+    chosen = divide(
+        shares, room.osds_bytes, floor_bytes=facts.limits.floor, ceiling_bytes=ceiling
+    )
+    now = {share.device_class: share.now_bytes for share in shares}
+    given = sum(share.osds * share.now_bytes for share in shares)
+    fits = chosen is not None
+    targets = chosen if chosen is not None else dict.fromkeys(now, facts.limits.floor)
+    within = all(n <= ceiling for n in now.values()) and given <= room.osds_bytes
+    if within and not _worth_it(shares, targets):
+        targets = now
+    return [_words(share, targets[share.device_class]) for share in shares], fits
+
+
+def _worth_it(shares: Sequence[Share], targets: Dict[str, int]) -> bool:
+    before = sum(share.curve.at(share.now_bytes).wait for share in shares)
+    after = sum(share.curve.at(targets[share.device_class]).wait for share in shares)
+    osds = sum(share.osds for share in shares)
+    return before - after >= max(GAIN_MIN * before, WAIT_MIN * osds)
+
+
+def _words(share: Share, target: int) -> ClassAdvice:
+    before, after = share.curve.at(share.now_bytes), share.curve.at(target)
+    low, high = widened(after.low, after.high)
+    if abs(target - share.now_bytes) < STEP_BYTES:
+        target = share.now_bytes
+        words = (
+            f"{share.device_class}: stays at {amount(share.now_bytes)}; no other split is known "
+            f"to reduce waiting by {GAIN_MIN:.0%}. Only a trial shows what more memory would gain"
+        )
+    else:
+        words = (
+            f"{share.device_class}: {amount(share.now_bytes)} to {amount(target)}, onode misses "
+            f"{before.misses:.0f}/s to {after.misses:.0f}/s ({low:.0f} to {high:.0f}), "
+            f"{_waits(before.wait, after.wait)}"
+        )
+    return ClassAdvice(
+        share.device_class, share.osds, share.now_bytes, target, MEASURED, words, before.misses,
+        after.misses, low, high, before.wait, after.wait,
+    )
+
+
+def _waits(before: float, after: float) -> str:
+    word = "less" if after <= before else "more"
+    return f"{1e3 * abs(before - after):.1f} ms {word} waiting for reads in each second"
+
+
+def _by_rule(
+    facts: Facts, shares: Sequence[Share], room: Room, ceiling: int
+) -> Tuple[List[ClassAdvice], bool]:
+    """The same for each OSD, and no more than Ceph's default: more has to be proven."""
+    osds = sum(share.osds for share in shares)
+    limits = replace(facts.limits, ceiling_bytes=min(ceiling, TARGET_BYTES_DEFAULT))
+    each = equal_split(room, osds, limits)
+    fits = each * osds <= room.osds_bytes
+    given = sum(share.osds * share.now_bytes for share in shares)
+    step = each // STEP_BYTES * STEP_BYTES
+    found = []
+    for share in shares:
+        # what fits is left as it is, where the rule would only take from it
+        keep = given <= room.osds_bytes and share.now_bytes >= step
+        target = share.now_bytes if keep else max(step, facts.limits.floor)
+        stays = target == share.now_bytes
+        change = (
+            f"stays at {amount(target)}" if stays
+            else f"{amount(share.now_bytes)} to {amount(target)}"
+        )
+        words = (
+            f"{share.device_class}: {change}, by a rule and not by measurement: equal shares of "
+            f"what the host can give, at most {amount(TARGET_BYTES_DEFAULT)}"
+        )
+        found.append(ClassAdvice(
+            share.device_class, share.osds, share.now_bytes, target, RULE, words
+        ))
+    return found, fits

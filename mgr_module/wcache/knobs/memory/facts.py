@@ -1,0 +1,153 @@
+"""What is known of the memory of OSDs and hosts: the input of status, advice and plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Dict, Mapping, Optional, Tuple
+
+from ...core.cluster import OsdInfo
+from ...core.config_database import LABELS_OF, Config, mask_of
+from ...core.hardware.host_memory import HostMemory
+from .knob import AUTOTUNE, TARGET, TARGET_BYTES_DEFAULT
+from .rates import MissCost, Rates, usual_costs
+from .reading import OsdReading
+from .room import Limits, Room, others_bytes, room_of
+from .trial_result import TrialResult
+
+# The label by which cephadm leaves a host's targets alone (mgr/cephadm/serve.py).
+OPT_OUT_LABEL = "_no_autotune_memory"
+# Where the labels stand among the entries of the config database: no section of it.
+LABELS = "{host}" + LABELS_OF
+
+
+@dataclass(frozen=True)
+class OsdFacts:
+    """One OSD: who it is, its last reading, and what it did since the one before."""
+
+    osd: OsdInfo
+    reading: Optional[OsdReading] = None
+    rates: Optional[Rates] = None
+    settling_s: float = 0.0  # its target was changed: until then it tells of the change
+
+    @property
+    def target_bytes(self) -> int:
+        """What it goes by; the compiled default where nobody has asked it yet."""
+        read = self.reading
+        return read.target_bytes if read and read.target_bytes else TARGET_BYTES_DEFAULT
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """A host of OSDs.  `name` is its CRUSH bucket; `memory` is None where no probe told."""
+
+    name: str
+    osds: Tuple[OsdFacts, ...]
+    memory: Optional[HostMemory] = None
+    daemons: Tuple[Tuple[str, int], ...] = ()  # by type, without OSDs
+    autotuned: bool = False  # cephadm sets the targets of this host
+
+    @property
+    def given_bytes(self) -> int:
+        """The sum of what its OSDs go by."""
+        return sum(item.target_bytes for item in self.osds)
+
+    @property
+    def mapped_bytes(self) -> int:
+        """What its OSDs have of the host's memory, by their own account."""
+        return sum(item.reading.mapped_bytes for item in self.osds if item.reading)
+
+    def room(self, limits: Limits) -> Optional[Room]:
+        """What it can give to its OSDs; None where its memory is not known."""
+        memory = self.memory
+        if memory is None or memory.total_bytes <= 0:
+            return None
+        used = 0
+        if memory.available_bytes and self.mapped_bytes:
+            used = max(0, memory.total_bytes - memory.available_bytes - self.mapped_bytes)
+        others = others_bytes(dict(self.daemons), used)
+        ids = {item.osd.osd_id for item in self.osds}
+        together = [
+            limit.bytes_max for limit in memory.limits if ids and ids <= set(limit.osd_ids)
+        ]
+        return room_of(memory.total_bytes, others, limits, min(together, default=None))
+
+    def limit_of(self, osd_id: int) -> Optional[int]:
+        """What one OSD may use by the limits of its cgroups; what is shared, in equal parts."""
+        found = [
+            limit.bytes_max // len(limit.osd_ids)
+            for limit in (self.memory.limits if self.memory else ()) if osd_id in limit.osd_ids
+        ]
+        return min(found, default=None)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that advice follows from."""
+
+    hosts: Tuple[HostFacts, ...]
+    config: Config
+    limits: Limits
+    trials: Tuple[TrialResult, ...] = ()
+    orchestrator: str = ""
+    now_s: float = 0.0
+
+    @cached_property
+    def usual_costs(self) -> Dict[bool, MissCost]:
+        """By whether a drive is rotational, what a miss costs OSDs that have told."""
+        return usual_costs(
+            (item.osd.rotational, item.rates) for host in self.hosts for item in host.osds
+            if item.rates is not None
+        )
+
+    def by_id(self) -> Dict[int, Tuple[HostFacts, OsdFacts]]:
+        """Every OSD with its host."""
+        return {item.osd.osd_id: (host, item) for host in self.hosts for item in host.osds}
+
+
+# Levels of the OSD's own config, weak to strong (CONF_FILE and on in src/common/config_values.h).
+LEASED = "set by `ceph tell`"
+_NAMES = {
+    "file": "ceph.conf", "env": "environment", "cmdline": "command line", "override": LEASED,
+}
+# What an OSD reads once, when it starts, and prefers to the config database.
+FIXED_AT_START = ("ceph.conf", "command line")
+
+
+def source_of(facts: Facts, host: HostFacts, item: OsdFacts) -> str:
+    """Where an OSD has its target from, for people.
+
+    What the OSD says comes first: its environment and its ceph.conf take precedence over the mons.
+    """
+    said = item.reading.source if item.reading is not None else ""
+    if said and said not in ("mon", "default"):
+        return _NAMES.get(said, said)
+    entry = facts.config.of_osd(item.osd, TARGET)
+    if entry is None:
+        return "default"
+    mask = mask_of(entry.who)
+    if mask.section.startswith("osd."):
+        return "own key"
+    if mask.place and mask.place[0] == "host":
+        if mask.device_class:
+            return "host and class"
+        return "autotuner" if host.autotuned else "host"
+    if mask.place:
+        return f"{mask.place[0]} {mask.place[1]}"
+    return "class" if mask.device_class else f"{mask.section} section"
+
+
+def is_autotuned(facts_config: Config, osd: OsdInfo) -> bool:
+    """Whether cephadm may set this OSD's target: the option's default is true."""
+    entry = facts_config.of_osd(osd, AUTOTUNE)
+    return entry is None or entry.value.lower() in ("true", "1", "yes")
+
+
+def host_section(host: str, device_class: str = "") -> str:
+    """The section of a host's OSDs, of one device class or of all."""
+    return f"osd/host:{host}/class:{device_class}" if device_class else f"osd/host:{host}"
+
+
+def daemons_of(counts: Mapping[str, int]) -> Tuple[Tuple[str, int], ...]:
+    """Counts of daemons by type as HostFacts has them."""
+    return tuple(sorted((kind, count) for kind, count in counts.items() if kind != "osd"))

@@ -1,0 +1,153 @@
+"""What is known of memory, gathered from readings, probes, maps and the config database."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
+
+from ....ceph.surroundings import Surroundings
+from ....core.cluster import OsdInfo
+from ....core.config_database import Config
+from ....core.hardware.host_memory import HostMemory
+from ....core.host_report import HostReport
+from ....core.model import Finding
+from ....core.simulation import real
+from ....engine.world import World
+from ..facts import (
+    LABELS,
+    OPT_OUT_LABEL,
+    Facts,
+    HostFacts,
+    OsdFacts,
+    daemons_of,
+    is_autotuned,
+)
+from ..findings import findings, outdated
+from ..knob import MEMORY, MemoryOptions
+from ..promise import Promise
+from ..room import Limits
+from .promises import KeptPromises
+from .trial_work import TrialWork
+from .watch import MemoryWatch
+
+FINDINGS_EVERY_S = 60.0
+
+
+class MemoryFacts:
+    """Reads what is known and what the watch has read; changes nothing."""
+
+    def __init__(
+        self, *, watch: MemoryWatch, trials: TrialWork,
+        promises: KeptPromises, surroundings: Surroundings, wall: Callable[[], float],
+    ) -> None:
+        self._watch = watch
+        self._trials = trials
+        self._surroundings = surroundings
+        self._wall = wall
+        self._findings: Tuple[Finding, ...] = ()
+        self._of: Tuple[object, ...] = ()
+        self._due_s = float("-inf")
+        self._promises = promises
+        # Hosts that ask for a new division, and can have one now, with their device classes.
+        self.to_divide: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+
+    @property
+    def promises(self) -> Tuple[Promise, ...]:
+        """What plans have promised, whatever became of it."""
+        return self._promises.all
+
+    def tick(self, world: World) -> None:
+        """Work out the findings anew where something was read since."""
+        now_s = world.now_s
+        of = (self._watch.read_at_s, world.config, self.promises)
+        if of != self._of or now_s >= self._due_s:
+            self._of, self._due_s = of, now_s + FINDINGS_EVERY_S
+            facts, promises = self.gather(world), self.standing(world)
+            self._findings = findings(facts, promises) if self._watch.read_at_s else ()
+            self.to_divide = outdated(facts, promises) if self._watch.read_at_s else ()
+
+    def standing(self, world: World) -> List[Promise]:
+        """What plans that were carried out have promised; of several, the last one counts."""
+        done = {
+            plan.plan_id for plan in world.plans
+            if plan.plan_id not in world.open_plans and any(
+                c.knob == MEMORY.name for c in plan.touched
+            )
+        }
+        return list({
+            (item.host, item.device_class): item
+            for item in self.promises if item.plan_id in done
+        }.values())
+
+    def findings(self) -> Tuple[Finding, ...]:
+        """As last worked out."""
+        return self._findings
+
+    def gather(self, world: World) -> Facts:
+        """Everything that advice follows from."""
+        by_name, by_osd = _memory_of(world.believed_reports)
+        orchestrator = self._surroundings.orchestrator()
+        known, now_s = self._watch.by_osd(), self._wall()
+        by_host: Dict[str, List[OsdFacts]] = {}
+        hostnames: Dict[str, str] = {}
+        for osd in world.cluster.osds.values():
+            name = osd.failure_domain or osd.hostname
+            seen = known.get(osd.osd_id)
+            item = OsdFacts(osd) if seen is None else OsdFacts(
+                osd, seen.last, seen.rates, max(0.0, seen.settled_at_s - now_s)
+            )
+            by_host.setdefault(name, []).append(item)
+            hostnames[name] = osd.hostname
+        return Facts(
+            tuple(
+                self._host(
+                    name, hostnames[name], items,
+                    next(
+                        (by_osd[i.osd.osd_id] for i in items if i.osd.osd_id in by_osd),
+                        by_name.get(hostnames[name]),
+                    ),
+                    world.config, orchestrator == "cephadm",
+                )
+                for name, items in sorted(by_host.items()) if name
+            ),
+            world.config, _limits(world.options.of(MemoryOptions)), self._trials.results,
+            orchestrator, now_s,
+        )
+
+    def _host(
+        self, name: str, hostname: str, items: List[OsdFacts], memory: Optional[HostMemory],
+        config: Config, cephadm: bool,
+    ) -> HostFacts:
+        osds = [item.osd for item in items]
+        return HostFacts(
+            name, tuple(sorted(items, key=lambda item: item.osd.osd_id)), memory,
+            daemons_of(self._watch.daemons.get(hostname, {})),
+            cephadm and _left_to_cephadm(config, hostname, osds),
+        )
+
+
+def _limits(options: MemoryOptions) -> Limits:
+    """What the module's options allow."""
+    return Limits(
+        options.memory_floor, options.memory_ceiling, options.memory_budget,
+        options.memory_headroom, options.memory_step_s,
+    )
+
+
+def _memory_of(
+    reports: Iterable[HostReport],
+) -> Tuple[Dict[str, HostMemory], Dict[int, HostMemory]]:
+    """By the probe's name for its host, which need not be Ceph's, and by the host's OSDs."""
+    by_name: Dict[str, HostMemory] = {}
+    by_osd: Dict[int, HostMemory] = {}
+    for report in real(reports):
+        if report.memory is None:
+            continue
+        by_name[report.hostname] = report.memory
+        for drive in report.drives:
+            by_osd.update((use.osd_id, report.memory) for use in drive.uses)
+    return by_name, by_osd
+
+
+def _left_to_cephadm(config: Config, hostname: str, osds: List[OsdInfo]) -> bool:
+    labelled = config.at(LABELS.format(host=hostname), OPT_OUT_LABEL) is not None
+    return not labelled and any(is_autotuned(config, osd) for osd in osds)

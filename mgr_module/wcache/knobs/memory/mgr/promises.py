@@ -1,0 +1,31 @@
+"""Keeps what plans have promised of hosts' memory, here and on the mons."""
+
+from __future__ import annotations
+
+from typing import Callable, Tuple
+
+from ....engine.engine import Engine
+from ..promise import PROMISES_MAX, Promise, Promises
+from .archive import MemoryArchive
+
+
+class KeptPromises:
+    """Guarded by the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._archive = MemoryArchive(engine.archive)
+        self.all: Tuple[Promise, ...] = ()
+
+    def load(self) -> None:
+        """Take up what was stored."""
+        with self._engine.lock:
+            self.all = self._archive.promises()
+
+    def change(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
+        """Keep the newest of what `change` makes of them, and store it where it differs."""
+        with self._engine.lock:
+            promises = change(self.all)[-PROMISES_MAX:]
+            if promises != self.all:
+                self.all = promises
+                self._archive.put_promises(Promises(promises))

@@ -1,0 +1,48 @@
+"""The commands about osd_memory_target: rows of the table."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ....commands.command import DEVICE_CLASS, Command
+from ....commands.tables import lines_of
+from ....services.service import Service
+from ..knob import MEMORY
+from . import tables as memory_tables
+from .service import MemoryService
+
+
+def _service(service: Service) -> MemoryService:
+    found: MemoryService = service.behind(MEMORY.name)
+    return found
+
+
+ROWS: Tuple[Command, ...] = (
+    Command(
+        "wcache memory status", (), "r",
+        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins",
+        lambda s, v, a: _service(s).status(), memory_tables.status,
+    ),
+    Command(
+        "wcache memory recommend", (DEVICE_CLASS,), "r",
+        "Recommend osd_memory_target per host and device class, and say what it would gain",
+        lambda s, v, a: _service(s).recommend(a.get("device_class")), memory_tables.recommend,
+    ),
+    Command(
+        "wcache memory trial start",
+        ("name=device_class,type=CephString", "name=target_bytes,type=CephInt,req=false",
+         "name=osds,type=CephInt,req=false", "name=period_s,type=CephInt,req=false",
+         "name=blocks,type=CephInt,req=false", "name=accept_cost,type=CephBool,req=false"), "rw",
+        "Try a larger target on some OSDs of a class, by a lease; without --accept-cost, say "
+        "what it would take",
+        lambda s, v, a: _service(s).trial(**a), memory_tables.trial,
+    ),
+    Command(
+        "wcache memory trial show", (), "r", "Show the last trial and the results of all trials",
+        lambda s, v, a: _service(s).trial_show(), memory_tables.trial_show,
+    ),
+    Command(
+        "wcache memory trial stop", (), "rw", "End a trial and take its leases back",
+        lambda s, v, a: _service(s).trial_stop(), lines_of,
+    ),
+)

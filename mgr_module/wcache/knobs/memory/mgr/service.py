@@ -1,0 +1,392 @@
+"""The use cases behind `ceph wcache memory ...`: look, recommend, try.
+
+Each takes plain arguments, returns plain data, and raises a WcacheError with one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from ....ceph.surroundings import Surroundings
+from ....core import codec
+from ....core.change.rollout_state import Change
+from ....core.config_database import Config
+from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
+from ....core.output_format import FORMAT_VERSION
+from ....core.unmet import unmet
+from ....engine.engine import Engine
+from ....engine.world import World
+from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
+from ...knob import Asked
+from ..advice import (
+    ClassAdvice,
+    GroupAdvice,
+    advise,
+    of_one_host,
+    why_not,
+)
+from ..facts import Facts, HostFacts, OsdFacts, source_of
+from ..instead import cephadm_settings, rook_patch
+from ..knob import MEMORY, STEP_BYTES, MemoryOptions
+from ..promise import Promise
+from ..rates import ratio
+from ..reading import EDGES_DEFAULT_S
+from ..single import single_osds
+from ..trial import BLOCKS_MAX, OSDS_MAX, Trial
+from ..trial_room import LIMIT_SHARE, most_of_trial
+from .facts import MemoryFacts
+from .osds import OsdMemory
+from .promises import KeptPromises
+from .trial_work import TrialWork
+from .watch import MemoryWatch
+
+OSDS_DEFAULT = 3
+# A trial ends where an OSD has so much more than the larger target.
+TRIAL_OVER_SHARE = 1.2
+RAISE = 1.5
+
+
+class MemoryService:
+    """What memory OSDs have, should have, and would gain from."""
+
+    def __init__(
+        self, *, engine: Engine, reader: OsdMemory, surroundings: Surroundings,
+        log: logging.Logger, stretch_s: Optional[float] = None,
+        wall: Callable[[], float] = time.time,
+        trials: Optional[TrialWork] = None,
+        emptied_at_s: Optional[Callable[[int], float]] = None,
+    ) -> None:
+        self._engine = engine
+        self._surroundings = surroundings
+        more: Dict[str, Any] = {} if stretch_s is None else {"stretch_s": stretch_s}
+        if emptied_at_s is not None:
+            more["emptied_at_s"] = emptied_at_s
+        self.watch = MemoryWatch(
+            reader=reader, osd_ids=self._up, log=log.warning, **more
+        )
+        self._kept = KeptPromises(engine)
+        self.trials = trials or TrialWork(engine=engine, reader=reader)
+        self.facts = MemoryFacts(
+            watch=self.watch, trials=self.trials, promises=self._kept,
+            surroundings=surroundings, wall=wall,
+        )
+
+    def _up(self) -> List[int]:
+        return [o.osd_id for o in self._engine.world().cluster.osds.values() if o.up]
+
+    def load(self) -> None:
+        """Take up the stored state; leases of a trial go back."""
+        self._kept.load()
+        self.trials.load()
+
+    def tick(self, world: World) -> None:
+        """What is due, from the serve loop."""
+        self.trials.tick()
+        self.facts.tick(world)
+
+    def close(self) -> None:
+        """The mgr stops."""
+        self.trials.close()
+        self.watch.close()
+
+    def _read_soon(self) -> None:
+        """Somebody looks: what the next answer says is of now."""
+        self.watch.read_soon()
+        self._engine.read_config_soon()
+
+    # ---- look
+
+    def status(self) -> Dict[str, Any]:
+        """`memory status`: what each host has and gives, each OSD's target and its source."""
+        world = self._engine.world()
+        facts = self.facts.gather(world)
+        self._read_soon()
+        by_class: Dict[str, List[OsdFacts]] = {}
+        for host in facts.hosts:
+            for item in host.osds:
+                by_class.setdefault(item.osd.device_class, []).append(item)
+        return {
+            "format_version": FORMAT_VERSION,
+            "read_s_ago": None if self.watch.read_at_s is None
+            else round(facts.now_s - self.watch.read_at_s, 1),
+            "hosts": [self._host(facts, host) for host in facts.hosts],
+            "osds": [
+                _osd(facts, host, item) for host in facts.hosts for item in host.osds
+            ],
+            "classes": [_class(name, items) for name, items in sorted(by_class.items())],
+            "promises": self._promises(world, facts),
+        }
+
+    def _promises(self, world: World, facts: Facts) -> List[Dict[str, Any]]:
+        """What plans have promised of each host's classes, and what became of it."""
+        by_name = {host.name: host for host in facts.hosts}
+        rows = []
+        for item in self.facts.standing(world):
+            if item.host in by_name:
+                outcome, misses = item.outcome(by_name[item.host])
+                rows.append({
+                    "plan_id": item.plan_id, "host": item.host, "device_class": item.device_class,
+                    "target_bytes": item.target_bytes, "outcome": outcome.value,
+                    "misses_before_per_s": item.misses_before, "low_per_s": item.low,
+                    "high_per_s": item.high, "misses_per_s": misses,
+                })
+        return rows
+
+    def _host(self, facts: Facts, host: HostFacts) -> Dict[str, Any]:
+        room = host.room(facts.limits)
+        known = [item for item in host.osds if item.reading is not None]
+        given = sum(item.target_bytes for item in known)
+        return {
+            "host": host.name, "osds": len(host.osds), "osds_read": len(known),
+            "ram_bytes": room.total_bytes if room else None,
+            "limit_bytes": room.limit_bytes if room else None,
+            "daemons": dict(host.daemons),
+            "others_bytes": room.others_bytes if room else None,
+            "room_bytes": room.osds_bytes if room else None,
+            "given_bytes": given, "used_bytes": host.mapped_bytes,
+            "over_bytes": max(0, given - room.osds_bytes) if room else None,
+            "autotuned": host.autotuned,
+        }
+
+    # ---- recommend
+
+    def recommend(self, device_class: Optional[str] = None) -> Dict[str, Any]:
+        """`memory recommend`: a division for each group of hosts that are alike."""
+        world = self._engine.world()
+        require_class(world, device_class)
+        facts = self.facts.gather(world)
+        self._read_soon()
+        rows = []
+        for group in advise(facts):
+            rows.append({
+                "hosts": list(group.hosts), "fits": group.fits,
+                "room_bytes": group.room.osds_bytes if group.room else None,
+                "classes": [
+                    {**codec.to_plain(item), "changed": item.changed} for item in group.classes
+                    if device_class in (None, "", item.device_class)
+                ],
+                "single_osds": [
+                    codec.to_plain(item) for item in single_osds(facts, group)
+                    if device_class in (None, "", item.device_class)
+                ],
+                "left_alone": list(group.left_alone),
+                "instead": self._instead(facts, group),
+            })
+        return {
+            "format_version": FORMAT_VERSION, "groups": rows,
+            "trials": [codec.to_plain(item) for item in facts.trials],
+        }
+
+    def _instead(self, facts: Facts, group: GroupAdvice) -> List[str]:
+        """What to do where somebody else sets the targets."""
+        hosts = [host for host in facts.hosts if host.name in group.hosts]
+        if any(host.autotuned for host in hosts):
+            return cephadm_settings(facts, hosts)
+        sources = {source_of(facts, h, item) for h in hosts for item in h.osds}
+        return rook_patch(facts, hosts) if "environment" in sources else []
+
+    def promise(
+        self, asked: Asked, groups: Tuple[GroupAdvice, ...], facts: Facts,
+        changes: Sequence[Change],
+    ) -> None:
+        """Remember what a plan promises, by the changes it has.
+
+        What is looked at anew and stays was divided for what is there now.
+        """
+        planned = any(c.knob == MEMORY.name for c in changes)
+        by_name = {host.name: host for host in facts.hosts}
+        found = [
+            (_promised(asked.plan_id, by_name[name], item, facts), item.changed)
+            for group in groups for name in group.hosts for item in group.classes
+            if asked.wants(name, item.device_class)
+        ]
+        stays = {(p.host, p.device_class): p.shape for p, changed in found if not changed}
+        new = [
+            item for item, changed in found
+            if changed and planned and asked.scope.hostname in (None, "", item.host)
+        ]
+        self._kept.change(lambda old: (*(
+            replace(p, shape=stays.get((p.host, p.device_class), p.shape))
+            for p in old if p.plan_id != asked.plan_id
+        ), *new))
+
+    # ---- try
+
+    def trial(
+        self, device_class: str, target_bytes: Optional[int] = None, osds: Optional[int] = None,
+        period_s: Optional[int] = None, blocks: Optional[int] = None, accept_cost: bool = False,
+    ) -> Dict[str, Any]:
+        """`memory trial`: what it would take; with `accept_cost` it is begun."""
+        engine, world = self._engine, self._engine.world()
+        require_class(world, device_class)
+        facts = self.facts.gather(world)
+        most = bounded(osds, OSDS_DEFAULT, 1, OSDS_MAX, "osds")
+        many = bounded(blocks, 1, 1, BLOCKS_MAX, "blocks")
+        trial = self._prepared(world, facts, device_class, target_bytes, most, many, period_s)
+        cost = {
+            "osds": list(trial.osd_ids), "low_bytes": trial.low_bytes,
+            "high_bytes": trial.high_bytes, "seconds": round(trial.seconds, 1),
+            "periods": 4 * trial.blocks, "period_s": trial.period_s, "settle_s": trial.settle_s,
+        }
+        if not accept_cost:
+            return {"format_version": FORMAT_VERSION, "trial_id": "", "forecast": cost}
+        with engine.deciding(world) as world:
+            require_thawed(world)
+            require_store(world)
+            require_idle(world)
+            self._require_none_owed()
+            broken = world.cluster.blocking
+            if broken:
+                raise RefusedError(unmet(broken), "wait until they are met")
+            engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
+            self.trials.start(trial)
+        engine.wake()
+        return {"format_version": FORMAT_VERSION, "trial_id": trial.trial_id, "forecast": cost}
+
+    def _require_none_owed(self) -> None:
+        last = self.trials.machine
+        if last is not None and not last.over:
+            names = ", ".join(f"osd.{osd_id}" for osd_id in last.trial.owed)
+            raise ConflictError(
+                f"trial {last.trial.trial_id} has not taken back the targets of {names} yet",
+                "wait until they are up, or remove them from the cluster",
+            )
+
+    def trial_show(self) -> Dict[str, Any]:
+        """`memory trial show`: the last one, how far it is, and all results."""
+        machine = self.trials.machine
+        plain = None if machine is None else codec.to_plain(machine.trial)
+        return {
+            "format_version": FORMAT_VERSION, "trial": plain,
+            "results": [codec.to_plain(item) for item in self.trials.results],
+        }
+
+    def trial_stop(self) -> Dict[str, Any]:
+        """`memory trial stop`: take all leases back."""
+        changed = self.trials.halt("stopped by an admin")
+        self._engine.wake()
+        return {"changed": changed}
+
+    def _prepared(
+        self, world: World, facts: Facts, device_class: str, target: Optional[int], most: int,
+        blocks: int, period_s: Optional[int],
+    ) -> Trial:
+        chosen: List[Tuple[HostFacts, OsdFacts]] = []
+        why = f"no OSD of class {device_class[:40]} has reported its memory yet"
+        for number in range(max((len(h.osds) for h in facts.hosts), default=0)):
+            for host in facts.hosts:  # one OSD of each host, then a second one
+                mine = [i for i in host.osds if i.osd.device_class == device_class and i.osd.up]
+                said = why_not(facts, host)
+                if number >= len(mine) or len(chosen) >= most:
+                    continue
+                item = mine[number]
+                if said or item.rates is None or item.reading is None:
+                    why = said or why
+                elif not chosen or item.target_bytes == chosen[0][1].target_bytes:
+                    chosen.append((host, item))
+        if not chosen:
+            raise NotFoundError(f"nothing can be tried: {why}", "see `ceph wcache memory status`")
+        low = chosen[0][1].target_bytes
+        high = int(low * RAISE) // STEP_BYTES * STEP_BYTES if target is None else target
+        most_bytes = most_of_trial(chosen, low, facts.limits)
+        if most_bytes.target_bytes <= low:
+            raise ConflictError(
+                f"no target above {low} bytes can be tried: {most_bytes.why}",
+                "choose fewer --osds" if most_bytes.fewer
+                else "see `ceph wcache memory recommend` for what the host has left",
+            )
+        if not low < high <= most_bytes.target_bytes:
+            why = "" if high <= low else f": {most_bytes.why}"
+            fewer = ", or fewer --osds" if high > low and most_bytes.fewer else ""
+            raise MalformedError(
+                f"the target of a trial must be larger than {low} bytes and at most "
+                f"{most_bytes.target_bytes}{why}",
+                f"choose --target-bytes={most_bytes.target_bytes} or less{fewer}",
+            )
+        reach_s = max(
+            (b.edges_s[-1] for _, i in chosen if i.reading for b in i.reading.bins),
+            default=EDGES_DEFAULT_S[-1],
+        )
+        return Trial(
+            self._next_id(), world.now_s, device_class,
+            tuple(item.osd.osd_id for _, item in chosen),
+            tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
+            float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
+            world.options.of(MemoryOptions).memory_step_s, blocks,
+        )
+
+    def _next_id(self) -> str:
+        last = self.trials.machine
+        ids = [item.trial_id for item in self.trials.results]
+        ids += [last.trial.trial_id] if last else []
+        return f"t{max((int(i[1:]) for i in ids if i[1:].isdecimal()), default=0) + 1}"
+
+
+def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:
+    """What the process may use before a trial is ended, below what the kernel would kill at."""
+    limit = host.limit_of(item.osd.osd_id)
+    most = int(TRIAL_OVER_SHARE * high)
+    return most if limit is None else min(most, int(LIMIT_SHARE * limit))
+
+
+def _promised(plan_id: str, host: HostFacts, item: ClassAdvice, facts: Facts) -> Promise:
+    own = sum(1 for i in host.osds if source_of(facts, host, i) == "own key")
+    item = of_one_host(facts, host, item)
+    return Promise(
+        plan_id, host.name, item.device_class, item.target_bytes, Promise.shape_of(host, own),
+        item.misses_now or 0.0, item.high or 0.0, item.high is not None, item.low or 0.0,
+    )
+
+
+def _osd(facts: Facts, host: HostFacts, item: OsdFacts) -> Dict[str, Any]:
+    read, rates = item.reading, item.rates
+    return {
+        "osd_id": item.osd.osd_id, "host": host.name, "device_class": item.osd.device_class,
+        "target_bytes": read.target_bytes if read else None,
+        "source": source_of(facts, host, item) if read else "",
+        "computed_bytes": _computed(facts.config, item),
+        "tunable": read.tunable if read else None,
+        "followed_bytes": read.followed_bytes if read else None,
+        "mapped_bytes": read.mapped_bytes if read else None,
+        "cache_bytes": read.cache_bytes if read else None,
+        "limit_bytes": host.limit_of(item.osd.osd_id),
+        "settling_s": round(item.settling_s, 1),
+        "onode_hit_ratio": rates.onode_hit_ratio if rates else None,
+        "onode_misses_per_s": rates.onode_misses if rates else None,
+        "miss_us": 1e6 * rates.miss_s if rates and rates.miss_s is not None else None,
+        "age_bins": [codec.to_plain(bins) for bins in read.bins] if read else [],
+        "outside": dict(read.outside) if read else {},
+    }
+
+
+def _computed(config: Config, item: OsdFacts) -> Optional[int]:
+    entry = config.of_osd(item.osd, "osd_memory_target")
+    return None if entry is None or entry.number is None else int(entry.number)
+
+
+def _class(name: str, items: List[OsdFacts]) -> Dict[str, Any]:
+    rates = [item.rates for item in items if item.rates is not None]
+
+    def total(field: str) -> Optional[float]:
+        found = [getattr(rate, field) for rate in rates if getattr(rate, field) is not None]
+        return sum(found) if found else None
+
+    costs = [rate.miss_s for rate in rates if rate.miss_s is not None]
+    ages: Dict[str, Dict[str, int]] = {}
+    for item in items:
+        for bins in item.reading.bins if item.reading else ():
+            mine = ages.setdefault(bins.cache, {})
+            for edge, held in zip(bins.edges_s, bins.bin_bytes):
+                mine[f"{edge:g}"] = mine.get(f"{edge:g}", 0) + held
+            mine["older"] = mine.get("older", 0) + bins.rest_bytes
+    return {
+        "device_class": name, "osds": len(items), "osds_counted": len(rates),
+        "onode_hit_ratio": ratio(total("onode_hits"), total("onode_misses")),
+        "onode_misses_per_s": total("onode_misses"),
+        "buffer_hit_ratio": ratio(total("buffer_hit_bytes"), total("buffer_miss_bytes")),
+        "miss_us": 1e6 * sum(costs) / len(costs) if costs else None,
+        "age_bytes": ages,
+    }

@@ -1,0 +1,161 @@
+"""`ceph wcache memory ...` as text."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional
+
+from ....core.text import amount, duration, named, table
+
+SHOWN_MAX = 60
+OUTSIDE_MAX = 3
+SINGLES_MAX = 8
+OLDER = "older"  # of `age_bytes`
+
+
+def _bytes(value: Optional[float]) -> str:
+    return "-" if value is None else amount(value)
+
+
+def _share(value: Optional[float]) -> str:
+    return "-" if value is None else f"{100 * value:.1f}%"
+
+
+def _rate(value: Optional[float]) -> str:
+    return "-" if value is None else f"{value:.0f}/s"
+
+
+def status(data: Mapping[str, Any]) -> str:
+    """`ceph wcache memory status`."""
+    if data["read_s_ago"] is None:
+        return "no OSD has reported its memory yet: try again in a minute"
+    hosts = [
+        (h["host"], h["osds"], _bytes(h["ram_bytes"]), _bytes(h["limit_bytes"]),
+         _bytes(h["others_bytes"]), _bytes(h["room_bytes"]), _bytes(h["given_bytes"]),
+         _bytes(h["used_bytes"]), _bytes(h["over_bytes"]) if h["over_bytes"] else "-",
+         "cephadm" if h["autotuned"] else "")
+        for h in data["hosts"][:SHOWN_MAX]
+    ]
+    osds = [
+        (f"osd.{o['osd_id']}", o["host"], o["device_class"], _bytes(o["target_bytes"]),
+         o["source"], _bytes(o["mapped_bytes"]), _bytes(o["cache_bytes"]),
+         _share(o["onode_hit_ratio"]), _rate(o["onode_misses_per_s"]), _note(o))
+        for o in data["osds"][:SHOWN_MAX]
+    ]
+    classes = [
+        (c["device_class"], c["osds"], _share(c["onode_hit_ratio"]), _rate(c["onode_misses_per_s"]),
+         _share(c["buffer_hit_ratio"]),
+         "-" if c["miss_us"] is None else f"{c['miss_us']:.0f} us")
+        for c in data["classes"]
+    ]
+    lines = [
+        table(("HOST", "OSDS", "RAM", "LIMIT", "OTHERS", "FOR OSDS", "GIVEN", "USED", "OVER",
+               "SET BY"), hosts),
+        "", table(("CLASS", "OSDS", "ONODE HITS", "MISSES", "DATA HITS", "A MISS COSTS"), classes),
+    ]
+    for row in data["classes"]:
+        for cache, ages in sorted(row["age_bytes"].items()):
+            held = ", ".join(
+                f"{age} s {amount(size)}" for age, size in ages.items() if size and age != OLDER
+            )
+            if held:
+                lines.append(f"  {row['device_class']} {cache}, last used within: {held}")
+            if ages.get(OLDER):
+                # what a cache was granted and does not fill is in the oldest bin as well
+                lines.append(
+                    f"  {row['device_class']} {cache}, granted beyond that, used or not: "
+                    f"{amount(ages[OLDER])}"
+                )
+    lines += [
+        "", table(("OSD", "HOST", "CLASS", "TARGET", "SOURCE", "USED", "CACHES", "ONODE HITS",
+                   "MISSES", "NOTE"), osds),
+    ]
+    if len(data["osds"]) > SHOWN_MAX:
+        lines.append(f"and {len(data['osds']) - SHOWN_MAX} more OSDs: see --format json")
+    if data["promises"]:
+        rows = [
+            (p["plan_id"], p["host"], p["device_class"], _bytes(p["target_bytes"]),
+             _rate(p["misses_before_per_s"]), f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s",
+             _rate(p["misses_per_s"]), p["outcome"])
+            for p in data["promises"][:SHOWN_MAX]
+        ]
+        lines += ["", table(("PLAN", "HOST", "CLASS", "TARGET", "MISSES BEFORE", "PROMISED",
+                             "MISSES NOW", "PROMISE"), rows)]
+    return "\n".join([
+        *lines, f"read {data['read_s_ago']:.0f} s ago", "next: ceph wcache memory recommend"
+    ])
+
+
+def _note(row: Mapping[str, Any]) -> str:
+    notes: List[str] = []
+    if row["target_bytes"] is None:
+        notes.append("gave no answer")
+    if row["tunable"] is False:
+        notes.append("no tcmalloc: cannot follow a target")
+    if row["settling_s"]:
+        notes.append(f"settling for {duration(row['settling_s'])}")
+    large = list(row["outside"].items())[:OUTSIDE_MAX]
+    notes += [f"{name} {amount(size)}" for name, size in large if size >= 64 * 2**20]
+    return ", ".join(notes)
+
+
+def recommend(data: Mapping[str, Any]) -> str:
+    """`ceph wcache memory recommend`."""
+    blocks = []
+    changed = False
+    for group in data["groups"][:SHOWN_MAX]:
+        lines = [f"{named(group['hosts'])}: {_bytes(group['room_bytes'])} for OSDs"]
+        lines += [f"  {item['words']}" for item in group["classes"]]
+        singles = group["single_osds"]
+        lines += [f"  advice only: {item['words']}" for item in singles[:SINGLES_MAX]]
+        if len(singles) > SINGLES_MAX:
+            lines.append(f"  and {len(singles) - SINGLES_MAX} more OSDs: see --format json")
+        lines += [f"  left alone: {line}" for line in group["left_alone"]]
+        lines += [f"  instead: {line}" for line in group["instead"]]
+        blocks.append("\n".join(lines))
+        changed = changed or any(item["changed"] for item in group["classes"])
+    if len(data["groups"]) > SHOWN_MAX:
+        blocks.append(f"and {len(data['groups']) - SHOWN_MAX} more groups: see --format json")
+    following = "plan --knob=memory" if changed else "memory trial start CLASS"
+    return "\n\n".join([*blocks, f"next: ceph wcache {following}"])
+
+
+def trial(data: Mapping[str, Any]) -> str:
+    """`ceph wcache memory trial`."""
+    cost = data["forecast"]
+    lines = [
+        f"OSDs:    {', '.join(f'osd.{o}' for o in cost['osds'])}",
+        f"target:  {amount(cost['low_bytes'])} to {amount(cost['high_bytes'])} and back, leased: "
+        "it is gone when an OSD restarts",
+        f"time:    about {duration(cost['seconds'])}: {cost['periods']} periods of "
+        f"{duration(cost['period_s'])}, and {duration(cost['settle_s'])} to settle after each "
+        "change",
+        "cost:    caches are filled and emptied again; nothing is written",
+    ]
+    if data["trial_id"]:
+        return "\n".join([*lines, f"trial {data['trial_id']} started",
+                          "next: ceph wcache memory trial show"])
+    return "\n".join([*lines, "next: the same command with --accept-cost"])
+
+
+def trial_show(data: Mapping[str, Any]) -> str:
+    """`ceph wcache memory trial show`."""
+    lines = []
+    one = data["trial"]
+    if one is not None:
+        reason = f" ({one['reason']})" if one["reason"] else ""
+        owed = f"; to be taken back on {len(one['owed'])} OSDs" if one["status"] == "ending" else ""
+        lines.append(
+            f"{one['trial_id']} of class {one['device_class']}: {one['status']}{reason}, "
+            f"{len(one['periods'])} of {4 * one['blocks']} periods{owed}"
+        )
+    for item in data["results"]:
+        span = f"{_share(item['share'])} ({_share(item['share_low'])} to " \
+               f"{_share(item['share_high'])})"
+        told = f", misses fall to {span}" if item["verdict"] != "insufficient data" else ""
+        lines.append(
+            f"{item['trial_id']}: {item['device_class']} {amount(item['low_bytes'])} to "
+            f"{amount(item['high_bytes'])}: {item['verdict']}{told}"
+        )
+    if not lines:
+        lines = ["no trial was made yet", "next: ceph wcache memory trial start CLASS"]
+    return "\n".join(lines)

@@ -1,0 +1,128 @@
+"""Reads the memory of all OSDs again and again, in a thread of its own.
+
+Rates need two readings.  After a change of an OSD's target, a restart, or a bench that empties
+its caches, its age bins and rates tell of that and not of the load, so for as long as its bins
+reach back it counts as settling.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterable, Optional
+
+from ..rates import Rates, between, restarted
+from ..reading import OsdReading
+from .osds import OsdMemory
+
+EVERY_S = 120.0
+# Shorter stretches say little; a reading that is asked for sooner is shown, and not counted.
+STRETCH_S_MIN = 50.0
+
+
+@dataclass
+class Watched:
+    """One OSD: its last reading, the one that rates are counted from, and when it settles."""
+
+    last: OsdReading
+    base: OsdReading
+    rates: Optional[Rates] = None
+    settled_at_s: float = float("-inf")
+
+
+def _never(_osd_id: int) -> float:
+    return float("-inf")
+
+
+class MemoryWatch:
+    """Readings and rates by OSD.  `stretch_s` is the least time between two that count.
+
+    `emptied_at_s` tells when we ourselves have last emptied an OSD's caches, by the wall clock.
+    """
+
+    def __init__(
+        self, *, reader: OsdMemory, osd_ids: Callable[[], Iterable[int]],
+        log: Callable[[str], None], stretch_s: float = STRETCH_S_MIN,
+        emptied_at_s: Callable[[int], float] = _never,
+    ) -> None:
+        self._reader = reader
+        self._osd_ids = osd_ids
+        self._log = log
+        self._stretch_s = stretch_s
+        self._emptied_at_s = emptied_at_s
+        self._lock = threading.Lock()
+        self._watched: Dict[int, Watched] = {}
+        self.daemons: Dict[str, Dict[str, int]] = {}
+        self.read_at_s: Optional[float] = None
+        self._stop = threading.Event()
+        self._soon = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread = threading.Thread(target=self._work, daemon=True, name="wcache-memory")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; a reading under way is not waited for longer than a moment."""
+        self._stop.set()
+        self._soon.set()
+        if self._thread is not None:
+            self._thread.join(timeout=2.0)
+
+    def read_soon(self) -> None:
+        """Read again at once: somebody looks."""
+        self._soon.set()
+
+    def by_osd(self) -> Dict[int, Watched]:
+        """What is known of each OSD now."""
+        with self._lock:
+            return dict(self._watched)
+
+    def read(self) -> None:
+        """One reading of every OSD that is up."""
+        ids = set(self._osd_ids())
+        self.daemons = self._reader.daemons()
+        for osd_id in sorted(ids):
+            if self._stop.is_set():
+                return
+            reading = self._reader.read(osd_id)
+            if reading is not None:
+                self._take(reading)
+        with self._lock:
+            for osd_id in set(self._watched) - ids:
+                del self._watched[osd_id]
+        self.read_at_s = time.time()
+
+    def _take(self, new: OsdReading) -> None:
+        with self._lock:
+            old = self._watched.get(new.osd_id) or Watched(new, new)
+            rates, base = old.rates, old.base
+            reach_s = max((b.edges_s[-1] for b in new.bins), default=0.0)
+            disturbed_at_s = self._emptied_at_s(new.osd_id)
+            if new.target_bytes != old.last.target_bytes or restarted(
+                old.last.counters, new.counters
+            ):
+                disturbed_at_s = new.counters.at_s
+            settled_at_s = max(old.settled_at_s, disturbed_at_s + reach_s)
+            if base.counters.at_s < max(settled_at_s, disturbed_at_s):
+                rates, base = None, new  # what was counted until here tells of the change
+            elif new.counters.at_s - base.counters.at_s >= self._stretch_of(new):
+                rates, base = between(base.counters, new.counters), new
+            self._watched[new.osd_id] = Watched(new, base, rates, settled_at_s)
+
+    def _stretch_of(self, reading: OsdReading) -> float:
+        """As long as its bins reach back is long enough."""
+        reach_s = max((b.edges_s[-1] for b in reading.bins), default=self._stretch_s)
+        return min(self._stretch_s, reach_s)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            self._soon.clear()
+            try:
+                self.read()
+            except Exception as error:
+                # the thread must live on: without it memory is not seen any more
+                self._log(f"reading the memory of OSDs failed: {error!r}")
+            self._soon.wait(EVERY_S)

@@ -1,0 +1,303 @@
+"""From advice to changes of the config database: which section, which order, how fast.
+
+Where all hosts of a device class get the same, its own section is set (`osd/class:C`), else
+each host's (`osd/host:H/class:C`).  A value for a whole host (`osd/host:H`) overrides both, so
+it goes, and the host's other classes keep by name what they had of it.  Nothing is set that
+would change the value of an OSD with a key of its own.  Targets go by at most 5% in a minute.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+from ...core.change.config_change import ConfigChange, sample
+from ...core.config_database import ConfigEdit, OsdValue
+from ..knob import CHANGES_MAX, Asked, Wanted
+from .advice import GroupAdvice, own_keys
+from .facts import LABELS, OPT_OUT_LABEL, Facts, HostFacts, host_section
+from .knob import MEMORY, STEP_SHARE, TARGET
+
+# Hosts share a change where there are more: the canary host alone, then groups.
+GROUPS_MAX = 8
+READ_BACK_MAX = 64
+
+
+def make_changes(
+    asked: Asked, groups: Sequence[GroupAdvice], facts: Facts, taken_over: Sequence[str] = ()
+) -> Wanted:
+    """The changes that make the advice true: what shrinks first, so that a host never overflows."""
+    left = [f"{group.name}: {line}" for group in groups for line in group.left_alone]
+    wanted = _targets(asked, groups)
+    edits, refused = _sections(wanted, facts)
+    left += refused
+    changes: List[ConfigChange] = []
+    for host in taken_over:
+        who = LABELS.format(host=host)
+        if facts.config.at(who, OPT_OUT_LABEL) is None:
+            edit = ConfigEdit(who, OPT_OUT_LABEL, "label", None)
+            changes.append(_change(asked, changes, (edit,), "", f"host {host}",
+                                   "cephadm's autotuner leaves the host alone"))
+    for host, sections in _with_removals(edits):
+        changes.append(_by_class(asked, changes, host, sections, facts))
+    for items in _batches(edits):
+        for step, back in _ramp(items):
+            changes.append(_stepped(asked, changes, items, step, back, facts))
+    if len(changes) > CHANGES_MAX:
+        return Wanted((), (*left, f"this takes {len(changes)} steps, {CHANGES_MAX} are the most "
+                                  "of one plan: narrow it with --device-class"))
+    return Wanted(tuple(changes), tuple(left))
+
+
+class Section:
+    """One section to be set, from its present value; what goes with it; whom it covers."""
+
+    def __init__(
+        self, who: str, device_class: str, prior: Optional[str], now_bytes: int,
+        target_bytes: int, osd_ids: Tuple[int, ...], hosts: Tuple[str, ...],
+    ) -> None:
+        self.who = who
+        self.device_class = device_class
+        self.prior = prior
+        self.now_bytes = now_bytes
+        self.target_bytes = target_bytes
+        self.osd_ids = osd_ids
+        self.hosts = hosts
+        self.removals: Tuple[ConfigEdit, ...] = ()
+
+
+def _targets(
+    asked: Asked, groups: Sequence[GroupAdvice]
+) -> Dict[Tuple[str, str], Tuple[int, int]]:
+    """(host, class) to (now, target) of what is to be changed."""
+    return {
+        (host, item.device_class): (item.now_bytes, item.target_bytes)
+        for group in groups for host in group.hosts for item in group.classes
+        if item.changed and asked.wants(host, item.device_class)
+    }
+
+
+def _sections(
+    wanted: Dict[Tuple[str, str], Tuple[int, int]], facts: Facts
+) -> Tuple[List[Section], List[str]]:
+    by_name = {host.name: host for host in facts.hosts}
+    homes: Dict[str, List[str]] = {}
+    for host in facts.hosts:
+        for name in sorted({item.osd.device_class for item in host.osds}):
+            homes.setdefault(name, []).append(host.name)
+    found: List[Section] = []
+    left: List[str] = []
+    whole: Set[str] = set()
+    for name, hosts in sorted(homes.items()):
+        values = {wanted.get((host, name)) for host in hosts}
+        free = not any(facts.config.at(host_section(h), TARGET) for h in hosts) and not any(
+            facts.config.at(host_section(h, name), TARGET) for h in hosts
+        )
+        if len(values) == 1 and None not in values and free:
+            section = _section(facts, f"osd/class:{name}", name, [by_name[h] for h in hosts],
+                               *wanted[(hosts[0], name)])
+            why = _refused(facts, [section])
+            left += [why] if why else []
+            found += [] if why else [section]
+            whole.add(name)
+    for host in facts.hosts:
+        mine = {
+            name: pair for (home, name), pair in wanted.items()
+            if home == host.name and name not in whole
+        }
+        sections, why = _of_host(facts, host, mine) if mine else ([], "")
+        left += [why] if why else []
+        found += sections
+    return found, left
+
+
+def _of_host(
+    facts: Facts, host: HostFacts, mine: Dict[str, Tuple[int, int]]
+) -> Tuple[List[Section], str]:
+    """A host's own sections; a value for all of it goes when each class has its own."""
+    entry = facts.config.at(host_section(host.name), TARGET)
+    names = sorted({item.osd.device_class for item in host.osds})
+    if entry is not None:
+        for name in names:  # they keep what they have of the value that goes
+            if name not in mine and facts.config.at(host_section(host.name, name), TARGET) is None:
+                kept = int(entry.number or 0)
+                mine[name] = kept, kept
+    sections = [
+        _section(facts, host_section(host.name, name), name, [host], *pair)
+        for name, pair in sorted(mine.items())
+    ]
+    if entry is not None:
+        gone = ConfigEdit(host_section(host.name), TARGET, None, entry.value)
+        for section in sections:
+            section.removals = (gone,)
+    why = _refused(facts, sections)
+    return ([], why) if why else (sections, "")
+
+
+def _section(
+    facts: Facts, who: str, device_class: str, hosts: Sequence[HostFacts], now: int, target: int
+) -> Section:
+    entry = facts.config.at(who, TARGET)
+    ids = [
+        item.osd.osd_id for host in hosts for item in host.osds
+        if item.osd.device_class == device_class and item not in own_keys(facts, host)
+    ]
+    return Section(
+        who, device_class, None if entry is None else entry.value, now, target, tuple(ids),
+        tuple(host.name for host in hosts),
+    )
+
+
+def _refused(facts: Facts, sections: Sequence[Section]) -> str:
+    """Why these sections would not do, by the mons' own rule: some other value overrides them."""
+    edits = [ConfigEdit(s.who, TARGET, str(s.target_bytes), s.prior) for s in sections]
+    edits += [edit for s in sections[:1] for edit in s.removals]
+    after = facts.config.after(edits)
+    reach = {osd_id: section for section in sections for osd_id in section.osd_ids}
+    for _, item in facts.by_id().values():
+        osd = item.osd
+        before, then = facts.config.of_osd(osd, TARGET), after.of_osd(osd, TARGET)
+        section = reach.get(osd.osd_id)
+        if section is not None:
+            if then is None or then.who != section.who:
+                by = then.who if then else "the default"
+                return (
+                    f"{section.who} would not reach osd.{osd.osd_id}, which takes {by}: look at "
+                    "`ceph config dump` and remove what is not wanted"
+                )
+        elif (then and then.value) != (before and before.value):
+            return (
+                f"{sections[0].who} would override the value of osd.{osd.osd_id}, which an admin "
+                f"has set for it alone: `ceph config rm osd.{osd.osd_id} {TARGET}` if it is no "
+                "longer wanted"
+            )
+    return ""
+
+
+def _with_removals(sections: Sequence[Section]) -> List[Tuple[str, List[Section]]]:
+    found: Dict[str, List[Section]] = {}
+    for section in sections:
+        if section.removals:
+            found.setdefault(section.hosts[0], []).append(section)
+    return list(found.items())
+
+
+def _by_class(
+    asked: Asked, changes: Sequence[ConfigChange], host: str, sections: Sequence[Section],
+    facts: Facts,
+) -> ConfigChange:
+    """Each class gets by name what it has of the host's value, which goes: nothing moves."""
+    edits = [ConfigEdit(s.who, TARGET, str(s.now_bytes), s.prior) for s in sections]
+    edits += sections[0].removals
+    expect = _expected(facts, sections, [s.now_bytes for s in sections], None)
+    for section in sections:
+        section.prior = str(section.now_bytes)
+    return _change(
+        asked, changes, tuple(edits), "", f"host {host}",
+        "a value for the whole host takes precedence over those for its device classes", expect,
+    )
+
+
+def _batches(sections: Sequence[Section]) -> List[List[Section]]:
+    """Sections that are set together: what shrinks comes first, a canary host before the rest."""
+    found: List[List[Section]] = []
+    for shrink in (True, False):
+        mine = [
+            s for s in sections
+            if s.target_bytes != s.now_bytes and (s.target_bytes < s.now_bytes) is shrink
+        ]
+        by_hosts: Dict[Tuple[str, ...], List[Section]] = {}
+        for section in mine:
+            by_hosts.setdefault((*section.hosts, str(section.who.count("host:"))), []).append(
+                section
+            )
+        batches = list(by_hosts.values())
+        found += batches[:1]
+        rest = batches[1:]
+        each = max(1, math.ceil(len(rest) / GROUPS_MAX))
+        for start in range(0, len(rest), each):
+            end = start + each
+            found.append([s for batch in rest[start:end] for s in batch])
+    return found
+
+
+def _ramp(sections: Sequence[Section]) -> List[Tuple[List[int], List[int]]]:
+    """The values of each step for each section, and those of the step before."""
+    count = max(
+        max(1, math.ceil(
+            abs(math.log(s.target_bytes / s.now_bytes)) / -math.log(1.0 - STEP_SHARE) - 1e-9
+        )) for s in sections
+    )
+    while True:
+        steps = _steps(sections, count)
+        # rounding can make one of them a little larger
+        if all(
+            min(value, was) >= (1.0 - STEP_SHARE) * max(value, was)
+            for values, before in steps for value, was in zip(values, before)
+        ):
+            return steps
+        count += 1
+
+
+def _steps(sections: Sequence[Section], count: int) -> List[Tuple[List[int], List[int]]]:
+    steps = []
+    before = [s.now_bytes for s in sections]
+    for number in range(1, count + 1):
+        values = []
+        for s in sections:
+            ratio = (s.target_bytes / s.now_bytes) ** (number / count)
+            rounded = math.ceil(s.now_bytes * ratio / 2**20) * 2**20
+            values.append(s.target_bytes if number == count else rounded)
+        steps.append((values, before))
+        before = values
+    return steps
+
+
+def _stepped(
+    asked: Asked, changes: Sequence[ConfigChange], sections: Sequence[Section],
+    values: Sequence[int], before: Sequence[int], facts: Facts,
+) -> ConfigChange:
+    first = all(was == s.now_bytes for was, s in zip(before, sections))
+    known = facts.by_id()
+    felt = [o for s in sections for o in s.osd_ids if known[o][1].osd.up]
+    edits = [
+        ConfigEdit(s.who, TARGET, str(value), s.prior if first else str(was))
+        for s, value, was in zip(sections, values, before)
+    ]
+    expect = _expected(facts, sections, values, None if first else before)
+    falls = any(value < was for value, was in zip(values, before))
+    rises = any(value > was for value, was in zip(values, before))
+    where = sections[0].who.replace("osd/", "", 1)
+    more = f" and {len(sections) - 1} more" if len(sections) > 1 else ""
+    return _change(
+        asked, changes, tuple(edits), sections[0].device_class, where + more,
+        "its part in the division of the host's memory", expect,
+        facts.limits.step_s if falls else 0.0, facts.limits.step_s if rises else 0.0, felt,
+    )
+
+
+def _expected(
+    facts: Facts, sections: Sequence[Section], values: Sequence[int],
+    before: Optional[Sequence[int]],
+) -> Tuple[OsdValue, ...]:
+    """What OSDs must have afterwards, and before; None: what each has now."""
+    known = facts.by_id()
+    return tuple(
+        OsdValue(
+            osd_id, TARGET, str(value),
+            str(known[osd_id][1].target_bytes if before is None else before[index]),
+        )
+        for index, (s, value) in enumerate(zip(sections, values)) for osd_id in s.osd_ids
+        if known[osd_id][1].osd.up
+    )[:READ_BACK_MAX]
+
+
+def _change(
+    asked: Asked, changes: Sequence[ConfigChange], edits: Tuple[ConfigEdit, ...],
+    device_class: str, where: str, why: str, expect: Tuple[OsdValue, ...] = (),
+    wait_s: float = 0.0, back_wait_s: float = 0.0, felt: Sequence[int] = (),
+) -> ConfigChange:
+    return ConfigChange(
+        asked.action_id(len(changes)), MEMORY.name, edits, device_class, why, where,
+        expect=expect, wait_s=wait_s, back_wait_s=back_wait_s, judged_on=sample(felt),
+    )

@@ -1,1 +1,0 @@
-"""The use cases behind `ceph wcache mclock ...`, and what they are worked out from."""

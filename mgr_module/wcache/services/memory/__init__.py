@@ -1,1 +1,0 @@
-"""The use cases behind `ceph wcache memory ...`, and the planner of its knob."""
