@@ -1,6 +1,8 @@
 """Simulated load of treated OSDs and controls: drift, correlated noise, a neighbour, stalls.
 
 Each OSD's latency is its own level times what happens to all, times noise of its own (AR(1)).
+A wave is judged by itself; a whole rollout by its steps together, where what was measured after
+one step is the before of the next, beside the same controls.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Tuple
 
+from wcache.core.change.gate.evidence import Evidence
 from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS, Verdict, judge
 from wcache.core.loads import Block, OsdBlock
 
@@ -78,8 +81,8 @@ def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
         for at in range(count)
     ]
     before, after = blocks[:BLOCKS_BEFORE], blocks[BLOCKS_BEFORE:]
-    for look in LOOKS:
-        found = judge(before, after[:look], treated, controls if beside else ())
+    for number, look in enumerate(LOOKS, 1):
+        found = judge(before, after[:look], treated, controls if beside else (), look=number)
         if found.verdict is not Verdict.UNDECIDED:
             return found.verdict
     return Verdict.UNDECIDED
@@ -92,3 +95,85 @@ def rates(
     """How often each verdict comes, of `count` waves."""
     found = Counter(verdict(scene, ratio, seed, beside) for seed in range(count))
     return {item: found[item] / count for item in Verdict}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """How a rollout ended, after how many drives were changed, and in how many blocks."""
+
+    verdict: Verdict
+    drives: int
+    blocks: int
+
+
+# A wave is a host of so many drives; a step is as large as what is proven.
+HOST_DRIVES, PARALLEL = 10, 2
+
+
+class _Osd:
+    """One OSD's latency, block after block; from when it is changed on by a ratio."""
+
+    def __init__(self, scene: Scene, drawn: random.Random) -> None:
+        self.scene, self.drawn = scene, drawn
+        self.level = drawn.gauss(7.0, 0.3)
+        self.noise = drawn.gauss(0.0, scene.spread)
+        self.slope = drawn.gauss(0.0, scene.own_drift) / 144.0
+
+    def next_us(self) -> float:
+        scene, drawn = self.scene, self.drawn
+        left = math.sqrt(1.0 - scene.correlation**2)
+        self.noise = scene.correlation * self.noise + left * drawn.gauss(0.0, scene.spread)
+        self.level += self.slope
+        stall = math.log(3.0) if drawn.random() < scene.stalls else 0.0
+        return math.exp(self.level + self.noise + stall)
+
+
+def whole(
+    scene: Scene, ratio: float, seed: int, drives: int = 200, odd_from: int = -1,
+    odd_ratio: float = 1.0,
+) -> Whole:
+    """A rollout of so many drives; those of one host, from `odd_from` on, change by `odd_ratio`."""
+    drawn = random.Random(f"{scene.name}/{ratio}/{seed}/{odd_from}/{odd_ratio}")
+    controls = {-1 - n: _Osd(scene, drawn) for n in range(max(scene.controls, 6))}
+    at = looks = count = 0
+    past = Evidence()
+
+    def sizes(done: int) -> int:
+        most = 1 if done == 0 else max(PARALLEL, done)
+        return min(most, HOST_DRIVES - done % HOST_DRIVES, drives - done)
+
+    def block(treated: Dict[int, _Osd], ahead: Dict[int, _Osd]) -> Block:
+        found = [(n, osd.next_us()) for n, osd in (*controls.items(), *ahead.items())]
+        for n, osd in treated.items():
+            mine = odd_ratio if 0 <= n - odd_from < HOST_DRIVES and odd_from >= 0 else ratio
+            found.append((n, osd.next_us() * mine))
+        return Block(5.0, tuple(OsdBlock(n, us, 100) for n, us in found))
+
+    treated = {n: _Osd(scene, drawn) for n in range(sizes(0))}
+    before = [block({}, treated) for _ in range(BLOCKS_BEFORE)]
+    while True:
+        done = at + len(treated)
+        ahead = {n: _Osd(scene, drawn) for n in range(done, done + sizes(done))}
+        after: List[Block] = []
+        for look in LOOKS:
+            after += [block(treated, ahead) for _ in range(look - len(after))]
+            looks += 1
+            found = judge(before, after, tuple(treated), tuple(controls), look=looks, past=past)
+            if found.verdict is not Verdict.UNDECIDED:
+                break
+        count += len(after)
+        if not found.goes_on:
+            return Whole(found.verdict, done, count)
+        past = found.together
+        if not ahead:
+            return Whole(found.verdict, done, count)
+        before, treated, at = after[-BLOCKS_BEFORE:], ahead, done
+
+
+def wholes(
+    scene: Scene, ratio: float, count: int, odd_from: int = -1, odd_ratio: float = 1.0
+) -> Tuple[Whole, ...]:
+    """So many rollouts."""
+    return tuple(
+        whole(scene, ratio, seed, odd_from=odd_from, odd_ratio=odd_ratio) for seed in range(count)
+    )

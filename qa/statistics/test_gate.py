@@ -1,10 +1,13 @@
-"""What the gate of a rollout promises, by simulation with fixed seeds: thousands of waves."""
+"""What the gate of a rollout promises, by simulation with fixed seeds.
+
+Thousands of waves by themselves, and whole rollouts of 200 drives whose steps are pooled.
+"""
 
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
 import pytest
-from mgr_fakes.gate_simulation import SCENES, rates
+from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, wholes
 from wcache.core.change.gate.judge import Verdict
 
 NEIGHBOUR = next(scene for scene in SCENES if scene.neighbour)
@@ -38,3 +41,40 @@ def test_a_neighbours_load_fools_before_and_after_and_does_not_fool_the_gate(sim
     alone = rates(NEIGHBOUR, 1.0, 100, beside=False)
     assert alone[Verdict.WORSE] > 0.95
     assert simulated[NEIGHBOUR.name][0][Verdict.WORSE] <= 0.01
+
+
+@pytest.fixture(scope="module", params=[12, pytest.param(150, marks=pytest.mark.long)])
+def rollouts(request):
+    """By scene: rollouts that gain a tenth, that change nothing, and that are 1.2 times worse."""
+    with ProcessPoolExecutor(2) as pool:
+        told = [pool.map(wholes, SCENES, repeat(r), repeat(request.param)) for r in RATIOS]
+        return dict(zip((scene.name for scene in SCENES), zip(*told)))
+
+
+RATIOS = (0.9, 1.0, 1.2)
+
+
+@pytest.mark.parametrize("name", [scene.name for scene in SCENES])
+def test_a_rollout_that_does_good_is_stopped_at_most_once_in_a_hundred(rollouts, name):
+    found = rollouts[name][0]
+    assert sum(item.verdict is not Verdict.BETTER for item in found) <= 0.01 * len(found)
+
+
+@pytest.mark.parametrize("name", [scene.name for scene in SCENES])
+def test_a_rollout_that_changes_nothing_is_called_worse_at_most_once_in_a_hundred(rollouts, name):
+    found = rollouts[name][1]
+    assert sum(item.verdict is Verdict.WORSE for item in found) <= 0.01 * len(found)
+
+
+@pytest.mark.parametrize("name", [scene.name for scene in SCENES])
+def test_one_that_is_1_2_times_worse_goes_no_further_than_its_first_drives(rollouts, name):
+    found = rollouts[name][2]
+    assert all(item.verdict in (Verdict.WORSE, Verdict.UNDECIDED) for item in found)
+    assert sum(item.drives > 3 for item in found) <= 0.01 * len(found)
+
+
+def test_one_hosts_firmware_that_is_1_3_times_worse_is_seen_beside_good_steps():
+    scene = next(scene for scene in SCENES if scene.name == "AR(1) 0.3")
+    found = wholes(scene, 0.9, 20, 100, 1.3)
+    assert all(item.verdict is Verdict.WORSE for item in found)
+    assert {item.drives for item in found} == {100 + HOST_DRIVES}

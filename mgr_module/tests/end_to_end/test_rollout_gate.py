@@ -8,7 +8,11 @@ from gate_world import COMMIT_US, HOSTS, a_gate_mgr, begun, shown
 from mgr_fakes import builders as make
 from module_world import WB, WT, fine, ok, said
 from test_commands_do_what_they_say import refused
+from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.gate.gate_state import GateStep
+from wcache.core.change.gate.judge import LOOKS
+from wcache.core.change.rollout_state import Rollout
 from wcache.core.record import Precondition
 
 
@@ -40,6 +44,53 @@ def test_a_rollout_that_helps_changes_all_and_judges_each_step_beside_unchanged_
     assert "compared with itself before the change" in judged[-1]
     assert mgr.plan.changes[0].before_us == pytest.approx(COMMIT_US, rel=0.1)
     fine(mgr)
+
+
+EIGHT_DRIVES_EACH = tuple(
+    (f"h{h}", tuple(make.drive(f"sd{'abcdefgh'[n]}", 8 * h + n) for n in range(8)))
+    for h in range(3)
+)
+
+
+def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_to_stop():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    assert mgr.end() == "done"
+    made = [r.treated for r in mgr.blocks.requests if r.blocks == LOOKS[-1]]
+    assert [len(each) for each in made] == [1, 2, 3, 2, 8, 8]
+    assert all(len({osd_id // 8 for osd_id in each}) == 1 for each in made)
+    assert [len(groups) for groups in mgr.stops.asked if len(groups) > 3][:1] == [8]
+    pooled = mgr.plan.evidence
+    assert [(item.steps, item.drives) for item in pooled] == [(6, 24)]
+    few = begun(hosts=EIGHT_DRIVES_EACH)
+    few.stops.most = 3
+    assert few.end() == "done"
+    made = [r.treated for r in few.blocks.requests if r.blocks == LOOKS[-1]]
+    assert max(map(len, made)) == 3
+
+
+def test_a_mgr_that_takes_over_knows_what_is_proven_and_how_often_it_has_looked():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
+    evidence, looks = mgr.plan.evidence, mgr.plan.looks
+    mgr.restart()
+    mgr.report_all()
+    assert (mgr.plan.evidence, mgr.plan.looks) == (evidence, looks)
+    mgr.go(lambda: len(mgr.plan.step.indices) == 3)
+
+
+def test_a_plan_of_an_older_version_goes_on_and_begins_small():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8 and mgr.plan.step.before)
+    old = codec.to_plain(mgr.plan)
+    for name in ("evidence", "looks"):
+        del old[name]
+    old["version"] = 3
+    del (old["step"]["judgement"] or {"together": 0})["together"]
+    loaded = codec.decode(Rollout, old, "rollout")
+    machine = mgr.engine.rollouts["p1"]
+    machine.rollout = replace(loaded, step=GateStep())
+    machine._go_on()
+    assert len(machine._candidates()) == 2
 
 
 def test_a_canary_that_is_worse_under_its_load_goes_back_and_nothing_else_is_touched():

@@ -3,7 +3,8 @@
 import random
 
 import pytest
-from mgr_fakes.gate_simulation import SCENES, rates
+from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
+from wcache.core.change.gate.evidence import READS, Evidence, share
 from wcache.core.change.gate.judge import (
     LOOKS,
     Judgement,
@@ -13,7 +14,7 @@ from wcache.core.change.gate.judge import (
     load_of_any,
     look_at,
 )
-from wcache.core.change.gate.numbers import difference
+from wcache.core.change.gate.numbers import Difference, difference
 from wcache.core.loads import Block, OsdBlock
 
 
@@ -84,7 +85,7 @@ def test_of_writes_and_reads_the_worse_one_counts_and_what_nobody_does_is_left_o
     calm = [None if each is None else 1.0 for each in (writes, reads)]
     before = with_reads(48, made(calm[0], 1000.0), made(calm[1], 400.0), 1)
     after = with_reads(96, made(writes, 1000.0), made(reads, 400.0), 2)
-    found = judge_all(before, after, (0,), (1, 2, 3))
+    found, *_ = judge_all(before, after, {"a kind": (0,)}, (1, 2, 3), reads=True)
     assert (found.verdict, found.of) == (verdict, of)
     assert f"{of} latency" in found.words
     assert load_of_any(before, (0,), (1, 2, 3)) == ""
@@ -93,7 +94,8 @@ def test_of_writes_and_reads_the_worse_one_counts_and_what_nobody_does_is_left_o
 def test_with_neither_writes_nor_reads_nothing_can_be_judged():
     none = with_reads(48, lambda o: 0.0, lambda o: 0.0, 1)
     assert "clients write too little to osd.0" in load_of_any(none, (0,), (1, 2, 3))
-    assert judge_all(none, none, (0,), (1, 2, 3)).verdict is Verdict.UNDECIDED
+    found, *_ = judge_all(none, none, {"a kind": (0,)}, (1, 2, 3), reads=True)
+    assert found.verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize(("gone", "why"), [
@@ -164,3 +166,67 @@ def test_false_worse_and_missed_worse_are_rare(scene):
     same, worse = rates(scene, 1.0, 60), rates(scene, 1.3, 60)
     assert same[Verdict.WORSE] <= 0.05  # 1% in the long form, `qa/statistics/test_gate.py`
     assert worse[Verdict.NO_WORSE] + worse[Verdict.BETTER] <= 0.05
+
+
+def test_all_looks_of_a_rollout_spend_one_error_rate_and_the_first_ones_most():
+    parts = [share(look) for look in range(1, 100_000)]
+    assert sum(parts) == pytest.approx(1.0, abs=1e-4)
+    assert sum(parts) < 1.0
+    assert parts == sorted(parts, reverse=True)
+    assert sum(parts[:4]) > 0.4
+
+
+def test_steps_together_are_their_weighted_mean_and_a_quiet_step_counts_no_more():
+    one, other = Difference(0.1, 0.03, 10.0, 0.0), Difference(0.4, 0.001, 10.0, 0.0)
+    found = Evidence().beside(one, 2.0).beside(other, 1.0)
+    assert found.steps == 2
+    assert found.difference.mean == pytest.approx(0.2)
+    assert found.difference.error == pytest.approx((0.06**2 + 0.001**2) ** 0.5 / 3.0)
+    assert found.difference.freedom == pytest.approx(10.0, rel=0.01)
+    # two steps alike: twice the freedom
+    same = Evidence().beside(one, 2.0).beside(one, 2.0)
+    assert same.difference.freedom == pytest.approx(20.0)
+    assert same.difference.error == pytest.approx(0.03 / 2**0.5)
+
+
+def test_what_steps_before_have_shown_decides_what_one_by_itself_cannot():
+    before, after = blocks(10, lambda o: 1000.0, seed=1), blocks(10, lambda o: 1000.0, seed=2)
+    past = Evidence("a kind", weight=100.0, moved=0.0, squares=0.3, fourths=1e-3, steps=5)
+    late = {"look": 50}
+    assert judge(before, after, (0,), (1, 2, 3), **late).verdict is Verdict.UNDECIDED
+    found = judge(before, after, (0,), (1, 2, 3), past=past, **late)
+    assert found.verdict is Verdict.NO_WORSE
+    assert found.together.steps == 6
+    assert "6 steps together" in found.words
+
+
+def test_a_step_that_is_bad_by_itself_is_seen_beside_good_ones():
+    past = Evidence("a kind", weight=1e4, moved=-2e3, squares=30.0, fourths=1.0, steps=50)
+    before, bad = blocks(40, lambda o: 1000.0, seed=1), blocks(
+        96, lambda o: 1200.0 if o == 0 else 1000.0, seed=2)
+    found = judge(before, bad, (0,), (1, 2, 3), look=60, past=past)
+    assert found.verdict is Verdict.WORSE
+    assert found.ratio == pytest.approx(1.2, abs=0.05)
+    # while it is not proven, it does not go on: its own look says more than 1.1
+    few = judge(before[:10], bad[:10], (0,), (1, 2, 3), look=6000, past=past)
+    assert few.verdict is Verdict.UNDECIDED
+    assert "looks worse than those before it" in few.why
+
+
+def test_each_kind_of_change_in_a_step_is_judged_by_its_own_past():
+    osds = tuple(range(8))
+    before = blocks(48, lambda o: 1000.0, osds=osds)
+    after = blocks(96, lambda o: 1300.0 if o < 2 else 700.0 if o < 4 else 1000.0, osds=osds, seed=1)
+    found = judge_all(before, after, {"bad": (0, 1), "good": (2, 3)}, osds[4:])
+    assert [(item.together.kind, item.verdict) for item in found] == [
+        ("bad", Verdict.WORSE), ("good", Verdict.BETTER)]
+    assert all(item.together.of != READS for item in found)
+
+
+@pytest.mark.slow
+def test_a_good_rollout_goes_to_its_end_and_a_worse_one_stops_with_its_canary():
+    scene = next(scene for scene in SCENES if scene.name == "AR(1) 0.3")
+    assert all(item.verdict is Verdict.BETTER for item in wholes(scene, 0.9, 4))
+    assert [(i.verdict, i.drives) for i in wholes(scene, 1.2, 4)] == [(Verdict.WORSE, 1)] * 4
+    odd = whole(scene, 0.9, 1, odd_from=100, odd_ratio=1.3)
+    assert (odd.verdict, odd.drives) == (Verdict.WORSE, 100 + HOST_DRIVES)

@@ -112,6 +112,11 @@ class CacheModeChange(ChangeSteps):
         return self.mode.value
 
     @property
+    def pooled_as(self) -> str:
+        """See ChangeSteps: by device class, drive model and new mode."""
+        return f"{self.device_class} {self.drive_model or 'drives'} in {self.mode.value}"
+
+    @property
     def look_first(self) -> str:
         """What an admin does before a rollback where nobody knows whether it was made."""
         return "look at the drive, then, with the probe there"

@@ -98,6 +98,11 @@ class ChangeSteps(ABC):
     def judging_osds(self) -> Tuple[int, ...]:
         """The OSDs whose clients' load judges it; none where nobody knows whom it concerns."""
 
+    @property
+    @abstractmethod
+    def pooled_as(self) -> str:
+        """The kind of effect it has: a rollout proves changes of one kind together."""
+
     @abstractmethod
     def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
         """Return all OSDs that it may concern: more than those that it is judged on."""

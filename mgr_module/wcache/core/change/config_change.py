@@ -150,6 +150,11 @@ class ConfigChange(ChangeSteps):
         return "the recommended configuration"
 
     @property
+    def pooled_as(self) -> str:
+        """See ChangeSteps: values differ, what finds them does not."""
+        return f"{self.knob} of {self.device_class or 'all classes'}"
+
+    @property
     def look_first(self) -> str:
         """What an admin does before a rollback where nobody knows whether it was made."""
         return "look at `ceph config dump`, then"

@@ -11,13 +11,16 @@ from ..record import Precondition
 from .cache_mode_change import CacheModeChange
 from .change_status import TOUCHED, ChangeStatus
 from .config_change import ConfigChange
+from .gate.evidence import Evidence
 from .gate.gate_state import GateSettings, GateStep
 
 # What a plan is made of: the cache mode of drives, and values in the config database.  This is
 # how stored plans are read; what a kind of change is to the rest, `change.ChangeSteps` says.
 Change = Union[CacheModeChange, ConfigChange]
-# 1 knew changes of the cache mode alone, 2 neither waves nor a gate.
-ROLLOUT_VERSION = 3
+# 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
+ROLLOUT_VERSION = 4
+# Changes of one plan.
+CHANGES_MAX = 4096
 
 
 class RolloutStatus(str, Enum):
@@ -80,12 +83,13 @@ class Rollout:
     `pause_max_s` of a pause what is not judged goes back (0: it waits for an admin).
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
     because clients, or a bench, were worse off with it.  `undone`: it went back because a drive
-    was changed by others, or an OSD went silent, while it was judged.
+    was changed by others, or an OSD went silent, while it was judged.  `evidence` is what its
+    judged steps say together, by kind of change, and `looks` how often it was judged.
     """
 
     plan_id: str
     created_at_s: float
-    changes: Tuple[Change, ...] = field(metadata={"max_items": 4096})
+    changes: Tuple[Change, ...] = field(metadata={"max_items": CHANGES_MAX})
     status: RolloutStatus = RolloutStatus.PLANNED
     reason: str = ""
     consent_turn_on: bool = False
@@ -104,7 +108,7 @@ class Rollout:
     version: int = 1
     trial: bool = False
     by: str = "admin"  # who asked for it: an admin, or "auto"
-    waves: Tuple[Wave, ...] = field(default=(), metadata={"max_items": 4096})
+    waves: Tuple[Wave, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
     gate: Optional[GateSettings] = None
     parallel_max: int = 1
     step: GateStep = GateStep()  # noqa: RUF009  frozen
@@ -113,11 +117,16 @@ class Rollout:
     paused_at_s: float = 0.0
     began_at_s: float = 0.0
     ended_at_s: float = 0.0
-    judged_s: Tuple[float, ...] = field(default=(), metadata={"max_items": 4096})
+    judged_s: Tuple[float, ...] = field(default=(), metadata={"max_items": CHANGES_MAX})
     pause_max_s: float = 0.0
     afterwards: bool = False
     worse: Worse = Worse()
     undone: bool = False
+    # a kind has writes and reads
+    evidence: Tuple[Evidence, ...] = field(
+        default=(), metadata={"max_items": 2 * CHANGES_MAX}
+    )
+    looks: int = 0
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:
@@ -147,6 +156,10 @@ class Rollout:
             if index < 0:
                 return number
         return len(self.waves)
+
+    def proven(self, kind: str) -> int:
+        """How many changes of a kind this rollout has proven to be no worse."""
+        return max((item.drives for item in self.evidence if item.kind == kind), default=0)
 
     @property
     def touched(self) -> Tuple[Change, ...]:

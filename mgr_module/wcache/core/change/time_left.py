@@ -64,19 +64,30 @@ def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
 
 
 def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:
-    """(first change, how many) of each step that is not over."""
+    """(first change, how many) of each step that is not over, if all goes well."""
     found = []
     at, changes = 0, rollout.changes
+    waves = [number for number, wave in enumerate(rollout.waves) for _ in range(wave.size)]
+    waves += range(len(rollout.waves), len(rollout.waves) + len(changes) - len(waves))
+    proven = {item.kind: rollout.proven(item.kind) for item in rollout.evidence}
     while at < len(changes):
-        size = 1
-        while (
-            at + size < len(changes) and rollout.wave_of(at + size) == rollout.wave_of(at)
-            and (size < rollout.parallel_max or _one_value(rollout, at, at + size))
-        ):
-            size += 1
-        if any(item.status in UNFINISHED for item in changes[at:at + size]):
-            found.append((at, size))
-        at += size
+        if changes[at].status not in UNFINISHED:
+            at += 1
+            continue
+        end, touched, kinds = at + 1, {changes[at].touches}, {changes[at].pooled_as}
+        while end < len(changes) and waves[end] == waves[at]:
+            item = changes[end]
+            least = min(proven.get(kind, 0) for kind in {*kinds, item.pooled_as})
+            full = len(touched) >= max(rollout.parallel_max, least)
+            if full and not _one_value(rollout, at, end):
+                break
+            touched.add(item.touches)
+            kinds.add(item.pooled_as)
+            end += 1
+        for kind in kinds:
+            proven[kind] = proven.get(kind, 0) + len(touched)
+        found.append((at, end - at))
+        at = end
     return tuple(found)
 
 

@@ -2,8 +2,13 @@
 
 The unit is a block's log ratio of treated over control OSDs.  What happens to all (a load
 that grows, a neighbour, the time of day) is in both and cancels.  The stretch before the
-change gives level, variance and correlation; the blocks after it are looked at four times,
-with the error rates divided over the looks (Bonferroni).
+change gives level, variance and correlation; the blocks after it are looked at four times.
+What earlier steps of the rollout have shown of the same kind counts (`evidence`), and each look
+of the whole rollout spends its part of the same error rates.
+
+A step goes on where all steps together are proven no worse, and where it does not look worse by
+itself.  It goes back where all together are proven worse, or it is by itself: one host may have
+another firmware.
 """
 
 from __future__ import annotations
@@ -11,22 +16,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import List, Sequence, Tuple
+from typing import List, Mapping, Sequence, Tuple
 
 from ...loads import Block
 from ...material import MATERIAL_LN
 from .blocks import CONTROLS_MIN, alike, log_ratios, present
-from .numbers import difference
+from .evidence import COMMITS, READS, Evidence, share
+from .numbers import Difference, difference
 
 BLOCKS_BEFORE = 48
 # Blocks after the change at which it is judged.
-LOOKS = (16, 32, 64, 96)
-# One-sided, over all looks: a wave that is as good as before is called worse at most this
-# often.  0.01 is promised; what the estimated correlation costs in short stretches is between.
+LOOKS = (10, 20, 40, 96)
+# One-sided, over all looks of a rollout: one whose changes do no harm is called worse at most
+# this often, half of it by all steps together, half by a step by itself.  0.01 is promised; what
+# the estimated correlation costs in short stretches is between.
 FALSE_WORSE = 0.006
+# And one whose changes make commits slower by a material ratio is called no worse.
 FALSE_NO_WORSE = 0.05
-# Which latency of clients a judgement is about.
-COMMITS, READS = "commit", "read"
+NOTHING_PAST = Evidence()
+# No quantile is asked for beyond this: the differences of two probabilities end there.
+ALPHA_MIN = 1e-12
 # So few usable blocks say nothing.
 USABLE_MIN = 8
 
@@ -48,9 +57,9 @@ _GRAVEST = (Verdict.WORSE, Verdict.UNDECIDED, Verdict.NO_WORSE, Verdict.BETTER)
 class Judgement:
     """A verdict with its figures: after over before, above 1 is slower.
 
-    `low` and `high` are the limits that decided, 0 where nothing could be compared.
-    `controls` 0: before and after alone.  `settle` says what would decide it, where it is
-    undecided.
+    `ratio`, `low` and `high` are what decided, 0 where nothing could be compared: of all steps
+    `together`, or of the step by itself, whose own ratio is `alone`.  `controls` 0: before and
+    after alone.  `settle` says what would decide it, where it is undecided.
     """
 
     verdict: Verdict
@@ -64,6 +73,8 @@ class Judgement:
     why: str = ""
     settle: str = ""
     of: str = COMMITS  # which latency
+    alone: float = 1.0
+    together: Evidence = NOTHING_PAST
 
     @property
     def goes_on(self) -> bool:
@@ -80,9 +91,11 @@ class Judgement:
             else "compared with itself before the change, since no unchanged OSD of its kind is "
                  "left: a load that changed meanwhile looks like an effect of the change"
         )
+        steps = self.together.steps
+        pooled = f"; {steps} steps together, this one {self.alone:.2f}" if steps > 1 else ""
         return (
             f"{self.verdict.value}: {self.of} latency {self.ratio:.2f} times that before "
-            f"({self.low:.2f} to {self.high:.2f}), {beside}"
+            f"({self.low:.2f} to {self.high:.2f}{pooled}), {beside}"
         )
 
 
@@ -108,21 +121,31 @@ def look_at(blocks_after: int) -> bool:
 
 
 def judge_all(
-    before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
-    controls: Sequence[int],
-) -> Judgement:
-    """By writes and by reads, as far as clients did either before; the worse of the two counts.
+    before: Sequence[Block], after: Sequence[Block], kinds: Mapping[str, Sequence[int]],
+    controls: Sequence[int], *, reads: bool = False, look: int = 1,
+    past: Sequence[Evidence] = (),
+) -> Tuple[Judgement, ...]:
+    """Each kind's OSDs by writes, and by reads where these may change; the gravest first.
 
-    Two judgements share the error rates of one.
+    What clients did not do before is left out.  All judgements share the error rates of one.
     """
-    found = [(COMMITS, before, after)]
-    found += [(READS, _of_reads(before), _of_reads(after))]
-    told = [item for item in found if not load_of(item[1], treated, controls)[2]] or found[:1]
-    judged = [
-        replace(judge(first, later, treated, controls, parts=len(told)), of=of)
-        for of, first, later in told
+    found = [
+        (kind, of, each[0], each[1], tuple(osd_ids)) for kind, osd_ids in kinds.items()
+        for of, each in (
+            (COMMITS, (before, after)),
+            *([(READS, (_of_reads(before), _of_reads(after)))] if reads else []),
+        )
     ]
-    return min(judged, key=lambda item: _GRAVEST.index(item.verdict))
+    told = [item for item in found if not load_of(item[2], item[4], controls)[2]] or found[:1]
+    known = {(item.kind, item.of): item for item in past}
+    judged = [
+        replace(judge(
+            first, later, osd_ids, controls, look=look,
+            past=known.get((kind, of), Evidence(kind, of)), parts=len(told),
+        ), of=of)
+        for kind, of, first, later, osd_ids in told
+    ]
+    return tuple(sorted(judged, key=lambda item: _GRAVEST.index(item.verdict)))
 
 
 def _of_reads(blocks: Sequence[Block]) -> List[Block]:
@@ -139,11 +162,12 @@ def load_of_any(
 
 def judge(
     before: Sequence[Block], after: Sequence[Block], treated: Sequence[int],
-    controls: Sequence[int], parts: int = 1,
+    controls: Sequence[int], *, look: int = 1, past: Evidence = NOTHING_PAST, parts: int = 1,
 ) -> Judgement:
     """What is known after so many blocks; UNDECIDED where it may be known later.
 
-    `parts`: so many judgements are made beside each other, of which one is believed.
+    It is look number `look` of the rollout, whose earlier steps have shown `past`.  `parts`: so
+    many judgements are made beside each other, of which one is believed.
     """
     mine, others, why = load_of(before, treated, controls)
     if not why:
@@ -163,41 +187,47 @@ def judge(
     if why:
         return Judgement(
             Verdict.UNDECIDED, why=why, settle="writes of clients to these OSDs",
-            blocks_before=len(before), blocks_after=len(after),
+            blocks_before=len(before), blocks_after=len(after), together=past,
         )
     first, later = log_ratios(before, mine, others), log_ratios(after, mine, others)
     if min(len(first), len(later)) < USABLE_MIN:
         return Judgement(
             Verdict.UNDECIDED, why="too few blocks in which all these OSDs carried load",
             settle="steadier writes of clients", blocks_before=len(first),
-            blocks_after=len(later),
+            blocks_after=len(later), together=past,
         )
-    return _decide(first, later, len(mine), len(others), parts)
-
-
-def _decide(
-    first: Sequence[float], later: Sequence[float], treated: int, controls: int, parts: int
-) -> Judgement:
     seen = difference(first, later)
-    low = seen.low(FALSE_WORSE / len(LOOKS) / parts)
-    high = seen.high(FALSE_NO_WORSE / len(LOOKS))
-    verdict = Verdict.UNDECIDED
-    if low > 0.0 and seen.mean > MATERIAL_LN:
+    weight = len(mine) * len(first) * len(later) / (len(first) + len(later))
+    found = _decide(seen, past.beside(seen, weight), share(look), parts)
+    return replace(
+        found, blocks_before=len(first), blocks_after=len(later), treated=len(mine),
+        controls=len(others),
+    )
+
+
+def _decide(alone: Difference, together: Evidence, part: float, parts: int) -> Judgement:
+    pooled = together.difference
+    worse_alpha = max(ALPHA_MIN, FALSE_WORSE * part / 2.0 / parts)
+    high = pooled.high(max(ALPHA_MIN, FALSE_NO_WORSE * part))
+    verdict, told = Verdict.UNDECIDED, pooled
+    if pooled.low(worse_alpha) > 0.0 and pooled.mean > MATERIAL_LN:
         verdict = Verdict.WORSE
-    elif high < 0.0:
-        verdict = Verdict.BETTER
-    elif high < MATERIAL_LN:
-        verdict = Verdict.NO_WORSE
-    settle = ""
+    elif alone.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
+        verdict, told, high = Verdict.WORSE, alone, alone.high(worse_alpha)
+    elif alone.mean <= MATERIAL_LN and high < MATERIAL_LN:
+        verdict = Verdict.BETTER if high < 0.0 else Verdict.NO_WORSE
+    why = settle = ""
     if verdict is Verdict.UNDECIDED:
-        spread = max(1e-9, high - seen.mean)
-        room = max(0.02, abs(MATERIAL_LN - seen.mean))
+        why = "the blocks vary too much"
+        if high < MATERIAL_LN:
+            why = "this step looks worse than those before it, and that is not proven"
+        spread = max(1e-9, high - pooled.mean)
+        room = max(0.02, abs(MATERIAL_LN - pooled.mean))
         times = min(99.0, max(1.5, (spread / room) ** 2))
         settle = f"about {times:.0f} times as many blocks, or a steadier load"
     return Judgement(
-        verdict, _exp(seen.mean), _exp(low), _exp(high), len(first), len(later), treated,
-        controls, "" if verdict is not Verdict.UNDECIDED else "the blocks vary too much",
-        settle,
+        verdict, _exp(told.mean), _exp(told.low(worse_alpha)), _exp(high), why=why,
+        settle=settle, alone=_exp(alone.mean), together=together,
     )
 
 

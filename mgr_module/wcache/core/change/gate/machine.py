@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import FrozenSet, List, Optional, Tuple, TypeVar
+from typing import Dict, FrozenSet, Iterable, List, Optional, Tuple, TypeVar
 
 from ... import events
 from ...codec import one_line
@@ -30,7 +30,6 @@ from .judge import (
     USABLE_MIN,
     Judgement,
     Verdict,
-    judge,
     judge_all,
     load_of,
     load_of_any,
@@ -41,6 +40,8 @@ from .judge import (
 BLOCK_LATE_S = 60.0
 # Steps of one value that are judged together.
 RAMP_MAX = 100
+# OSDs of one step: each is asked every second.
+TREATED_MAX = 48
 # So often is a watch that ended with an error begun again.
 WATCHES_MAX = 3
 
@@ -72,14 +73,21 @@ class Gating(Lasting):
         step = self.rollout.step
         if self._phase is not Phase.BLOCKS_AFTER or len(self._blocks) < USABLE_MIN:
             return step.judgement
-        return self._judged()
+        return self._judged()[0]
 
-    def _judged(self) -> Judgement:
-        """By clients' writes, and by their reads where a change may concern those."""
-        step = self.rollout.step
-        reads_too = any(self.rollout.changes[index].READS_TOO for index in step.indices)
-        by = judge_all if reads_too else judge
-        return by(step.before, self._blocks, step.treated, step.controls)
+    def _judged(self) -> Tuple[Judgement, ...]:
+        """By clients' writes; and by their reads where a change may concern those."""
+        step, rollout = self.rollout.step, self.rollout
+        reads_too = any(rollout.changes[index].READS_TOO for index in step.indices)
+        kinds: Dict[str, Dict[int, None]] = {}
+        for change in (rollout.changes[index] for index in step.indices):
+            osd_ids = kinds.setdefault(change.pooled_as, {})
+            osd_ids.update(dict.fromkeys(change.judging_osds))
+        return judge_all(
+            step.before, self._blocks, {kind: tuple(each) for kind, each in kinds.items()},
+            step.controls, reads=reads_too, look=rollout.looks + 1,
+            past=rollout.evidence,
+        )
 
     def _gated(self, change: Change) -> bool:
         """Whether clients' load judges it; else a bench before and after, or what is read back."""
@@ -108,14 +116,27 @@ class Gating(Lasting):
                 found.append(index)
                 continue
             if (
-                len(found) >= rollout.parallel_max or rollout.wave_of(index)
-                != rollout.wave_of(first) or not self._gated(item)
+                self._apart(found) >= self._together_max(found, index)
+                or rollout.wave_of(index) != rollout.wave_of(first) or not self._gated(item)
                 or item.status is not ChangeStatus.PLANNED
                 or any(item.touches & rollout.changes[other].touches for other in found)
             ):
                 break
             found.append(index)
         return tuple(found) if self._gated(rollout.changes[first]) else (first,)
+
+    def _apart(self, indices: Iterable[int]) -> int:
+        """How many things are changed: the steps of one value are one."""
+        return len({self.rollout.changes[index].touches for index in indices})
+
+    def _together_max(self, found: List[int], more: int) -> int:
+        """How many changes a step may be made of: as many as are proven of each kind in it."""
+        rollout = self.rollout
+        members = [*(rollout.changes[index] for index in found), rollout.changes[more]]
+        if len({o for item in members for o in item.judging_osds}) > TREATED_MAX:
+            return 0
+        proven = min(rollout.proven(kind) for kind in {item.pooled_as for item in members})
+        return max(rollout.parallel_max, proven)
 
     def _is_ramp(self, first: int, index: int) -> bool:
         """Whether a change is a further step of the values that the first one changes."""
@@ -257,21 +278,25 @@ class Gating(Lasting):
     def _judge_step(self) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # callers looked  # noqa: S101
-        found = self._judged()
+        judged = self._judged()
+        found = judged[0]
+        self.rollout = replace(self.rollout, looks=self.rollout.looks + 1)
         last = len(self._blocks) >= LOOKS[-1]
         # the canary is watched for all of its time, unless it is worse
         long_canary = self._is_canary() and gate.canary_block_s > gate.block_s
         early = found.verdict is Verdict.UNDECIDED or (long_canary and found.goes_on)
         if early and not last:
-            return []
+            return [events.SaveRun()]
         self._keep_latencies()
         self.rollout = replace(self.rollout, step=replace(step, judgement=found))
         said: List[events.Action] = [events.Note(f"step judged {found.words}")]
         if found.verdict is Verdict.WORSE:
             return [*said, *self._worse(step.indices, found.words)]
         if found.goes_on:
+            self._pool(judged)
             return [*said, *self._make_last()]
         if Precondition.GATE_DECIDED in self.rollout.overridden:
+            self._pool(judged)
             forced = (*self.rollout.forced, Precondition.GATE_DECIDED)
             self.rollout = replace(self.rollout, forced=tuple(dict.fromkeys(forced)))
             return [*said, *self._make_last()]
@@ -279,6 +304,19 @@ class Gating(Lasting):
             f"{found.words or found.why}; it would be settled by {found.settle}: resume to watch "
             "again, abort to take this step back, or resume with --override=gate_decided"
         )]
+
+    def _pool(self, judged: Tuple[Judgement, ...]) -> None:
+        """The step counts for those after it; what an admin overrode proves no drive."""
+        rollout = self.rollout
+        mine = rollout.step.indices
+        known = {(item.kind, item.of): item for item in rollout.evidence}
+        for item in judged:
+            kind = item.together.kind
+            drives = self._apart(i for i in mine if rollout.changes[i].pooled_as == kind)
+            known[kind, item.of] = replace(
+                item.together, drives=item.together.drives + (drives if item.goes_on else 0)
+            )
+        self.rollout = replace(rollout, evidence=tuple(known.values()))
 
     def _keep_latencies(self) -> None:
         step, changed = self.rollout.step, {}

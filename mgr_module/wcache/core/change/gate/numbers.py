@@ -42,7 +42,7 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
     """The difference of two stretches of at least four blocks each; both in one unit.
 
     The moment estimate of the correlation is too low in short stretches; what Marriott and
-    Pope (1954) give as its bias, (1 + 4 phi) / n with the mean estimated, is added.
+    Pope (1954) give as its bias, (1 + 4 phi) / n with the mean estimated, is added for each.
     """
     stretches = before, after
     residuals = [[value - fmean(each) for value in each] for each in stretches]
@@ -52,8 +52,8 @@ def difference(before: Sequence[float], after: Sequence[float]) -> Difference:
     )
     count = len(before) + len(after)
     raw = products / squares if squares > 0 else 0.0
-    shortest = min(len(before), len(after))
-    phi = min(CORRELATION_MAX, max(0.0, raw + (1.0 + 4.0 * max(0.0, raw)) / shortest / 2.0))
+    bias = 2.0 * (1.0 + 4.0 * max(0.0, raw)) / count
+    phi = min(CORRELATION_MAX, max(0.0, raw + bias))
     grown = [_inflation(len(each), phi) for each in stretches]
     # what the means take away of the spread around them
     left = sum(len(each) - more for each, more in zip(stretches, grown))
