@@ -11,7 +11,7 @@ from test_commands_do_what_they_say import refused
 from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.gate.gate_state import GateStep
-from wcache.core.change.gate.judge import LOOKS
+from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from wcache.core.change.rollout_state import Rollout
 from wcache.core.record import Precondition
 
@@ -32,10 +32,11 @@ def test_a_rollout_that_helps_changes_all_and_judges_each_step_beside_unchanged_
     mgr = begun()
     assert mgr.end() == "done"
     assert mgr.changed == set(range(2 * HOSTS))
-    steps = [request for request in mgr.blocks.requests]
-    assert [len(r.treated) for r in steps[:6:2]] == [1, 1, 2]
+    before, *steps = mgr.blocks.requests
+    assert [len(r.treated) for r in (before, *steps)] == [1, 1, 1, 2, 2, 2, 2]
     assert all(not set(r.treated) & set(r.controls) for r in steps)
-    assert [len(r.controls) for r in steps[::2]] == [9, 8, 6, 4, 0, 0]
+    # beside unchanged OSDs, of which the last ones are changed as well: only they are left
+    assert [len(r.controls) for r in steps] == [9, 8, 6, 4, 2, 0]
     log = [entry["text"] for entry in said(mgr, "history", limit=200)["history"]]
     judged = [text for text in log if text.startswith("step judged")]
     assert all("better" in text for text in judged)
@@ -50,6 +51,31 @@ EIGHT_DRIVES_EACH = tuple(
     (f"h{h}", tuple(make.drive(f"sd{'abcdefgh'[n]}", 8 * h + n) for n in range(8)))
     for h in range(3)
 )
+
+
+def test_what_is_measured_after_a_step_is_the_before_of_the_next_beside_the_same_osds():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    befores = []
+    mgr.go(lambda: mgr.plan.status.value == "done" or befores.append(
+        (mgr.plan.step.treated, len(mgr.plan.step.before), mgr.plan.step.controls)))
+    seen = {treated: (count, controls) for treated, count, controls in befores if count}
+    first, *others = (count for count, _ in seen.values())
+    assert first == BLOCKS_BEFORE
+    assert set(others) == {LOOKS[0]}
+    # only the canary's blocks were taken by themselves; those that are changed last stand by
+    assert sum(r.blocks == BLOCKS_BEFORE for r in mgr.blocks.requests) == 1
+    controls = [each[:6] for _, each in seen.values()]
+    assert controls[:3] == [(23, 15, 7, 22, 14, 6)] * 3
+
+
+def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
+    mgr.view.state = replace(mgr.view.state, missed=(Precondition.NO_RECOVERY,))
+    mgr.go(lambda: mgr.plan.missed)
+    mgr.view.state = replace(mgr.view.state, missed=())
+    mgr.go(lambda: not mgr.plan.missed and len(mgr.plan.step.before) > 0)
+    assert len(mgr.plan.step.before) == BLOCKS_BEFORE
 
 
 def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_to_stop():

@@ -202,9 +202,11 @@ class RolloutMachine(Gating):
             if made or change.status is ChangeStatus.APPLYING:
                 # its probe was gone: nothing new is begun before this step is judged
                 return [*said, *self._go_on()]
-            if self._gated(change):
-                return [*said, *self._begin_step(event)]
             # what was measured before it was held is of another load
+            if self._gated(change):
+                if was_held:
+                    self.rollout = replace(self.rollout, step=GateStep())
+                return [*said, *self._begin_step(event)]
             return [*said, *(self._measure(Phase.BEFORE) if was_held else self._look())]
         if holding.too_long(self.rollout, now_s):
             why = holding.given_up(self.rollout)

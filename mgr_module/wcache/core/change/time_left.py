@@ -111,8 +111,8 @@ def _step_s(rollout: Rollout, change: Change, first: int, size: int) -> Tuple[fl
         most = CHANGE_S + 2.0 * rollout.period_s + again
         return size * (CHANGE_LEAST_S + waits), size * (most + waits)
     low, high = gate.range_s(first == 0)
-    if rollout.judged_s and first:
-        usual = fmean(rollout.judged_s[1:] or rollout.judged_s)
+    if rollout.judged_s[1:] and first:
+        usual = fmean(rollout.judged_s[1:])  # the canary's is longer
         low, high = min(max(low, 0.8 * usual), high), min(high, max(low, 1.2 * usual))
     waits = size * change.pause_s(rollout)
     more = size * CHANGE_S + rollout.settle_s + waits

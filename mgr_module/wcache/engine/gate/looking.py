@@ -109,7 +109,7 @@ class Looking:
             return
         gate = machine.rollout.gate
         # benches are compared with the same OSD's own, before the change
-        by_load = gate is not None and gate.by_load
+        by_load = gate is not None and gate.by_load and machine.wants_controls
         controls = self._controls(machine, groups, cluster) if by_load else ()
         asked = groups if _may_stop_several(machine.current, groups) else ()
         # one OSD by itself is not stopped by a toggle, and its PGs are clean
@@ -135,8 +135,12 @@ class Looking:
             if change.status is not ChangeStatus.PLANNED or change is machine.current
             for osd_id in change.concerned_osds(cluster)
         }
+        turns = {
+            osd_id: turn for turn, change in enumerate(machine.rollout.changes)
+            for osd_id in change.treated
+        }
         reports = believed(self._hosts.reports.values(), cluster)
-        return controls_for(treated, touched, reports, cluster)
+        return controls_for(treated, touched, reports, cluster, turns)
 
     def _is_settled(self, machine: RolloutMachine) -> bool:
         """Whether no lease may still hold the drive that a rollout changes next."""

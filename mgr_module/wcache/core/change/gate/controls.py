@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Collection, Dict, FrozenSet, Iterable, List, Tuple
+import math
+from typing import Collection, Dict, FrozenSet, Iterable, List, Mapping, Tuple
 
 from ...cluster import ClusterState
 from ...host_report import HostReport
@@ -16,12 +17,14 @@ Kind = Tuple[str, FrozenSet[DriveModel]]
 
 def controls_for(
     treated: Collection[int], touched: Collection[int], reports: Iterable[HostReport],
-    cluster: ClusterState,
+    cluster: ClusterState, turns: Mapping[int, int],
 ) -> Tuple[int, ...]:
     """OSDs of the treated ones' device classes and drive models, spread over hosts.
 
     `touched` are OSDs that some plan has changed and may yet take back, or changes beside
-    these.  At least three, or none: the treated then stand alone.
+    these.  `turns` says when the plan comes to an OSD: those that it never comes to, or last,
+    are taken, so they stay the same from step to step.  At least three, or none: the treated
+    then stand alone.
     """
     models: Dict[int, FrozenSet[DriveModel]] = {}
     hosts: Dict[int, str] = {}
@@ -41,9 +44,12 @@ def controls_for(
         if osd_id in treated or osd_id in touched or kinds[osd_id] not in wanted:
             continue
         by_host.setdefault(hosts[osd_id], []).append(osd_id)
+    for members in by_host.values():
+        members.sort(key=lambda osd_id: -turns.get(osd_id, math.inf))
+    latest = {name: turns.get(each[0], math.inf) for name, each in by_host.items()}
     found: List[int] = []
     while by_host and len(found) < CONTROLS_MAX:
-        for hostname in sorted(by_host):
+        for hostname in sorted(by_host, key=lambda name: (-latest[name], name)):
             if len(found) < CONTROLS_MAX:
                 found.append(by_host[hostname].pop(0))
             if not by_host[hostname]:

@@ -26,25 +26,29 @@ class GateSettings:
         return blocks * (self.canary_block_s if canary else self.block_s)
 
     def range_s(self, canary: bool) -> Tuple[float, float]:
-        """The shortest and the longest time that judging a step takes, before and after."""
+        """The shortest and the longest time that judging a step takes, before and after.
+
+        Of a step that is not the first, the blocks before are those after the one before it.
+        """
         last = LOOKS[-1]
         least = last if canary and self.canary_block_s > self.block_s else LOOKS[0]
-        return (
-            self.seconds(canary, BLOCKS_BEFORE + least), self.seconds(canary, BLOCKS_BEFORE + last)
-        )
+        before = BLOCKS_BEFORE if canary else 0
+        return self.seconds(canary, before + least), self.seconds(canary, BLOCKS_BEFORE + last)
 
 
 @dataclass(frozen=True)
 class GateStep:
     """The step under way: which changes, whose OSDs, beside which controls.
 
-    `before` are the blocks before the step; a mgr that takes over judges by them.  `last`:
-    it was judged well, and what is to last is being made to.
+    `before` are the blocks before the step, which ended at `before_at_s`; a mgr that takes over
+    judges by them.  Between two steps they are those after the one, for the next.  `last`: it
+    was judged well, and what is to last is being made to.
     """
 
     indices: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
     treated: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
     controls: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
     before: Tuple[Block, ...] = field(default=(), metadata={"max_items": BLOCKS_MAX})
+    before_at_s: float = 0.0
     judgement: Optional[Judgement] = None
     last: bool = False

@@ -1,7 +1,8 @@
 """The gate in a rollout: a step is made, judged by clients' load, and kept, taken back or held.
 
 A step is a few changes of one wave.  The blocks before it are taken first; then its changes
-are made one after the other; then come blocks until the judge knows, or gives up.
+are made one after the other; then come blocks until the judge knows, or gives up.  These also
+have the OSDs of the step that comes next: they are the blocks before that one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..lasting import Lasting
 from ..phase import Phase
 from ..rollout_state import Change, RolloutStatus
 from .blocks import log_ratios
+from .evidence import COMMITS, Evidence
 from .gate_state import GateStep
 from .judge import (
     BLOCKS_BEFORE,
@@ -42,6 +44,8 @@ BLOCK_LATE_S = 60.0
 RAMP_MAX = 100
 # OSDs of one step: each is asked every second.
 TREATED_MAX = 48
+# Blocks that ended longer ago are of another load.
+BEFORE_OLD_S = 300.0
 # So often is a watch that ended with an error begun again.
 WATCHES_MAX = 3
 
@@ -53,6 +57,7 @@ class Gating(Lasting):
     """Steps and their judgement."""
 
     _blocks: List[Block] = field(default_factory=list)
+    _blocks_at_s: float = 0.0  # when the last one ended
     # what the change touches whose OSDs have no clients' load: it is read back and no more
     _without_clients: FrozenSet[Tuple[str, str]] = frozenset()
     _watches: int = 0
@@ -99,6 +104,11 @@ class Gating(Lasting):
             and bool(change.judging_osds) and not change.only_lasts
             and change.touches != self._without_clients
         )
+
+    @property
+    def wants_controls(self) -> bool:
+        """Whether a step may begin with the next look at the cluster."""
+        return not (self._in_step() and self.rollout.step.before) or bool(self.rollout.missed)
 
     def _in_step(self) -> bool:
         return self.rollout.current_index in self.rollout.step.indices
@@ -162,14 +172,35 @@ class Gating(Lasting):
 
     # ---- blocks
 
+    def _ahead(self) -> Tuple[int, ...]:
+        """The OSDs of the step that comes after this one, if this one is proven."""
+        rollout, found = self.rollout, self.copied()
+        mine = rollout.step.indices
+        changes = list(rollout.changes)
+        for index in mine:
+            changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
+        known = {(item.kind, item.of): item for item in rollout.evidence}
+        for kind in {changes[index].pooled_as for index in mine}:
+            more = self._apart(i for i in mine if changes[i].pooled_as == kind)
+            drives = rollout.proven(kind) + more
+            known[kind, COMMITS] = replace(
+                known.get((kind, COMMITS), Evidence(kind)), drives=drives
+            )
+        found.rollout = replace(
+            rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()
+        )
+        return found._judged_on(found._candidates())
+
     def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # only gated steps are watched  # noqa: S101
         self._phase, self._blocks = phase, []
         block_s = gate.seconds(self._is_canary(), 1)
         self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
+        ahead = self._ahead() if phase is Phase.BLOCKS_AFTER else ()
+        beside = tuple(o for o in dict.fromkeys((*step.controls, *ahead)) if o not in step.treated)
         request = BlocksRequest(
-            step.treated, step.controls, block_s, blocks, self.rollout.latency_limit_ms
+            step.treated, beside, block_s, blocks, self.rollout.latency_limit_ms
         )
         return [events.SaveRun(), events.WatchBlocks(self._new_token(), request)]
 
@@ -177,20 +208,38 @@ class Gating(Lasting):
         return 0 in self.rollout.step.indices
 
     def _begin_step(self, event: events.ClusterSeen) -> List[events.Action]:
-        """The preconditions hold: take the blocks before the step."""
+        """The preconditions hold: take the blocks before the step, where none are there."""
         most = 1 if event.together is None else max(1, event.together)
         indices = self._candidates()[:most]
-        treated = self._judged_on(indices)
-        step = GateStep(indices, treated, tuple(event.controls))
+        treated, controls = self._judged_on(indices), tuple(event.controls)
+        before = self._blocks_there(treated, controls)
+        step = GateStep(indices, treated, controls, before, self.rollout.step.before_at_s)
         self.rollout = replace(self.rollout, step=step, step_at_s=self._now_s)
         self._watches = 0
-        return self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
+        return self._look() if before else self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
+
+    def _blocks_there(
+        self, treated: Tuple[int, ...], controls: Tuple[int, ...]
+    ) -> Tuple[Block, ...]:
+        """What was measured after the step before, where it tells of all these OSDs, and now."""
+        last = self.rollout.step
+        if self._now_s - last.before_at_s > BEFORE_OLD_S or len(last.before) < USABLE_MIN:
+            return ()
+        mine, others, why = load_of(last.before, treated, controls)
+        if why or len(mine) < len(treated) or 2 * len(others) < len(controls):
+            return ()
+        kept = {*treated, *controls}
+        return tuple(
+            replace(block, osds=tuple(osd for osd in block.osds if osd.osd_id in kept))
+            for block in last.before
+        )
 
     def _block_seen(self, block: Block) -> List[events.Action]:
         gate, step = self.rollout.gate, self.rollout.step
         if gate is None or self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
         self._blocks.append(block)
+        self._blocks_at_s = self._now_s
         block_s = gate.seconds(self._is_canary(), 1)
         self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
         if self._phase is Phase.BLOCKS_AFTER:
@@ -209,7 +258,8 @@ class Gating(Lasting):
         if why:
             return self._no_load(why)
         self.rollout = replace(
-            self.rollout, step=replace(step, before=tuple(self._blocks))
+            self.rollout,
+            step=replace(step, before=tuple(self._blocks), before_at_s=self._now_s),
         )
         return self._next_of_step()
 
@@ -335,9 +385,16 @@ class Gating(Lasting):
         rollout = self.rollout
         took = (*rollout.judged_s, self._now_s - rollout.step_at_s)[-64:]
         said = ", ".join(rollout.changes[index].name for index in rollout.step.indices)
-        verdict = rollout.step.judgement
+        verdict, gate = rollout.step.judgement, rollout.gate
+        # the canary's blocks may be longer, and then they are no measure of others
+        alike = gate is not None and (
+            not self._is_canary() or gate.canary_block_s == gate.block_s
+        )
+        before = tuple(self._blocks[-BLOCKS_BEFORE:]) if verdict and alike else ()
         self.rollout = replace(
-            rollout, step=GateStep(judgement=verdict),
+            rollout, step=GateStep(
+                before=before, before_at_s=self._blocks_at_s, judgement=verdict
+            ),
             judged_s=took if verdict else rollout.judged_s,
         )
         proven = any(
@@ -385,6 +442,10 @@ class Gating(Lasting):
     @abstractmethod
     def _next(self) -> List[events.Action]:
         """Begin the next step, or end."""
+
+    @abstractmethod
+    def _look(self) -> List[events.Action]:
+        """Read what is there, then make the change."""
 
     @abstractmethod
     def _check(self) -> List[events.Action]:
