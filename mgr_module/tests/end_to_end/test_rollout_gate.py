@@ -94,6 +94,20 @@ def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_
     assert max(map(len, made)) == 3
 
 
+def test_a_kind_that_was_never_judged_begins_small_again():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8)
+    machine = mgr.engine.rollouts["p1"]
+    other = tuple(
+        replace(item, device_class="ssd") if index >= 12 else item
+        for index, item in enumerate(mgr.plan.changes)
+    )
+    machine.rollout = replace(mgr.plan, changes=other, step=GateStep())
+    assert machine._candidates() == (8, 9, 10, 11)
+    machine.rollout = replace(mgr.plan, changes=other[:8] + other[12:], step=GateStep())
+    assert machine._candidates() == (8, 9)
+
+
 def test_a_mgr_that_takes_over_knows_what_is_proven_and_how_often_it_has_looked():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
