@@ -1,12 +1,14 @@
 """Ceph's own tests of its mgr modules come to the same with wcache enabled as without it.
 
-It prints a table.  RELEASE chooses the release.
+It prints a table.  RELEASE chooses the release.  Both clusters run a test at the same time: most of
+one is waiting.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Callable, ContextManager, Dict, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, ContextManager, Dict, Iterator, List
 
 import pytest
 from ceph_ci import suite
@@ -20,7 +22,17 @@ UNITS = (
     "failover", "crash", "insights", "cli", "prometheus", "devicehealth", "module_selftest",
     "progress",
 )
-MGRS = 3  # test_prometheus skips itself where there are fewer
+# The cluster of Ceph's qa/suites/rados/mgr/clusters/2-node-mgr.yaml: test_prometheus skips itself
+# where there are fewer mgrs, test_progress where there are fewer OSDs.
+MGRS = 3
+OSDS = 4
+RECOVERY = ("-o", "osd mclock profile = high_recovery_ops")
+# test_progress writes for 30 s, however much that is: 5 GB and more a test where loopback is as
+# fast as it can be.
+NETWORK = "tc qdisc add dev lo root tbf rate 800mbit burst 1m latency 1s"
+# On a busy machine one side may miss a limit of Ceph's, as the 20 seconds for three mgrs to start;
+# a difference that is ours comes again.
+ATTEMPTS = 2
 OURS = "test_wcache"  # what the series adds to test_module_selftest.py
 # MgrTestCase disables all modules but these before each class of tests.
 KEPT = ('set(loaded) - {"cephadm"', 'set(loaded) - {"wcache", "cephadm"')
@@ -31,7 +43,7 @@ def without(open_place: Callable[[int], ContextManager[Place]]) -> Iterator[Plac
     """A cluster as Ceph's CI has it today."""
     with open_place(RELEASE) as place:
         lay_out(place)
-        suite.start(place, mgrs=MGRS)
+        _start(place)
         yield place
 
 
@@ -41,7 +53,7 @@ def beside(open_place: Callable[[int], ContextManager[Place]]) -> Iterator[Place
     with open_place(RELEASE) as place:
         install(place)
         _keep_enabled(place)
-        suite.start(place, mgrs=MGRS)
+        _start(place)
         suite.enable(place)
         yield place
 
@@ -50,17 +62,26 @@ def beside(open_place: Callable[[int], ContextManager[Place]]) -> Iterator[Place
 def test_cephs_own_tests_come_to_the_same(
     without: Place, beside: Place, unit: str, capsys: pytest.CaptureFixture[str],
 ) -> None:
-    name = f"tasks.mgr.test_{unit}"
-    expected = suite.run_named(without, name)
-    done = suite.run_named(beside, name)
-    suite.wait(beside, "bin/ceph wcache status")  # it was there to the end
-    with capsys.disabled():
-        print("\n" + table(expected.results, done.results))
-    assert "ok" in expected.results.values(), expected.said[-6000:]
-    ours = {test: word for test, word in done.results.items() if test.endswith(OURS)}
-    assert set(ours.values()) == ({"ok"} if unit == "module_selftest" else set())
-    theirs = {test: word for test, word in done.results.items() if test not in ours}
+    for _ in range(ATTEMPTS):
+        expected, done = run_both([without, beside], f"tasks.mgr.test_{unit}")
+        suite.wait(beside, "bin/ceph wcache status")  # it was there to the end
+        with capsys.disabled():
+            print("\n" + table(expected.results, done.results))
+        ours = {test: word for test, word in done.results.items() if test.endswith(OURS)}
+        theirs = {test: word for test, word in done.results.items() if test not in ours}
+        if theirs == expected.results:
+            break
     assert theirs == expected.results, done.said[-6000:]
+    assert "ok" in theirs.values(), expected.said[-6000:]
+    assert set(ours.values()) == ({"ok"} if unit == "module_selftest" else set())
+
+
+def run_both(places: List[Place], name: str) -> List[suite.Outcome]:
+    """Run tests in each place at once, those after one that fails too."""
+    with ThreadPoolExecutor(len(places)) as pool:
+        return list(pool.map(
+            lambda place: suite.run_named(place, name, options=["--run-all-tests"]), places
+        ))
 
 
 def table(without: Dict[str, str], enabled: Dict[str, str]) -> str:
@@ -70,6 +91,11 @@ def table(without: Dict[str, str], enabled: Dict[str, str]) -> str:
         short = test.partition("tasks.mgr.")[2]
         lines.append(f"{short:64} {without.get(test, '-'):9} {enabled.get(test, '-')}")
     return "\n".join(lines)
+
+
+def _start(place: Place) -> None:
+    place.check(NETWORK.split())
+    suite.start(place, *RECOVERY, osds=OSDS, mgrs=MGRS)
 
 
 def _keep_enabled(place: Place) -> None:
