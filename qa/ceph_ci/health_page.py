@@ -14,7 +14,7 @@ from .edits import Edit
 # The section after which ours come ends with this line.
 _BEFORE = "for further assistance."
 # Pages that Ceph's documentation does not have.
-_PAGE = re.compile(r"(; see| in) doc/\w+\.md|: doc/install\.md .*$")
+_PAGE = re.compile(r"(; see| in) doc/[\w-]+\.md|: doc/install\.md .*$")
 # `ceph wcache status`, /sys/block/sda, osd_mclock_max_capacity_iops_*, and what else marks text up.
 _MARKED = re.compile(r"`([^`]+)`|(/\w[^\s),;]+|\b\w+_[\w*]+)|([*|])")
 _NOTE = "* ceph-volume: Raw BlueStore OSD preparation now pre-formats NVMe devices and"

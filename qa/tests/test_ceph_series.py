@@ -6,6 +6,7 @@ import sys
 from pathlib import PurePosixPath
 
 import pytest
+from ceph_ci.health_page import health_checks
 from ceph_ci.series import (
     CORE,
     LEFT_OUT,
@@ -75,6 +76,10 @@ def test_tests_read_nothing_that_only_the_project_has(files):
                 assert int(found[1]) < inside, f"{name}: {found[0]}"
                 folder = PurePosixPath(name).parents[int(found[1])] / (found[2] or "")
                 assert any(each.startswith(f"{folder}/") for each in files), name
+
+
+def test_health_checks_name_no_page_that_cephs_documentation_lacks():
+    assert [line for edit in health_checks() for line in edit.becomes if ".md" in line] == []
 
 
 def test_the_analysis_child_finds_what_is_in_python_common(files, tmp_path):

@@ -13,8 +13,8 @@ from .models import render
 ROWS: Tuple[Command, ...] = (
     Command(
         "wcache drive reload", ("name=hostname,type=CephString,req=false",), "r",
-        "Print the plan that loads OSDs' volumes anew, on pinned disks, where they were loaded "
-        "while something else had turned the cache off: a script",
+        "Print a script that loads volumes of OSDs on pinned disks anew, where they were loaded "
+        "while something else had turned the cache off",
         lambda s, v, a: v.reload(a.get("hostname")), reload.render,
     ),
     Command(

@@ -26,9 +26,8 @@ ADVICE = (
     "write caches were turned off by something else, with volumes loaded on them since",
     "nothing is lost while they stay off. Measure what is there at once: `ceph wcache campaign "
     "start --observe`. To have the drives measured in both modes, load the volumes anew on pinned "
-    f"disks, one OSD at a time: `{COMMAND}` prints the plan, a script that says what it does and "
-    "what comes next. See doc/found-off.md; to leave it as it is: `ceph health mute "
-    "WCACHE_LOADED_OFF`",
+    f"disks, one OSD at a time: `{COMMAND}` prints a script that says what it does and what comes "
+    "next; see doc/found-off.md. To leave it as it is: `ceph health mute WCACHE_LOADED_OFF`",
 )
 
 
