@@ -2,18 +2,21 @@
 
 import hashlib
 import hmac
+import time
 
 import pytest
 from module_world import a_mgr, measured, said
 from wcache.services.web_tokens import HOURS, WebTokens
+from wcache.web.app import REST_MAX_S
 from wcache.web.dashboard_login import NotLetInError
+from wcache.web.waiting_line import network_of
 from web_world import KEY, Site, words
 
 
 class Dashboard:
     """Knows one user by one token; another user may not read OSDs."""
 
-    def user(self, token):
+    def user(self, token, whose):
         if token == "good":
             return "ann"
         if token == "poor":
@@ -193,6 +196,39 @@ def test_while_a_page_is_made_another_is_asked_to_come_back(site, monkeypatch):
     with site.app._making:
         assert site.get("/").code == 503
     assert site.get("/").code == 200
+
+
+def test_between_two_pages_is_a_rest_that_others_have_the_interpreter_in(site, monkeypatch):
+    site.get("/")
+    assert site.app._rest_until_s > 0
+    slept = []
+    monkeypatch.setattr("wcache.web.app.time.sleep", slept.append)
+    site.app._rest_until_s = time.monotonic() + 1e9
+    site.get("/")
+    assert slept == [REST_MAX_S]
+
+
+def test_who_asks_without_a_login_again_and_again_gets_a_line_in_place_of_a_page(site):
+    codes = [site.ask("/", REMOTE_ADDR="192.0.2.1").code for _ in range(100)]
+    assert codes[0] == 401
+    assert codes.count(429) > 30
+    assert site.ask("/login", "POST", b"token=x", REMOTE_ADDR="192.0.2.1").code == 429
+    form = f"token={site.token}".encode()
+    assert site.ask("/login", "POST", form, REMOTE_ADDR="192.0.2.1").code == 303
+    assert site.get("/", REMOTE_ADDR="192.0.2.1").code == 200
+    assert site.ask("/", REMOTE_ADDR="192.0.2.2").code == 401
+    for number in range(400):  # a network of its own each
+        last = site.ask("/", REMOTE_ADDR=f"2001:db8:{number:x}::1").code
+    assert last == 429
+    assert site.get("/", REMOTE_ADDR="2001:db8:1::1").code == 200
+
+
+@pytest.mark.parametrize(("address", "network"), [
+    ("192.0.2.1", "192.0.2.1"), ("::ffff:192.0.2.1", "192.0.2.1"),
+    ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"), ("fe80::1%eth0", "fe80::/64"), ("", ""),
+])
+def test_an_address_counts_for_its_network(address, network):
+    assert network_of(address) == network
 
 
 def test_metrics_want_a_login_unless_an_option_opens_them(site):

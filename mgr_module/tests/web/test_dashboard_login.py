@@ -3,20 +3,23 @@
 import json
 import socket
 import ssl
-import subprocess
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from wcache.web.dashboard_login import (
+    ALL_NEW_BURST,
     BAD_S,
     GOOD_S,
     KEPT_MAX,
+    NEW_BURST,
     DashboardLogin,
     NotLetInError,
     ders_of,
     is_own_address,
 )
+from web_world import self_signed
 
 ANN = {"username": "ann", "permissions": {"osd": ["read"], "pool": ["read"]}, "sso": False}
 ANSWERS = {
@@ -24,6 +27,7 @@ ANSWERS = {
     "poor": {"username": "bob", "permissions": {"pool": ["read"]}},
     "stale": {"username": "cid", "permissions": ANN["permissions"], "pwdUpdateRequired": True},
 }
+ONE = "192.0.2.9"  # the network that asks
 UNKNOWN = {"login_url": "#/login", "cluster_status": "POST_INSTALLED"}  # dashboard's `check`
 
 
@@ -73,12 +77,12 @@ def login(uri, certificates=(), clock=lambda: 0.0):
 
 def refusal(one, token):
     with pytest.raises(NotLetInError) as caught:
-        one.user(token)
+        one.user(token, ONE)
     return str(caught.value), caught.value.known
 
 
 def test_a_user_who_may_read_osds_is_let_in(dashboard):
-    assert login(dashboard.uri).user("good") == "ann"
+    assert login(dashboard.uri).user("good", ONE) == "ann"
     assert dashboard.asked == [
         ("/api/auth/check", "good", "application/vnd.ceph.api.v1.0+json")
     ]
@@ -86,7 +90,7 @@ def test_a_user_who_may_read_osds_is_let_in(dashboard):
 
 def test_a_prefix_of_the_dashboard_is_kept():
     found = Dashboard(prefix="/ceph")
-    assert login(found.uri).user("good") == "ann"
+    assert login(found.uri).user("good", ONE) == "ann"
     assert found.asked[0][0] == "/ceph/api/auth/check"
     found.close()
 
@@ -143,22 +147,14 @@ def test_over_plain_http_the_token_stays_on_this_machine(monkeypatch):
 @pytest.fixture(scope="module")
 def pems(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pems")
-    found = []
-    for name in ("mine", "other"):
-        key, crt = folder / f"{name}.key", folder / f"{name}.crt"
-        subprocess.run(
-            ["openssl", "req", "-new", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt",
-             "ec_paramgen_curve:prime256v1", "-days", "2", "-subj", "/CN=x", "-keyout", key,
-             "-out", crt], check=True, capture_output=True,
-        )
-        found.append((crt, key))
-    return found
+    return [self_signed(folder / name) for name in ("mine", "other")]
 
 
 def test_over_tls_only_the_stored_certificate_gets_the_token(pems):
     mine, other = pems
     found = Dashboard(mine)
-    assert login(found.uri, [other[0].read_text(), mine[0].read_text()]).user("good") == "ann"
+    stored = [other[0].read_text(), mine[0].read_text()]
+    assert login(found.uri, stored).user("good", ONE) == "ann"
     assert len(found.asked) == 1
     assert "not the one in the mons' store" in refusal(
         login(found.uri, [other[0].read_text()]), "good")[0]
@@ -177,20 +173,71 @@ def test_an_answer_counts_for_a_moment(dashboard):
     now = [0.0]
     one = login(dashboard.uri, clock=lambda: now[0])
     for _ in range(5):
-        one.user("good")
+        one.user("good", ONE)
         refusal(one, "old")
     assert len(dashboard.asked) == 2
     now[0] = BAD_S + 1
     refusal(one, "old")
-    one.user("good")
+    one.user("good", ONE)
     assert len(dashboard.asked) == 3
     now[0] = GOOD_S + 1
-    one.user("good")
+    one.user("good", ONE)
     assert len(dashboard.asked) == 4
 
 
 def test_tokens_that_nobody_knows_fill_no_memory(dashboard):
-    one = login(dashboard.uri)
+    now = [0.0]
+    one = login(dashboard.uri, clock=lambda: now[0])
     for number in range(KEPT_MAX + 20):
+        now[0] += 10.0
         refusal(one, f"t{number}")
     assert len(one._kept) == KEPT_MAX
+
+
+def test_unknown_tokens_ask_the_dashboard_no_more_than_their_share(dashboard):
+    now = [0.0]
+    one = login(dashboard.uri, clock=lambda: now[0])
+    for number in range(300):
+        refusal(one, f"t{number}")
+    assert len(dashboard.asked) == NEW_BURST
+    assert "log in with `ceph wcache web token`" in refusal(one, "t")[0]
+    assert one.user("good", "192.0.2.10") == "ann"  # from elsewhere
+    now[0] += GOOD_S + 1
+    while "too many" not in refusal(one, f"again{now[0]}")[0]:
+        now[0] += 0.001
+    assert one.user("good", ONE) == "ann"  # a login that was good before
+    before = len(dashboard.asked)
+    for number in range(300):
+        with pytest.raises(NotLetInError):
+            one.user(f"u{number}", f"net{number}")
+    assert len(dashboard.asked) - before <= ALL_NEW_BURST
+
+
+def test_a_login_that_has_ended_is_not_good_for_ever(dashboard, monkeypatch):
+    now = [0.0]
+    one = login(dashboard.uri, clock=lambda: now[0])
+    one.user("good", ONE)
+    monkeypatch.delitem(ANSWERS, "good")
+    now[0] += GOOD_S + 1
+    assert "does not know this login" in refusal(one, "good")[0]
+    assert one._good == {}
+
+
+def test_a_dashboard_that_hangs_takes_two_questions_and_no_more():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(8)
+        one = login(f"http://127.0.0.1:{silent.getsockname()[1]}/")
+        asking = [
+            threading.Thread(target=refusal, args=(one, f"t{number}")) for number in range(2)
+        ]
+        for thread in asking:
+            thread.start()
+        while one._places._value:
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert "too many" in refusal(one, "t2")[0]
+        assert time.monotonic() - began < 1.0
+        silent.close()
+        for thread in asking:
+            thread.join()

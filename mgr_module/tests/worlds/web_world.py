@@ -2,6 +2,7 @@
 
 import re
 import socket
+import subprocess
 from html.parser import HTMLParser
 from io import BytesIO
 
@@ -20,7 +21,7 @@ URI = "http://127.0.0.1:8447/"
 
 
 class NoDashboard:
-    def user(self, token):
+    def user(self, token, whose):
         raise NotLetInError("the dashboard is off")
 
 
@@ -92,6 +93,17 @@ def with_changes(mgr):
                               OsdBlock(7, 19_000.0 + n, 50)))) for n in range(-20, 41)
     )
     return Site(mgr, latencies=Blocks(*blocks)), changes
+
+
+def self_signed(at):
+    """A certificate and its key, as files beside `at`."""
+    crt, key = at.with_suffix(".crt"), at.with_suffix(".key")
+    subprocess.run(
+        ["openssl", "req", "-new", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt",
+         "ec_paramgen_curve:prime256v1", "-days", "2", "-subj", "/CN=wcache.invalid", "-keyout",
+         key, "-out", crt], check=True, capture_output=True,
+    )
+    return crt, key
 
 
 def free_port():

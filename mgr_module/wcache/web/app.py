@@ -6,15 +6,18 @@ Nothing here changes anything: GET and HEAD read, and POST takes the token of th
 from __future__ import annotations
 
 import threading
+import time
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 from urllib.parse import parse_qsl, unquote
 
 from ..commands.metrics import metrics_text
 from ..core.figures.prometheus_text import CONTENT_TYPE
+from ..services.token_bucket import TokenBuckets
 from . import pages
 from .dashboard_login import NotLetInError
 from .reading import CannotReadError, Reader
+from .waiting_line import network_of
 
 COOKIE = "wcache_token"
 DASHBOARD_COOKIE = "token"
@@ -24,8 +27,13 @@ METRICS = "metrics"
 FIELDS_MAX = 8
 PATH_CHARS_MAX = 300
 COOKIES_CHARS_MAX = 8192
-# Pages are made one at a time, so that no flood of them takes the mgr's time from Ceph.
-WAIT_S = 5.0
+# Pages are made one at a time, and between two of them is a rest of so many times what the first
+# took: the mgr's modules share one interpreter, and no flood of pages takes it from them.
+WAIT_S, RESTS, REST_MAX_S = 5.0, 2.0, 2.0
+# Requests that are not let in: what they are shown costs something.  Whoever asks more often,
+# from one network or from all together, gets a line in its place.
+REFUSALS_BURST, REFUSALS_PER_S = 60.0, 5.0
+ALL_REFUSALS_BURST, ALL_REFUSALS_PER_S = 300.0, 50.0
 # Nothing is loaded but the page's own style sheet; nothing may frame it.
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
@@ -40,8 +48,8 @@ HEADERS = (
 STATUS = {
     200: "200 OK", 303: "303 See Other", 400: "400 Bad Request", 401: "401 Unauthorized",
     403: "403 Forbidden", 404: "404 Not Found", 405: "405 Method Not Allowed",
-    413: "413 Payload Too Large", 500: "500 Internal Server Error",
-    503: "503 Service Unavailable",
+    413: "413 Payload Too Large", 429: "429 Too Many Requests",
+    500: "500 Internal Server Error", 503: "503 Service Unavailable",
 }
 Environ = Mapping[str, Any]
 Headers = List[Tuple[str, str]]
@@ -58,8 +66,8 @@ class OwnTokens(Protocol):
 class Logins(Protocol):
     """Knows users of the dashboard by their token."""
 
-    def user(self, token: str) -> str:
-        """The user's name.  Raises NotLetInError."""
+    def user(self, token: str, whose: str) -> str:
+        """The user's name, asked for by that network.  Raises NotLetInError."""
 
 
 class Response(Exception):
@@ -92,6 +100,11 @@ class App:
         self._log_exception = log_exception
         self._open_metrics = open_metrics
         self._making = threading.Lock()
+        self._rest_until_s = 0.0
+        self._style = ""
+        self._refusing = threading.Lock()
+        self._refusals = TokenBuckets(REFUSALS_BURST)
+        self._all_refusals = TokenBuckets(ALL_REFUSALS_BURST)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """See PEP 3333.  No exception leaves it."""
@@ -125,18 +138,22 @@ class App:
             raise Response(405, "nothing can be changed here\n", kind="text/plain",
                            headers=[("Allow", "GET, HEAD")])
         if path == "style.css":
-            return Response(200, self._render("style.css.j2", {}), kind="text/css",
+            self._style = self._style or self._render("style.css.j2", {})
+            return Response(200, self._style, kind="text/css",
                             headers=[("Cache-Control", "private, max-age=300")])
         if path == "login":
-            return self._login_page(200, "")
+            return self._login_page(200, "", _whose(environ))
         user = "" if path == METRICS and self._open_metrics() else self._user(environ)
         query = _fields(text)
         if not self._making.acquire(timeout=WAIT_S):
             raise Response(503, "busy: reload in a moment\n", kind="text/plain",
                            headers=[("Retry-After", "5")])
         try:
+            time.sleep(max(0.0, min(self._rest_until_s - time.monotonic(), REST_MAX_S)))
+            began_s = time.thread_time()
             return self._page(path, query, user)
         finally:
+            self._rest_until_s = time.monotonic() + RESTS * (time.thread_time() - began_s)
             self._making.release()
 
     def _page(self, path: str, query: Dict[str, str], user: str) -> Response:
@@ -181,13 +198,21 @@ class App:
         theirs = cookies.get(DASHBOARD_COOKIE, "")
         if theirs:
             try:
-                return self._dashboard.user(theirs)
+                return self._dashboard.user(theirs, _whose(environ))
             except NotLetInError as refusal:
                 why = "; ".join(filter(None, (why, str(refusal))))
                 code = 403 if refusal.known else 401
-        raise self._login_page(code, why)
+        raise self._login_page(code, why, _whose(environ))
 
-    def _login_page(self, code: int, why: str) -> Response:
+    def _login_page(self, code: int, why: str, whose: str) -> Response:
+        now_s = time.monotonic()
+        with self._refusing:
+            shown = self._refusals.take(whose, 1.0, REFUSALS_PER_S, now_s) and (
+                self._all_refusals.take("", 1.0, ALL_REFUSALS_PER_S, now_s)
+            )
+        if not shown:
+            return Response(429, "too many requests without a login: wait a moment\n",
+                            kind="text/plain", headers=[("Retry-After", "5")])
         text = self._render("login.html.j2", {
             **self._frame("login"), "title": "Log in", "why": why, "navigation": (),
         })
@@ -198,10 +223,14 @@ class App:
         token = form.get("token", "").strip()
         why = self._tokens.refused(token)
         if why:
-            return self._login_page(401, why)
+            return self._login_page(401, why, _whose(environ))
         flags = "; Secure" if self._secure else ""
         cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{flags}"
         return Response(303, headers=[("Location", "/"), ("Set-Cookie", cookie)])
+
+
+def _whose(environ: Environ) -> str:
+    return network_of(str(environ.get("REMOTE_ADDR") or ""))
 
 
 def _cookies(environ: Environ) -> Dict[str, str]:

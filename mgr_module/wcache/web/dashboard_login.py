@@ -4,6 +4,7 @@ Cookies take no notice of ports, so a browser that is logged in to the dashboard
 here too (dashboard/controllers/auth.py, `check`).  The token opens the whole dashboard: it goes
 only to the address that the mgr map names for the dashboard, over TLS only to a server with the
 very certificate that the mons' store holds for it, and without TLS to this machine alone.
+A token that is new asks the dashboard and the mons something, so these are counted.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 from urllib.parse import SplitResult, urlsplit
+
+from ..services.token_bucket import TokenBuckets
 
 TOKEN_CHARS_MAX = 4096
 ANSWER_BYTES_MAX = 65536
@@ -26,6 +29,15 @@ TIMEOUT_S = 4.0
 # An answer counts for so long: a page and its style sheet are one question.
 GOOD_S, BAD_S = 20.0, 3.0
 KEPT_MAX = 64
+# Tokens that were good before cost nothing; new ones, of one network and of all together, this.
+NEW_BURST, NEW_PER_S = 10.0, 0.2
+ALL_NEW_BURST, ALL_NEW_PER_S = 40.0, 2.0
+# One question at a time, and one more waits for it: the page's threads are few.
+ASKING_MAX = 2
+TOO_MANY = (
+    "too many logins of the dashboard are asked about: reload in a few seconds, or log in with "
+    "`ceph wcache web token`"
+)
 # Of the dashboard's API; the first version is served by every release.
 ACCEPTS = "application/vnd.ceph.api.v1.0+json"
 SCOPE, RIGHT = "osd", "read"
@@ -45,6 +57,7 @@ class _Answered:
     name: str
     why: str
     known: bool
+    heard: bool  # the dashboard itself has said so
 
 
 class DashboardLogin:
@@ -59,33 +72,68 @@ class DashboardLogin:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: Dict[bytes, _Answered] = {}
+        self._good: Dict[bytes, None] = {}  # by the last answer, the newest last
+        self._new = TokenBuckets(NEW_BURST)
+        self._all_new = TokenBuckets(ALL_NEW_BURST)
+        self._places = threading.BoundedSemaphore(ASKING_MAX)
+        self._asking = threading.Lock()
 
-    def user(self, token: str) -> str:
-        """The name of the dashboard's user.  Raises NotLetInError."""
+    def user(self, token: str, whose: str) -> str:
+        """The name of the dashboard's user; `whose` network asks.  Raises NotLetInError."""
         if not token or len(token) > TOKEN_CHARS_MAX or not token.isascii():
             raise NotLetInError("the dashboard's token is malformed: log in to the dashboard again")
         key = hashlib.sha256(token.encode()).digest()
-        with self._lock:  # one question at a time: a flood of tokens is no flood of connections
-            found = self._kept.get(key)
-            now_s = self._clock()
-            if found is None or now_s - found.at_s > (BAD_S if found.why else GOOD_S):
-                found = self._ask(token)
-                while len(self._kept) >= KEPT_MAX:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[key] = found
+        found = self._lately(key)
+        if found is None:
+            if not self._may_ask(key, whose) or not self._places.acquire(blocking=False):
+                raise NotLetInError(TOO_MANY)
+            try:
+                with self._asking:
+                    found = self._lately(key) or self._asked(key, token)
+            finally:
+                self._places.release()
         if found.why:
             raise NotLetInError(found.why, known=found.known)
         return found.name
 
+    def _lately(self, key: bytes) -> Optional[_Answered]:
+        with self._lock:
+            found = self._kept.get(key)
+        if found is not None and (
+            self._clock() - found.at_s > (BAD_S if found.why else GOOD_S)
+        ):
+            return None
+        return found
+
+    def _may_ask(self, key: bytes, whose: str) -> bool:
+        with self._lock:
+            now_s = self._clock()
+            return key in self._good or (
+                self._new.take(whose, 1.0, NEW_PER_S, now_s)
+                and self._all_new.take("", 1.0, ALL_NEW_PER_S, now_s)
+            )
+
+    def _asked(self, key: bytes, token: str) -> _Answered:
+        found = self._ask(token)
+        with self._lock:
+            _remember(self._kept, key, found)
+            if found.name:
+                _remember(self._good, key, None)
+            elif found.heard:
+                self._good.pop(key, None)
+        return found
+
     def _ask(self, token: str) -> _Answered:
-        name, why, known = "", "", False
+        name, why, known, heard = "", "", False, False
         try:
-            name = _name(self._answer(token))
+            answer = self._answer(token)
+            heard = True
+            name = _name(answer)
         except NotLetInError as refusal:
             why, known = str(refusal), refusal.known
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = f"the dashboard could not be asked: {error}"[:300]
-        return _Answered(self._clock(), name, why, known)
+        return _Answered(self._clock(), name, why, known, heard)
 
     def _answer(self, token: str) -> Any:
         uri = self._uri()
@@ -145,6 +193,14 @@ class DashboardLogin:
                 "sent there; log in with `ceph wcache web token`"
             )
         return secure
+
+
+def _remember(kept: Dict[bytes, Any], key: bytes, value: Any) -> None:
+    """As the newest; the oldest goes where there are too many."""
+    kept.pop(key, None)
+    while len(kept) >= KEPT_MAX:
+        del kept[next(iter(kept))]
+    kept[key] = value
 
 
 def _name(answer: Any) -> str:

@@ -1,7 +1,7 @@
 """The page's server, switched on and off by the module's options while the mgr runs.
 
-A server of cheroot's own, in threads of its own.  CherryPy's engine is shared by the modules of
-a mgr (dashboard, prometheus, cephadm): it is not touched.
+CherryPy's engine is shared by the modules of a mgr (dashboard, prometheus, cephadm): the page has
+a server of its own (`connections.py`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,16 @@ from ..ceph.web_host import OFF, TLS, Certificate, WebSettings
 from ..core.codec import one_line
 from ..core.model import Finding, FindingCode, Severity
 from ..services.web_tokens import KEY_BYTES, WebTokens
+from .connections import Server, WsgiApp
 
-THREADS = 4
-# Requests that wait for a thread, and bytes of what a browser may send.
-QUEUE_MAX, HEADER_BYTES_MAX, BODY_BYTES_MAX = 32, 16384, 4096
 TIMEOUT_S = 10.0
 # What cannot be served is tried again: a port may become free.
 RETRY_S = 15.0
 LOOK_S = 2.0
 MISSING = (
-    "cheroot or jinja2 is missing on this mgr's host ({error}): install python3-cheroot and "
-    "python3-jinja2 there, or set mgr/wcache/web to off"
+    "jinja2 is missing on this mgr's host ({error}): install python3-jinja2 there, or set "
+    "mgr/wcache/web to off"
 )
-WsgiApp = Callable[..., Any]
 
 
 class Host(Protocol):
@@ -72,7 +69,7 @@ class WebPage:
         self._wake = threading.Event()
         self._stop = False
         self._thread: Optional[threading.Thread] = None
-        self._server: Any = None
+        self._server: Optional[Server] = None
         self._serving: Optional[threading.Thread] = None
         self._now = (WebSettings(), "")  # what is served, and the certificate's text
         self.trouble = ""
@@ -146,25 +143,22 @@ class WebPage:
         self._tokens.serve(key, self.uri)
         self._host.tell(self.uri)
 
-    def _bound(self, wanted: WebSettings, certificate: Optional[Certificate]) -> Any:
+    def _bound(self, wanted: WebSettings, certificate: Optional[Certificate]) -> Server:
         """A server that listens.  Raises CannotServeError."""
         secure = wanted.mode == TLS
         try:
             app = self._make_app(secure)
-            server = new_server(wanted, app, self._log)
         except ImportError as error:
             raise CannotServeError(MISSING.format(error=error)) from None
-        if secure:
-            server.ssl_adapter = tls_adapter(certificate)
+        tls = tls_context(certificate) if secure else None
         try:
-            server.prepare()
+            return Server(wanted.address, wanted.port, app, tls=tls, log=self._log)
         except OSError as error:
             said = one_line(str(error), 120)
             raise CannotServeError(
                 f"cannot listen on {wanted.address} port {wanted.port} ({said}): choose another "
                 "with `ceph config set mgr mgr/wcache/web_port`, or web_addr"
             ) from None
-        return server
 
     def _token_key(self) -> bytes:
         stored = self._host.key() or ""
@@ -188,37 +182,15 @@ class WebPage:
             self._host.tell("")
 
 
-def new_server(wanted: WebSettings, app: WsgiApp, log: Callable[[str], None]) -> Any:
-    """A server of cheroot's that does not listen yet.  Raises ImportError."""
-    from cheroot import wsgi
-
-    server: Any = wsgi.Server(
-        (wanted.address, wanted.port), app, numthreads=THREADS, server_name="wcache",
-        request_queue_size=QUEUE_MAX, timeout=int(TIMEOUT_S), shutdown_timeout=2,
-        accepted_queue_size=QUEUE_MAX, accepted_queue_timeout=2,
-    )
-    server.max_request_header_size = HEADER_BYTES_MAX
-    server.max_request_body_size = BODY_BYTES_MAX
-
-    def error_log(msg: str = "", level: int = 20, traceback: bool = False) -> None:
-        if level >= 40:  # the mgr's stderr is closed; what browsers do wrong is theirs
-            log(one_line(f"web server: {msg}", 200))
-
-    server.error_log = error_log
-    return server
-
-
-def _serve(server: Any, log: Callable[[str], None]) -> None:
+def _serve(server: Server, log: Callable[[str], None]) -> None:
     try:
         server.serve()
     except Exception as error:
         log(one_line(f"the web server ended: {error!r}", 200))
 
 
-def tls_adapter(certificate: Optional[Certificate]) -> Any:
+def tls_context(certificate: Optional[Certificate]) -> ssl.SSLContext:
     """What gives a server TLS.  Raises CannotServeError where the certificate is no good."""
-    from cheroot.ssl.builtin import BuiltinSSLAdapter
-
     if certificate is None:
         raise CannotServeError(
             "there is no certificate for TLS: `ceph config-key set mgr/wcache/web/crt -i CERT.pem` "
@@ -235,8 +207,8 @@ def tls_adapter(certificate: Optional[Certificate]) -> Any:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.options |= ssl.OP_NO_RENEGOTIATION  # a client could ask for it for ever
             context.load_cert_chain(chain.name, key.name, no_passphrase)
-            adapter = BuiltinSSLAdapter(chain.name, key.name)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             said = one_line(str(error), 120)
             raise CannotServeError(
@@ -244,8 +216,7 @@ def tls_adapter(certificate: Optional[Certificate]) -> Any:
                 "both anew as PEM, the key without a passphrase: `ceph config-key set "
                 "mgr/wcache/web/crt -i CERT.pem`, `... web/key -i KEY.pem`"
             ) from None
-    adapter.context = context
-    return adapter
+    return context
 
 
 def uri_of(wanted: WebSettings, name: str) -> str:
