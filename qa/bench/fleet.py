@@ -150,6 +150,7 @@ def _page(app: Any, place: str) -> Tuple[int, Took]:
     }
     said: List[str] = []
     body: List[bytes] = []
+    app.rest_until_s = 0.0  # the rest after the page before is none of its time
     spent = _us(lambda: body.extend(app(environ, lambda status, headers: said.append(status))))
     if said != ["200 OK"]:
         raise SystemExit(f"bench: page /{place}: {said}")

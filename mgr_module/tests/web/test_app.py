@@ -200,10 +200,10 @@ def test_while_a_page_is_made_another_is_asked_to_come_back(site, monkeypatch):
 
 def test_between_two_pages_is_a_rest_that_others_have_the_interpreter_in(site, monkeypatch):
     site.get("/")
-    assert site.app._rest_until_s > 0
+    assert site.app.rest_until_s > 0
     slept = []
     monkeypatch.setattr("wcache.web.app.time.sleep", slept.append)
-    site.app._rest_until_s = time.monotonic() + 1e9
+    site.app.rest_until_s = time.monotonic() + 1e9
     site.get("/")
     assert slept == [REST_MAX_S]
 

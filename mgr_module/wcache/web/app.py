@@ -100,7 +100,7 @@ class App:
         self._log_exception = log_exception
         self._open_metrics = open_metrics
         self._making = threading.Lock()
-        self._rest_until_s = 0.0
+        self.rest_until_s = 0.0
         self._style = ""
         self._refusing = threading.Lock()
         self._refusals = TokenBuckets(REFUSALS_BURST)
@@ -149,11 +149,11 @@ class App:
             raise Response(503, "busy: reload in a moment\n", kind="text/plain",
                            headers=[("Retry-After", "5")])
         try:
-            time.sleep(max(0.0, min(self._rest_until_s - time.monotonic(), REST_MAX_S)))
+            time.sleep(max(0.0, min(self.rest_until_s - time.monotonic(), REST_MAX_S)))
             began_s = time.thread_time()
             return self._page(path, query, user)
         finally:
-            self._rest_until_s = time.monotonic() + RESTS * (time.thread_time() - began_s)
+            self.rest_until_s = time.monotonic() + RESTS * (time.thread_time() - began_s)
             self._making.release()
 
     def _page(self, path: str, query: Dict[str, str], user: str) -> Response:
