@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
+from browser import Watched, a_browser, shot
 from harness.releases import install_packages
 from module_answers import HOSTILE, FakeAnswers
 from report_answers import a_lot
@@ -107,3 +108,24 @@ def test_it_prints_with_every_column(pages, tmp_path):
     heads = "OSD Drive Load Mode n Mean Std Min p25 p50 p75 p90 Max"
     assert heads in {" ".join(line.split()) for line in text.splitlines()}
     assert "Glossary" in text
+
+
+def test_it_is_accessible_on_a_phone_and_a_screen_light_and_dark(pages):
+    at, _ = pages
+    wrong: List[str] = []
+    with a_browser() as browser:
+        for width in (360, 1400):
+            for scheme in ("light", "dark"):
+                page = browser.new_page(
+                    viewport={"width": width, "height": 900}, color_scheme=scheme
+                )
+                watched = Watched(page, at)
+                page.goto(f"{at}/report.html")
+                shot(page, f"report-{width}-{scheme}")
+                wrong += [f"{width} {scheme}: {line}" for line in watched.violations()]
+                wrong += watched.complaints
+                if watched.too_wide() > 0:
+                    wrong.append(f"{width} {scheme}: {watched.too_wide()} px too wide")
+                page.close()
+    # the test's server has no icon
+    assert [line for line in wrong if "404" not in line] == []
