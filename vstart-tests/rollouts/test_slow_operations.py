@@ -37,29 +37,10 @@ def raised(rig: Rig, code: str) -> None:
     rig.wcache.wait(code, lambda: code in rig.cluster.health_checks(), 90)
 
 
-def test_people_may_look_and_ask_beside_slow_operations(
-    rig: Rig, tidy: None, complaint: Callable[..., None]
-):
-    complaint(osd_op_complaint_time=ANY_S)
-    with rig.clients(DEPTH), rig.options(latency_limit_ms=LIMIT_MS):
-        raised(rig, "SLOW_OPS")
-        with pytest.raises(CommandError, match="have slow operations"):
-            rig.wcache("campaign start", scope="osd.0", loads="depth1", accept_cost=True)
-        done = rig.wcache.done
-        (looked,) = done(scope="osd.0", loads="traffic", observe=True)["observed"]
-        assert looked["table"]["n"] > 0
-        (result,) = done(scope="osd.0", loads="traffic", pairs=4)["results"]
-        record = rig.wcache("campaign record", record_id=result["record_id"])
-        assert record["missed_preconditions"] == [SLOW_OPS]
-        tried = rig.wcache("try", scope="osd.1")
-        assert (tried["state"], tried["in_the_way"]) == ("forecast", [])
-        assert tried["next"] == "ceph wcache try osd.1 --accept-cost"
-    assert rig.changed() == set()
-
-
 def test_a_rollout_waits_for_slow_operations_in_bluestore_and_names_the_osd(
     rig: Rig, tidy: None, complaint: Callable[..., None], throttle: Throttle
 ):
+    # comes first: what the other test measures may leave the class undecided on a busy machine
     complaint(
         osd_op_complaint_time=COMPLAINT_S, bluestore_log_op_age=COMPLAINT_S,
         bluestore_slow_ops_warn_lifetime=3600,
@@ -93,3 +74,23 @@ def test_a_rollout_waits_for_slow_operations_in_bluestore_and_names_the_osd(
     )
     rig.begin(plan_id)
     assert rig.shown(plan_id)["status"] == "running"
+
+
+def test_people_may_look_and_ask_beside_slow_operations(
+    rig: Rig, tidy: None, complaint: Callable[..., None]
+):
+    complaint(osd_op_complaint_time=ANY_S)
+    with rig.clients(DEPTH), rig.options(latency_limit_ms=LIMIT_MS):
+        raised(rig, "SLOW_OPS")
+        with pytest.raises(CommandError, match="have slow operations"):
+            rig.wcache("campaign start", scope="osd.0", loads="depth1", accept_cost=True)
+        done = rig.wcache.done
+        (looked,) = done(scope="osd.0", loads="traffic", observe=True)["observed"]
+        assert looked["table"]["n"] > 0
+        (result,) = done(scope="osd.0", loads="traffic", pairs=4)["results"]
+        record = rig.wcache("campaign record", record_id=result["record_id"])
+        assert record["missed_preconditions"] == [SLOW_OPS]
+        tried = rig.wcache("try", scope="osd.1")
+        assert (tried["state"], tried["in_the_way"]) == ("forecast", [])
+        assert tried["next"] == "ceph wcache try osd.1 --accept-cost"
+    assert rig.changed() == set()
