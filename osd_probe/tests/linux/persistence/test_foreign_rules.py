@@ -32,6 +32,9 @@ def host(tmp_path):
          "/sys/class/scsi_disk/$kernel/cache_type'\""),
         ("etc/rc.local", 'for f in /sys/class/scsi_disk/*; do echo "write through" > '
          "$f/cache_type; done"),
+        ("etc/rc.local", 'for f in /sys/class/scsi_disk/*/cache_type; do echo "write through" > '
+         '"$f"; done'),
+        ("etc/rc.local", "for each in /sys/block/sd*/device/scsi_disk/*/cache_type\ndo\n"),
         ("etc/rc.local", "echo 'write through' | tee /sys/class/scsi_disk/*/cache_type"),
         (RULES, 'KERNEL=="sd*", ATTR{queue/write_cache}="write through"'),
         (RULES, 'RUN+="/usr/bin/sdparm --clear=WCE /dev/%k"'),

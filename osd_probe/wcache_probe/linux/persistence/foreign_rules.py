@@ -44,6 +44,8 @@ _SETS = re.compile(
     rf"|^\s*[\w/*.:{{}}-]*\b{_ATTRIBUTE}\s*=(?!=)"
     rf"|^\s*[fFwW][+!=~^-]*\s+/sys/\S*{_ATTRIBUTE}\b"
     rf"|\b(echo|printf|tee)\b.*{_ATTRIBUTE}\b"
+    # what the loop does may stand on a line of its own
+    rf"|\bfor\s+\w+\s+in\s.*/{_ATTRIBUTE}\b"
     r"|\bsdparm\b(?!.*(\s-g|--get)\b).*\bWCE\b"
     r"|\bhdparm\b.*\s-[a-zA-Z]*W\s*[01]"
     r"|\bnvme\b.*\bset-feature\b.*-f(eature-id)?[ =]*(0x0?)?6\b"
