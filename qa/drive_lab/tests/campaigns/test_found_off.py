@@ -65,13 +65,15 @@ done
 class FoundOff(Stage):
     """A cluster whose caches were turned off by the rule at each boot."""
 
-    def boot(self, cut=True):
+    def boot(self):
         """Take the power of everything, and start the OSDs again by what is there then."""
-        if cut:
-            self.up.lab.reboot()
+        self.up.lab.reboot()
         for osd_id in OSDS:
+            # nobody is left to tell the mons that it is gone
+            self.cluster.ceph("osd", "down", str(osd_id))
             self.up.osds.start(osd_id)
         self.up.osds.wait_up()
+        self.wait_clean()
 
     def seen(self):
         """Per drive: whether its cache is on, the views of its layers, and an unsafe write."""
