@@ -30,10 +30,18 @@ class Turn:
     seconds: int
 
 
+_CUT_OFF = "vstart-tests/memory/test_memory_trials_cut_off.py::test_every_target_is_back"
 TURNS: Tuple[Turn, ...] = (
     Turn("vstart-tests/surfaces/test_web_page_in_a_browser.py", 83),
-    Turn("vstart-tests/memory/test_memory_trials_cut_off.py::"
-         "test_every_target_is_back[kill_mgr-raised]", 43),
+    Turn("vstart-tests/rollouts/test_slow_operations.py", 95),
+    Turn("vstart-tests/test_shared_drives.py", 38),
+    Turn("qa/drive_lab/tests/probe/test_probe_behind_raid.py::"
+         "test_a_disk_that_is_passed_on_is_a_drive_whose_refused_flush_ends_a_change[megasas]", 78),
+    Turn(f"{_CUT_OFF}[kill_mgr-raised]", 43),
+    Turn(f"{_CUT_OFF}[kill_osd-last_period]", 44),
+    Turn(f"{_CUT_OFF}[fail_over-on_the_way_down]", 48),
+    Turn("vstart-tests/rollouts/test_rollout_gate_on_a_cluster.py::"
+         "test_what_is_better_in_the_bench_and_worse_for_clients_goes_back_at_the_canary", 96),
 )
 
 
