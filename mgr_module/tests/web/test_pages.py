@@ -12,9 +12,7 @@ from module_world import a_mgr, applied, measured, ok, said, start
 from wcache.commands.commands import COMMANDS
 from wcache.core.model import DriveModel
 from wcache.web.reading import READS, Reader
-from web_world import Blocks, Site, with_changes, words
-
-PLACES = ("/", "/drives", "/campaigns", "/latency", "/memory", "/rollouts", "/history")
+from web_world import HOSTILE, PLACES, Blocks, Site, with_changes, words
 
 
 def test_the_page_asks_only_commands_that_need_no_right_but_to_read():
@@ -122,12 +120,6 @@ def test_blocks_of_a_gated_rollout_are_kept_and_drawn():
     text = words(Site(mgr).page("/rollouts/p1"))
     assert "OSDs changed by then:" in text
     assert "OSDs unchanged by then:" in text
-
-
-HOSTILE = (
-    '<script>alert(1)</script>', '"><img src=x onerror=alert(1)>', "line\nbreak\r\x00\x1b[31m",
-    "\u202eevil\u2066", "x" * 10_240, "' onfocus='a", "{{ 7 * 7 }}", "\u05d0\u05d1",
-)
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

@@ -18,6 +18,12 @@ from wcache.web.reading import Reader
 
 KEY = bytes(range(32))
 URI = "http://127.0.0.1:8447/"
+PLACES = ("/", "/drives", "/campaigns", "/latency", "/memory", "/rollouts", "/history")
+# what somebody may call a drive, a host or a device class
+HOSTILE = (
+    '<script>alert(1)</script>', '"><img src=x onerror=alert(1)>', "line\nbreak\r\x00\x1b[31m",
+    "\u202eevil\u2066", "x" * 10_240, "' onfocus='a", "{{ 7 * 7 }}", "\u05d0\u05d1",
+)
 
 
 class NoDashboard:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, T
 from ..core.config_database import parse_dump
 from ..core.deployment.build_folder import BuildFolder
 from ..core.deployment.places import OsdPlace
+from . import told
 from .command import CommandFailed, SendsCommands, ask_mon, parse
 from .orchestrator import CephOrchestrator, MgrOfOrchestrator
 
@@ -121,7 +122,8 @@ class CephSurroundings:
         """By the OSDs' metadata (common/util.cc, collect_sys_info)."""
         return {
             int(osd_id): OsdPlace(
-                str(meta.get("container_image", "")), str(meta.get("pod_namespace", ""))
+                told.of_osd(meta, "container_image", told.IMAGE_CHARS_MAX),
+                told.of_osd(meta, "pod_namespace"),
             )
             for osd_id, meta in self._mgr.get("osd_metadata").items()
         }

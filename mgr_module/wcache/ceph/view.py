@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Protocol, Tupl
 
 from ..core.cluster import ClusterState, OsdInfo, OsdLatency, SlowOsd
 from ..core.record import Precondition
+from . import told
 
 # Health checks that make latencies mean something else.
 _SICK = (
@@ -76,10 +77,10 @@ class CephView:
             location = locations.get(osd_id, ())
             osds[osd_id] = OsdInfo(
                 osd_id,
-                str(meta.get("hostname", "")),
-                classes.get(osd_id, str(meta.get("default_device_class", ""))),
+                told.of_osd(meta, "hostname"),
+                classes.get(osd_id, told.of_osd(meta, "default_device_class")),
                 bool(row["up"]) and bool(row["in"]),
-                str(meta.get("ceph_version_short", "")),
+                told.of_osd(meta, "ceph_version_short"),
                 dict(location).get("host", ""),
                 meta.get("bluefs_dedicated_db") == "1",
                 meta.get("bluefs_dedicated_wal") == "1",
@@ -191,7 +192,7 @@ def _failure_types(osd_map: Mapping[str, Any], crush: Mapping[str, Any]) -> Froz
     found = set()
     for rule in crush.get("rules", ()):
         chosen = {
-            str(step["type"]) for step in rule.get("steps", ())
+            told.name(step["type"]) for step in rule.get("steps", ())
             if str(step.get("op", "")).startswith("choose") and step.get("type") is not None
         }
         if rule.get("rule_id") in used:
@@ -209,7 +210,7 @@ def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location
     The trees of single device classes ("default~hdd") are copies, in no OSD's location.
     """
     classes = {
-        int(device["id"]): str(device["class"])
+        int(device["id"]): told.name(device["class"])
         for device in crush.get("devices", ())
         if "class" in device
     }
@@ -227,7 +228,8 @@ def _crush(crush: Mapping[str, Any]) -> Tuple[Dict[int, str], Dict[int, Location
         if bucket_id not in upwards:
             bucket, parent = buckets[bucket_id], over.get(bucket_id)
             rest = () if parent is None or depth > DEPTH_MAX else location(parent, depth + 1)
-            upwards[bucket_id] = ((str(bucket["type_name"]), str(bucket["name"])), *rest)
+            kind, name = told.name(bucket["type_name"]), told.name(bucket["name"])
+            upwards[bucket_id] = ((kind, name), *rest)
         return upwards[bucket_id]
 
     return classes, {item: location(parent) for item, parent in over.items() if item >= 0}

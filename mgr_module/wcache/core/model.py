@@ -17,6 +17,8 @@ from .hardware.wear import Wear
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
+# A drive has at most 40 (ATA, NVMe); the probe cuts at this, so that tables stay readable.
+DRIVE_MODEL_CHARS_MAX = 128
 
 
 class CacheMode(str, Enum):
@@ -257,9 +259,9 @@ class OsdUse:
 class DriveModel:
     """Vendor, model and firmware: drives that agree in all three are pooled."""
 
-    vendor: str
-    model: str
-    firmware: str
+    vendor: str = field(metadata={"max_chars": DRIVE_MODEL_CHARS_MAX})
+    model: str = field(metadata={"max_chars": DRIVE_MODEL_CHARS_MAX})
+    firmware: str = field(metadata={"max_chars": DRIVE_MODEL_CHARS_MAX})
 
     def __str__(self) -> str:
         return _words(self.vendor, self.model, self.firmware)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
+from ....ceph import told
 from ....ceph.command import CommandFailed, SendsCommands, ask_osd, parse
 from ..knob import TARGET
 from ..reading import (
@@ -89,7 +90,7 @@ class CephMemory:
         """By the mgr's own list."""
         found: Dict[str, Dict[str, int]] = {}
         for server in self._mgr.list_servers():
-            counts = found.setdefault(str(server.get("hostname", "")), {})
+            counts = found.setdefault(told.of_osd(server, "hostname"), {})
             for service in server.get("services", ()):
                 kind = str(_object(service).get("type", ""))[:40]
                 counts[kind] = counts.get(kind, 0) + 1
