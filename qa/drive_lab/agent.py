@@ -1,5 +1,7 @@
 """Commands in the guest, through qemu-guest-agent on a virtio serial port.
 
+    python3 -m drive_lab.agent FOLDER/agent.sock 'lsblk; dmesg | tail'
+
 The agent is a C program: a round trip costs milliseconds, where a Python server in a guest
 without KVM would cost fourteen times what it does outside.  Commands run side by side.
 """
@@ -10,6 +12,7 @@ import base64
 import json
 import os
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,7 @@ HANG_S = 300.0  # for a command that says nothing else: what takes longer hangs
 SENTINEL = b"\xff"
 FIRST_PATIENCE_S = 0.3
 MOST_PATIENCE_S = 10.0
+ANSWERS_S = 30.0  # a guest that is up
 
 
 @dataclass(frozen=True)
@@ -206,3 +210,26 @@ class GuestAgent:
 
 def _text(encoded: str | None) -> str:
     return base64.b64decode(encoded).decode(errors="replace") if encoded else ""
+
+
+def main(words: Sequence[str]) -> int:
+    """Do one line of shell in a guest that was left running; returns its exit code."""
+    if len(words) != 2:
+        print("usage: python3 -m drive_lab.agent FOLDER/agent.sock COMMAND", file=sys.stderr)
+        return 2
+    agent = GuestAgent(Path(words[0]))
+    try:
+        agent.connect(ANSWERS_S)
+        done = agent.sh(words[1])
+    except (LabError, OSError) as error:
+        print(f"guest: {error}", file=sys.stderr)
+        return 1
+    finally:
+        agent.close()
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -39,6 +39,7 @@ OPTIONS = {
     # differs may take all of it
     "experiment_seconds_max": "50", "no_difference_share": "1.0",
 }
+GUEST_PATH = "qa:osd_probe:mgr_module:vstart-tests"  # from the root of the tree
 PLAN_TIMEOUT_S = 300.0
 ROLLBACK_TIMEOUT_S = 120.0
 
@@ -210,6 +211,8 @@ def _tell_how_to_go_on(stage: Stage) -> None:
     say("KEEP=1: cluster, guest and probe go on running, whatever becomes of this shell")
     say(f"talk  vstart-tests/cluster exec --dir {folder} -- ceph wcache status")
     say(f"shell vstart-tests/cluster shell --dir {folder}")
+    agent = stage.up.lab.folder / "agent.sock"
+    say(f"guest PYTHONPATH={GUEST_PATH} python3 -m drive_lab.agent {agent} lsblk")
     say(f"stop  vstart-tests/cluster stop --dir {folder}")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional
+import shlex
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ....core.text import amount, duration, named, table
 
@@ -102,7 +103,8 @@ def recommend(data: Mapping[str, Any]) -> str:
     """`ceph wcache memory recommend`."""
     blocks = []
     changed = False
-    for group in data["groups"][:SHOWN_MAX]:
+    groups = _alike(data["groups"])
+    for group in groups[:SHOWN_MAX]:
         lines = [f"{named(group['hosts'])}: {_bytes(group['room_bytes'])} for OSDs"]
         lines += [f"  {item['words']}" for item in group["classes"]]
         singles = group["single_osds"]
@@ -113,10 +115,25 @@ def recommend(data: Mapping[str, Any]) -> str:
         lines += [f"  instead: {line}" for line in group["instead"]]
         blocks.append("\n".join(lines))
         changed = changed or any(item["changed"] for item in group["classes"])
-    if len(data["groups"]) > SHOWN_MAX:
-        blocks.append(f"and {len(data['groups']) - SHOWN_MAX} more groups: see --format json")
-    following = "plan --knob=memory" if changed else "memory trial start CLASS"
+    if len(groups) > SHOWN_MAX:
+        blocks.append(f"and {len(groups) - SHOWN_MAX} more groups: see --format json")
+    classes = sorted({item["device_class"] for one in groups for item in one["classes"]})
+    following = "plan --knob=memory" if changed else "memory status"
+    if classes and not changed:
+        following = f"memory trial start {shlex.quote(classes[0])}"
     return "\n\n".join([*blocks, f"next: ceph wcache {following}"])
+
+
+def _alike(groups: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
+    """Hosts of which the same is said, together: a fleet without probes is one block."""
+    merged: Dict[str, Mapping[str, Any]] = {}
+    for group in groups:
+        said = {name: value for name, value in group.items() if name != "hosts"}
+        key = repr(said) if not group["single_osds"] else repr(group)
+        known = merged.get(key)
+        hosts = [*known["hosts"], *group["hosts"]] if known else group["hosts"]
+        merged[key] = {**said, "hosts": hosts}
+    return list(merged.values())
 
 
 def trial(data: Mapping[str, Any]) -> str:
@@ -157,5 +174,5 @@ def trial_show(data: Mapping[str, Any]) -> str:
             f"{amount(item['high_bytes'])}: {item['verdict']}{told}"
         )
     if not lines:
-        lines = ["no trial was made yet", "next: ceph wcache memory trial start CLASS"]
+        lines = ["no trial was made yet", "next: ceph wcache memory recommend"]
     return "\n".join(lines)
