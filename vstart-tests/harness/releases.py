@@ -79,7 +79,7 @@ class Release:
 RELEASES: Dict[int, Release] = {
     16: Release(16, "bookworm"),
     18: Release(18, "trixie", bcrypt_breaks_modules=True),
-    20: Release(20, "forky", more_packages=CEPHADM_PACKAGES),
+    20: Release(20, "forky", more_packages=(*CEPHADM_PACKAGES, "ceph-mgr-dashboard")),
 }
 
 
