@@ -224,6 +224,8 @@ class FakeMgr:
         self.compiled_queue = "mclock_scheduler"
         self.profiles: OsdProfiles = {}
         self.more_planners: Dict[str, Planner] = {}
+        self.make_more: Callable[[Parts], Dict[str, Planner]] = lambda parts: {}
+        self.ceph = SimpleNamespace()  # what knobs' own adapters ask
         self.osd_iops: Callable[[int, int], float] = lambda osd_id, call: 300.0 + call
         self._polls_at_s: Dict[Tuple[str, int], float] = {}
         self.restart()
@@ -260,11 +262,12 @@ class FakeMgr:
             log=self.log, wall=lambda: self.now_s, trials=trials,
         )
         parts = Parts(
-            SimpleNamespace(), self.engine, archive, self.view, self.surroundings, self.log
+            self.ceph, self.engine, archive, self.view, self.surroundings, self.log
         )
         knobs = with_all({
             **rooms.make_all(parts), MCLOCK.name: MclockPlanner(self.mclock),
             MEMORY.name: MemoryPlanner(self.memory), **self.more_planners,
+            **self.make_more(parts),
         })
         self.service = Service(
             self.engine, knobs, agents, self.traffic, self.log, store_wait_s=0.1,

@@ -1,5 +1,8 @@
 """A knob that is a folder goes through try, plan, rollout and rollback by the real engine."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from examples import examples
 from hypothesis import given
@@ -10,6 +13,7 @@ from mgr_fakes.module import FakeMgr
 from module_world import fine, ok, said
 from toy_knob.knob import DEPTH, TOY
 from toy_knob.mgr.room import ToyPlanner
+from toy_knob.mgr.service import ToyService
 from wcache.core.config_database import Config, ConfigEdit, ConfigRequest, Entry, left_to_write
 from wcache.core.record import Precondition
 from wcache.knobs.registry import KNOBS
@@ -29,11 +33,23 @@ class Mgr(FakeMgr):
         return int(20_000_000 / self.gain) if is_set else 20_000_000
 
 
+class SaysDepth:
+    """OSDs say the depth that the config database has for their host, or Ceph's default."""
+
+    def __init__(self, mgr):
+        self.mgr = mgr
+
+    def __call__(self, result, svc_type, svc_id, command, tag):
+        depth = self.mgr.config.kept.get((f"osd/host:h{svc_id}", DEPTH), "2")
+        result.complete(0, json.dumps({DEPTH: depth}), "")
+
+
 def a_mgr(gain=5.0):
     mgr = Mgr(*((name, (make.drive("sda", i),)) for i, name in enumerate(HOSTS)))
     mgr.gain = gain
     if TOY not in KNOBS:  # where it is, its room makes the planner
-        mgr.more_planners = {TOY.name: ToyPlanner(lambda world: 8)}
+        mgr.make_more = lambda parts: {TOY.name: ToyPlanner(ToyService(parts), lambda world: 8)}
+    mgr.ceph.send_command = SaysDepth(mgr)
     mgr.config.kept.update(BEFORE)
     mgr.restart()
     mgr.report_all()
@@ -269,3 +285,50 @@ def test_what_the_toy_finds_is_in_status_until_its_plan_is_applied():
     ok(mgr.command("apply", plan_id=planned(mgr)))
     mgr.settle()
     assert said(mgr, "status")["findings"] == []
+
+
+def toy(mgr):
+    return mgr.service.behind(TOY.name)
+
+
+def test_what_osds_say_of_their_depth_is_kept_over_a_new_mgr():
+    mgr = a_mgr()
+    assert toy(mgr).show() == {"osds": []}
+    toy(mgr).read()
+    told = {"osds": [{"osd_id": i, "depth": 3.0 if i == 1 else 2.0} for i in range(3)]}
+    assert toy(mgr).show() == told
+    mgr.step()
+    mgr.restart()
+    assert toy(mgr).show() == told
+
+
+def test_auto_begins_what_the_toy_wishes_for_and_one_host_is_set_at_a_time():
+    mgr = a_mgr()
+    mgr.options = replace(mgr.options, auto_quiet_s=0.0, canary_wait_s=0.0)
+    toy(mgr).read()
+    mgr.step()
+    ok(mgr.command("auto", mode="apply"))
+    for _ in range(60):
+        for _ in range(20):
+            mgr.step(6.0)
+        mgr.settle()
+        mgr.engine.hosts.reported_at_s.clear()
+        mgr.report_all()
+        toy(mgr).read()
+        if mgr.config.kept == AFTER:
+            break
+    assert mgr.config.kept == AFTER
+    plans = [machine.rollout for machine in mgr.engine.rollouts.values()]
+    assert [(plan.by, plan.status.value, len(plan.changes)) for plan in plans] == [
+        ("auto", "done", 1)] * 3
+    assert "goes by a shallow queue" in ok(mgr.command("history"))
+    fine(mgr)
+
+
+@pytest.mark.skipif(TOY not in KNOBS, reason="doc/add-a-knob.md makes it a knob of the registry")
+def test_the_command_of_the_toys_own_shows_what_osds_say():
+    mgr = a_mgr()
+    assert ok(mgr.command("toy show")) == "no OSD has told of its depth yet"
+    toy(mgr).read()
+    assert ok(mgr.command("toy show")).splitlines()[1] == "osd.1 3"
+    assert said(mgr, "toy show")["osds"][1] == {"osd_id": 1, "depth": 3.0}

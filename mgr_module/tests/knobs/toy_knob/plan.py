@@ -14,7 +14,7 @@ def make_changes(asked, wanted_depth, config, cluster):
     changes, left = [], []
     first_osds = {osd.hostname: osd for _, osd in sorted(cluster.osds.items(), reverse=True)}
     for hostname, osd in sorted(first_osds.items()):
-        if asked.device_class not in (None, osd.device_class):
+        if not asked.wants(hostname, osd.device_class):
             continue
         who = f"osd/host:{hostname}"
         entry = config.at(who, DEPTH)

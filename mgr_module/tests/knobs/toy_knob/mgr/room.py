@@ -1,23 +1,64 @@
 """The knob `toy` in a mgr: its planner, and its rows of the table of commands."""
 
+from wcache.commands.command import Command
+from wcache.core.automation.seen import Outdated
 from wcache.services.planner import Planner
 
-from ..knob import ToyOptions
+from ..knob import TOY, ToyOptions
 from ..plan import make_changes
-
-ROWS = ()
+from .service import ToyService
 
 
 def make(parts):
-    """Make the planner; the module's option says how deep a queue should be."""
-    return ToyPlanner(lambda world: world.options.of(ToyOptions).toy_depth)
+    """Make the planner, with the service behind its commands."""
+    return ToyPlanner(ToyService(parts), lambda world: world.options.of(ToyOptions).toy_depth)
+
+
+def text(data):
+    """`toy show` for people."""
+    lines = [f"osd.{item['osd_id']} {item['depth']:g}" for item in data["osds"]]
+    return "\n".join(lines) or "no OSD has told of its depth yet"
+
+
+ROWS = (
+    Command(
+        "wcache toy show", (), "r", "Show the depth that each OSD goes by",
+        lambda s, v, a: s.behind(TOY.name).show(), text,
+    ),
+)
 
 
 class ToyPlanner(Planner):
-    """From what the config database says."""
+    """From what the config database says, and what OSDs do."""
 
-    def __init__(self, wanted_depth):
+    def __init__(self, service, wanted_depth):
+        self.service = service
         self._wanted_depth = wanted_depth
+        self._unlike = ()
+
+    def load(self):
+        self.service.load()
+
+    def start(self):
+        self.service.start()
+
+    def close(self):
+        self.service.close()
 
     def plan(self, asked, world):
         return make_changes(asked, self._wanted_depth(world), world.config, world.cluster)
+
+    def tick(self, world):
+        wanted = self._wanted_depth(world)
+        ids = {item.osd_id for item in self.service.readings.items if item.depth < wanted}
+        osds = [osd for osd_id, osd in world.cluster.osds.items() if osd_id in ids]
+        self._unlike = tuple(sorted({(osd.hostname, osd.device_class) for osd in osds}))
+
+    def outdated(self):
+        return [
+            Outdated(
+                TOY.name, host, (device_class,), f"give host {host} a deeper toy queue",
+                f"an OSD of host {host} goes by a shallow queue",
+            )
+            for host, device_class in self._unlike
+        ]
