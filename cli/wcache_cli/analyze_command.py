@@ -11,8 +11,8 @@ from wcache.core.experiment.factorial import PROVEN, both_sides, measured_in
 from wcache.core.experiment.matrix import MATRIX_FORMAT, Matrix
 from wcache.core.material import MATERIAL_RATIO
 from wcache.core.model import load_name
+from wcache.core.precondition_text import faults
 from wcache.core.record import RECORD_BYTES_MAX, Record
-from wcache.core.unmet import faults
 
 from .files import read_text
 from .matrix_table import matrix_lines

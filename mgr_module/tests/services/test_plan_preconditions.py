@@ -10,9 +10,9 @@ from test_commands_do_what_they_say import applying, refused, until
 from test_recommendations import result
 from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.preconditions import HOLD_MAX_S, NEEDED
+from wcache.core.precondition_text import faults, precondition_text
 from wcache.core.protocol import FailureOutcome, ReportRequest
 from wcache.core.record import Precondition
-from wcache.core.unmet import faults, unmet
 from wcache.core.verdict.recommend import recommend
 from wcache.engine.hosts import REPORT_EVERY_S
 from wcache.knobs.cache_mode.plan import make_changes
@@ -42,7 +42,7 @@ def test_a_plan_is_not_begun_where_a_precondition_is_missed_unless_that_is_overr
     miss(mgr, item)
     error = refused(mgr, "apply", errno.EPERM, plan_id="p1")
     name = item.name.lower()
-    assert error.startswith(f"{unmet([item])} ({name}): ")
+    assert error.startswith(f"{precondition_text([item])} ({name}): ")
     assert f"`ceph wcache apply p1 --override={name}`" in error
     assert f"not met now: {faults([item])[0]} ({name})" in ok(
         mgr.command("apply", plan_id="p1", dry_run=True))
@@ -61,7 +61,7 @@ def test_each_precondition_has_words_that_say_what_is_wrong():
     assert all(faults([item]) != [item.value] for item in Precondition)
     # JSON and stored plans hold values, which are taken as well
     assert faults([item.value for item in Precondition]) == faults(Precondition)
-    assert "heard" not in unmet(Precondition)
+    assert "heard" not in precondition_text(Precondition)
 
 
 def test_a_scrub_keeps_no_plan_and_what_holds_is_not_recorded_as_forced():
@@ -91,7 +91,7 @@ def test_a_change_under_way_is_finished_and_the_next_one_waits_until_all_holds_a
     assert statuses(mgr) == ["applied", "planned", "planned"]
     plan = shown(mgr)
     assert (plan["status"], plan["missed"]) == ("running", ["PGs active+clean"])
-    assert f"waiting: {unmet([CLEAN])} (pgs_clean)" in plan["reason"]
+    assert f"waiting: {precondition_text([CLEAN])} (pgs_clean)" in plan["reason"]
     assert mgr.loads.waiting == {}  # nothing is measured meanwhile either
     miss(mgr)
     mgr.settle()
@@ -214,7 +214,7 @@ def test_a_plan_that_goes_on_after_a_restart_waits_for_the_journal_of_the_next_h
     for _ in range(60):
         mgr.step(1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
-    assert f"waiting: {unmet([Precondition.JOURNAL_SETTLED])}" in shown(mgr)["reason"]
+    assert f"waiting: {precondition_text([Precondition.JOURNAL_SETTLED])}" in shown(mgr)["reason"]
     for probe in mgr.probes.values():
         probe.fails = lambda task: None
     mgr.settle()

@@ -17,8 +17,8 @@ from wcache.core.change.change_status import ChangeStatus
 from wcache.core.change.rollout_state import RolloutStatus
 from wcache.core.host_report import PowerCut
 from wcache.core.model import Verdict
+from wcache.core.precondition_text import precondition_text
 from wcache.core.record import Precondition
-from wcache.core.unmet import unmet
 
 PLANNED, MAKING, MADE = ChangeStatus.PLANNED, ChangeStatus.APPLYING, ChangeStatus.APPLIED
 LOST = PowerCut("r1", "wwn-x", make.MODEL, WB, 100, 100, 3, 1.0, True)
@@ -133,7 +133,7 @@ def test_no_change_is_made_once_its_verdict_has_fallen_and_nobody_may_override_t
     for _ in range(60):
         mgr.step(1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
-    assert f"waiting: {unmet([Precondition.VERDICT_STANDS])}" in shown(mgr)["reason"]
+    assert f"waiting: {precondition_text([Precondition.VERDICT_STANDS])}" in shown(mgr)["reason"]
     assert "is not a precondition" in refused(
         mgr, "apply", errno.EINVAL, plan_id="p1", override="verdict_stands")
     mgr.engine.analyses.results.update(results)  # a pool that was computed anew, say
@@ -169,7 +169,7 @@ def test_the_verdicts_are_asked_for_once_the_mons_have_answered_and_nobody_waits
     waiting.pop()(1, False)
     assert free == [True]
     mgr.step()
-    assert unmet([Precondition.VERDICT_STANDS]) in mgr.plan.reason
+    assert precondition_text([Precondition.VERDICT_STANDS]) in mgr.plan.reason
 
 
 def test_where_the_verdicts_cannot_be_told_nothing_is_changed_until_they_can(monkeypatch):
@@ -178,7 +178,7 @@ def test_where_the_verdicts_cannot_be_told_nothing_is_changed_until_they_can(mon
     monkeypatch.setattr(wcache.engine.world, "recommend", lambda *about: 1 / 0)
     for _ in range(60):
         mgr.step(1.0)
-    assert unmet([Precondition.VERDICT_STANDS]) in mgr.plan.reason
+    assert precondition_text([Precondition.VERDICT_STANDS]) in mgr.plan.reason
     assert mgr.changed == set()
     assert "the verdicts could not be asked for" in mgr.exceptions
     monkeypatch.setattr(wcache.engine.world, "recommend", recommend)
@@ -192,7 +192,7 @@ def test_nothing_is_changed_while_frozen_whatever_the_machine_was_told():
     for _ in range(60):
         mgr.step(1.0)
     assert statuses(mgr) == ["applied", "planned", "planned"]
-    assert f"waiting: {unmet([Precondition.NOT_FROZEN])}" in shown(mgr)["reason"]
+    assert f"waiting: {precondition_text([Precondition.NOT_FROZEN])}" in shown(mgr)["reason"]
 
 
 def test_what_is_no_longer_recommended_is_not_made_to_last():

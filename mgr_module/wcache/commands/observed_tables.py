@@ -9,8 +9,8 @@ from ..core.experiment.observing.observed import IDLE_WRITES_PER_S
 from ..core.figures.latency_table import HEADINGS, LatencyTable, row
 from ..core.hardware.bcache import BcacheState, crossed_target
 from ..core.model import LoadPoint, load_name
+from ..core.precondition_text import faults
 from ..core.text import table
-from ..core.unmet import faults
 from .drives.bcache import bcache_words
 
 _TRAFFIC, _TIMER = LoadPoint.OSD_TRAFFIC.value, LoadPoint.FDATASYNC_TIMER.value

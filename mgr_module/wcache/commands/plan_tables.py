@@ -6,9 +6,9 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
+from ..core.precondition_text import faults
 from ..core.record import Precondition
 from ..core.text import before_after, setting, short_id, table, when
-from ..core.unmet import faults
 from .tables import stale_keys
 
 # Commands by hand that are listed of one change.

@@ -26,7 +26,7 @@ from ..core.output_format import FORMAT_VERSION
 from ..core.simulation import DriveKind, in_cluster, real
 from ..core.verdict.consequences import noop_flushes, of_write_through
 from ..core.verdict.explaining import settling
-from ..core.verdict.homes import differing
+from ..core.verdict.hosts_by_model import differing
 from ..core.verdict.recommend import Recommendation
 from ..core.verdict.result import Result
 from ..engine.world import World

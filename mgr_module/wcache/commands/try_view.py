@@ -9,6 +9,7 @@ from ..core.automation.modes import any_on
 from ..core.fleet.ages import again
 from ..core.fleet.findings import ADVICE
 from ..core.model import CacheMode, FindingCode, Verdict, load_name
+from ..core.precondition_text import precondition_text
 from ..core.text import (
     NAMED_MAX,
     amount,
@@ -21,7 +22,6 @@ from ..core.text import (
     when,
     written,
 )
-from ..core.unmet import unmet
 from ..engine.evidence.results import BEING_ANALYSED
 from ..services.service import Service
 from ..services.trying import ANSWER, FORECAST
@@ -104,7 +104,7 @@ def _forecast(data: Mapping[str, Any]) -> List[str]:
     if data["frozen"]:
         lines.append("not now: the cluster is frozen")
     if data["in_the_way"]:
-        lines.append(f"not now: {unmet(data['in_the_way'])}")
+        lines.append(f"not now: {precondition_text(data['in_the_way'])}")
     return lines
 
 

@@ -9,9 +9,9 @@ from ..core.agents import Agents
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus
+from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
 from ..core.simulation import has_clients
-from ..core.unmet import unmet
 from ..options import Options
 from .under_way import begun_runs
 
@@ -47,7 +47,7 @@ class RunQueue:
         cluster_missed = self._view.cluster().blocking
         upgrade = ""
         if Precondition.NO_UPGRADE in cluster_missed:
-            upgrade = f"waiting: {unmet([Precondition.NO_UPGRADE])}"
+            upgrade = f"waiting: {precondition_text([Precondition.NO_UPGRADE])}"
             # OSDs restart in it, and the mgr needs a while to see all PGs clean again
             self.trusted_from_s = now_s + CLUSTER_GRACE_S
         throwaway = self._options().throwaway_cluster
@@ -78,7 +78,7 @@ class RunQueue:
             if missed and not machine.spec.forced:
                 if now_s < self.trusted_from_s:
                     continue
-                said = f"not measured: {unmet(missed)}"
+                said = f"not measured: {precondition_text(missed)}"
                 yield run_id, events.Halt(said, unfit=True)
                 continue
             busy.add(hostname)

@@ -6,14 +6,14 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events
 from ..core.agents import RESTORE_GRACE_S
-from ..core.change.bound import turned_on
 from ..core.change.rollout import RolloutMachine
+from ..core.change.staleness import turned_on
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
 from ..core.experiment.run_state import RunStatus, may_turn_on
+from ..core.precondition_text import no_longer_met
 from ..core.record import Precondition
 from ..core.simulation import has_clients
-from ..core.unmet import no_longer_met
 from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
 from .hosts import Hosts

@@ -37,7 +37,7 @@ from ..core.fleet.disputes import Dispute, Key, disputes
 from ..core.host_report import HostReport
 from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
-from ..core.verdict.homes import homes
+from ..core.verdict.hosts_by_model import hosts_by_model
 from ..core.verdict.load_profile import merged
 from ..core.verdict.plp.trust import TrustedModel, lifted
 from ..core.verdict.pooling import Pool
@@ -248,8 +248,8 @@ class World:
         return recommend(
             self.believed_results,
             {key: merged(tuple(each.values())) for key, each in profiles.items()},
-            self.pools, homes(reports, self.cluster, throwaway=throwaway), profiles, reports,
-            self.accepted,
+            self.pools, hosts_by_model(reports, self.cluster, throwaway=throwaway), profiles,
+            reports, self.accepted,
         )
 
     @property

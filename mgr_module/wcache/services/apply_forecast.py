@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 from ..core import codec
 from ..core.change import preconditions as holding
-from ..core.change.bound import moved
+from ..core.change import staleness
 from ..core.change.change_status import ChangeStatus
 from ..core.change.lasting import not_lasting
 from ..core.change.rollout_state import Rollout
@@ -40,7 +40,7 @@ def apply_forecast(
         rollout, planned = replace(rollout, changes=rollout.changes[:1]), planned[:1]
     left = time_left(rollout, world.now_s)
     missed = broken(plan, need_not, seen)
-    gone = moved(plan, world.reports, world.cluster, world.recommendations)
+    gone = staleness.reasons(plan, world.reports, world.cluster, world.recommendations)
     return {
         "plan_id": plan_id, "changed": False, "status": rollout.status.value,
         "dry_run": True, "waves": codec.to_plain(plan.waves),

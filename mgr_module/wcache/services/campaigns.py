@@ -23,10 +23,10 @@ from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, Run
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.history.entry import ADMIN
+from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
 from ..core.simulation import all_simulated
 from ..core.text import named
-from ..core.unmet import unmet
 from ..core.verdict.foreign.confirming import Priors, priors, shortened
 from ..engine.engine import Engine
 from ..engine.orders import Orders
@@ -84,7 +84,7 @@ class CampaignService:
                         "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
                         f"which go on beside them, {way}"
                     )
-                raise RefusedError(unmet(broken), way)
+                raise RefusedError(precondition_text(broken), way)
             cost = forecast(runs, world.cluster, skipped, world.expected_pairs)
             if cost.bytes_written and real and not arguments.get("accept_cost"):
                 raise RefusedError(

@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 from ..core.automation.modes import Mode, Modes, mode_of
 from ..core.model import Finding, FindingCode, Severity
 from ..core.simulation import real
-from ..core.verdict.homes import counted
+from ..core.verdict.hosts_by_model import counted
 from ..core.verdict.outlook import WAITING, Outlook, Standing, outlook, standings
 from ..engine.world import World
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tupl
 
 from ..core import codec
 from ..core.change import preconditions as holding
-from ..core.change.bound import moved, verdicts_moved
+from ..core.change import staleness
 from ..core.change.cache_mode_change import require_room
 from ..core.change.change_status import ChangeStatus
 from ..core.change.gate.gate_state import GateSettings
@@ -26,9 +26,9 @@ from ..core.change.waves import arranged
 from ..core.config_database import same, values_of
 from ..core.errors import ConflictError, NotFoundError, RefusedError, StorageError
 from ..core.history.entry import ADMIN, AUTO
+from ..core.precondition_text import slow_words
 from ..core.record import Precondition
 from ..core.text import many
-from ..core.unmet import slow_words
 from ..engine.engine import Engine
 from ..engine.orders import Orders
 from ..engine.storing.readable import readable
@@ -217,7 +217,7 @@ class PlanService:
         require_store(world)
         require_idle(world)
         changes = [rollout.changes[index] for index in not_lasting(rollout)]
-        gone = verdicts_moved(changes, world.recommendations)
+        gone = staleness.verdicts_moved(changes, world.recommendations)
         if gone:
             raise ConflictError(f"not made to last: {gone[0]}", f"`ceph wcache rollback {plan_id}`")
         if changes:
@@ -278,7 +278,7 @@ class PlanService:
 
 def require_unmoved(world: World, rollout: Rollout) -> None:
     """A plan is made from drives' states, verdicts and failure domains: they hold still."""
-    found = moved(rollout, world.reports, world.cluster, world.recommendations)
+    found = staleness.reasons(rollout, world.reports, world.cluster, world.recommendations)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise ConflictError(

@@ -14,9 +14,9 @@ from ..core.errors import ConflictError, RefusedError
 from ..core.experiment.campaign import Campaign, candidates, parse_scope
 from ..core.experiment.try_sample import DRIVES_PER_MODEL, LOADS, TrySample, enough_traffic_per_s
 from ..core.output_format import FORMAT_VERSION
+from ..core.precondition_text import PROBE_RESPONDS, precondition_text
 from ..core.record import Precondition
 from ..core.simulation import all_simulated, real
-from ..core.unmet import PROBE_RESPONDS, unmet
 from ..engine.engine import Engine
 from ..engine.world import World
 from .campaigns import CampaignService, periods_of
@@ -80,7 +80,9 @@ class TryService:
         sample = self._sample(world, chosen)
         in_the_way = _in_the_way(world)
         if in_the_way:
-            raise RefusedError(unmet(in_the_way), "wait until they are met, and try again")
+            raise RefusedError(
+                precondition_text(in_the_way), "wait until they are met, and try again"
+            )
         begun = self._campaigns.start(
             sample, world, accept_cost=True, scope=chosen, **ARGUMENTS
         )

@@ -9,7 +9,7 @@ from module_world import ok, said, start
 from test_recommendations import BACK, BATCH, FEW, SAME, THROUGH, TIMER, result
 from wcache.core.model import Role, Transport, Verdict
 from wcache.core.simulation import DriveKind
-from wcache.core.verdict.homes import homes
+from wcache.core.verdict.hosts_by_model import hosts_by_model
 from wcache.core.verdict.pooling import Pool, PoolTerm
 from wcache.core.verdict.recommend import groups, recommend
 
@@ -90,13 +90,13 @@ def test_a_drive_that_cannot_be_switched_makes_its_host_no_home():
     reports, cluster = make.fleet(3, 1)
     shared = replace(reports[1].drives[0], foreign_uses=("a file system",))
     reports[1] = replace(reports[1], drives=(shared,))
-    assert homes(reports, cluster, throwaway=False) == {KEY: frozenset({"h0", "h2"})}
+    assert hosts_by_model(reports, cluster, throwaway=False) == {KEY: frozenset({"h0", "h2"})}
 
 
 def test_simulated_and_real_drives_have_homes_of_their_own():
     reports, cluster = make.fleet(2, 1)
     reports[1] = replace(reports[1], simulated=True)
-    found = homes(reports, cluster, throwaway=False)
+    found = hosts_by_model(reports, cluster, throwaway=False)
     assert found[KEY] == frozenset({"h0"})
     assert found[("", str(make.MODEL), True)] == frozenset({"h1"})
 

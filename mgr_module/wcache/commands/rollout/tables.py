@@ -6,8 +6,8 @@ from typing import Any, Mapping
 
 from ...core.change.preconditions import NEEDED
 from ...core.change.time_left import between
+from ...core.precondition_text import faults
 from ...core.text import many, roughly, table
-from ...core.unmet import faults
 from ..plan_tables import waiting
 from ..tables import lines_of
 

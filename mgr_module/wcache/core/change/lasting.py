@@ -14,9 +14,9 @@ from typing import List, Tuple
 
 from .. import events
 from ..codec import one_line
+from ..precondition_text import precondition_text
 from ..record import Precondition
 from ..simulation import is_real
-from ..unmet import unmet
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
 from .going_back import GoingBack
@@ -99,7 +99,7 @@ class Lasting(GoingBack, ABC):
         broken = tuple(item for item in event.missed if item in MUST_STAND)
         if not broken:
             return [self._ask(change.apply(self.rollout))]
-        why = one_line(f"{change.name} is not made to last: {unmet(broken)}")
+        why = one_line(f"{change.name} is not made to last: {precondition_text(broken)}")
         if self.rollout.afterwards:
             return self._left_as_made(why)
         self._keep(replace(change, status=ChangeStatus.APPLIED))

@@ -13,9 +13,9 @@ from typing import Collection, Iterable, List, Tuple
 from .. import events
 from ..codec import one_line
 from ..errors import MalformedError
+from ..precondition_text import precondition_text
 from ..record import Precondition
 from ..simulation import has_clients
-from ..unmet import unmet
 from .rollout_state import Change, Rollout
 
 # The first four and an upgrade forbid measuring too (`ClusterState.blocking`); one scrub forbids
@@ -105,4 +105,4 @@ def given_up(rollout: Rollout) -> str:
 def words(items: Collection[Precondition], slow: str = "") -> str:
     """What is wrong, with the names that `--override` takes; `slow`: which OSDs are slow."""
     more = f"; {slow}" if slow and Precondition.NO_SLOW_BLUESTORE in items else ""
-    return unmet(items, overridable=NEEDED) + more
+    return precondition_text(items, overridable=NEEDED) + more

@@ -12,7 +12,7 @@ from typing import Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..model import CacheMode, LoadPoint, Verdict
 from ..simulation import DriveKind, real
-from .homes import Counted
+from .hosts_by_model import Counted
 from .recommend import Recommendation
 
 Interval = Tuple[float, float]

@@ -22,7 +22,7 @@ from . import false_coverage
 from .across_loads import over_loads
 from .estimate import estimate
 from .flush_proof import has_finding, power_cuts_by_model, withheld_for
-from .homes import Homes
+from .hosts_by_model import HostsByModel
 from .load_profile import LoadProfile, evened
 from .pooling import DriveVerdict, LoadVerdict, Pool, pooled
 from .repeated import Standing, standing
@@ -87,7 +87,7 @@ def recommend(
     results: Sequence[Result],
     profiles: Optional[Profiles] = None,
     pools: Optional[Mapping[PoolKey, Pool]] = None,
-    at_home: Optional[Homes] = None,
+    at_home: Optional[HostsByModel] = None,
     by_osd: Optional[OsdProfiles] = None,
     reports: Iterable[HostReport] = (),
     accepted: Sequence[AcceptedProof] = (),
@@ -112,7 +112,7 @@ def recommend(
             flushing[DriveKind.of(result).in_any_class].append(result)
     known = profiles or {}
     cuts = power_cuts_by_model(reports, accepted)
-    homes: Homes = at_home or {}
+    homes: HostsByModel = at_home or {}
 
     def at_level(kind: DriveKind, alpha: float) -> Recommendation:
         found = _recommend(by_kind[kind], known.get(kind[:2]), pools or {}, alpha)
@@ -220,7 +220,7 @@ def _contradictions(result: Result) -> Tuple[str, ...]:
 
 
 def _unless_one_host(
-    found: Recommendation, results: Sequence[Standing], at_home: Homes
+    found: Recommendation, results: Sequence[Standing], at_home: HostsByModel
 ) -> Recommendation:
     """Withheld where a drive model is on two hosts or more, and one alone has decided."""
     hosts = at_home.get(DriveKind.of(found).home, frozenset())

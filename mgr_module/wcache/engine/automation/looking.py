@@ -13,10 +13,10 @@ from ...core.experiment.run_state import RunStatus
 from ...core.history.entry import AUTO
 from ...core.host_report import HostReport
 from ...core.model import CacheMode, DriveReport, FindingCode
+from ...core.precondition_text import precondition_text
 from ...core.record import Precondition
 from ...core.simulation import DriveKind, all_simulated, is_real, not_up, osd_of
 from ...core.text import named
-from ...core.unmet import unmet
 from ...core.verdict.repeated import Standing, standing
 from ..world import World
 from .domains import Domain, Domains
@@ -67,7 +67,7 @@ def look(
         },
         frozenset((item.hostname, item.domain_id) for item in undone if item.contested),
         frozenset((item.hostname, item.domain_id) for item in undone if item.away),
-        unmet(blocking) if blocking else _unreported(world),
+        precondition_text(blocking) if blocking else _unreported(world),
         not any(item in blocking for item in _UNCLEAN),
         None if pending is None else ended(world, pending.owner),
         world.under_way,

@@ -10,17 +10,17 @@ import logging
 from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, Tuple
 
 from ...core import events
-from ...core.change.bound import verdicts_moved
 from ...core.change.change_status import ChangeStatus
 from ...core.change.gate.controls import controls_for
 from ...core.change.rollout import RolloutMachine
 from ...core.change.rollout_state import Change
+from ...core.change.staleness import verdicts_moved
 from ...core.cluster import ClusterState, ClusterView
 from ...core.experiment.run import RunMachine
 from ...core.fleet.claims import believed
 from ...core.history.entry import AUTO
+from ...core.precondition_text import slow_words
 from ...core.record import Precondition
-from ...core.unmet import slow_words
 from ...core.verdict.recommend import Recommendation
 from ..hosts import Hosts
 from ..under_way import begun_runs, open_plans

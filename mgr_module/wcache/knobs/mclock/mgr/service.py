@@ -16,9 +16,9 @@ from ....core.fleet.claims import believed
 from ....core.host_report import HostReport
 from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
 from ....core.output_format import FORMAT_VERSION
+from ....core.precondition_text import precondition_text
 from ....core.simulation import real
 from ....core.text import named
-from ....core.unmet import unmet
 from ....engine.engine import Engine
 from ....engine.storing.archive import Archive
 from ....engine.world import World
@@ -109,7 +109,7 @@ class MclockService:
             require_idle(world)
             if world.cluster.blocking and not found.options.forced:
                 raise RefusedError(
-                    unmet(world.cluster.blocking),
+                    precondition_text(world.cluster.blocking),
                     "wait until they are met, or use --force (the capacity is then never "
                     "recommended)",
                 )

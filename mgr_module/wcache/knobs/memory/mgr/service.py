@@ -16,7 +16,7 @@ from ....core.change.rollout_state import Change
 from ....core.config_database import Config
 from ....core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
 from ....core.output_format import FORMAT_VERSION
-from ....core.unmet import unmet
+from ....core.precondition_text import precondition_text
 from ....engine.engine import Engine
 from ....engine.world import World
 from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
@@ -28,8 +28,8 @@ from ..advice import (
     of_one_host,
     why_not,
 )
+from ..external_settings import cephadm_settings, rook_patch
 from ..facts import Facts, HostFacts, OsdFacts, source_of
-from ..instead import cephadm_settings, rook_patch
 from ..knob import MEMORY, STEP_BYTES, MemoryOptions
 from ..promise import Promise
 from ..rates import ratio
@@ -240,7 +240,7 @@ class MemoryService:
             self._require_none_owed()
             broken = world.cluster.blocking
             if broken:
-                raise RefusedError(unmet(broken), "wait until they are met")
+                raise RefusedError(precondition_text(broken), "wait until they are met")
             engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
             self.trials.start(trial)
         engine.wake()

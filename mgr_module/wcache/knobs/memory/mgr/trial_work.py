@@ -16,8 +16,8 @@ from ....core.agents import MEMORY_UNTOLD_S
 from ....core.errors import StorageError
 from ....core.fleet.claims import believed
 from ....core.ports import Done
+from ....core.precondition_text import no_longer_met
 from ....core.simulation import real
-from ....core.unmet import no_longer_met
 from ....engine.engine import Engine
 from .. import trial as tr
 from ..knob import MEMORY

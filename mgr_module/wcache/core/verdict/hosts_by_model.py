@@ -16,7 +16,7 @@ from ..host_report import HostReport
 from ..model import CacheMode, DriveModel, DriveReport
 from ..simulation import DriveKind, in_cluster, is_real
 
-Homes = Mapping[DriveKind, FrozenSet[str]]
+HostsByModel = Mapping[DriveKind, FrozenSet[str]]
 """By `DriveKind.home`, the hosts that have drives which could be measured and changed."""
 
 
@@ -45,7 +45,9 @@ def counted(
     return found
 
 
-def homes(reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool) -> Homes:
+def hosts_by_model(
+    reports: Iterable[HostReport], cluster: ClusterState, *, throwaway: bool
+) -> HostsByModel:
     """Where each drive model is at home, by the last reports."""
     found: Dict[DriveKind, Set[str]] = defaultdict(set)
     for report in reports:

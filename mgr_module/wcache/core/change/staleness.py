@@ -27,7 +27,7 @@ def turned_on(rollout: Rollout) -> Set[DriveKind]:
     }
 
 
-def moved(
+def reasons(
     rollout: Rollout, reports: Mapping[str, HostReport], cluster: ClusterState,
     recommendations: Sequence[Recommendation],
 ) -> List[str]:

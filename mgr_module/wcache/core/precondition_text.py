@@ -65,7 +65,7 @@ def faults(items: Iterable[str], overridable: Container[str] = ()) -> List[str]:
     ]
 
 
-def unmet(items: Iterable[str], overridable: Container[str] = ()) -> str:
+def precondition_text(items: Iterable[str], overridable: Container[str] = ()) -> str:
     """The sentence that refusals, reasons and `try` have in common."""
     return f"preconditions not met: {'; '.join(faults(items, overridable))}"
 
