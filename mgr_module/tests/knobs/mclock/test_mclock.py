@@ -19,6 +19,7 @@ from wcache.knobs.mclock.capacity import (
     stacks,
 )
 from wcache.knobs.mclock.config import NAMES, Known
+from wcache.knobs.mclock.mgr.tables import applied
 from wcache.knobs.mclock.plan import GROUPS_MAX, make_changes
 from wcache.knobs.mclock.stale import stale
 
@@ -390,3 +391,9 @@ def test_a_plan_has_few_changes_the_class_first_and_leaves_out_no_key(hosts, cha
         e.who for e in keys)
     assert make_changes(Asked("p1", "n"), [Advice("hdd", HDD, 301, (), (), (), ())], cluster) == (
         Wanted((), ()))
+
+
+def test_an_apply_says_that_it_is_an_alias_and_how_to_go_back():
+    text = applied({"changed": True, "change_id": "p1", "changes": ["ceph config ..."], "why": ""})
+    assert "back: ceph wcache rollback p1" in text
+    assert "`ceph wcache plan --knob=mclock`" in text

@@ -55,7 +55,8 @@ ROWS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache mclock apply", (DEVICE_CLASS, DRY_RUN), "rw",
-        "Make the changes that `mclock recommend` shows in the config database",
+        "Make the changes that `mclock recommend` shows in the config database: an alias of `plan "
+        "--knob=mclock` and `apply`, which goes with the next release",
         lambda s, v, a: _service(s).with_plans(s.plans).apply(
             a.get("device_class"), bool(a.get("dry_run"))
         ),
@@ -63,7 +64,8 @@ ROWS: Tuple[Command, ...] = (
     ),
     Command(
         "wcache mclock rollback", ("name=change_id,type=CephString,req=false", DRY_RUN), "rw",
-        "Bring back the capacities from before an apply (default: the last one)",
+        "Bring back the capacities from before an apply (default: the last one): an alias of "
+        "`rollback`, which goes with the next release",
         lambda s, v, a: _service(s).with_plans(s.plans).rollback(
             a.get("change_id"), bool(a.get("dry_run"))
         ),

@@ -8,6 +8,10 @@ from ....commands.tables import would
 from ....core.text import amount, duration, many, named, table, when, written
 
 SHOWN_MAX = 20
+ALIAS = (
+    "`mclock apply` goes with the next release: use `ceph wcache plan --knob=mclock` and `ceph "
+    "wcache apply`"
+)
 
 
 def forecast(data: Mapping[str, Any]) -> str:
@@ -135,5 +139,5 @@ def applied(data: Mapping[str, Any]) -> str:
     lines += [f"  {command}" for command in data["changes"][:SHOWN_MAX]]
     return "\n".join(
         [*lines, "next: ceph wcache mclock show",
-         f"back: ceph wcache mclock rollback {data['change_id']}"]
+         f"back: ceph wcache rollback {data['change_id']}", ALIAS]
     )
