@@ -5,6 +5,8 @@ import ssl
 import threading
 import time
 from contextlib import contextmanager, suppress
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from wcache.web import connections
@@ -41,7 +43,7 @@ def running(tls=None):
     server = Server("127.0.0.1", port, app, tls=tls, log=logged.append)
     thread = threading.Thread(target=server.serve)
     thread.start()
-    server.app, server.port, server.logged, server.thread = app, port, logged, thread
+    server.app, server.port, server.logged = app, port, logged
     yield server
     app.release.set()
     server.stop()
@@ -215,26 +217,15 @@ def test_a_header_of_two_lines_is_none():
         connections.answered(app, {})
 
 
-def test_a_flood_takes_no_more_than_a_share_of_the_interpreter(server):
-    ended = threading.Event()
-
-    def flood():
-        while not ended.is_set():
-            asked(server, source=ATTACKER)
-
-    threads = [threading.Thread(target=flood) for _ in range(4)]
-    clock = time.pthread_getcpuclockid(server.thread.ident)
-    cpu_s, began = time.clock_gettime(clock), time.monotonic()
-    for thread in threads:
-        thread.start()
-    for _ in range(10):
-        assert asked(server).endswith(b"/x")
-    time.sleep(0.5)
-    share = (time.clock_gettime(clock) - cpu_s) / (time.monotonic() - began)
-    ended.set()
-    for thread in threads:
-        thread.join()
-    assert share < 1.2 / (1.0 + connections.RESTS)
+def test_after_work_the_thread_of_the_connections_rests(server, monkeypatch):
+    """So a flood takes no more than a share of the interpreter."""
+    slept, worked_s = [], 0.05
+    monkeypatch.setattr(connections, "time", SimpleNamespace(
+        thread_time=count(0.0, worked_s).__next__, monotonic=time.monotonic, sleep=slept.append,
+    ))
+    assert asked(server).endswith(b"/x")
+    until(lambda: slept)
+    assert slept[-1] == pytest.approx(connections.RESTS * worked_s)
 
 
 def blind():
