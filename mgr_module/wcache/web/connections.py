@@ -109,8 +109,9 @@ class Server:
             end_s = time.monotonic() + END_S
             for worker in workers:
                 worker.join(timeout=max(0.0, end_s - time.monotonic()))
-            for closed in (self._selector, self._woken, self._waker):
-                closed.close()
+            self._selector.close()
+            self._woken.close()
+            self._waker.close()
 
     def _turn(self) -> None:
         events = self._selector.select(LEAVE_S if self._clients else None)
