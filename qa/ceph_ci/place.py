@@ -50,6 +50,8 @@ done
 """
 # unshare has made each mount a slave: what is mounted here stays here.  Then the first process
 # of the namespace collects children, as vstart's daemons become its own.
+# vstart.sh takes ports from 40000 on for the mon.  A client never gets one of these: where its
+# connection has just ended, nobody can listen for a minute, and the mon would not start.
 # $1 folder of the place, $2 root, $3 source
 _ENTER = """
 set -e
@@ -73,6 +75,7 @@ mount -t tmpfs tmpfs "$root/run"
 hostname vhost
 echo 127.0.0.1 localhost vhost >"$root/etc/hosts"
 chroot "$root" ip link set lo up
+echo 40000-41999 >"$root/proc/sys/net/ipv4/ip_local_reserved_ports"
 exec chroot "$root" python3 -c '
 import os, time
 print("up", flush=True)

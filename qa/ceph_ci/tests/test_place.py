@@ -26,6 +26,20 @@ with Place({RELEASE}, source_of({RELEASE})) as place:
     input()
 """
 WAIT_S = 30.0
+# Clients' ports, of which all but a few are those that vstart.sh picks a mon's from.
+CLIENTS = """
+import socket
+
+with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as ports:
+    ports.write("40000 42015")
+daemon = socket.create_server(("127.0.0.1", 6800))
+for _ in range(8):
+    client = socket.create_connection(("127.0.0.1", 6800))
+    server, (_, port) = daemon.accept()
+    client.close()
+    server.close()
+    print(port)
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -54,3 +68,12 @@ def test_a_place_ends_with_whoever_opened_it(
     assert loops.attached_under(folder) == []
     queue = Path("/sys/block") / device.name / "queue/write_cache"
     assert queue.read_text() == "write back\n"
+
+
+def test_no_client_has_a_port_that_vstart_picks_for_a_mon(
+    open_place: Callable[[int], ContextManager[Place]]
+) -> None:
+    with open_place(RELEASE) as place:
+        ports = place.check(["python3", "-c", CLIENTS]).split()
+    assert len(ports) == 8
+    assert min(map(int, ports)) >= 42000
