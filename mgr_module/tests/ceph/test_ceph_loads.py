@@ -91,6 +91,11 @@ def test_a_latency_off_a_wall_clock_that_was_set_back_is_left_out(middle):
     assert gains(samples.later_counters) == [("txc_commit_lat", 1.0, 100)]
 
 
+def test_a_period_that_a_busy_machine_slept_through_has_a_look_at_its_end():
+    samples = measured(ScriptedOsd([DUMPS[0], DUMPS[-1]]), seconds=0.0)
+    assert gains(samples.counters) == [("txc_commit_lat", 4.0, 300)]
+
+
 def test_a_period_cut_short_by_the_latency_limit_says_so():
     samples = measured(ScriptedOsd(DUMPS), limit_ms=20.0)
     assert "past the limit" in samples.aborted

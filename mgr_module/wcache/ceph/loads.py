@@ -222,8 +222,8 @@ class CephLoads:
         between: List[Tuple[float, Dict[int, Counters]]] = []
         aborted = ""
         while not aborted:
-            left_s = end - time.monotonic()
-            if left_s <= 0:
+            left_s = max(0.0, end - time.monotonic())
+            if between and not left_s:  # a busy machine may have slept through all of it
                 break
             if cancel.wait(min(left_s, check_every_s)):
                 raise CommandFailed("stopped")
