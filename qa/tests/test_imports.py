@@ -140,7 +140,8 @@ PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
     "wcache.core.figures": "words", "wcache.core.hardware": "words", "wcache.options": "knobs",
     # the table of all commands has those of the knobs, whose text is made of what tables share
-    "wcache.commands.commands": "all commands", "wcache.knobs.rooms": "rooms",
+    "wcache.commands.commands": "all commands", "wcache.commands.rows": "all commands",
+    "wcache.knobs.rooms": "rooms",
     **{f"wcache_probe.{name}": "words" for name in (
         "arguments", "domain_survey", "mgr_link", "service_manager", "stop_signal", "switcher",
     )},
@@ -205,6 +206,58 @@ def test_no_folder_imports_a_later_one():
 def test_an_import_of_a_later_folder_is_found(name, module):
     assert len(later_rooms([(name, {module})])) == 1
     assert later_rooms([(module, {name})]) == []
+
+
+FILES = {name: path for name, path in modules()}
+FOLDERS = [
+    name for name, path in FILES.items() if path.name == "__init__.py" and name not in PACKAGES
+]
+
+
+def file_of(module):
+    """The file of ours that an imported name stands in; None for what is not ours."""
+    while module and module not in FILES:
+        module = module.rpartition(".")[0]
+    return module or None
+
+
+def ways_back(folder, found):
+    """Ways by imports from files of a folder through other files back into the folder.
+
+    Parts of a folder that have different places in ORDERS are ordered by that, so there a way
+    counts only from one place to the same.
+    """
+    inside = {name for name in FILES if under(name, folder)}
+    breached = []
+    for first in sorted(inside):
+        seen, ahead = {first}, [(first,)]
+        while ahead:
+            way = ahead.pop()
+            for name in sorted({file_of(module) for module in found.get(way[-1], ())} - seen):
+                if name in inside and len(way) > 1 and room(name) == room(first):
+                    breached.append(" -> ".join((*way, name)))
+                elif name not in inside and FILES[name].name != "__init__.py":
+                    seen.add(name)
+                    ahead.append((*way, name))
+    return breached
+
+
+def own_imports():
+    return {
+        name: {module for module in found if file_of(module)} for name, _, found in imports()
+    }
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_way_out_of_a_folder_leads_back_into_it(folder):
+    assert ways_back(folder, own_imports()) == []
+
+
+def test_a_way_back_into_a_folder_is_found():
+    gate, rollout = "wcache.core.change.gate", "wcache.core.change.rollout"
+    found = own_imports()
+    found[f"{gate}.judge"].add(rollout)
+    assert f"{gate}.judge -> {rollout} -> {gate}.gate_state" in ways_back(gate, found)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -2,7 +2,7 @@
 
 import pytest
 from module_world import a_mgr, ok, said, start
-from wcache.engine.storing.persistence import SAVE_RETRY_S
+from wcache.engine.persistence import SAVE_RETRY_S
 
 
 class LateAnalysis:

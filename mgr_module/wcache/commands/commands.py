@@ -28,10 +28,10 @@ from . import (
     try_view,
 )
 from .automation import history
-from .automation import rows as automation_rows
 from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
-from .drives import rows as drive_rows
-from .rollout import rows as rollout_rows
+from .rows import automation as automation_rows
+from .rows import drives as drive_rows
+from .rows import rollout as rollout_rows
 from .views import Views
 
 FORMATS = ("plain", "json", "json-pretty", "yaml")

@@ -15,8 +15,8 @@ from ..core.experiment.run import RunMachine
 from ..core.fleet.disputes import Key
 from ..core.host_report import HostReport
 from ..core.protocol import AcceptRequest, Request
+from .persistence import ACCEPTED, StatePersistence
 from .storing.archive import Archive
-from .storing.persistence import ACCEPTED, StatePersistence
 
 # How often a probe is asked to drop what it still has.
 ASK_EVERY_S = 60.0

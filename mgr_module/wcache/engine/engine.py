@@ -37,11 +37,11 @@ from .gate.looking import Stops
 from .gate.watching import BlockRunner
 from .hosts import Hosts
 from .measuring import LoadRunner, Measuring
+from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import CLUSTER_GRACE_S, RunQueue
 from .steady_clock import steady_clock
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
-from .storing.persistence import FROZEN, Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .under_way import begun_runs, moving_plans, open_plans, open_runs

@@ -27,8 +27,8 @@ from .gate.looking import Looking, Stops
 from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, Pending
 from .measuring import Measuring
+from .persistence import Machine, StatePersistence
 from .storing.archive import Archive
-from .storing.persistence import Machine, StatePersistence
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog

@@ -23,8 +23,8 @@ from .accepting import settle
 from .engine import Engine
 from .evidence.accepted_proofs import ACCEPTED_PROOFS
 from .evidence.trust import TRUSTED
+from .persistence import ACCEPTED
 from .storing.archive import next_number
-from .storing.persistence import ACCEPTED
 from .under_way import open_plans, open_runs
 from .world import World
 

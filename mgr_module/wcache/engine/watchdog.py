@@ -17,7 +17,7 @@ from ..core.simulation import has_clients
 from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
 from .hosts import Hosts
-from .storing.persistence import Machine
+from .persistence import Machine
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
 # measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).

@@ -22,7 +22,7 @@ from typing import (
 )
 
 from ..core.agents import Agent, OtherVersion
-from ..core.change.gate.marked import Mark, marked
+from ..core.change.marked import Mark, marked
 from ..core.change.rollout_state import Rollout
 from ..core.cluster import ClusterState
 from ..core.config_database import Config

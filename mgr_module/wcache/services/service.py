@@ -19,7 +19,7 @@ from ..core.model import Finding, FindingCode, Severity
 from ..engine.engine import Engine
 from ..engine.key_work import WAIT_S
 from ..engine.orders import Orders
-from ..engine.storing.persistence import FROZEN
+from ..engine.persistence import FROZEN
 from ..engine.world import World
 from .accept import AcceptService
 from .automation.auto import AutoService

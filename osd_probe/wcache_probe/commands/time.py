@@ -8,7 +8,7 @@ import os
 
 from wcache.core.codec import to_plain
 from wcache.core.errors import NotFoundError, RefusedError
-from wcache.core.experiment.observing.observed import IDLE_WRITES_PER_S
+from wcache.core.experiment.observed import IDLE_WRITES_PER_S
 from wcache.core.figures.latency_table import HEADINGS, LatencyTable, of_samples, row
 from wcache.core.model import KernelView, LayerKind, Transport
 from wcache.core.text import table

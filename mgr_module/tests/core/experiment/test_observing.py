@@ -13,8 +13,8 @@ from module_world import WB, WT, a_mgr, all_modes, fine, go_on, ok, said
 from wcache.commands import observed_tables
 from wcache.core import codec, events
 from wcache.core.events import LoadSamples
+from wcache.core.experiment.observed import of_histogram, rates
 from wcache.core.experiment.observing.machines import machine_of
-from wcache.core.experiment.observing.observed import of_histogram, rates
 from wcache.core.experiment.observing.plan import (
     BESIDE_CALLS,
     BESIDE_ROUNDS_MAX,

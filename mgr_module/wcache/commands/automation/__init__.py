@@ -1,1 +1,1 @@
-"""`ceph wcache auto`, `evidence`, `history`: their rows of the table, and their text."""
+"""`ceph wcache auto`, `evidence`, `history`: their text."""

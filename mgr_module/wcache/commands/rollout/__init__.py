@@ -1,1 +1,1 @@
-"""Plans and their rollouts: their rows of the table, their answers and their text."""
+"""Plans and their rollouts: answers and text."""

@@ -2,7 +2,7 @@
 
 Sans-I/O, and the same for every knob; what a kind of change asks for is in `steps`.  A plan
 goes wave by wave (`waves`): see that the preconditions hold (`preconditions`), take blocks of
-clients' load (`gate.machine`), read what is there and store it, change it (it is read back), and
+clients' load (`gating`), read what is there and store it, change it (it is read back), and
 judge the step by blocks beside unchanged OSDs.  What has no such load is measured before and
 after each change.  What made things worse goes back at once (`going_back`), and the rollout
 stops there; the first change is the canary and is watched longer.
@@ -21,8 +21,8 @@ from ..text import before_after
 from . import preconditions as holding
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
-from .gate.machine import Gating
 from .gate.regression_check import error_of, is_worse, latency_of
+from .gating import Gating
 from .phase import Phase
 from .rollout_state import Change, RolloutStatus
 

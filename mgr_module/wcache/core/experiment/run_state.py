@@ -12,7 +12,7 @@ from ..model import LoadPoint
 from ..record import ExperimentSetup, Precondition
 from ..simulation import DriveKind
 from .factorial import crossed_domain
-from .observing.observed import Observed
+from .observed import Observed
 from .pairs import Discarded
 
 

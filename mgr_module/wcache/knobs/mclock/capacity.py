@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ...core.experiment.observing.observed import CAPACITY_CALLS_MAX
+from ...core.experiment.observed import CAPACITY_CALLS_MAX
 from ...core.experiment.observing.osd_drives import mode_words, setting_of, stack_of
 from ...core.figures.student_t import t95
 from ...core.host_report import HostReport

@@ -6,7 +6,7 @@ from typing import Optional, Sequence, Tuple
 
 from ...core.cluster import ClusterState
 from ...core.experiment.campaign import Campaign, CampaignOptions
-from ...core.experiment.observing.observed import Observed
+from ...core.experiment.observed import Observed
 from ...core.experiment.run_state import RunSpec
 from ...core.host_report import HostReport
 from ...core.loads import CAPACITY_CALL_BYTES

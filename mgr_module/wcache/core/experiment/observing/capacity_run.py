@@ -16,9 +16,9 @@ from ...figures.latency_table import of_samples
 from ...loads import CAPACITY_CALL_BYTES, CapacityCall, CapacityRecipe
 from ...model import DriveReport, KernelView, LoadPoint
 from ...protocol import DrivesOutcome, FailureOutcome, LookRequest
+from ..observed import Observed, ObservedCapacity
 from ..period import Phase
 from ..run_state import RunSpec, RunStatus
-from .observed import Observed, ObservedCapacity
 from .osd_drives import setting_and_stack
 from .run import ObservingRun
 

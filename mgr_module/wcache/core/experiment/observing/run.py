@@ -25,11 +25,11 @@ from ...protocol import (
     TimerRequest,
 )
 from ...simulation import measured_by_probe
+from ..observed import BCACHES_MAX, SAMPLES_KEPT_MAX, Observed, of_histogram, rates
 from ..pairs import Discarded
 from ..period import Phase, samples_of
 from ..run import RunMachine
 from ..run_state import RunStatus
-from .observed import BCACHES_MAX, SAMPLES_KEPT_MAX, Observed, of_histogram, rates
 from .plan import BESIDE_CALLS, BESIDE_ROUNDS_MAX, TIMER_S, cost_of
 
 NO_SAMPLE = "nothing was committed meanwhile"

@@ -6,9 +6,9 @@ from typing import Tuple
 
 from ...core.deployment.hostnames import checked_hostname
 from ..command import DRY_RUN, Command
+from ..drives import controllers, reload
+from ..drives.models import render
 from ..tables import would
-from . import controllers, reload
-from .models import render
 
 ROWS: Tuple[Command, ...] = (
     Command(

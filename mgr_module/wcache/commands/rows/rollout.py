@@ -7,7 +7,7 @@ from typing import Tuple
 from ...knobs.registry import ALL, KNOBS
 from .. import plan_tables, tables
 from ..command import DEVICE_CLASS, DRY_RUN, Command
-from . import tables as rollout_tables
+from ..rollout import tables as rollout_tables
 
 _ID = "name=plan_id,type=CephString"
 _OVERRIDE = "name=override,type=CephString,req=false"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Set, Union
 
-from ...core.change.rollout import RolloutMachine
-from ...core.errors import StorageError
-from ...core.experiment.campaign import Campaign
-from ...core.experiment.run import RunMachine
-from ...core.fleet.retention import Bounds, surplus
-from ...core.ports import Done
-from ...core.record import Record
-from ...core.verdict.result import Result
-from ..evidence.analyses import Analyses
-from ..evidence.records import RecordPersistence
-from .archive import Archive
-from .store_gate import StoreGate
+from ..core.change.rollout import RolloutMachine
+from ..core.errors import StorageError
+from ..core.experiment.campaign import Campaign
+from ..core.experiment.run import RunMachine
+from ..core.fleet.retention import Bounds, surplus
+from ..core.ports import Done
+from ..core.record import Record
+from ..core.verdict.result import Result
+from .evidence.analyses import Analyses
+from .evidence.records import RecordPersistence
+from .storing.archive import Archive
+from .storing.store_gate import StoreGate
 
 Machine = Union[RunMachine, RolloutMachine]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterable, Tuple
 
-from ...model import CacheMode, LoadPoint
-from ...simulation import DriveKind
-from ...verdict.result import Result
-from ..change_status import ChangeStatus
-from ..rollout_state import Rollout
+from ..model import CacheMode, LoadPoint
+from ..simulation import DriveKind
+from ..verdict.result import Result
+from .change_status import ChangeStatus
+from .rollout_state import Rollout
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,16 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, Iterable, List, Optional, Tuple, TypeVar
 
-from ... import events
-from ...codec import one_line
-from ...loads import Block, BlocksRequest
-from ...record import Precondition
-from ...simulation import has_clients, real
-from ..change_status import ChangeStatus
-from ..keeping import MID_CHANGE
-from ..lasting import Lasting
-from ..phase import Phase
-from ..rollout_state import Change, RolloutStatus
-from .blocks import log_ratios
-from .evidence import COMMITS, Evidence
-from .gate_state import GateStep
-from .judge import (
+from .. import events
+from ..codec import one_line
+from ..loads import Block, BlocksRequest
+from ..record import Precondition
+from ..simulation import has_clients, real
+from .change_status import ChangeStatus
+from .gate.blocks import log_ratios
+from .gate.evidence import COMMITS, Evidence
+from .gate.gate_state import GateStep
+from .gate.judge import (
     BLOCKS_BEFORE,
     LOOKS,
     USABLE_MIN,
@@ -37,6 +33,10 @@ from .judge import (
     load_of_any,
     look_at,
 )
+from .keeping import MID_CHANGE
+from .lasting import Lasting
+from .phase import Phase
+from .rollout_state import Change, RolloutStatus
 
 # A block that is this much later than it should be does not come any more.
 BLOCK_LATE_S = 60.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Tuple
 
+from ..automation import auto, evidence
 from ..command import DEVICE_CLASS, DRY_RUN, Command
 from ..tables import would
-from . import auto, evidence
 
 ROWS: Tuple[Command, ...] = (
     Command(

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Optional, Sequence, Tuple
 
-from ...figures.latency_table import LatencyTable
-from ...hardware.bcache import BcacheState
-from ...model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
-from ...record import LatencyHistogram, Precondition
+from ..figures.latency_table import LatencyTable
+from ..hardware.bcache import BcacheState
+from ..model import CacheMode, FlushCounters, KernelView, LoadPoint, Role
+from ..record import LatencyHistogram, Precondition
 
 # So few samples are kept as they are: those of bench calls, which each cost something.
 SAMPLES_KEPT_MAX = 128
