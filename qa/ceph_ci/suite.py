@@ -13,8 +13,11 @@ from .place import BUILD, TREE, Place
 RUNNER = ("python", "-W", "ignore", "../qa/tasks/vstart_runner.py")
 RUN_TIMEOUT_S = 1800.0
 WAIT_S = 180.0
-# What unittest says of a test, as the runner's log has it.
-_RESULT = re.compile(r"INFO:__main__:(\w+) \(([\w.]+)\)(?: \.\.\.|\n.*?\.\.\.) (\w+)")
+# What unittest says of a test.  The runner hands its words on some lines at a time, so a test's
+# name, what it is about, and what it came to may be lines apart.
+_SAID = re.compile(r"INFO:__main__:(.*)")
+_NAME = re.compile(r"\w+ \(([\w.]+)\)")
+_RESULT = re.compile(r"(?:^|\.\.\. )(ok|FAIL|ERROR|skipped)\b")
 
 
 class Outcome(NamedTuple):
@@ -79,8 +82,20 @@ def _run(
     place: Place, words: Sequence[str], environment: Optional[Dict[str, str]] = None
 ) -> Outcome:
     done = place.run([*RUNNER, *words], timeout_s=RUN_TIMEOUT_S, environment=environment)
-    results = {name: word for _, name, word in _RESULT.findall(done.stdout)}
-    return Outcome(done.returncode, results, done.stdout)
+    return Outcome(done.returncode, results_of(done.stdout), done.stdout)
+
+
+def results_of(said: str) -> Dict[str, str]:
+    """Unittest's words by the test's whole name, out of what the runner said."""
+    results: Dict[str, str] = {}
+    name = ""
+    for line in _SAID.findall(said):
+        named, came_to = _NAME.match(line), _RESULT.search(line)
+        if named:
+            name = named[1]
+        if name and came_to:
+            results[name], name = came_to[1], ""
+    return results
 
 
 def make_repository(place: Place) -> str:
