@@ -30,7 +30,7 @@ from wcache.knobs.mclock.mgr.service import MclockService
 from wcache.knobs.memory.knob import MEMORY
 from wcache.knobs.memory.mgr.room import MemoryPlanner
 from wcache.knobs.memory.mgr.service import MemoryService
-from wcache.knobs.memory.mgr.trial_work import TrialWork
+from wcache.knobs.memory.mgr.trial_work import TrialOsds
 from wcache.options import Options
 from wcache.services.deploying import AgentService
 from wcache.services.planner import Parts, Planner
@@ -256,16 +256,19 @@ class FakeMgr:
             compiled_queue=lambda: self.compiled_queue,
         )
         agents = AgentService(self.engine, KeyWork(self.keys), self.surroundings)
-        trials = TrialWork(engine=self.engine, reader=self.osd_memory, run=lambda what: what())
-        self.memory = MemoryService(
-            engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
-            log=self.log, wall=lambda: self.now_s, trials=trials,
-        )
         parts = Parts(
             self.ceph, self.engine, archive, self.view, self.surroundings, self.log
         )
+        made = rooms.make_all(parts)  # in place of some, those that ask no Ceph
+        self.trial_osds = TrialOsds(
+            engine=self.engine, reader=self.osd_memory, run=lambda what: what()
+        )
+        self.memory = MemoryService(
+            engine=self.engine, reader=self.osd_memory, surroundings=self.surroundings,
+            log=self.log, wall=lambda: self.now_s, trial_osds=self.trial_osds,
+        )
         knobs = with_all({
-            **rooms.make_all(parts), MCLOCK.name: MclockPlanner(self.mclock),
+            **made, MCLOCK.name: MclockPlanner(self.mclock),
             MEMORY.name: MemoryPlanner(self.memory), **self.more_planners,
             **self.make_more(parts),
         })

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, TARGET, a_mgr, to_its_end, watch
+from memory_world import GIB, TARGET, a_mgr, a_trial, to_its_end, watch
 from module_world import ok, said
 from wcache.core.config_database import Config
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
@@ -27,7 +27,7 @@ def tried(mgr, **arguments):
     """A trial of the starved class, to its end."""
     answer = said(mgr, "memory trial start", device_class="hdd", accept_cost=True, **arguments)
     for _ in range(3000):
-        if mgr.memory.trials.machine.over:
+        if a_trial(mgr).over:
             break
         mgr.step(10.0)
     shown = said(mgr, "memory trial show")
@@ -328,7 +328,7 @@ def test_a_trial_without_misses_is_insufficient_data():
     watch(mgr)
     mgr_said = said(mgr, "memory trial start", device_class="ssd", accept_cost=True)
     for _ in range(3000):
-        if mgr.memory.trials.machine.over:
+        if a_trial(mgr).over:
             break
         mgr.step(10.0)
     (result,) = said(mgr, "memory trial show")["results"]
@@ -378,7 +378,7 @@ def test_whoever_takes_over_takes_every_lease_back(seconds, how):
     for _ in range(5):
         mgr.step(10.0)
     assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
-    assert mgr.memory.trials.machine.over
+    assert a_trial(mgr).over
     assert not mgr.engine.reserved
 
 

@@ -56,6 +56,12 @@ def watch(mgr, seconds=120.0):
     mgr.step()
 
 
+def a_trial(mgr):
+    """The machine of the last trial."""
+    (machine,) = mgr.engine.trials.values()
+    return machine
+
+
 def to_its_end(mgr):
     """Whatever runs, within 800 steps of half a minute."""
     for _ in range(800):

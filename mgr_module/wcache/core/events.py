@@ -194,9 +194,17 @@ class ConfigAnswered:
     state: ConfigState
 
 
+@dataclass(frozen=True)
+class OsdsAnswered:
+    """OSDs have done what a trial asked of them, or not; the answer is of the trial's own kind."""
+
+    token: str
+    answer: object
+
+
 Event = Union[
     Begin, Tick, TaskAnswered, LoadMeasured, LoadFailed, Decided, LeaseLost, AgentSilent, Halt,
-    Unmet, Waits, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded,
+    Unmet, Waits, ClusterSeen, ConfigAnswered, BlockSeen, BlocksEnded, OsdsAnswered,
 ]
 
 # ---- actions
@@ -253,7 +261,7 @@ class SaveRecord:
 
 @dataclass(frozen=True)
 class SaveRun:
-    """Keep the run's status, before anything else is done."""
+    """Keep where a run, a rollout or a trial stands, before anything else is done."""
 
 
 @dataclass(frozen=True)
@@ -287,6 +295,19 @@ class WatchOsds:
 
 
 @dataclass(frozen=True)
+class AskOsds:
+    """Have OSDs do what the trial of a knob is made of; answered with OsdsAnswered.
+
+    `back`: it brings back what was there before, and waits for nobody.
+    """
+
+    token: str
+    knob: str
+    request: object
+    back: bool = False
+
+
+@dataclass(frozen=True)
 class Note:
     """A line for the audit log."""
 
@@ -296,5 +317,5 @@ class Note:
 
 Action = Union[
     GiveTask, AskConfig, MeasureLoad, AskAnalysis, SavePeriod, SaveRecord, SaveRun, LookAtCluster,
-    WatchBlocks, WatchOsds, Note,
+    WatchBlocks, WatchOsds, AskOsds, Note,
 ]

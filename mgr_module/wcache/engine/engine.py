@@ -24,6 +24,7 @@ from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunStatus
 from ..core.fleet.ages import Age
 from ..core.fleet.retention import Bounds
 from ..core.history.entry import HistoryEntry
+from ..core.jobs import Job
 from ..core.ports import ConfigDatabase
 from ..core.record import Record
 from ..core.verdict.recommend import OsdProfiles, Recommendation
@@ -36,7 +37,7 @@ from .executor import Executor
 from .gate.looking import Stops
 from .gate.watching import BlockRunner
 from .hosts import Hosts
-from .measuring import LoadRunner, Measuring
+from .measuring import LoadRunner, Measuring, OsdQuestions, TrialKind
 from .persistence import FROZEN, Machine, StatePersistence
 from .run_queue import CLUSTER_GRACE_S, RunQueue
 from .steady_clock import steady_clock
@@ -44,7 +45,7 @@ from .storing.archive import Archive
 from .storing.audit_log import AuditLog
 from .storing.store_gate import StoreGate
 from .storing.told_changes import ToldChanges
-from .under_way import begun_runs, moving_plans, open_plans, open_runs
+from .under_way import begun_runs, held, moving_plans, open_plans, open_runs, open_trials
 from .watchdog import Watchdog
 from .world import World
 
@@ -84,7 +85,6 @@ class Engine:
         self.audit = AuditLog(archive, self.clock, log)
         self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
-        self._claims: Dict[str, str] = {}  # what measures OSDs and is no run, by who says so
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
         self.gate = StoreGate(wake)
@@ -92,6 +92,7 @@ class Engine:
         self.accepting = Accepting(archive, self.persistence)
         self.analyses = Analyses(analysis=analysis, archive=archive, lock=self.lock, wake=wake)
         self.measuring = Measuring(loads, self.post_event)
+        self._questions = OsdQuestions(self.post_event)
         self.config = ConfigWatch(
             database=database, clock=self.clock, post_event=self.post_event,
             note=lambda owner, text: self.note("mgr", owner, text),
@@ -100,9 +101,9 @@ class Engine:
         self._watchdog = Watchdog(hosts=self.hosts, view=view, options=options)
         self._executor = Executor(
             archive=archive, hosts=self.hosts, persistence=self.persistence, gate=self.gate,
-            analyses=self.analyses, measuring=self.measuring, config=self.config,
-            watchdog=self._watchdog, view=view, clock=self.clock, note=self.note, log=log,
-            told=self._told, post_event=self.post_event, epoch=lambda: self.epoch,
+            analyses=self.analyses, measuring=self.measuring, questions=self._questions,
+            config=self.config, watchdog=self._watchdog, view=view, clock=self.clock,
+            note=self.note, log=log, told=self._told, post_event=self.post_event,
             blocks=blocks, stops=stops, reserved=lambda: self.reserved,
             outside_windows=lambda: outside(options().auto_windows, self.clock()),
             frozen=lambda: self.frozen, recommendations=self.recommendations,
@@ -110,6 +111,7 @@ class Engine:
         self.looking = self._executor.looking
         self.runs = self._executor.runs
         self.rollouts = self._executor.rollouts
+        self.trials = self._executor.trials
         self.broken = self._executor.broken
         self._events: queue.Queue[Tuple[str, events.Event]] = queue.Queue()
 
@@ -123,6 +125,10 @@ class Engine:
 
     # ---- start
 
+    def carry_out(self, knob: str, kind: TrialKind) -> None:
+        """Carry out what a knob tries by itself; before anything is loaded."""
+        self._questions.kinds[knob] = kind
+
     def load(self) -> None:
         """Take up the stored state and go on where the last mgr stopped.
 
@@ -132,6 +138,7 @@ class Engine:
         with self.lock:
             self.runs.clear()
             self.rollouts.clear()
+            self.trials.clear()
             self.archive.check_version()
             now_s = self.clock()
             self._watchdog.trusted_from_s = self._queue.trusted_from_s = now_s + CLUSTER_GRACE_S
@@ -153,12 +160,19 @@ class Engine:
                     [{} for _ in range(count)] if over else self.archive.periods(run_id, count)
                 )
                 self.runs[run_id] = machine_of(state, periods, self.epoch)
+            for kind in self._questions.kinds.values():
+                stored = self.archive.load_one(kind.stored, kind.key)
+                if stored is not None:
+                    trial = kind.machine_of(stored, self.epoch)
+                    self.trials[trial.job_id] = trial
             for owner in self.accepting.load(self.runs, self.rollouts):
                 self.execute(owner, [events.SaveRun()])
             for owner in [*begun_runs(self.runs), *moving_plans(self.rollouts)]:
                 self.note("mgr", owner, "resumed after a restart of the mgr")
                 if self.frozen:
                     self.feed(owner, events.Halt(FROZEN_BY_ADMIN))
+                self.feed(owner, events.Begin())
+            for owner in open_trials(self.trials):
                 self.feed(owner, events.Begin())
             self.persistence.records.recover({run_id: m.state for run_id, m in self.runs.items()})
             self.analyses.catch_up()
@@ -178,7 +192,7 @@ class Engine:
                     break
                 self.feed(owner, event)
             now_s = self.clock()
-            for owner in [*self.runs, *self.rollouts]:
+            for owner in [*self.runs, *self.rollouts, *self.trials]:
                 self._executor.guarded(owner, partial(self._turn, owner, now_s))
             self._start_waiting(now_s)
             for run_id, told in self._watchdog.unfit(self.runs.items(), now_s):
@@ -193,8 +207,8 @@ class Engine:
             return self._next_wake_s(now_s)
 
     def _turn(self, owner: str, now_s: float) -> None:
-        """Tell a run or a rollout what time alone brings."""
-        machine: Machine = self.runs.get(owner) or self.rollouts[owner]
+        """Tell a machine what time alone brings."""
+        machine: Job = self.runs.get(owner) or self.rollouts.get(owner) or self.trials[owner]
         for event in self._watchdog.due(owner, machine, now_s):
             self.feed(owner, event)
 
@@ -220,17 +234,19 @@ class Engine:
             self.persistence.prune(self.campaigns, self.runs, self.analyses.results, self.rollouts)
 
     def _next_wake_s(self, now_s: float) -> Optional[float]:
-        machines: List[Machine] = [*self.runs.values(), *self.rollouts.values()]
+        machines: List[Job] = [
+            *self.runs.values(), *self.rollouts.values(), *self.trials.values()
+        ]
         due = [m.wake_at_s for m in machines if m.wake_at_s is not None]
         return max(0.001, min(due) - now_s) if due else None
 
     def feed(self, owner: str, event: events.Event) -> None:
-        """Give an event to a run or rollout and execute what it wants."""
+        """Give an event to a machine and execute what it wants."""
         with self.lock:
             self._executor.feed(owner, event)
 
     def execute(self, owner: str, actions: List[events.Action]) -> None:
-        """Carry out what a run or rollout wants, in order."""
+        """Carry out what a machine wants, in order."""
         self._executor.execute(owner, actions)
 
     def hear_store(self) -> None:
@@ -244,19 +260,13 @@ class Engine:
             self._executor.save(owner)
 
     def machine(self, owner: str) -> Optional[Machine]:
-        """The run or rollout of that id."""
+        """The run, rollout or trial of that id."""
         return self._executor.machine(owner)
 
     @property
     def reserved(self) -> str:
         """What measures OSDs beside the runs, in words: no drive is toggled meanwhile."""
-        return next(iter(self._claims.values()), self.measuring.last_call)
-
-    def claim(self, owner: str, words: str) -> None:
-        """Nothing else measures OSDs while this lasts; no words end it."""
-        self._claims.pop(owner, None)
-        if words:
-            self._claims[owner] = words
+        return next(iter(held(self.trials)), self.measuring.last_call)
 
     @property
     def active(self) -> bool:
@@ -297,6 +307,7 @@ class Engine:
         """Stop every measurement that is under way: the mgr stops."""
         with self.lock:
             self.measuring.cancel_all()
+            self._questions.cancel_all()
             self._executor.watching.cancel_all()
 
     @property
@@ -329,10 +340,11 @@ class Engine:
             hosts, analyses, config, now_s = self.hosts, self.analyses, self.config, self.clock()
             return World(
                 now_s, maps, self._profiles, self.options(), dict(hosts.reports),
-                dict(hosts.reported_at_s), frozenset(hosts.journal_known),
+                dict(hosts.reported_at_s), frozenset(hosts.journal_known), dict(hosts.memory),
                 *hosts.agents.look(now_s), dict(hosts.deployments),
                 {run_id: machine.copied() for run_id, machine in self.runs.items()},
                 {plan_id: machine.copied() for plan_id, machine in self.rollouts.items()},
+                {job_id: machine.copied() for job_id, machine in self.trials.items()},
                 dict(self.campaigns), self._awaited(), dict(analyses.results), analyses.pools(),
                 analyses.trust.all(), analyses.accepted.all(), self.accepting.all(),
                 dict(analyses.foreign.files), self.frozen, self.reserved, dict(self.broken),

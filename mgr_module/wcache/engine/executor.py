@@ -8,17 +8,16 @@ go on: its lease is not named any more, so its probe restores.
 from __future__ import annotations
 
 import logging
-from typing import Callable, Dict, List, Optional, Protocol, Sequence, Set, TypeVar
+from typing import Callable, Dict, List, Optional, Protocol, Sequence, TypeVar
 
 from ..core import events
-from ..core.change.abandoned import abandoned_rollout, abandoned_run
 from ..core.change.rollout import RolloutMachine
 from ..core.cluster import ClusterView
 from ..core.codec import one_line
 from ..core.errors import StorageError
-from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run import RunMachine
-from ..core.experiment.slots import Periods, slot_at
+from ..core.experiment.slots import slot_at
+from ..core.jobs import Trial
 from ..core.protocol import RollbackRequest, Task
 from ..core.verdict.recommend import Recommendation
 from .config_watch import ConfigWatch
@@ -26,7 +25,7 @@ from .evidence.analyses import Analyses
 from .gate.looking import Looking, Stops
 from .gate.watching import BlockRunner, Watching
 from .hosts import Hosts, Pending
-from .measuring import Measuring
+from .measuring import Measuring, OsdQuestions
 from .persistence import Machine, StatePersistence
 from .storing.archive import Archive
 from .storing.store_gate import StoreGate
@@ -48,10 +47,10 @@ class Executor:
 
     def __init__(
         self, *, archive: Archive, hosts: Hosts, persistence: StatePersistence, gate: StoreGate,
-        analyses: Analyses, measuring: Measuring, config: ConfigWatch, watchdog: Watchdog,
-        view: ClusterView, clock: Callable[[], float], note: Tell, log: logging.Logger,
-        post_event: Callable[[str, events.Event], None], epoch: Callable[[], str],
-        told: ToldChanges,
+        analyses: Analyses, measuring: Measuring, questions: OsdQuestions, config: ConfigWatch,
+        watchdog: Watchdog, view: ClusterView, clock: Callable[[], float], note: Tell,
+        log: logging.Logger,
+        post_event: Callable[[str, events.Event], None], told: ToldChanges,
         blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
         outside_windows: Callable[[], bool], frozen: Callable[[], bool],
         recommendations: Callable[[], Sequence[Recommendation]],
@@ -62,16 +61,17 @@ class Executor:
         self._gate = gate
         self._analyses = analyses
         self._measuring = measuring
+        self._questions = questions
         self._config = config
         self._watchdog = watchdog
         self._clock = clock
         self._note = note
         self._log = log
         self._post_event = post_event
-        self._epoch = epoch
         self._told = told
         self.runs: Dict[str, RunMachine] = {}
         self.rollouts: Dict[str, RolloutMachine] = {}
+        self.trials: Dict[str, Trial] = {}  # the last one of each knob that has its own
         self.watching = Watching(blocks, post_event)
         self.looking = Looking(
             stops=stops, view=view, hosts=hosts, clock=clock, post_event=post_event,
@@ -82,8 +82,8 @@ class Executor:
         self.broken: Dict[str, str] = {}  # what machines were ended for, until the mgr restarts
 
     def machine(self, owner: str) -> Optional[Machine]:
-        """The run or rollout of that id."""
-        return self.runs.get(owner) or self.rollouts.get(owner)
+        """The run, rollout or trial of that id."""
+        return self.runs.get(owner) or self.rollouts.get(owner) or self.trials.get(owner)
 
     def feed(self, owner: str, event: events.Event) -> None:
         """Give an event to a machine and do what it wants."""
@@ -185,6 +185,9 @@ class Executor:
             self.watching.start(owner, action)
         elif isinstance(action, events.WatchOsds):
             self.watching.start(owner, action)
+        elif isinstance(action, events.AskOsds):
+            self._begins(owner)
+            self._questions.ask(owner, action)
         else:
             self._note("mgr", owner, action.text, action.severity)
 
@@ -226,12 +229,13 @@ class Executor:
         self._measuring.cancel(owner)
         self.watching.cancel(owner)
         self._config.cancel(owner)
+        self._questions.cancel(owner)
         self._watchdog.forget(owner)
         self._look_again(machine)
 
     def _look_again(self, machine: Machine) -> None:
         """What its hosts have told is of before what it has done."""
-        for hostname in _hostnames(machine):
+        for hostname in machine.hostnames:
             self._hosts.reported_at_s.pop(hostname, None)
 
     # ---- errors of our own
@@ -251,29 +255,24 @@ class Executor:
         self.broken[owner] = reason
         if known:
             return  # also what follows from its end may fail, and must not begin anew
-        run, rollout = self.runs.get(owner), self.rollouts.get(owner)
         ended: Optional[Machine] = None
-        if run is not None:
-            nothing: List[Periods] = [{} for _ in run.spec.experiments]
-            state = abandoned_run(run.state, reason)
-            ended = self.runs[owner] = machine_of(state, nothing, self._epoch())
-        elif rollout is not None:
-            left = abandoned_rollout(rollout.rollout, reason)
-            ended = self.rollouts[owner] = RolloutMachine(left, self._epoch())
+        if owner in self.runs:
+            ended = self.runs[owner] = self.runs[owner].abandoned(reason)
+        elif owner in self.rollouts:
+            ended = self.rollouts[owner] = self.rollouts[owner].abandoned(reason)
+        elif owner in self.trials:
+            ended = self.trials[owner] = self.trials[owner].abandoned(reason)
         self._note("mgr", owner, f"ended by {reason}", "error")
         if ended is not None:
             self._do(owner, events.SaveRun())
-
-
-def _hostnames(machine: Machine) -> Set[str]:
-    """The hosts whose drives a machine may have touched."""
-    if isinstance(machine, RunMachine):
-        return {machine.spec.hostname}
-    return {change.hostname for change in machine.rollout.drive_changes}
+        if owner in self.trials:
+            self.feed(owner, events.Begin())
 
 
 def _goes_back(step: events.Action) -> bool:
     """Whether a step brings back what was there before."""
     if isinstance(step, events.AskConfig):
         return step.request.others_stay
+    if isinstance(step, events.AskOsds):
+        return step.back
     return isinstance(step, events.GiveTask) and isinstance(step.request, RollbackRequest)

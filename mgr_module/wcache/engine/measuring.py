@@ -1,11 +1,36 @@
-"""Measurements under way: one for each machine at most, made elsewhere by a LoadRunner."""
+"""What is done elsewhere for machines: measurements, and what trials ask of OSDs.
+
+One of either for each machine at most.
+"""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Protocol, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Tuple
 
 from ..core import events
+from ..core.jobs import Trial
 from ..core.model import LoadPoint
+
+
+class OsdWork(Protocol):
+    """Port: has OSDs do what the trial of a knob is made of."""
+
+    def ask(
+        self, request: object, goes_on: Callable[[], bool], done: Callable[[object], None]
+    ) -> None:
+        """Do it in the background; calls `done(answer)` once, from another thread.
+
+        Nothing more is asked of an OSD once `goes_on()` says no.
+        """
+
+
+class TrialKind(NamedTuple):
+    """What a knob tries by itself: where it is stored, its machine, and what asks its OSDs."""
+
+    key: str
+    stored: type
+    machine_of: Callable[[Any, str], Trial]
+    work: OsdWork
 
 
 class LoadRunner(Protocol):
@@ -81,3 +106,35 @@ class Measuring:
         if all(load is not LoadPoint.OSD_BENCH_CAPACITY for _, load in self.going_on()):
             return ""
         return "the last bench call of an mclock measurement"
+
+
+class OsdQuestions:
+    """What trials ask of OSDs; each question replaces the one before of its trial.
+
+    `kinds` are those that there are, by knob; `post_event(owner, event)` takes the answers.
+    """
+
+    def __init__(self, post_event: Callable[[str, events.Event], None]) -> None:
+        self._post_event = post_event
+        self._open: Dict[str, str] = {}  # owner to token
+        self.kinds: Dict[str, TrialKind] = {}
+
+    def ask(self, owner: str, action: events.AskOsds) -> None:
+        """Have OSDs do this for `owner`."""
+        token = action.token
+        self._open[owner] = token
+
+        def done(answer: object) -> None:
+            self._post_event(owner, events.OsdsAnswered(token, answer))
+
+        self.kinds[action.knob].work.ask(
+            action.request, lambda: self._open.get(owner) == token, done
+        )
+
+    def cancel(self, owner: str) -> None:
+        """Nobody waits for an answer any more."""
+        self._open.pop(owner, None)
+
+    def cancel_all(self) -> None:
+        """The mgr stops: no question goes on."""
+        self._open.clear()

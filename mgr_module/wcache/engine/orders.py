@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, Iterable, List, Sequence, Tuple
 
 from ..core.change.change_status import UNFINISHED
 from ..core.change.rollout import RolloutMachine
@@ -16,6 +16,7 @@ from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, RunState
 from ..core.experiment.slots import Periods
+from ..core.jobs import Trial
 from ..core.record import Precondition
 from ..core.verdict.foreign.document import Evidence
 from ..core.verdict.plp.trust import TrustedModel
@@ -25,7 +26,7 @@ from .evidence.accepted_proofs import ACCEPTED_PROOFS
 from .evidence.trust import TRUSTED
 from .persistence import ACCEPTED
 from .storing.archive import next_number
-from .under_way import open_plans, open_runs
+from .under_way import open_plans, open_runs, open_trials
 from .world import World
 
 
@@ -48,6 +49,8 @@ class Orders:
             for owner in open_runs(engine.runs) if frozen else ():
                 engine.feed(owner, Halt(FROZEN_BY_ADMIN))
             for owner in open_plans(engine.rollouts) if frozen else ():
+                engine.feed(owner, Halt(FROZEN_BY_ADMIN))
+            for owner in open_trials(engine.trials) if frozen else ():
                 engine.feed(owner, Halt(FROZEN_BY_ADMIN))
             engine.hear_store()
         return changed
@@ -164,6 +167,31 @@ class Orders:
         with self._engine.lock:
             machine = self._engine.rollouts[plan_id]
             self._engine.looking.see(machine, machine.groups_next, done)
+
+    # ---- trials
+
+    def begin_trial(self, trial: Trial) -> None:
+        """Carry out what a knob tries by itself, in place of the last one of its kind."""
+        engine = self._engine
+        with engine.lock:
+            for job_id in [i for i, old in engine.trials.items() if old.key == trial.key]:
+                del engine.trials[job_id]
+            engine.trials[trial.job_id] = trial
+            engine.feed(trial.job_id, Begin())
+
+    def end_trial(self, job_id: str, reason: str) -> bool:
+        """Have a trial take back what it changed; False where it ends already."""
+        engine = self._engine
+        with engine.lock:
+            trial = engine.trials[job_id]
+            before = trial.state
+            engine.feed(job_id, Halt(reason))
+            return bool(trial.state != before)
+
+    def watch_memory(self, hostnames: Iterable[str]) -> None:
+        """Have these hosts tell of their memory again and again, and no others."""
+        with self._engine.lock:
+            self._engine.hosts.watch_memory(hostnames)
 
     # ---- hosts
 

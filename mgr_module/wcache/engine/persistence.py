@@ -9,6 +9,7 @@ from ..core.errors import StorageError
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.run import RunMachine
 from ..core.fleet.retention import Bounds, surplus
+from ..core.jobs import Trial
 from ..core.ports import Done
 from ..core.record import Record
 from ..core.verdict.result import Result
@@ -17,7 +18,7 @@ from .evidence.records import RecordPersistence
 from .storing.archive import Archive
 from .storing.store_gate import StoreGate
 
-Machine = Union[RunMachine, RolloutMachine]
+Machine = Union[RunMachine, RolloutMachine, Trial]
 
 # How often what the mons did not store is stored again.
 SAVE_RETRY_S = 10.0
@@ -28,7 +29,7 @@ ACCEPTED = "accepted"
 
 
 class StatePersistence:
-    """Runs, rollouts and records over the archive; `error` says what the store refused.
+    """Runs, rollouts, trials and records over the archive; `error` says what the store refused.
 
     Guarded by the engine's lock.  `prune_due` is set when a run is over.
     """
@@ -38,7 +39,7 @@ class StatePersistence:
         self._bounds = bounds
         self._gate = gate
         self._values: Dict[str, Callable[[Done], None]] = {}  # how each was put last
-        self._unsaved: Set[str] = set()  # ids of runs and rollouts, FROZEN
+        self._unsaved: Set[str] = set()  # ids of machines, FROZEN
         self._retry_at_s = 0.0
         self.records = RecordPersistence(archive, bounds)
         self.prune_due = False
@@ -54,9 +55,12 @@ class StatePersistence:
 
     def save(self, owner: str, machine: Machine) -> None:
         """Store where a machine stands."""
-        if isinstance(machine, RolloutMachine):
+        if not isinstance(machine, RunMachine):
             done = self._gate.expect(owner, lambda: self._saved(owner))
-            self._archive.put_rollout(machine.rollout, done)
+            if isinstance(machine, RolloutMachine):
+                self._archive.put_rollout(machine.rollout, done)
+            else:
+                self._archive.put(machine.key, machine.state, done)
             return
         ended = len(machine.spec.experiments) if machine.over else machine.experiment_index
         indices = range(ended) if machine.over else range(max(0, ended - 1), ended)

@@ -1,6 +1,6 @@
-"""The one place that knows what is under way: runs and plans that are not over, and where.
+"""The one place that knows what is under way: runs, plans and trials that are not over, and where.
 
-What else measures OSDs is `Engine.reserved`.
+A bench call that goes on after its run is `Measuring.last_call`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ..core.change.phase import Phase
 from ..core.change.rollout_state import Change, Rollout
 from ..core.experiment.run_state import RunSpec, RunState
 from ..core.fleet.disputes import Key
+from ..core.jobs import Trial
 from ..core.record import ExperimentSetup
 
 
@@ -120,6 +121,16 @@ def open_plans(rollouts: Rollouts) -> List[str]:
 def moving_plans(rollouts: Rollouts) -> List[str]:
     """Plans of which something is under way."""
     return [plan_id for plan_id, machine in rollouts.items() if machine.moving]
+
+
+def open_trials(trials: Mapping[str, Trial]) -> List[str]:
+    """Trials that are not over: those that have still to take something back too."""
+    return [job_id for job_id, machine in trials.items() if not machine.over]
+
+
+def held(trials: Mapping[str, Trial]) -> List[str]:
+    """Trials that have OSDs for themselves, in words."""
+    return [machine.holds for machine in trials.values() if machine.holds]
 
 
 def leased(runs: Runs) -> FrozenSet[Key]:

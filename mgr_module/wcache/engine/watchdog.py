@@ -6,18 +6,16 @@ from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..core import events
 from ..core.agents import RESTORE_GRACE_S
-from ..core.change.rollout import RolloutMachine
-from ..core.change.staleness import turned_on
 from ..core.cluster import ClusterView
 from ..core.experiment.run import RunMachine
-from ..core.experiment.run_state import RunStatus, may_turn_on
+from ..core.experiment.run_state import RunStatus
+from ..core.jobs import Job
 from ..core.precondition_text import no_longer_met
 from ..core.record import Precondition
 from ..core.simulation import has_clients
 from ..core.verdict.flush_proof import lost_writes
 from ..options import Options
 from .hosts import Hosts
-from .persistence import Machine
 
 # A machine that has heard nothing at all for this long is stopped.  Longer than the longest
 # measurement: 32 benches of 30 s each (`ceph_command.COMMAND_TIMEOUT_S`).
@@ -47,38 +45,29 @@ class Watchdog:
         """A machine is over."""
         self._heard_at_s.pop(owner, None)
 
-    def due(self, owner: str, machine: Machine, now_s: float) -> Iterator[events.Event]:
-        """What a run or a rollout must be told now, one after the other.
+    def due(self, owner: str, machine: Job, now_s: float) -> Iterator[events.Event]:
+        """What a job must be told now, one after the other.
 
         Each follows from what the machine has made of the one before.
         """
         if not machine.over:
             yield from self._lost_writes(machine)
-        if isinstance(machine, RolloutMachine):
-            if machine.moving:
-                yield from self._overdue(owner, machine, machine.waited_for, now_s)
-        elif machine.under_way and not machine.over:
-            yield from self._overdue(owner, machine, machine.spec.hostname, now_s)
+        if machine.under_way:
+            yield from self._overdue(owner, machine, machine.waited_for, now_s)
         if machine.wake_at_s is not None and machine.wake_at_s <= now_s:
             yield events.Tick()
 
-    def _lost_writes(self, machine: Machine) -> Iterator[events.Halt]:
+    def _lost_writes(self, machine: Job) -> Iterator[events.Halt]:
         """A drive model that was shown to lose writes is not turned on: stopped, and goes back."""
         lost = lost_writes(self._hosts.reports.values())
         if not lost:
             return
-        if isinstance(machine, RolloutMachine):
-            kinds = turned_on(machine.rollout)
-        elif machine.state.status in (RunStatus.WAITING, RunStatus.RUNNING):
-            kinds = may_turn_on(machine.spec)
-        else:
-            return  # what it has turned on is being turned off already
-        for kind in kinds & set(lost):
+        for kind in machine.may_turn_on & set(lost):
             yield events.Halt(f"{lost[kind]}: its cache is not turned on")
             return
 
     def _overdue(
-        self, owner: str, machine: Machine, hostname: str, now_s: float
+        self, owner: str, machine: Job, hostname: str, now_s: float
     ) -> Iterator[events.Event]:
         # no probe has a part in a change of the config database
         silent = self.silent(hostname, now_s) if hostname else None
@@ -100,19 +89,14 @@ class Watchdog:
         return events.AgentSilent(f"the probe on {hostname} has not responded for {limit_s:.0f} s")
 
     def stalled(
-        self, owner: str, machine: Machine, now_s: float
+        self, owner: str, machine: Job, now_s: float
     ) -> Optional[events.Event]:
         """For what waits for an answer that will not come: no lease may be held for ever."""
         heard_at_s = self._heard_at_s.setdefault(owner, now_s)
-        # a rollout waits by design; a run never does for as long, whenever its budget ends
-        waits = isinstance(machine, RolloutMachine) and machine.wake_at_s is not None
-        if waits or now_s - heard_at_s <= STALL_S:
+        if machine.waits_long or now_s - heard_at_s <= STALL_S:
             return None
         self._heard_at_s[owner] = now_s
-        said = f"nothing has happened for {STALL_S:.0f} s"
-        releasing = isinstance(machine, RunMachine) and machine.state.status is RunStatus.RELEASING
-        forgets = releasing or isinstance(machine, RolloutMachine)
-        return events.AgentSilent(said) if forgets else events.Halt(said)
+        return machine.stalled(f"nothing has happened for {STALL_S:.0f} s")
 
     def unfit(
         self, runs: Iterable[Tuple[str, RunMachine]], now_s: float

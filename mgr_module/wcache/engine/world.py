@@ -34,7 +34,9 @@ from ..core.experiment.expected import ExpectedPairs, expected_pairs
 from ..core.fleet.ages import Age, age_of
 from ..core.fleet.claims import believed
 from ..core.fleet.disputes import Dispute, Key, disputes
+from ..core.hardware.host_memory import HostMemory
 from ..core.host_report import HostReport
+from ..core.jobs import Trial
 from ..core.simulation import DriveKind
 from ..core.verdict.foreign.document import Evidence, ForeignVerdict
 from ..core.verdict.hosts_by_model import hosts_by_model
@@ -78,7 +80,9 @@ class World:
     model.
     A host that is not in `reported_at_s` is asked for a report next: its last one may tell of
     what was there before.  `only_stored` are hosts whose probe has not called since this mgr
-    started.  `reserved` is what measures OSDs and is no run, in words.  `awaited` are campaigns
+    started.  `host_memory` is what hosts whose memory is watched have told, and when.  `trials`
+    are the last of each knob that tries by itself, by id.  `reserved` is what measures OSDs and is
+    no run, in words.  `awaited` are campaigns
     of which a record is still to be stored or analysed.  `acceptances` are what an admin has
     accepted and probes have still to drop, by domain.  `trouble` is why the mons do not store what
     is begun, and `store_error` what they have refused.
@@ -91,12 +95,14 @@ class World:
     reports: Mapping[str, HostReport] = field(default_factory=dict)
     reported_at_s: Mapping[str, float] = field(default_factory=dict)
     journal_known: FrozenSet[str] = frozenset()
+    host_memory: Mapping[str, Tuple[float, HostMemory]] = field(default_factory=dict)
     agents: Tuple[Agent, ...] = ()
     only_stored: FrozenSet[str] = frozenset()
     other_versions: Tuple[OtherVersion, ...] = ()
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     runs: Mapping[str, RunLook] = field(default_factory=dict)
     rollouts: Mapping[str, RolloutLook] = field(default_factory=dict)
+    trials: Mapping[str, Trial] = field(default_factory=dict)
     campaigns: Mapping[str, Campaign] = field(default_factory=dict)
     awaited: FrozenSet[str] = frozenset()
     results: Mapping[str, Result] = field(default_factory=dict)

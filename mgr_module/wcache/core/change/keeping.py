@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Iterable, List, Mapping, Optional
+from typing import AbstractSet, Iterable, List, Mapping, Optional, TypeVar
 
 from .. import events
+from ..codec import one_line
 from ..config_database import ConfigRequest
 from ..record import Precondition
+from ..simulation import DriveKind
 from . import preconditions
 from .change import Ask
+from .change_status import ChangeStatus
 from .phase import Phase
 from .rollout_state import Change, Rollout, RolloutStatus
+from .staleness import turned_on
+
+Machine = TypeVar("Machine", bound="Keeping")
 
 # Those in which nothing happens before a time has come.
 TIMED = (
@@ -72,6 +78,51 @@ class Keeping:
             return None
         waits = self._phase in TIMED or self._silent_since_s is not None
         return self._wait_until_s if waits else None
+
+    @property
+    def state(self) -> Rollout:
+        """See Job."""
+        return self.rollout
+
+    @property
+    def under_way(self) -> bool:
+        """See Job."""
+        return self.moving
+
+    @property
+    def waits_long(self) -> bool:
+        """See Job: by design, until its time has come."""
+        return self.wake_at_s is not None
+
+    @property
+    def hostnames(self) -> AbstractSet[str]:
+        """See Job."""
+        return {change.hostname for change in self.rollout.drive_changes}
+
+    @property
+    def may_turn_on(self) -> AbstractSet[DriveKind]:
+        """See Job."""
+        return turned_on(self.rollout)
+
+    def stalled(self, said: str) -> events.Event:
+        """See Job."""
+        return events.AgentSilent(said)
+
+    def abandoned(self: Machine, reason: str) -> Machine:
+        """See Job: it stops where it is; what it was about to do is left for a rollback."""
+        said = one_line(f"not checked: {reason}")
+
+        def left(change: Change) -> Change:
+            if change.status is ChangeStatus.ROLLING_BACK:
+                return replace(change, status=ChangeStatus.ROLLBACK_FAILED, detail=said)
+            if change.status is ChangeStatus.APPLYING:
+                return replace(change, detail=said)
+            return change
+
+        return type(self)(replace(
+            self.rollout, status=RolloutStatus.STOPPED, reason=one_line(reason), missed=(),
+            changes=tuple(map(left, self.rollout.changes)),
+        ), self.epoch)
 
     @property
     def current(self) -> Optional[Change]:

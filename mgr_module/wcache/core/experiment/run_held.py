@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import List, Optional, Tuple, TypeVar
+from typing import AbstractSet, List, Optional, Tuple, TypeVar
 
 from .. import events
 from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..protocol import Request
 from ..record import ExperimentSetup
+from ..simulation import DriveKind
 from . import accounting, run_priors
 from .experiment import ExperimentUnderWay
 from .pairs import Discarded
 from .period import PeriodUnderWay, Phase
-from .run_state import OVER, RunSpec, RunState, RunStatus
+from .run_state import OVER, RunSpec, RunState, RunStatus, may_turn_on
 from .settling_time.checks import pairs_limit
 from .slots import Periods, Slot
 
@@ -75,6 +76,41 @@ class HeldRun:
     def wake_at_s(self) -> Optional[float]:
         """When the machine wants its next Tick, or None."""
         return self._now.wake_at_s
+
+    @property
+    def waits_long(self) -> bool:
+        """See Job: never for as long, whenever its budget ends."""
+        return False
+
+    @property
+    def waited_for(self) -> str:
+        """See Job."""
+        return self.spec.hostname
+
+    @property
+    def hostnames(self) -> AbstractSet[str]:
+        """See Job."""
+        return {self.spec.hostname}
+
+    @property
+    def may_turn_on(self) -> AbstractSet[DriveKind]:
+        """See Job; what it has turned on is being turned off where it is releasing."""
+        goes_on = self.state.status in (RunStatus.WAITING, RunStatus.RUNNING)
+        return may_turn_on(self.spec) if goes_on else set()
+
+    def stalled(self, said: str) -> events.Event:
+        """See Job; nobody waits for a release for ever."""
+        releasing = self.state.status is RunStatus.RELEASING
+        return events.AgentSilent(said) if releasing else events.Halt(said)
+
+    def abandoned(self: Machine, reason: str) -> Machine:
+        """See Job: whether its domains are as before, only the probe can say."""
+        never_held = self.state.status is RunStatus.WAITING or self.spec.observes
+        state = replace(
+            self.state, status=RunStatus.ABORTED, reason=one_line(reason), restored=never_held,
+            owed=() if never_held else self.spec.domain_ids,
+        )
+        return type(self)(state, [{} for _ in self.spec.experiments], self.epoch)
 
     @property
     def experiment_index(self) -> int:

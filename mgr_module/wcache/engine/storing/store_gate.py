@@ -47,6 +47,8 @@ class StoreGate:
         """Whether an action needs nothing stored: all but steps, and ends of leases among them."""
         if isinstance(action, events.GiveTask):
             return isinstance(action.request, ReleaseRequest)
+        if isinstance(action, events.AskOsds):
+            return action.back
         return not isinstance(action, (events.MeasureLoad, events.AskConfig, events.WatchBlocks))
 
     def expect(

@@ -10,12 +10,15 @@ The trial ends at once where an OSD's memory grows past its limit.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Dict, List, Optional, Tuple, Union
+from typing import AbstractSet, Dict, List, Optional, Tuple, Union
 
+from ...core import events
 from ...core.codec import one_line
-from .knob import STEP_SHARE
+from ...core.simulation import DriveKind
+from .knob import MEMORY, STEP_SHARE
 from .reading import Counters, OsdReading
 from .trial_result import TrialResult
 from .trial_verdict import judge
@@ -24,6 +27,7 @@ OSDS_MAX = 64
 BLOCKS_MAX = 16
 ORDER = (False, True, True, False)  # whether it is raised
 CHECK_EVERY_S = 10.0
+KEY = "memory/trial"  # where the last one is stored
 
 
 class TrialStatus(str, Enum):
@@ -80,81 +84,63 @@ class Trial:
         ratio = self.high_bytes / self.low_bytes
         return max(1, math.ceil(math.log(ratio) / -math.log(1.0 - STEP_SHARE)))
 
+    @property
+    def measured(self) -> bool:
+        """Whether it has all of its periods."""
+        return len(self.periods) == 4 * self.blocks
 
-# ---- events
-
-
-@dataclass(frozen=True)
-class Leased:
-    """What OSDs said to new targets: by OSD why not, "" where it has it."""
-
-    token: str
-    errors: Dict[int, str]
-
-
-@dataclass(frozen=True)
-class Read:
-    """Readings of the trial's OSDs; one that gave no answer is missing."""
-
-    token: str
-    readings: Dict[int, OsdReading]
+    def result(self, now_s: float) -> TrialResult:
+        """What the periods say."""
+        return judge(
+            self.trial_id, self.device_class, now_s, self.low_bytes, self.high_bytes,
+            self.osd_ids, [(period.raised, period.misses) for period in self.periods],
+        )
 
 
-Event = Union[Leased, Read]
-
-# ---- actions
-
-
-@dataclass(frozen=True)
-class SaveTrial:
-    """Store it; what comes after waits until the mons have it."""
+# ---- what is asked of OSDs, and what they answer
 
 
 @dataclass(frozen=True)
 class Lease:
     """Give OSDs this target, or take it back (None)."""
 
-    token: str
     osd_ids: Tuple[int, ...]
     target_bytes: Optional[int]
+
+
+@dataclass(frozen=True)
+class Leased:
+    """What OSDs said to new targets: by OSD why not, "" where it has it; and which are down."""
+
+    errors: Dict[int, str]
+    down: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReadOsds:
     """Read these OSDs."""
 
-    token: str
     osd_ids: Tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Keep:
-    """Store what came out."""
+class Read:
+    """Readings of the trial's OSDs; one that gave no answer is missing."""
 
-    result: TrialResult
-
-
-@dataclass(frozen=True)
-class Say:
-    """A line for the audit log."""
-
-    text: str
-
-
-Action = Union[SaveTrial, Lease, ReadOsds, Keep, Say]
+    readings: Dict[int, OsdReading]
 
 
 @dataclass
 class TrialMachine:
     """The machine of one trial.
 
-    A mgr that takes over does not go on with it: `begin` of a trial that was under way takes
-    all leases back.
+    A mgr that takes over does not go on with it: one that was under way takes all leases back.
     """
 
     trial: Trial
     epoch: str = "0"
     wake_at_s: Optional[float] = None
+    _only_down: bool = False  # all that is left to be taken back is at OSDs that are down
     _serial: int = 0
     _token: str = ""
     _step: int = 0  # steps made on the way down
@@ -162,75 +148,140 @@ class TrialMachine:
     _quiet_until_s: float = 0.0
     _first: Dict[int, Counters] = field(default_factory=dict)
 
+    # ---- what others ask: see core/jobs.py
+
+    @property
+    def state(self) -> Trial:
+        """See Job."""
+        return self.trial
+
     @property
     def over(self) -> bool:
-        """Whether nothing is leased and nothing under way."""
+        """See Job: nothing is leased and nothing under way."""
         return self.trial.status in (TrialStatus.DONE, TrialStatus.STOPPED)
 
-    def expects(self, token: str) -> bool:
-        """Whether an action is still to be done; what was asked for before the last one is not."""
-        return not self.over and token == self._token
+    @property
+    def under_way(self) -> bool:
+        """See Job."""
+        return not self.over
 
-    def start(self, now_s: float) -> List[Action]:
-        """Begin a new trial: all its OSDs count as leased from here on."""
-        self.trial = replace(self.trial, owed=self.trial.osd_ids)
-        self._quiet_until_s = now_s  # they are as they have been
-        return [SaveTrial(), self._read()]
+    @property
+    def job_id(self) -> str:
+        """See Trial."""
+        return self.trial.trial_id
 
-    def begin(self, now_s: float) -> List[Action]:
-        """Take up a stored trial: whatever it had leased goes back."""
+    @property
+    def key(self) -> str:
+        """See Trial."""
+        return KEY
+
+    @property
+    def waits_long(self) -> bool:
+        """See Job."""
+        return self.wake_at_s is not None
+
+    @property
+    def waited_for(self) -> str:
+        """See Job: OSDs answer, and no probe."""
+        return ""
+
+    @property
+    def hostnames(self) -> AbstractSet[str]:
+        """See Job: no drive has a part in it."""
+        return set()
+
+    @property
+    def may_turn_on(self) -> AbstractSet[DriveKind]:
+        """See Job: no drive has a part in it."""
+        return set()
+
+    def stalled(self, said: str) -> events.Event:
+        """See Job."""
+        return events.Halt(said)
+
+    @property
+    def holds(self) -> str:
+        """See Trial; who owes a lease to OSDs that are down alone can wait."""
+        free = self.over or self._only_down
+        return "" if free else f"memory trial {self.trial.trial_id}"
+
+    def copied(self) -> TrialMachine:
+        """See Job."""
+        return copy(self)
+
+    def abandoned(self, reason: str) -> TrialMachine:
+        """See Job; with `Begin` it takes all leases back."""
+        return self if self.over else TrialMachine(self._ending(reason), self.epoch)
+
+    def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
+        """See Job."""
         if self.over:
             return []
-        if self.trial.status is TrialStatus.RUNNING:
-            return self.halt("the mgr was restarted", now_s)
-        return self._give_back()
+        if isinstance(event, events.Begin):
+            return self._begin(now_s)
+        if isinstance(event, events.Halt):
+            return self._halt(event.reason)
+        if isinstance(event, events.Tick):
+            return self._tick(now_s)
+        if isinstance(event, events.OsdsAnswered) and event.token == self._token:
+            return self._answered(event.answer, now_s)
+        return []
 
-    def halt(self, reason: str, now_s: float) -> List[Action]:
+    def _begin(self, now_s: float) -> List[events.Action]:
+        """Begin a new trial, or take up a stored one: whatever that had leased goes back."""
+        if self.trial.status is not TrialStatus.RUNNING:
+            return self._give_back()
+        if self.trial.owed:
+            return self._halt("the mgr was restarted")
+        # all its OSDs count as leased from here on
+        self.trial = replace(self.trial, owed=self.trial.osd_ids)
+        self._quiet_until_s = now_s  # they are as they have been
+        return [events.SaveRun(), self._read()]
+
+    def _halt(self, reason: str) -> List[events.Action]:
         """End it now."""
         if self.trial.status is not TrialStatus.RUNNING:
             return []
-        self.trial = replace(
+        self.trial = self._ending(reason)
+        self.wake_at_s = None
+        said = events.Note(f"ending: {self.trial.reason}")
+        return [events.SaveRun(), said, *self._give_back()]
+
+    def _ending(self, reason: str) -> Trial:
+        return replace(
             self.trial, status=TrialStatus.ENDING, reason=one_line(reason), owed=self.trial.osd_ids
         )
-        self.wake_at_s = None
-        return [SaveTrial(), Say(f"ending: {self.trial.reason}"), *self._give_back()]
 
-    def tick(self, now_s: float) -> List[Action]:
-        """Time has passed."""
-        if self.over or self.wake_at_s is None or now_s < self.wake_at_s:
+    def _tick(self, now_s: float) -> List[events.Action]:
+        if self.wake_at_s is None or now_s < self.wake_at_s:
             return []
         self.wake_at_s = None
         if self.trial.status is TrialStatus.ENDING:
             return self._give_back()
         return [self._read()]
 
-    def handle(self, event: Event, now_s: float) -> List[Action]:
-        """Take one event; return what is to be done, in order."""
-        if self.over or event.token != self._token:
-            return []
-        if isinstance(event, Leased):
-            return self._leased(event.errors, now_s)
-        if self.trial.status is not TrialStatus.RUNNING:
-            return []
-        return self._read_back(event.readings, now_s)
+    def _answered(self, answer: object, now_s: float) -> List[events.Action]:
+        if isinstance(answer, Leased):
+            return self._leased(answer, now_s)
+        if isinstance(answer, Read) and self.trial.status is TrialStatus.RUNNING:
+            return self._read_back(answer.readings, now_s)
+        return []
 
     # ---- forwards
 
-    def _read_back(self, readings: Dict[int, OsdReading], now_s: float) -> List[Action]:
+    def _read_back(self, readings: Dict[int, OsdReading], now_s: float) -> List[events.Action]:
         for osd_id, limit in zip(self.trial.osd_ids, self.trial.limit_bytes):
             reading = readings.get(osd_id)
             if reading is None:
-                return self.halt(f"osd.{osd_id} gave no answer", now_s)
+                return self._halt(f"osd.{osd_id} gave no answer")
             if reading.mapped_bytes > limit:
-                return self.halt(
-                    f"osd.{osd_id} uses {reading.mapped_bytes} bytes, past its limit of {limit}",
-                    now_s,
+                return self._halt(
+                    f"osd.{osd_id} uses {reading.mapped_bytes} bytes, past its limit of {limit}"
                 )
             if not self._going_down and reading.target_bytes != self._wanted_bytes:
-                return self.halt(
+                return self._halt(
                     f"osd.{osd_id} has a target of {reading.target_bytes} bytes instead of "
-                    f"{self._wanted_bytes}: it was restarted, or somebody has set another one",
-                    now_s,
+                    f"{self._wanted_bytes}: it was restarted, or somebody has set another one"
                 )
         if now_s < self._quiet_until_s:
             return self._wait(now_s, self._quiet_until_s)
@@ -242,37 +293,35 @@ class TrialMachine:
             return self._wait(now_s, self._quiet_until_s)
         return self._period_done(readings, now_s)
 
-    def _period_done(self, readings: Dict[int, OsdReading], now_s: float) -> List[Action]:
+    def _period_done(self, readings: Dict[int, OsdReading], now_s: float) -> List[events.Action]:
         misses = []
         seconds = 0.0
         for osd_id in self.trial.osd_ids:
             before, after = self._first[osd_id], readings[osd_id].counters
             seconds = after.at_s - before.at_s
             if before.onode_misses is None or after.onode_misses is None or seconds <= 0:
-                return self.halt(f"osd.{osd_id} does not count its misses", now_s)
+                return self._halt(f"osd.{osd_id} does not count its misses")
             if after.onode_misses < before.onode_misses:
-                return self.halt(f"osd.{osd_id} was restarted", now_s)
+                return self._halt(f"osd.{osd_id} was restarted")
             misses.append((after.onode_misses - before.onode_misses) / seconds)
         self._first = {}
         done = PeriodRates(self._raised, seconds, tuple(misses))
         self.trial = replace(self.trial, periods=(*self.trial.periods, done))
-        if len(self.trial.periods) == 4 * self.trial.blocks:
+        if self.trial.measured:
             return self._all_done(now_s)
         raised = ORDER[len(self.trial.periods) % 4]
         if raised == self._raised:
-            return [SaveTrial(), self._read()]
+            return [events.SaveRun(), self._read()]
         self._raised = raised
         if raised:
-            return [SaveTrial(), self._lease(self.trial.high_bytes)]
+            return [events.SaveRun(), self._lease(self.trial.high_bytes)]
         self._step = 0
-        return [SaveTrial(), *self._down()]
+        return [events.SaveRun(), *self._down()]
 
-    def _all_done(self, now_s: float) -> List[Action]:
-        result = judge(self.trial.trial_id, self.trial.device_class, now_s, self.trial.low_bytes,
-                       self.trial.high_bytes, self.trial.osd_ids,
-                       [(p.raised, p.misses) for p in self.trial.periods])
+    def _all_done(self, now_s: float) -> List[events.Action]:
+        result = self.trial.result(now_s)
         self.trial = replace(self.trial, status=TrialStatus.ENDING, reason=result.verdict)
-        return [Keep(result), SaveTrial(), Say(result.verdict), *self._give_back()]
+        return [events.SaveRun(), events.Note(result.verdict), *self._give_back()]
 
     # ---- leases
 
@@ -284,7 +333,7 @@ class TrialMachine:
     def _going_down(self) -> bool:
         return not self._raised and 0 < self._step <= self.trial.steps_down
 
-    def _down(self) -> List[Action]:
+    def _down(self) -> List[events.Action]:
         """One step less; the last one takes the lease back."""
         self._step += 1
         trial = self.trial
@@ -294,42 +343,47 @@ class TrialMachine:
         ratio = trial.low_bytes / trial.high_bytes
         return [self._lease(int(trial.high_bytes * ratio ** (self._step / trial.steps_down)))]
 
-    def _leased(self, errors: Dict[int, str], now_s: float) -> List[Action]:
+    def _leased(self, answer: Leased, now_s: float) -> List[events.Action]:
         if self.trial.status is TrialStatus.ENDING:
-            before = self.trial.owed
-            owed = tuple(osd_id for osd_id in before if errors.get(osd_id))
-            self.trial = replace(self.trial, owed=owed)
-            if owed:
-                self.wake_at_s = now_s + CHECK_EVERY_S
-                return [SaveTrial()] if owed != before else []
-            whole = len(self.trial.periods) == 4 * self.trial.blocks
-            self.trial = replace(
-                self.trial, status=TrialStatus.DONE if whole else TrialStatus.STOPPED
-            )
-            return [SaveTrial(), Say("over: every target is as it was before")]
-        failed = sorted(error for error in errors.values() if error)
+            return self._gave_back(answer, now_s)
+        failed = sorted(error for error in answer.errors.values() if error)
         if failed:
-            return self.halt(failed[0], now_s)
+            return self._halt(failed[0])
         if self._going_down:
             self._quiet_until_s = now_s + self.trial.step_s
         else:
             self._quiet_until_s = now_s + self.trial.settle_s
         return self._wait(now_s, self._quiet_until_s)
 
-    def _give_back(self) -> List[Action]:
-        return [Lease(self._new_token(), self.trial.owed, None)]
+    def _gave_back(self, answer: Leased, now_s: float) -> List[events.Action]:
+        before = self.trial.owed
+        owed = tuple(osd_id for osd_id in before if answer.errors.get(osd_id))
+        self.trial = replace(self.trial, owed=owed)
+        if owed:
+            self._only_down = set(owed) <= set(answer.down)
+            self.wake_at_s = now_s + CHECK_EVERY_S
+            return [events.SaveRun()] if owed != before else []
+        self.trial = replace(
+            self.trial,
+            status=TrialStatus.DONE if self.trial.measured else TrialStatus.STOPPED,
+        )
+        return [events.SaveRun(), events.Note("over: every target is as it was before")]
 
-    def _lease(self, target_bytes: Optional[int]) -> Lease:
-        return Lease(self._new_token(), self.trial.osd_ids, target_bytes)
+    def _give_back(self) -> List[events.Action]:
+        return [self._ask(Lease(self.trial.owed, None))]
 
-    def _read(self) -> ReadOsds:
-        return ReadOsds(self._new_token(), self.trial.osd_ids)
+    def _lease(self, target_bytes: Optional[int]) -> events.AskOsds:
+        return self._ask(Lease(self.trial.osd_ids, target_bytes))
 
-    def _wait(self, now_s: float, until_s: float) -> List[Action]:
-        self.wake_at_s = min(until_s, now_s + CHECK_EVERY_S)
-        return []
+    def _read(self) -> events.AskOsds:
+        return self._ask(ReadOsds(self.trial.osd_ids))
 
-    def _new_token(self) -> str:
+    def _ask(self, request: Union[Lease, ReadOsds]) -> events.AskOsds:
         self._serial += 1
         self._token = f"{self.trial.trial_id}.{self.epoch}.{self._serial}"
-        return self._token
+        back = isinstance(request, Lease) and request.target_bytes is None
+        return events.AskOsds(self._token, MEMORY.name, request, back)
+
+    def _wait(self, now_s: float, until_s: float) -> List[events.Action]:
+        self.wake_at_s = min(until_s, now_s + CHECK_EVERY_S)
+        return []

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, watch
+from memory_world import GIB, a_mgr, a_trial, watch
 from mgr_fakes.memory import uniform
 from module_world import ok, said
 from wcache.knobs.memory.promise import Outcome
@@ -22,7 +22,7 @@ def applied(device_class=None):
     said(mgr, "memory trial start", device_class="hdd", target_bytes=7 * GIB, osds=4,
          accept_cost=True)
     for _ in range(3000):
-        if mgr.memory.trials.machine.over:
+        if a_trial(mgr).over:
             break
         mgr.step(10.0)
     watch(mgr, 1000.0)

@@ -1,9 +1,10 @@
 """Trials of more memory that something comes between: leases, restarts, several of them."""
 
+import json
 from dataclasses import replace
 
 import pytest
-from memory_world import GIB, a_mgr, watch
+from memory_world import GIB, a_mgr, a_trial, watch
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
@@ -37,8 +38,7 @@ def leases(mgr):
 def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     later = []
-    work = mgr.memory.trials
-    work._run = later.append  # as threads that come to their turn some time
+    mgr.trial_osds._run = later.append  # as threads that come to their turn some time
 
     def stop(osd_id):
         mgr.osd_memory.meanwhile = lambda osd_id: None
@@ -50,7 +50,7 @@ def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends()
         mgr.step(10.0)
         while later:
             later.pop(0)()
-        if work.machine.over:
+        if a_trial(mgr).over:
             break
     assert shown(mgr)["status"] == "stopped"
     given = [line for line in mgr.osd_memory.leases if not line.endswith("None")]
@@ -63,7 +63,7 @@ def test_no_larger_target_is_leased_before_the_mons_have_the_trial():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     begun(mgr)
     mgr.store.slow = True
-    while not mgr.memory.trials.machine.trial.periods:
+    while not a_trial(mgr).trial.periods:
         mgr.step(10.0)
     for _ in range(3):
         mgr.step(1.0)
@@ -81,7 +81,7 @@ def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopp
     for _ in range(3):
         mgr.step(10.0)
     mgr.store.slow = True
-    while not mgr.memory.trials.machine.trial.periods:
+    while not a_trial(mgr).trial.periods:
         mgr.step(10.0)
     ok(mgr.command("memory trial stop"))
     mgr.store.slow = False
@@ -90,6 +90,51 @@ def test_a_lease_that_waits_for_the_store_is_not_given_after_the_trial_was_stopp
         mgr.step(10.0)
     assert shown(mgr)["status"] == "stopped"
     assert leases(mgr) == {}
+
+
+def test_what_is_taken_back_waits_for_no_mon():
+    mgr = raised()
+    mgr.store.slow = True
+    ok(mgr.command("memory trial stop"))
+    mgr.step(1.0)
+    assert leases(mgr) == {}
+
+
+def test_a_trial_whose_code_raises_takes_its_leases_back():
+    mgr = raised()
+
+    def broken(readings, now_s):
+        raise ZeroDivisionError("odd")
+
+    a_trial(mgr)._read_back = broken
+    for _ in range(4):
+        mgr.step(10.0)
+    assert shown(mgr)["status"] == "stopped"
+    assert "ZeroDivisionError" in shown(mgr)["reason"]
+    assert leases(mgr) == {}
+
+
+def test_a_frozen_cluster_has_no_trial():
+    mgr = raised()
+    ok(mgr.command("freeze"))
+    for _ in range(2):
+        mgr.step(1.0)
+    assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "frozen by an admin")
+    assert leases(mgr) == {}
+
+
+def test_a_trial_that_an_older_version_has_stored_is_put_back_and_told_once():
+    mgr = raised()
+    while len(a_trial(mgr).trial.periods) < 3:
+        mgr.step(10.0)
+    stored = json.loads(mgr.store.get("memory/trial"))
+    assert stored["status"] == "running"  # under the key, in the words, of older versions
+    mgr.restart()
+    assert leases(mgr) == {}
+    for _ in range(2):
+        mgr.step(10.0)
+    assert (shown(mgr)["status"], shown(mgr)["reason"]) == ("stopped", "the mgr was restarted")
+    assert said(mgr, "memory trial show")["results"] == []
 
 
 def test_status_names_the_trial_and_the_command_that_shows_it():
@@ -129,7 +174,7 @@ def test_an_osd_that_cannot_be_read_ends_the_trial_whatever_went_wrong():
     def broken(osd_id):
         raise RuntimeError("an answer of another kind")
 
-    mgr.memory.trials._reader = type("Reader", (), {
+    mgr.trial_osds._reader = type("Reader", (), {
         "read": staticmethod(broken), "lease": mgr.osd_memory.lease,
     })
     for _ in range(4):
@@ -193,7 +238,7 @@ def test_a_trial_goes_down_by_at_most_5_percent_a_minute():
     begun(mgr)
     asked = []
     mgr.osd_memory.meanwhile = lambda osd_id: asked.append((mgr.now_s, osd_id))
-    while not mgr.memory.trials.machine.over:
+    while not a_trial(mgr).over:
         mgr.step(10.0)
     ways = [at_s for at_s, osd_id in asked if osd_id == 0]
     held = mgr.osd_memory.osds[0].history

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Tuple
 
-from ....core.ports import Done
 from ....engine.storing.archive import Archive
 from ..promise import Promise, Promises
-from ..trial import Trial
 from ..trial_result import TrialResult, TrialResults
 
 
 class MemoryArchive:
-    """Trials, what they have told, and what plans have promised."""
+    """What trials have told, and what plans have promised."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-
-    def trial(self) -> Optional[Trial]:
-        """The last trial of a larger target, over or not."""
-        return self._archive.load_one(Trial, "memory/trial")
-
-    def put_trial(self, trial: Trial, done: Done) -> None:
-        """Store how far a trial is."""
-        self._archive.put("memory/trial", trial, done)
 
     def results(self) -> Tuple[TrialResult, ...]:
         """What trials have told, oldest first."""

@@ -26,7 +26,7 @@ from ..knob import MEMORY, MemoryOptions
 from ..promise import Promise
 from ..room import Limits
 from .promises import KeptPromises
-from .trial_work import TrialWork
+from .trial_work import Trials
 from .watch import MemoryWatch
 
 FINDINGS_EVERY_S = 60.0
@@ -36,7 +36,7 @@ class MemoryFacts:
     """Reads what is known and what the watch has read; changes nothing."""
 
     def __init__(
-        self, *, watch: MemoryWatch, trials: TrialWork,
+        self, *, watch: MemoryWatch, trials: Trials,
         promises: KeptPromises, surroundings: Surroundings, wall: Callable[[], float],
     ) -> None:
         self._watch = watch

@@ -18,6 +18,7 @@ from ....core.errors import ConflictError, MalformedError, NotFoundError, Refuse
 from ....core.output_format import FORMAT_VERSION
 from ....core.precondition_text import precondition_text
 from ....engine.engine import Engine
+from ....engine.under_way import open_trials
 from ....engine.world import World
 from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
 from ...knob import Asked
@@ -40,7 +41,7 @@ from ..trial_room import LIMIT_SHARE, most_of_trial
 from .facts import MemoryFacts
 from .osds import OsdMemory
 from .promises import KeptPromises
-from .trial_work import TrialWork
+from .trial_work import TrialOsds, Trials, last_trial
 from .watch import MemoryWatch
 
 OSDS_DEFAULT = 3
@@ -56,7 +57,7 @@ class MemoryService:
         self, *, engine: Engine, reader: OsdMemory, surroundings: Surroundings,
         log: logging.Logger, stretch_s: Optional[float] = None,
         wall: Callable[[], float] = time.time,
-        trials: Optional[TrialWork] = None,
+        trial_osds: Optional[TrialOsds] = None,
         emptied_at_s: Optional[Callable[[int], float]] = None,
     ) -> None:
         self._engine = engine
@@ -68,7 +69,9 @@ class MemoryService:
             reader=reader, osd_ids=self._up, log=log.warning, **more
         )
         self._kept = KeptPromises(engine)
-        self.trials = trials or TrialWork(engine=engine, reader=reader)
+        self.trials = Trials(
+            engine=engine, osds=trial_osds or TrialOsds(engine=engine, reader=reader)
+        )
         self.facts = MemoryFacts(
             watch=self.watch, trials=self.trials, promises=self._kept,
             surroundings=surroundings, wall=wall,
@@ -78,18 +81,18 @@ class MemoryService:
         return [o.osd_id for o in self._engine.world().cluster.osds.values() if o.up]
 
     def load(self) -> None:
-        """Take up the stored state; leases of a trial go back."""
+        """Take up the stored state."""
         self._kept.load()
         self.trials.load()
 
     def tick(self, world: World) -> None:
         """What is due, from the serve loop."""
-        self.trials.tick()
+        self.trials.tick(world)
         self.facts.tick(world)
 
     def close(self) -> None:
         """The mgr stops."""
-        self.trials.close()
+        self.trials.close(self._engine.world())
         self.watch.close()
 
     def _read_soon(self) -> None:
@@ -237,28 +240,19 @@ class MemoryService:
             require_thawed(world)
             require_store(world)
             require_idle(world)
-            self._require_none_owed()
+            _require_none_owed(world)
             broken = world.cluster.blocking
             if broken:
                 raise RefusedError(precondition_text(broken), "wait until they are met")
             engine.note("admin", trial.trial_id, f"memory trial of {len(trial.osd_ids)} OSDs")
-            self.trials.start(trial)
+            self.trials.start(trial, world)
         engine.wake()
         return {"format_version": FORMAT_VERSION, "trial_id": trial.trial_id, "forecast": cost}
 
-    def _require_none_owed(self) -> None:
-        last = self.trials.machine
-        if last is not None and not last.over:
-            names = ", ".join(f"osd.{osd_id}" for osd_id in last.trial.owed)
-            raise ConflictError(
-                f"trial {last.trial.trial_id} has not taken back the targets of {names} yet",
-                "wait until they are up, or remove them from the cluster",
-            )
-
     def trial_show(self) -> Dict[str, Any]:
         """`memory trial show`: the last one, how far it is, and all results."""
-        machine = self.trials.machine
-        plain = None if machine is None else codec.to_plain(machine.trial)
+        trial = last_trial(self._engine.world())
+        plain = None if trial is None else codec.to_plain(trial)
         return {
             "format_version": FORMAT_VERSION, "trial": plain,
             "results": [codec.to_plain(item) for item in self.trials.results],
@@ -266,7 +260,7 @@ class MemoryService:
 
     def trial_stop(self) -> Dict[str, Any]:
         """`memory trial stop`: take all leases back."""
-        changed = self.trials.halt("stopped by an admin")
+        changed = self.trials.stop(self._engine.world())
         self._engine.wake()
         return {"changed": changed}
 
@@ -311,18 +305,28 @@ class MemoryService:
             default=EDGES_DEFAULT_S[-1],
         )
         return Trial(
-            self._next_id(), world.now_s, device_class,
+            self._next_id(world), world.now_s, device_class,
             tuple(item.osd.osd_id for _, item in chosen),
             tuple(_memory_limit(host, item, high) for host, item in chosen), low, high,
             float(bounded(period_s, max(1, int(reach_s)), 1, 86400, "period_s")), reach_s,
             world.options.of(MemoryOptions).memory_step_s, blocks,
         )
 
-    def _next_id(self) -> str:
-        last = self.trials.machine
+    def _next_id(self, world: World) -> str:
+        last = last_trial(world)
         ids = [item.trial_id for item in self.trials.results]
-        ids += [last.trial.trial_id] if last else []
+        ids += [last.trial_id] if last else []
         return f"t{max((int(i[1:]) for i in ids if i[1:].isdecimal()), default=0) + 1}"
+
+
+def _require_none_owed(world: World) -> None:
+    last = last_trial(world)
+    if last is not None and last.trial_id in open_trials(world.trials):
+        names = ", ".join(f"osd.{osd_id}" for osd_id in last.owed)
+        raise ConflictError(
+            f"trial {last.trial_id} has not taken back the targets of {names} yet",
+            "wait until they are up, or remove them from the cluster",
+        )
 
 
 def _memory_limit(host: HostFacts, item: OsdFacts, high: int) -> int:

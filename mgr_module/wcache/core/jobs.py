@@ -1,0 +1,84 @@
+"""What is carried out from event to event: a run, a rollout, or what a knob tries by itself."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Any, List, Optional, Protocol
+
+from . import events
+from .simulation import DriveKind
+
+
+class Job(Protocol):
+    """A machine: it takes an event and the time, and returns what is to be done.
+
+    `Halt` ends it: what it has changed goes back, however long that takes.
+    """
+
+    @property
+    def state(self) -> Any:
+        """Where it stands, as it is stored."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is under way and nothing waits for an admin."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something of it is under way."""
+
+    @property
+    def wake_at_s(self) -> Optional[float]:
+        """When it wants its next Tick, or None."""
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether it may well hear nothing for as long as it takes."""
+
+    @property
+    def waited_for(self) -> str:
+        """The host whose probe must answer for it to go on; "" for none."""
+
+    @property
+    def hostnames(self) -> AbstractSet[str]:
+        """The hosts whose drives it may have touched."""
+
+    @property
+    def may_turn_on(self) -> AbstractSet[DriveKind]:
+        """The drive models whose caches it may yet turn on that are off otherwise."""
+
+    def handle(self, event: events.Event, now_s: float) -> List[events.Action]:
+        """Take one event at wall-clock time `now_s`; return what is to be done, in order."""
+
+    def stalled(self, said: str) -> events.Event:
+        """Return what it is told where an answer that it waits for does not come."""
+
+    def abandoned(self, reason: str) -> Job:
+        """Return it as it ends where its own code raised: what it touched is not restored."""
+
+    def copied(self) -> Job:
+        """Return it as it stands now, whatever it does later."""
+
+
+class Trial(Job, Protocol):
+    """What a knob tries by itself, on OSDs that its own adapter asks; its last one is kept.
+
+    One that is abandoned, or was stored under way, takes everything back at `Begin`.
+    """
+
+    @property
+    def job_id(self) -> str:
+        """Its id."""
+
+    @property
+    def key(self) -> str:
+        """Where it is stored."""
+
+    def abandoned(self, reason: str) -> Trial:
+        """See Job."""
+
+    def copied(self) -> Trial:
+        """See Job."""
+
+    @property
+    def holds(self) -> str:
+        """What has OSDs for itself, in words: nothing else is begun meanwhile; or ""."""
