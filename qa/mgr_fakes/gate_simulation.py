@@ -1,8 +1,8 @@
 """Simulated load of treated OSDs and controls: drift, correlated noise, a neighbour, stalls.
 
 Each OSD's latency is its own level times what happens to all, times noise of its own (AR(1)).
-A wave is judged by itself; a whole rollout by its steps together, where what was measured after
-one step is the before of the next, beside the same controls.
+A wave is judged by itself; a whole rollout by its steps together, where what was measured while
+earlier steps were judged is the before of the next, beside the same controls.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Tuple
 
+from wcache.core.change.gate.blocks import told_of
 from wcache.core.change.gate.evidence import Evidence
 from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS, Verdict, judge
+from wcache.core.change.gating import AHEAD_MAX
 from wcache.core.loads import Block, OsdBlock
 
 
@@ -142,32 +144,32 @@ def whole(
         most = 1 if done == 0 else max(PARALLEL, done)
         return min(most, HOST_DRIVES - done % HOST_DRIVES, drives - done)
 
-    def block(treated: Dict[int, _Osd], ahead: Dict[int, _Osd]) -> Block:
+    def block(treated: Dict[int, _Osd]) -> Block:
         found = [(n, osd.next_us()) for n, osd in (*controls.items(), *ahead.items())]
         for n, osd in treated.items():
             mine = odd_ratio if 0 <= n - odd_from < HOST_DRIVES and odd_from >= 0 else ratio
             found.append((n, osd.next_us() * mine))
         return Block(5.0, tuple(OsdBlock(n, us, 100) for n, us in found))
 
-    treated = {n: _Osd(scene, drawn) for n in range(sizes(0))}
-    before = [block({}, treated) for _ in range(BLOCKS_BEFORE)]
+    treated: Dict[int, _Osd] = {}
+    ahead = {n: _Osd(scene, drawn) for n in range(min(AHEAD_MAX, drives))}
+    seen = [block({}) for _ in range(BLOCKS_BEFORE)]
     while True:
-        done = at + len(treated)
-        ahead = {n: _Osd(scene, drawn) for n in range(done, done + sizes(done))}
-        after: List[Block] = []
+        treated = {n: ahead.pop(n) for n in range(at, at + sizes(at))}
+        at += len(treated)
+        while len(ahead) < AHEAD_MAX and at + len(ahead) < drives:
+            ahead[at + len(ahead)] = _Osd(scene, drawn)
+        before, after = told_of(seen, tuple(treated)), []
         for look in LOOKS:
-            after += [block(treated, ahead) for _ in range(look - len(after))]
+            after += [block(treated) for _ in range(look - len(after))]
             looks += 1
             found = judge(before, after, tuple(treated), tuple(controls), look=looks, past=past)
             if found.verdict is not Verdict.UNDECIDED:
                 break
         count += len(after)
-        if not found.goes_on:
-            return Whole(found.verdict, done, count)
-        past = found.together
-        if not ahead:
-            return Whole(found.verdict, done, count)
-        before, treated, at = after[-BLOCKS_BEFORE:], ahead, done
+        if not found.goes_on or at >= drives:
+            return Whole(found.verdict, at, count)
+        past, seen = found.together, [*seen, *after][-BLOCKS_BEFORE:]
 
 
 def wholes(

@@ -10,9 +10,11 @@ from module_world import WB, WT, fine, ok, said
 from test_commands_do_what_they_say import refused
 from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
+from wcache.core.change.config_change import ConfigChange
 from wcache.core.change.gate.gate_state import GateStep
 from wcache.core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from wcache.core.change.rollout_state import Rollout
+from wcache.core.config_database import ConfigEdit
 from wcache.core.record import Precondition
 
 
@@ -53,7 +55,7 @@ EIGHT_DRIVES_EACH = tuple(
 )
 
 
-def test_what_is_measured_after_a_step_is_the_before_of_the_next_beside_the_same_osds():
+def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     befores = []
     mgr.go(lambda: mgr.plan.status.value == "done" or befores.append(
@@ -61,11 +63,26 @@ def test_what_is_measured_after_a_step_is_the_before_of_the_next_beside_the_same
     seen = {treated: (count, controls) for treated, count, controls in befores if count}
     first, *others = (count for count, _ in seen.values())
     assert first == BLOCKS_BEFORE
-    assert set(others) == {LOOKS[0]}
+    assert set(others) == {BLOCKS_BEFORE}
     # only the canary's blocks were taken by themselves; those that are changed last stand by
     assert sum(r.blocks == BLOCKS_BEFORE for r in mgr.blocks.requests) == 1
     controls = [each[:6] for _, each in seen.values()]
     assert controls[:3] == [(23, 15, 7, 22, 14, 6)] * 3
+
+
+def test_what_reaches_other_osds_than_it_is_judged_on_leaves_no_before_for_later_steps():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 3)
+    machine = mgr.engine.rollouts["p1"]
+    assert len(machine._seen) == BLOCKS_BEFORE
+    machine._forget_seen()
+    assert len(machine._seen) == BLOCKS_BEFORE
+    edit = ConfigEdit("osd", "osd_memory_target", "", "4294967296")
+    wide = ConfigChange("a", "memory", (edit,), "hdd", "", osd_id=5, judged_on=(5,))
+    changes = (wide, *mgr.plan.changes[1:])
+    machine.rollout = replace(mgr.plan, changes=changes, step=GateStep((0,), (5,)))
+    machine._forget_seen()
+    assert machine._seen == []
 
 
 def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():

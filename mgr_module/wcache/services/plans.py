@@ -11,7 +11,7 @@ from ..core.change import staleness
 from ..core.change.cache_mode_change import require_room
 from ..core.change.change_status import ChangeStatus
 from ..core.change.gate.gate_state import GateSettings
-from ..core.change.gate.judge import LOOKS
+from ..core.change.gate.judge import WATCHED
 from ..core.change.lasting import not_lasting
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import (
@@ -375,7 +375,7 @@ def _gate(options: Options) -> GateSettings:
     """The canary is watched for `canary_wait_s` at least: its blocks are longer."""
     block_s = options.gate_block_s
     return GateSettings(
-        options.gate_by_load, block_s, max(block_s, options.canary_wait_s / LOOKS[-1])
+        options.gate_by_load, block_s, max(block_s, options.canary_wait_s / WATCHED)
     )
 
 

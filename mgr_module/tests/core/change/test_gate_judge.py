@@ -1,11 +1,13 @@
 """The gate's judgement holds what it promises: by simulation, and its numbers by known values."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from mgr_fakes.gate_simulation import HOST_DRIVES, SCENES, rates, whole, wholes
 from wcache.core.change.gate.evidence import READS, Evidence, share
 from wcache.core.change.gate.judge import (
+    BLOCKS_BEFORE,
     LOOKS,
     Judgement,
     Verdict,
@@ -156,8 +158,8 @@ def test_noise_that_hides_the_answer_is_undecided_and_never_goes_on():
     assert "times as many blocks" in found.settle
 
 
-def test_it_is_judged_at_four_looks_and_no_other():
-    assert [count for count in range(200) if look_at(count)] == list(LOOKS)
+def test_it_is_judged_at_six_looks_and_no_other():
+    assert [count for count in range(500) if look_at(count)] == list(LOOKS)
     assert not Judgement(Verdict.UNDECIDED).goes_on
 
 
@@ -230,3 +232,19 @@ def test_a_good_rollout_goes_to_its_end_and_a_worse_one_stops_with_its_canary():
     assert [(i.verdict, i.drives) for i in wholes(scene, 1.2, 4)] == [(Verdict.WORSE, 1)] * 4
     odd = whole(scene, 0.9, 1, odd_from=100, odd_ratio=1.3)
     assert (odd.verdict, odd.drives) == (Verdict.WORSE, 100 + HOST_DRIVES)
+
+
+def test_two_stalls_among_ten_blocks_are_no_proof_and_many_among_forty_are():
+    def later(count, slow):
+        told = blocks(count, lambda o: 1000.0, seed=3)
+        return [
+            Block(5.0, tuple(
+                replace(osd, latency_us=osd.latency_us * (4.0 if osd.osd_id == 0 else 1.0))
+                for osd in each.osds
+            )) if at in slow else each
+            for at, each in enumerate(told)
+        ]
+
+    before = blocks(BLOCKS_BEFORE, lambda o: 1000.0)
+    assert judge(before, later(10, {3, 7}), (0,), (1, 2, 3)).verdict is Verdict.UNDECIDED
+    assert judge(before, later(40, range(0, 40, 4)), (0,), (1, 2, 3)).verdict is Verdict.WORSE

@@ -278,6 +278,11 @@ class CacheModeChange(ChangeSteps):
         """See ChangeSteps."""
         return self.treated
 
+    @property
+    def alone_touched(self) -> bool:
+        """See ChangeSteps."""
+        return True
+
     def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
         """See ChangeSteps."""
         return set(self.treated)

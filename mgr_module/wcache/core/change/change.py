@@ -103,6 +103,11 @@ class ChangeSteps(ABC):
     def pooled_as(self) -> str:
         """The kind of effect it has: a rollout proves changes of one kind together."""
 
+    @property
+    @abstractmethod
+    def alone_touched(self) -> bool:
+        """Whether it reaches no other OSDs than those that it is judged on."""
+
     @abstractmethod
     def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
         """Return all OSDs that it may concern: more than those that it is judged on."""

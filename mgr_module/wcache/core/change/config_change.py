@@ -286,6 +286,12 @@ class ConfigChange(ChangeSteps):
         """See ChangeSteps."""
         return self.judged_on or (self.treated if self.load_point is not None else ())
 
+    @property
+    def alone_touched(self) -> bool:
+        """See ChangeSteps."""
+        sections = {f"osd.{osd_id}" for osd_id in self.judging_osds}
+        return all(edit.who in sections for edit in self.edits)
+
     def concerned_osds(self, cluster: ClusterState) -> AbstractSet[int]:
         """See ChangeSteps; of an OSD that nobody can place it may be true."""
         masks = [mask_of(edit.who) for edit in self.edits]

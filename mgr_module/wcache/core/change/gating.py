@@ -1,8 +1,9 @@
 """The gate in a rollout: a step is made, judged by clients' load, and kept, taken back or held.
 
 A step is a few changes of one wave.  The blocks before it are taken first; then its changes
-are made one after the other; then come blocks until the judge knows, or gives up.  These also
-have the OSDs of the step that comes next: they are the blocks before that one.
+are made one after the other; then come blocks until the judge knows, or gives up.  All blocks
+also have the OSDs of the steps to come: what was measured while earlier steps were judged is the
+stretch before those, as long as the longest and at no time of their own.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from ..loads import Block, BlocksRequest
 from ..record import Precondition
 from ..simulation import has_clients, real
 from .change_status import ChangeStatus
-from .gate.blocks import log_ratios
+from .gate.blocks import log_ratios, only_of, told_of
 from .gate.evidence import COMMITS, Evidence
 from .gate.gate_state import GateStep
 from .gate.judge import (
     BLOCKS_BEFORE,
     LOOKS,
     USABLE_MIN,
+    WATCHED,
     Judgement,
     Verdict,
     judge_all,
@@ -44,6 +46,8 @@ BLOCK_LATE_S = 60.0
 RAMP_MAX = 100
 # OSDs of one step: each is asked every second.
 TREATED_MAX = 48
+# OSDs of the steps to come that are in the blocks as well.
+AHEAD_MAX = 48
 # Blocks that ended longer ago are of another load.
 BEFORE_OLD_S = 300.0
 # So often is a watch that ended with an error begun again.
@@ -58,6 +62,8 @@ class Gating(Lasting):
 
     _blocks: List[Block] = field(default_factory=list)
     _blocks_at_s: float = 0.0  # when the last one ended
+    # the last blocks of all watches; what is about to be changed is taken out of them
+    _seen: List[Block] = field(default_factory=list)
     # what the change touches whose OSDs have no clients' load: it is read back and no more
     _without_clients: FrozenSet[Tuple[str, str]] = frozenset()
     _watches: int = 0
@@ -65,7 +71,7 @@ class Gating(Lasting):
     def copied(self: Machine) -> Machine:
         """As it stands now, whatever it does later."""
         found = copy(self)
-        found._blocks = [*self._blocks]
+        found._blocks, found._seen = [*self._blocks], [*self._seen]
         return found
 
     @property
@@ -173,32 +179,41 @@ class Gating(Lasting):
     # ---- blocks
 
     def _ahead(self) -> Tuple[int, ...]:
-        """The OSDs of the step that comes after this one, if this one is proven."""
-        rollout, found = self.rollout, self.copied()
-        mine = rollout.step.indices
-        changes = list(rollout.changes)
-        for index in mine:
-            changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
-        known = {(item.kind, item.of): item for item in rollout.evidence}
-        for kind in {changes[index].pooled_as for index in mine}:
-            more = self._apart(i for i in mine if changes[i].pooled_as == kind)
-            drives = rollout.proven(kind) + more
-            known[kind, COMMITS] = replace(
-                known.get((kind, COMMITS), Evidence(kind)), drives=drives
+        """The OSDs of the steps that come after this one, if all are proven: the next first."""
+        found, mine = self.copied(), self.rollout.step.indices
+        osds: Dict[int, None] = {}
+        for _ in range(AHEAD_MAX):
+            rollout = found.rollout
+            changes = list(rollout.changes)
+            for index in mine:
+                changes[index] = replace(changes[index], status=ChangeStatus.APPLIED)
+            known = {(item.kind, item.of): item for item in rollout.evidence}
+            for kind in {changes[index].pooled_as for index in mine}:
+                more = self._apart(i for i in mine if changes[i].pooled_as == kind)
+                drives = rollout.proven(kind) + more
+                known[kind, COMMITS] = replace(
+                    known.get((kind, COMMITS), Evidence(kind)), drives=drives
+                )
+            found.rollout = replace(
+                rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()
             )
-        found.rollout = replace(
-            rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()
-        )
-        return found._judged_on(found._candidates())
+            mine = found._candidates()
+            more_osds = dict.fromkeys(found._judged_on(mine))
+            if not mine or len({**osds, **more_osds}) > AHEAD_MAX:
+                break
+            osds.update(more_osds)
+        return tuple(osds)
 
     def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
         step, gate = self.rollout.step, self.rollout.gate
         assert gate is not None  # only gated steps are watched  # noqa: S101
+        if self._now_s - self._blocks_at_s > BEFORE_OLD_S:
+            self._seen = []
         self._phase, self._blocks = phase, []
         block_s = gate.seconds(self._is_canary(), 1)
         self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
-        ahead = self._ahead() if phase is Phase.BLOCKS_AFTER else ()
-        beside = tuple(o for o in dict.fromkeys((*step.controls, *ahead)) if o not in step.treated)
+        others = dict.fromkeys((*step.controls, *self._ahead()))
+        beside = tuple(osd_id for osd_id in others if osd_id not in step.treated)
         request = BlocksRequest(
             step.treated, beside, block_s, blocks, self.rollout.latency_limit_ms
         )
@@ -213,7 +228,7 @@ class Gating(Lasting):
         indices = self._candidates()[:most]
         treated, controls = self._judged_on(indices), tuple(event.controls)
         before = self._blocks_there(treated, controls)
-        step = GateStep(indices, treated, controls, before, self.rollout.step.before_at_s)
+        step = GateStep(indices, treated, controls, before, self._blocks_at_s if before else 0.0)
         self.rollout = replace(self.rollout, step=step, step_at_s=self._now_s)
         self._watches = 0
         return self._look() if before else self._watch(Phase.BLOCKS_BEFORE, BLOCKS_BEFORE)
@@ -221,24 +236,39 @@ class Gating(Lasting):
     def _blocks_there(
         self, treated: Tuple[int, ...], controls: Tuple[int, ...]
     ) -> Tuple[Block, ...]:
-        """What was measured after the step before, where it tells of all these OSDs, and now."""
-        last = self.rollout.step
-        if self._now_s - last.before_at_s > BEFORE_OLD_S or len(last.before) < USABLE_MIN:
+        """What was measured while earlier steps were judged, where it tells of all these, now."""
+        there = told_of(self._seen, treated)
+        if self._now_s - self._blocks_at_s > BEFORE_OLD_S or len(there) < USABLE_MIN:
             return ()
-        mine, others, why = load_of(last.before, treated, controls)
+        mine, others, why = load_of(there, treated, controls)
         if why or len(mine) < len(treated) or 2 * len(others) < len(controls):
             return ()
-        kept = {*treated, *controls}
-        return tuple(
-            replace(block, osds=tuple(osd for osd in block.osds if osd.osd_id in kept))
-            for block in last.before
-        )
+        return only_of(there, (*treated, *controls))
+
+    def _keep_seen(self, block: Block) -> None:
+        """For the steps to come; the canary's blocks may be longer, and no measure of others."""
+        gate = self.rollout.gate
+        if gate is not None and gate.seconds(self._is_canary(), 1) == gate.block_s:
+            self._seen = [*self._seen, block][-BLOCKS_BEFORE:]
+
+    def _forget_seen(self) -> None:
+        """What a step has changed: nothing that was measured before is of the same any more."""
+        step, changes = self.rollout.step, self.rollout.changes
+        if all(changes[index].alone_touched for index in step.indices):
+            gone = {*step.treated}
+            self._seen = [
+                replace(block, osds=tuple(o for o in block.osds if o.osd_id not in gone))
+                for block in self._seen
+            ]
+        else:
+            self._seen = []
 
     def _block_seen(self, block: Block) -> List[events.Action]:
         gate, step = self.rollout.gate, self.rollout.step
         if gate is None or self._phase not in (Phase.BLOCKS_BEFORE, Phase.BLOCKS_AFTER):
             return []
         self._blocks.append(block)
+        self._keep_seen(block)
         self._blocks_at_s = self._now_s
         block_s = gate.seconds(self._is_canary(), 1)
         self._wait_until_s = self._now_s + block_s + BLOCK_LATE_S
@@ -259,7 +289,10 @@ class Gating(Lasting):
             return self._no_load(why)
         self.rollout = replace(
             self.rollout,
-            step=replace(step, before=tuple(self._blocks), before_at_s=self._now_s),
+            step=replace(
+                step, before=only_of(self._blocks, (*step.treated, *step.controls)),
+                before_at_s=self._now_s,
+            ),
         )
         return self._next_of_step()
 
@@ -323,6 +356,7 @@ class Gating(Lasting):
 
     def _watch_after(self) -> List[events.Action]:
         self._watches = 0
+        self._forget_seen()
         return self._watch(Phase.BLOCKS_AFTER, LOOKS[-1])
 
     def _judge_step(self) -> List[events.Action]:
@@ -334,7 +368,8 @@ class Gating(Lasting):
         last = len(self._blocks) >= LOOKS[-1]
         # the canary is watched for all of its time, unless it is worse
         long_canary = self._is_canary() and gate.canary_block_s > gate.block_s
-        early = found.verdict is Verdict.UNDECIDED or (long_canary and found.goes_on)
+        watched = not long_canary or len(self._blocks) >= WATCHED
+        early = found.verdict is Verdict.UNDECIDED or (not watched and found.goes_on)
         if early and not last:
             return [events.SaveRun()]
         self._keep_latencies()
@@ -385,16 +420,9 @@ class Gating(Lasting):
         rollout = self.rollout
         took = (*rollout.judged_s, self._now_s - rollout.step_at_s)[-64:]
         said = ", ".join(rollout.changes[index].name for index in rollout.step.indices)
-        verdict, gate = rollout.step.judgement, rollout.gate
-        # the canary's blocks may be longer, and then they are no measure of others
-        alike = gate is not None and (
-            not self._is_canary() or gate.canary_block_s == gate.block_s
-        )
-        before = tuple(self._blocks[-BLOCKS_BEFORE:]) if verdict and alike else ()
+        verdict = rollout.step.judgement
         self.rollout = replace(
-            rollout, step=GateStep(
-                before=before, before_at_s=self._blocks_at_s, judgement=verdict
-            ),
+            rollout, step=GateStep(judgement=verdict),
             judged_s=took if verdict else rollout.judged_s,
         )
         proven = any(

@@ -205,7 +205,7 @@ class RolloutMachine(Gating):
             # what was measured before it was held is of another load
             if self._gated(change):
                 if was_held:
-                    self.rollout = replace(self.rollout, step=GateStep())
+                    self.rollout, self._seen = replace(self.rollout, step=GateStep()), []
                 return [*said, *self._begin_step(event)]
             return [*said, *(self._measure(Phase.BEFORE) if was_held else self._look())]
         if holding.too_long(self.rollout, now_s):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -25,6 +26,23 @@ def present(blocks: Sequence[Block], osd_ids: Iterable[int]) -> Tuple[int, ...]:
     logs = [block.logs() for block in blocks]
     return tuple(
         osd_id for osd_id in osd_ids if blocks and sum(osd_id in each for each in logs) >= least
+    )
+
+
+def told_of(blocks: Sequence[Block], osd_ids: Sequence[int]) -> Tuple[Block, ...]:
+    """The blocks from the first on that tells of all these OSDs."""
+    for at, block in enumerate(blocks):
+        if {*osd_ids} <= {osd.osd_id for osd in block.osds}:
+            return tuple(blocks[at:])
+    return ()
+
+
+def only_of(blocks: Sequence[Block], osd_ids: Sequence[int]) -> Tuple[Block, ...]:
+    """The same blocks without other OSDs."""
+    kept = {*osd_ids}
+    return tuple(
+        replace(block, osds=tuple(osd for osd in block.osds if osd.osd_id in kept))
+        for block in blocks
     )
 
 

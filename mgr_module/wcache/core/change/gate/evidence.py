@@ -2,9 +2,9 @@
 
 A record of a kind stays small however many steps there are: sums of what each step has shown.
 A step weighs by its OSDs and blocks, not by what its noise seems to be: a step that was quiet by
-chance would count too much.  Steps that share blocks, since what was measured after one is the
-before of the next, have errors of opposite signs: the controls' noise enters the one with a plus
-and the other with a minus.  So the pooled error is too large rather than too small.
+chance would count too much.  Steps that share blocks, since what was measured after one is
+before the next ones, have errors of opposite signs: the controls' noise enters the one with a
+plus and the others with minuses.  So the pooled error is too large rather than too small.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from ...loads import OSDS_MAX, Block
 from .blocks import BLOCKS_MAX
-from .judge import BLOCKS_BEFORE, LOOKS, Judgement
+from .judge import BLOCKS_BEFORE, LOOKS, WATCHED, Judgement
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,11 @@ class GateSettings:
     def range_s(self, canary: bool) -> Tuple[float, float]:
         """The shortest and the longest time that judging a step takes, before and after.
 
-        Of a step that is not the first, the blocks before are those after the one before it.
+        Of a step that is not the first, the blocks before are those of the steps before it.
         """
-        last = LOOKS[-1]
-        least = last if canary and self.canary_block_s > self.block_s else LOOKS[0]
+        least = WATCHED if canary and self.canary_block_s > self.block_s else LOOKS[0]
         before = BLOCKS_BEFORE if canary else 0
-        return self.seconds(canary, before + least), self.seconds(canary, BLOCKS_BEFORE + last)
+        return self.seconds(canary, before + least), self.seconds(canary, BLOCKS_BEFORE + LOOKS[-1])
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,7 @@ class GateStep:
     """The step under way: which changes, whose OSDs, beside which controls.
 
     `before` are the blocks before the step, which ended at `before_at_s`; a mgr that takes over
-    judges by them.  Between two steps they are those after the one, for the next.  `last`: it
-    was judged well, and what is to last is being made to.
+    judges by them.  `last`: it was judged well, and what is to last is being made to.
     """
 
     indices: Tuple[int, ...] = field(default=(), metadata={"max_items": OSDS_MAX})

@@ -2,7 +2,7 @@
 
 The unit is a block's log ratio of treated over control OSDs.  What happens to all (a load
 that grows, a neighbour, the time of day) is in both and cancels.  The stretch before the
-change gives level, variance and correlation; the blocks after it are looked at four times.
+change gives level, variance and correlation; the blocks after it are looked at six times.
 What earlier steps of the rollout have shown of the same kind counts (`evidence`), and each look
 of the whole rollout spends its part of the same error rates.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from statistics import median
 from typing import List, Mapping, Sequence, Tuple
 
 from ...loads import Block
@@ -24,9 +25,14 @@ from .blocks import CONTROLS_MIN, alike, log_ratios, present
 from .evidence import COMMITS, READS, Evidence, share
 from .numbers import Difference, difference
 
-BLOCKS_BEFORE = 48
-# Blocks after the change at which it is judged.
-LOOKS = (10, 20, 40, 96)
+BLOCKS_BEFORE = 96
+# Blocks after the change at which it is judged.  Correlated noise and stalls take the later ones.
+LOOKS = (10, 20, 40, 96, 192, 384)
+# A canary that is to be watched for long has so many blocks, which are longer then.
+WATCHED = 96
+# Of so few blocks two that stall by chance make a mean that looks proven: half of the blocks
+# must be slower as well.
+FEW = 40
 # One-sided, over all looks of a rollout: one whose changes do no harm is called worse at most
 # this often, half of it by all steps together, half by a step by itself.  0.01 is promised; what
 # the estimated correlation costs in short stretches is between.
@@ -197,22 +203,25 @@ def judge(
             blocks_after=len(later), together=past,
         )
     seen = difference(first, later)
+    shifted = len(later) >= FEW or median(later) - median(first) > MATERIAL_LN / 2.0
     weight = len(mine) * len(first) * len(later) / (len(first) + len(later))
-    found = _decide(seen, past.beside(seen, weight), share(look), parts)
+    found = _decide(seen, past.beside(seen, weight), share(look), parts, shifted)
     return replace(
         found, blocks_before=len(first), blocks_after=len(later), treated=len(mine),
         controls=len(others),
     )
 
 
-def _decide(alone: Difference, together: Evidence, part: float, parts: int) -> Judgement:
+def _decide(
+    alone: Difference, together: Evidence, part: float, parts: int, shifted: bool
+) -> Judgement:
     pooled = together.difference
     worse_alpha = max(ALPHA_MIN, FALSE_WORSE * part / 2.0 / parts)
     high = pooled.high(max(ALPHA_MIN, FALSE_NO_WORSE * part))
     verdict, told = Verdict.UNDECIDED, pooled
-    if pooled.low(worse_alpha) > 0.0 and pooled.mean > MATERIAL_LN:
+    if shifted and pooled.low(worse_alpha) > 0.0 and pooled.mean > MATERIAL_LN:
         verdict = Verdict.WORSE
-    elif alone.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
+    elif shifted and alone.low(worse_alpha) > 0.0 and alone.mean > MATERIAL_LN:
         verdict, told, high = Verdict.WORSE, alone, alone.high(worse_alpha)
     elif alone.mean <= MATERIAL_LN and high < MATERIAL_LN:
         verdict = Verdict.BETTER if high < 0.0 else Verdict.NO_WORSE
