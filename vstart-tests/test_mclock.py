@@ -57,7 +57,7 @@ def read_again(wcache: Wcache) -> Iterator[Any]:
 def measure(wcache: Wcache, scope: str, calls: int) -> Dict[str, Any]:
     """Measure a capacity to the end; returns its row."""
     wcache.wait("clean PGs", lambda: wcache(
-        "mclock measure", scope=scope, calls=calls, accept_cost=True))
+        "campaign start", loads="capacity", scope=scope, calls=calls, accept_cost=True))
     with pytest.raises(CommandError, match="is not over yet"):
         wcache("campaign start", scope="osd.0", accept_cost=True)
     wcache.wait(

@@ -51,6 +51,7 @@ _MEASURE = (
     "name=force,type=CephBool,req=false",
     "name=confirm,type=CephBool,req=false",
     "name=observe,type=CephBool,req=false",
+    "name=calls,type=CephInt,req=false",
 )
 
 
@@ -154,7 +155,8 @@ COMMANDS: Tuple[Command, ...] = (
         "or osd.N, under loads traffic,depth1,batch,4m,timer; --accept-cost accepts what "
         "`campaign forecast` says; --consent-turn-on may turn a cache on that is off; --confirm "
         "measures less where there is a verdict; --force measures on an unhealthy cluster; with "
-        "--observe nothing is toggled, and latencies come as tables of the mode that is there",
+        "--observe nothing is toggled, and latencies come as tables of the mode that is there; "
+        "--loads=capacity toggles nothing either, and benches each OSD --calls times for mClock",
         lambda s, v, a: s.campaigns.start(**a), tables.forecast,
     ),
     Command(

@@ -128,6 +128,7 @@ def forecast(data: Mapping[str, Any]) -> str:
         f"written at most: {written(cost)}",
         f"caches emptied:  {emptied}",
     ]
+    lines += [f"clients:         {data['clients']}"] if data.get("clients") else []
     lines += [f"left out: {line}" for line in cost["skipped"]]
     lines += ages.again(data["reported"], "ceph wcache campaign forecast")
     if "campaign_id" in data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from ..core import codec
 from ..core.errors import ConflictError, MalformedError, NotFoundError, RefusedError
@@ -12,6 +12,7 @@ from ..core.events import Halt
 from ..core.experiment.campaign import (
     Campaign,
     CampaignOptions,
+    Forecast,
     candidates,
     forecast,
     parse_loads,
@@ -42,14 +43,16 @@ from .guards import (
     require_thawed,
     require_unreserved,
 )
+from .planner import OwnRuns, Planner
 
 
 class CampaignService:
     """Forecasts, starts and stops campaigns; thread-safe by the engine's lock."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, planners: Iterable[Planner] = ()) -> None:
         self._engine = engine
         self._orders = Orders(engine)
+        self._planners = {load: one for one in planners for load in one.own_loads}
 
     def forecast(
         self, sample: Optional[TrySample] = None, world: Optional[World] = None, **arguments: Any
@@ -57,10 +60,9 @@ class CampaignService:
         """`campaign forecast`: what a campaign with these arguments would cost at most."""
         world = world or self._engine.world()
         _seed(arguments.get("seed"))  # refused here as it is where it counts
-        runs, skipped, _ = _prepare(world, "c0", 0, arguments, sample)
-        cost = forecast(runs, world.cluster, skipped, world.expected_pairs)
-        reported = self._engine.refresh()
-        return {"forecast": codec.to_plain(cost), "reported": codec.to_plain(reported)}
+        made = self._prepare(world, "c0", 0, arguments, sample)
+        cost = forecast(made.runs, world.cluster, made.skipped, world.expected_pairs)
+        return self._answer(made, cost)
 
     def start(
         self, sample: Optional[TrySample] = None, before: Optional[World] = None,
@@ -71,7 +73,8 @@ class CampaignService:
         with engine.deciding(before) as world:
             campaign_id = self.new_id(world)
             seed = _seed(arguments.get("seed"))
-            runs, skipped, chosen = _prepare(world, campaign_id, seed, arguments, sample)
+            made = self._prepare(world, campaign_id, seed, arguments, sample)
+            runs, skipped, chosen, _ = made
             real = not all_simulated(runs)
             broken = [
                 item for item in world.cluster.blocking
@@ -79,7 +82,12 @@ class CampaignService:
             ]
             if real and broken and not chosen.forced:
                 way = "wait until they are met, or use --force (the records are then never pooled)"
-                if broken == [Precondition.NO_SLOW_OPS]:
+                if made.cost:
+                    way = (
+                        "wait until they are met, or use --force (what is measured is then never "
+                        "recommended)"
+                    )
+                elif broken == [Precondition.NO_SLOW_OPS]:
                     way = (
                         "measure with --loads=traffic, with --observe or by `ceph wcache try`, "
                         f"which go on beside them, {way}"
@@ -87,10 +95,11 @@ class CampaignService:
                 raise RefusedError(precondition_text(broken), way)
             cost = forecast(runs, world.cluster, skipped, world.expected_pairs)
             if cost.bytes_written and real and not arguments.get("accept_cost"):
+                other = "" if made.cost else ", or measure with --loads=traffic,timer only"
                 raise RefusedError(
                     f"this writes up to {cost.bytes_written} bytes in {cost.bench_calls} bench "
-                    f"calls" + _emptied(cost.osds_emptied),
-                    "add --accept-cost, or measure with --loads=traffic,timer only",
+                    f"calls" + _emptied(cost.osds_emptied) + (made.cost and f"; {made.cost}"),
+                    f"add --accept-cost{other}",
                 )
             campaign = Campaign(
                 campaign_id, chosen, world.now_s, seed, tuple(run.run_id for run in runs),
@@ -99,11 +108,27 @@ class CampaignService:
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             text += ", toggles nothing" if chosen.observe else ""
             self.begin(campaign, runs, text)
-            reported = engine.refresh()
-        return {
-            "campaign_id": campaign_id, "forecast": codec.to_plain(cost),
-            "reported": codec.to_plain(reported),
+            answer = self._answer(made, cost)
+        return {"campaign_id": campaign_id, **answer}
+
+    def _prepare(
+        self, world: World, campaign_id: str, seed: int, arguments: Dict[str, Any],
+        sample: Optional[TrySample],
+    ) -> OwnRuns:
+        loads = parse_loads(arguments.get("loads") or "traffic")
+        planner = self._planners.get(loads[0])
+        if planner is not None:
+            for name in ("pairs", "confirm", "consent_turn_on"):
+                _require_not(arguments, name, f"--loads={arguments['loads']} toggles nothing")
+            return planner.own_runs(world, campaign_id, arguments)
+        _require_not(arguments, "calls", "only --loads=capacity has a number of calls")
+        return OwnRuns(*_prepare(world, campaign_id, seed, arguments, sample), "")
+
+    def _answer(self, made: OwnRuns, cost: Forecast) -> Dict[str, Any]:
+        found = {
+            "forecast": codec.to_plain(cost), "reported": codec.to_plain(self._engine.refresh()),
         }
+        return {**found, "clients": made.cost} if made.cost else found
 
     def new_id(self, world: World) -> str:
         """The id of a new campaign; a WcacheError where none may begin now."""
@@ -212,12 +237,16 @@ def _observe(arguments: Mapping[str, Any]) -> bool:
     if not arguments.get("observe"):
         return False
     for name in ("pairs", "confirm", "consent_turn_on"):
-        if arguments.get(name):
-            raise MalformedError(
-                f"--observe toggles nothing, so --{name.replace('_', '-')} cannot be given with it",
-                "leave one of them out",
-            )
+        _require_not(arguments, name, "--observe toggles nothing")
     return True
+
+
+def _require_not(arguments: Mapping[str, Any], name: str, why: str) -> None:
+    if arguments.get(name):
+        raise MalformedError(
+            f"{why}, so --{name.replace('_', '-')} cannot be given with it",
+            "leave one of them out",
+        )
 
 
 def _seed(value: Any) -> int:

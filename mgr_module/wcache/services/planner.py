@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import AbstractSet, Any, Callable, List, Optional, Protocol, Sequence
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Protocol,
+    Sequence,
+    Tuple,
+)
 
 from ..ceph.surroundings import Surroundings
 from ..core.automation.seen import Outdated
 from ..core.cluster import ClusterView
-from ..core.model import Finding
+from ..core.errors import NotFoundError
+from ..core.experiment.campaign import CampaignOptions
+from ..core.experiment.run_state import RunSpec
+from ..core.model import Finding, LoadPoint
 from ..engine.engine import Engine
 from ..engine.storing.archive import Archive
 from ..engine.world import World
@@ -38,6 +52,15 @@ class Parts:
         return osd is not None and osd.up
 
 
+class OwnRuns(NamedTuple):
+    """Runs that only one knob makes, and what was left out; `cost` is who waits meanwhile."""
+
+    runs: Tuple[RunSpec, ...]
+    skipped: Tuple[str, ...]
+    options: CampaignOptions
+    cost: str
+
+
 class Planner(Protocol):
     """Plans the changes of one knob from what is known now, and finds what is wrong with them.
 
@@ -46,6 +69,8 @@ class Planner(Protocol):
     """
 
     service: Any = None
+    # What only campaigns of its own measure, by `own_runs`.
+    own_loads: Tuple[LoadPoint, ...] = ()
 
     def plan(self, asked: Asked, world: World) -> Wanted:
         """The changes that make the recommendations true.
@@ -80,6 +105,12 @@ class Planner(Protocol):
     def outdated(self) -> Sequence[Outdated]:
         """Hosts that `auto` may plan anew, since they are others than they were planned for."""
         return ()
+
+    def own_runs(
+        self, world: World, campaign_id: str, arguments: Mapping[str, Any]
+    ) -> OwnRuns:
+        """The runs of a campaign of one of `own_loads`, which toggle nothing."""
+        raise NotFoundError(f"nothing measures {arguments.get('loads')}")
 
     def stale_keys(
         self, world: World, changing: AbstractSet[int], changed: AbstractSet[int]

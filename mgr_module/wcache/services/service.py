@@ -58,7 +58,7 @@ class Service:
         self.agents = agents
         self.accepts = AcceptService(engine)
         self.drive_models = DriveModelService(engine)
-        self.campaigns = CampaignService(engine)
+        self.campaigns = CampaignService(engine, planners.values())
         self.tries = TryService(engine, self.campaigns, traffic)
         self.plans = PlanService(engine, planners)
         self.evidence = EvidenceService(engine)

@@ -147,13 +147,49 @@ def test_a_measurement_is_a_campaign_that_is_shown_and_stopped_like_any_other():
     assert said(mgr, "recommend")["recommendations"] == []
 
 
-def test_it_is_no_load_to_compare_cache_modes_by():
+@pytest.mark.parametrize("name", ["osd_bench_capacity", "capacity"])
+@pytest.mark.parametrize("observe", [False, True])
+def test_it_is_the_load_of_a_campaign_which_toggles_nothing(name, observe):
     mgr = a_mgr()
-    for name in ("osd_bench_capacity", "capacity"):
-        for observe in (False, True):
-            code, _, error = mgr.command("campaign start", loads=name, observe=observe)
-            assert code != 0
-            assert f"load '{name}' is not known" in error
+    asked = {"loads": name, "observe": observe, "calls": 3, "accept_cost": True}
+    campaign_id = said(mgr, "campaign start", **asked)["campaign_id"]
+    by_campaign = mgr.engine.runs[f"{campaign_id}.0"].spec
+    assert by_campaign.observes
+    assert by_campaign.experiments[0].samples_per_period == 3
+    mgr.settle()
+    assert [row["calls"] for row in said(mgr, "mclock show")["measured"]] == [3, 3]
+    alias = said(mgr, "mclock measure", calls=3, accept_cost=True)["job_id"]
+    by_alias = mgr.engine.runs[f"{alias}.0"].spec
+    assert by_alias == replace(
+        by_campaign, run_id=by_alias.run_id, campaign_id=alias, lease_id=by_alias.lease_id
+    )
+
+
+def test_its_forecast_is_a_campaigns_and_says_who_waits():
+    mgr = a_mgr()
+    cost = said(mgr, "campaign forecast", loads="capacity")["forecast"]
+    alias = said(mgr, "mclock forecast")["forecast"]
+    for name in ("bytes_written", "bench_calls", "osds_emptied"):
+        assert cost[name] == alias[name]
+    waits = "clients of osd.0, osd.1 wait behind 3,000 queued writes during each"
+    assert waits in mgr.command("campaign forecast", loads="capacity")[1]
+    code, _, error = mgr.command("campaign start", loads="capacity")
+    assert code != 0
+    assert waits in error
+    assert error.endswith("add --accept-cost")
+
+
+@pytest.mark.parametrize(("asked", "why"), [
+    ({"loads": "capacity,timer"}, "capacity is measured by itself"),
+    ({"loads": "capacity", "pairs": 8}, "--loads=capacity toggles nothing, so --pairs"),
+    ({"loads": "capacity", "consent_turn_on": True}, "so --consent-turn-on cannot be given"),
+    ({"loads": "capacity", "calls": 99}, "--calls must be a whole number from 3 to"),
+    ({"loads": "timer", "calls": 3}, "only --loads=capacity has a number of calls, so --calls"),
+])
+def test_what_it_cannot_be_asked_for_is_refused(asked, why):
+    code, _, error = a_mgr().command("campaign start", accept_cost=True, **asked)
+    assert code != 0
+    assert why in error
 
 
 def ended_without_a_tick(mgr):

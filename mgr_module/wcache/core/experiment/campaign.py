@@ -28,6 +28,8 @@ from .settling_time.checks import checks_at_most, pairs_limit
 SHORT_NAMES = {
     point.short: point for point in LoadPoint if point is not LoadPoint.OSD_BENCH_CAPACITY
 }
+# Measured by the campaigns of one knob alone, which toggle nothing.
+OWN_NAMES = {"capacity": LoadPoint.OSD_BENCH_CAPACITY}
 # Stored with the campaign, so bounded: on a large cluster most lines say the same.
 SKIPPED_MAX = 200
 RUNS_MAX = 500
@@ -71,17 +73,23 @@ def parse_scope(text: str) -> Scope:
 
 def parse_loads(text: str) -> Tuple[LoadPoint, ...]:
     """Load points from a comma-separated list of short or full names, without repeats."""
-    full = {point.value: point for point in SHORT_NAMES.values()}
+    known = {**SHORT_NAMES, **OWN_NAMES}
+    full = {point.value: point for point in known.values()}
     points = []
     for name in text.split(","):
-        point = SHORT_NAMES.get(name.strip()) or full.get(name.strip())
+        point = known.get(name.strip()) or full.get(name.strip())
         if point is None:
             raise MalformedError(
                 f"load {name.strip()[:40]!r} is not known",
-                f"use a comma-separated list of {', '.join(SHORT_NAMES)}",
+                f"use a comma-separated list of {', '.join(SHORT_NAMES)}, or one of "
+                f"{', '.join(OWN_NAMES)}",
             )
         points.append(point)
-    return tuple(dict.fromkeys(points))
+    found = tuple(dict.fromkeys(points))
+    own = [name for name, point in OWN_NAMES.items() if point in found]
+    if own and len(found) > 1:
+        raise MalformedError(f"{own[0]} is measured by itself", f"use --loads={own[0]}")
+    return found
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, List, Sequence
+from typing import AbstractSet, Any, List, Mapping, Sequence
 
 from ....core.errors import NotReadyError
-from ....core.model import Finding
+from ....core.model import Finding, LoadPoint
 from ....engine.world import World
 from ....services.guards import require_config
-from ....services.planner import Parts, Planner
+from ....services.planner import OwnRuns, Parts, Planner
 from ...knob import Asked, Wanted
 from ..advice import advise
 from ..plan import make_changes
@@ -31,6 +31,8 @@ def make(parts: Parts) -> Planner:
 class MclockPlanner(Planner):
     """From measured capacities and what the config database says."""
 
+    own_loads = (LoadPoint.OSD_BENCH_CAPACITY,)
+
     def __init__(self, service: MclockService) -> None:
         self.service: MclockService = service
 
@@ -47,6 +49,12 @@ class MclockPlanner(Planner):
                 "measure with `ceph wcache mclock measure`",
             )
         return make_changes(asked, advices, world.cluster, world.config)
+
+    def own_runs(
+        self, world: World, campaign_id: str, arguments: Mapping[str, Any]
+    ) -> OwnRuns:
+        """See Planner."""
+        return self.service.own_runs(world, campaign_id, arguments)
 
     def findings(self, world: World) -> Sequence[Finding]:
         """Stored values that do not fit the mode of the drives."""

@@ -28,14 +28,16 @@ ROWS: Tuple[Command, ...] = (
     Command(
         "wcache mclock forecast", _CAPACITY, "r",
         "Say what measuring OSDs' capacities for mClock would cost: time, bytes, OSDs; arguments "
-        "as for `mclock measure`",
+        "as for `mclock measure`: an alias of `campaign forecast --loads=capacity`, which goes "
+        "with the next release",
         lambda s, v, a: _service(s).forecast(**a), tables.forecast,
     ),
     Command(
         "wcache mclock measure", (*_CAPACITY, "name=accept_cost,type=CephBool,req=false"), "rw",
         "Measure capacities (IOPS at 4 KiB) by the OSDs' own recipe, on sampled OSDs of scope "
         "cluster, class:NAME, host:NAME or osd.N, in the cache mode they are in; --accept-cost "
-        "accepts what `mclock forecast` says; --force measures on an unhealthy cluster",
+        "accepts what `mclock forecast` says; --force measures on an unhealthy cluster: an "
+        "alias of `campaign start --loads=capacity`, which goes with the next release",
         lambda s, v, a: _service(s).measure(**a), tables.forecast,
     ),
     Command(
@@ -69,6 +71,6 @@ ROWS: Tuple[Command, ...] = (
         lambda s, v, a: _service(s).with_plans(s.plans).rollback(
             a.get("change_id"), bool(a.get("dry_run"))
         ),
-        would,
+        tables.rolled_back,
     ),
 )

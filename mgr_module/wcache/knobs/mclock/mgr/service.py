@@ -6,12 +6,12 @@ Each takes plain arguments, returns plain data, and raises a WcacheError with on
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from ....core import codec
 from ....core.errors import MalformedError, NotFoundError, RefusedError
 from ....core.experiment.campaign import RUNS_MAX, Campaign, CampaignOptions, parse_scope
-from ....core.experiment.run_state import RunStatus
+from ....core.experiment.run_state import RunSpec, RunStatus
 from ....core.fleet.claims import believed
 from ....core.host_report import HostReport
 from ....core.loads import CAPACITY_CALL_BYTES, CAPACITY_CALL_S
@@ -25,6 +25,7 @@ from ....engine.world import World
 from ....services.campaigns import CampaignService
 from ....services.dry_run import would
 from ....services.guards import bounded, require_class, require_idle, require_store, require_thawed
+from ....services.planner import OwnRuns
 from ....services.plans import PlanService
 from ...knob import knobs_of
 from ..advice import advise
@@ -59,6 +60,12 @@ class _Wanted(NamedTuple):
     skipped: Tuple[str, ...]
     reports: Tuple[HostReport, ...]
     options: CampaignOptions
+
+    def runs(self, campaign_id: str, world: World) -> Tuple[RunSpec, ...]:
+        """Return one run for each of them."""
+        return make_runs(
+            campaign_id, self.targets, self.calls, self.reports, world.cluster, self.options
+        )
 
 
 class MclockService:
@@ -116,15 +123,11 @@ class MclockService:
             if not arguments.get("accept_cost"):
                 raise RefusedError(
                     f"this writes {cost['bytes_written']} bytes in {cost['bench_calls']} bench "
-                    f"calls, and clients of {cost['osds_named']} wait behind 3,000 queued writes "
-                    "during each",
+                    f"calls, and {_who_waits(cost)}",
                     "add --accept-cost",
                 )
             campaign_id = self._campaigns.new_id(world)
-            runs = make_runs(
-                campaign_id, found.targets, found.calls, found.reports, world.cluster,
-                found.options,
-            )
+            runs = found.runs(campaign_id, world)
             campaign = Campaign(
                 campaign_id, found.options, world.now_s, 0, tuple(run.run_id for run in runs),
                 found.skipped,
@@ -132,6 +135,14 @@ class MclockService:
             text = f"mclock measurement of {len(runs)} OSDs started, toggles nothing"
             self._campaigns.begin(campaign, runs, text)
         return {"format_version": FORMAT_VERSION, "job_id": campaign_id, "forecast": cost}
+
+    def own_runs(
+        self, world: World, campaign_id: str, arguments: Mapping[str, Any]
+    ) -> OwnRuns:
+        """Return the runs of `campaign start --loads=capacity`."""
+        found = self._prepare(world, arguments)
+        cost = _who_waits(self._cost(world, found))
+        return OwnRuns(found.runs(campaign_id, world), found.skipped, found.options, cost)
 
     def stop(self, dry_run: bool = False) -> Dict[str, Any]:
         """`mclock stop`: end a measurement; a bench call under way goes on to its end."""
@@ -142,7 +153,7 @@ class MclockService:
             return {"changed": False}
         return {"changed": self._campaigns.stop(campaign_id)["changed"]}
 
-    def _prepare(self, world: World, arguments: Dict[str, Any]) -> _Wanted:
+    def _prepare(self, world: World, arguments: Mapping[str, Any]) -> _Wanted:
         calls = bounded(arguments.get("calls"), CALLS_DEFAULT, CALLS_MIN, CALLS_MAX, "calls")
         most = bounded(
             arguments.get("drives_per_model"), DRIVES_DEFAULT, 1, DRIVES_MAX, "drives_per_model"
@@ -244,6 +255,10 @@ class MclockService:
             "stale": [{"subject": f.subject, "detail": f.detail} for f in found],
             "other_schedulers": others, **_reading(world),
         }
+
+
+def _who_waits(cost: Mapping[str, Any]) -> str:
+    return f"clients of {cost['osds_named']} wait behind 3,000 queued writes during each"
 
 
 def _job(world: World) -> Optional[Dict[str, Any]]:

@@ -12,6 +12,10 @@ ALIAS = (
     "`mclock apply` goes with the next release: use `ceph wcache plan --knob=mclock` and `ceph "
     "wcache apply`"
 )
+ROLLBACK_ALIAS = "`mclock rollback` goes with the next release: use `ceph wcache rollback`"
+MEASURE_ALIAS = (
+    "`mclock {}` goes with the next release: use `ceph wcache campaign {} --loads=capacity`"
+)
 
 
 def forecast(data: Mapping[str, Any]) -> str:
@@ -28,9 +32,11 @@ def forecast(data: Mapping[str, Any]) -> str:
     lines += [f"left out: {line}" for line in cost["skipped"]]
     if "job_id" in data:
         return "\n".join([*lines, "", f"measurement {data['job_id']} started",
-                          "next: ceph wcache mclock show"])
+                          "next: ceph wcache mclock show",
+                          MEASURE_ALIAS.format("measure", "start")])
     return "\n".join(
-        [*lines, "", "next: ceph wcache mclock measure (same arguments, and --accept-cost)"]
+        [*lines, "", "next: ceph wcache mclock measure (same arguments, and --accept-cost)",
+         MEASURE_ALIAS.format("forecast", "forecast")]
     )
 
 
@@ -141,3 +147,8 @@ def applied(data: Mapping[str, Any]) -> str:
         [*lines, "next: ceph wcache mclock show",
          f"back: ceph wcache rollback {data['change_id']}", ALIAS]
     )
+
+
+def rolled_back(data: Mapping[str, Any]) -> str:
+    """`ceph wcache mclock rollback`."""
+    return f"{would(data)}\n{ROLLBACK_ALIAS}"
