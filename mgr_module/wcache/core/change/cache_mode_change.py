@@ -27,7 +27,7 @@ from ..protocol import (
 )
 from ..simulation import DriveKind, measured_by_probe
 from ..verdict.recommend import Recommendation
-from .change import ChangeSteps, DriveWear
+from .change import ChangeSteps, DriveWear, WentBack
 from .change_status import ChangeStatus, Made, gain
 
 if TYPE_CHECKING:
@@ -243,13 +243,13 @@ class CacheModeChange(ChangeSteps):
             None if self.prior.known else self.expected,
         )
 
-    def went_back(self, rollout: Rollout, outcome: object) -> Tuple[CacheModeChange, str]:
+    def went_back(self, rollout: Rollout, outcome: object) -> WentBack:
         """See ChangeSteps; back is what was read and equals the prior state."""
         prior = self.prior
         if isinstance(outcome, FailureOutcome):
-            return replace(self, doubt=outcome.doubt), outcome.message
+            return WentBack(replace(self, doubt=outcome.doubt), outcome.message)
         if not isinstance(outcome, StateOutcome):
-            return replace(self, doubt=PriorDoubt.NONE), "an unexpected answer"
+            return WentBack(replace(self, doubt=PriorDoubt.NONE), "an unexpected answer")
         told = outcome.prior and all(item.mode is self.expected for item in outcome.prior)
         if not prior.known and told:
             # an older version kept no more than `expected`; the journal agrees with that
@@ -257,8 +257,8 @@ class CacheModeChange(ChangeSteps):
         differs = differs_from_prior(prior, states_by_id(outcome.drive_ids, outcome.after))
         if differs:
             lost = PriorDoubt.NONE if prior.known else PriorDoubt.LOST
-            return replace(self, doubt=lost), differs
-        return replace(self, prior=prior, doubt=PriorDoubt.NONE, kept=None), ""
+            return WentBack(replace(self, doubt=lost), differs)
+        return WentBack(replace(self, prior=prior, doubt=PriorDoubt.NONE, kept=None))
 
     def verdict_moved(self, recommendations: Sequence[Recommendation]) -> str:
         """See ChangeSteps; a plan of an older version names no drive model."""

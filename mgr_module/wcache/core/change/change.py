@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, AbstractSet, ClassVar, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, AbstractSet, ClassVar, NamedTuple, Sequence, Tuple, Union
 
 from ..cluster import ClusterState
 from ..config_database import ConfigRequest
@@ -32,6 +32,14 @@ class DriveWear:
 
     drive_id: str
     wear: Wear
+
+
+class WentBack(NamedTuple):
+    """A change after it was to go back: why it is not, and what of it is others' since, or ""."""
+
+    change: Change
+    not_back: str = ""
+    left_alone: str = ""
 
 
 class ChangeSteps(ABC):
@@ -76,8 +84,8 @@ class ChangeSteps(ABC):
         """Say what takes the change back."""
 
     @abstractmethod
-    def went_back(self, rollout: Rollout, outcome: object) -> Tuple[Change, str]:
-        """Return the change with what its way back has told, and why it is not back, or ""."""
+    def went_back(self, rollout: Rollout, outcome: object) -> WentBack:
+        """Say what came of its way back."""
 
     def is_still(self, outcome: object) -> str:
         """Say why a change that was judged is not there any more; "" where it is."""

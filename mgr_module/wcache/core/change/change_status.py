@@ -30,10 +30,6 @@ TOUCHED = (
 )
 
 
-# What the detail of a change says that is back but for what others have changed since.
-LEFT_ALONE = "left alone, since changed by others"
-
-
 class Made(Enum):
     """What is known of a change after it was asked for."""
 

@@ -33,8 +33,8 @@ from ..config_database import (
 from ..events import LoadRequest
 from ..model import LoadPoint, Role
 from ..text import named, setting
-from .change import ChangeSteps, DriveWear
-from .change_status import LEFT_ALONE, ChangeStatus, Made, gain
+from .change import ChangeSteps, DriveWear, WentBack
+from .change_status import ChangeStatus, Made, gain
 
 if TYPE_CHECKING:
     from .rollout_state import Rollout
@@ -256,11 +256,11 @@ class ConfigChange(ChangeSteps):
             expect=tuple(item.inverse for item in self.expect),
         )
 
-    def went_back(self, rollout: Rollout, outcome: object) -> Tuple[ConfigChange, str]:
+    def went_back(self, rollout: Rollout, outcome: object) -> WentBack:
         """See ChangeSteps."""
         inverse: Tuple[ConfigEdit, ...] = self.back(rollout).edits
         if not isinstance(outcome, ConfigState) or len(outcome.values) != len(inverse):
-            return self, UNEXPECTED
+            return WentBack(self, UNEXPECTED)
         now = list(zip(inverse, outcome.values))
         others = [edit.who for edit, value in now if is_of_others(edit, value)]
         ours = [
@@ -268,12 +268,15 @@ class ConfigChange(ChangeSteps):
             if edit.who not in others and not same(value, edit.value)
         ]
         if ours:
-            return self, outcome.error or f"{named(ours)} did not take its prior value"
+            return WentBack(
+                self, outcome.error or f"{named(ours)} did not take its prior value"
+            )
         if not others and outcome.unlike:
-            return self, f"{named(list(outcome.unlike))} after it was taken back"
+            return WentBack(self, f"{named(list(outcome.unlike))} after it was taken back")
         if not others:
-            return self, ""
-        return replace(self, detail=f"{LEFT_ALONE}: {named(others)}"), ""
+            return WentBack(self)
+        said = f"left alone, since changed by others: {named(others)}"
+        return WentBack(replace(self, detail=said), left_alone=said)
 
     def pause_s(self, rollout: Rollout) -> float:
         """See ChangeSteps."""

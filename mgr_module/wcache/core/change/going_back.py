@@ -8,7 +8,7 @@ from typing import List, Tuple
 from .. import events
 from ..codec import one_line
 from . import preconditions as holding
-from .change_status import LEFT_ALONE, TOUCHED, ChangeStatus
+from .change_status import TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
 from .keeping import Keeping
 from .phase import Phase
@@ -105,11 +105,11 @@ class GoingBack(Keeping):
         change = self.current
         assert change is not None  # callers looked  # noqa: S101
         self._silent_since_s = None
-        change, why = change.went_back(self.rollout, outcome)
-        if why:
-            return self._not_back(change, why)
-        if change.detail.startswith(LEFT_ALONE):
-            said = one_line(f"{self.rollout.reason}; {change.detail}")
+        change, not_back, left_alone = change.went_back(self.rollout, outcome)
+        if not_back:
+            return self._not_back(change, not_back)
+        if left_alone:
+            said = one_line(f"{self.rollout.reason}; {left_alone}")
             self._set(RolloutStatus.ROLLING_BACK, reason=said)
         pause_s = change.pause_s(self.rollout)
         self._keep(replace(change, status=ChangeStatus.ROLLED_BACK))
@@ -141,5 +141,5 @@ class GoingBack(Keeping):
                 return []
             self._silent_since_s = self._now_s
             return [events.Note(f"the rollback waits for a probe: {detail}", "warning")]
-        unanswered, _ = change.went_back(self.rollout, None)
+        unanswered = change.went_back(self.rollout, None).change
         return self._not_back(unanswered, detail)

@@ -319,9 +319,9 @@ class TrialMachine:
         return [events.SaveRun(), *self._down()]
 
     def _all_done(self, now_s: float) -> List[events.Action]:
-        result = self.trial.result(now_s)
-        self.trial = replace(self.trial, status=TrialStatus.ENDING, reason=result.verdict)
-        return [events.SaveRun(), events.Note(result.verdict), *self._give_back()]
+        verdict = self.trial.result(now_s).verdict.value
+        self.trial = replace(self.trial, status=TrialStatus.ENDING, reason=verdict)
+        return [events.SaveRun(), events.Note(verdict), *self._give_back()]
 
     # ---- leases
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Iterable, List, Tuple
 
-GAIN, NONE, VAGUE = "gain", "no material difference", "insufficient data"
 # Loads drift: what is older tells of another time.
 AGE_S_MAX = 60 * 86400.0
 # A target this far from the one that was tried is another one.
 SAME_TARGET = 0.05
 
 
+class TrialVerdict(str, Enum):
+    """What came out of a trial."""
+
+    GAIN = "gain"
+    NONE = "no material difference"
+    VAGUE = "insufficient data"
+
+
 @dataclass(frozen=True)
 class TrialResult:
     """Misses with a larger target, as a share of those without it, with its 95% interval.
 
-    `low_bytes` and `high_bytes` are the two targets; `verdict` says in words what came out.
+    `low_bytes` and `high_bytes` are the two targets; `verdict` is what came out.
     """
 
     trial_id: str
@@ -29,11 +37,11 @@ class TrialResult:
     share: float = 1.0
     share_low: float = 0.0
     share_high: float = 1.0
-    verdict: str = VAGUE
+    verdict: TrialVerdict = TrialVerdict.VAGUE
 
     def tells_of(self, target_bytes: int, now_s: float) -> bool:
         """Whether it is evidence for OSDs with this target now."""
-        known = self.verdict in (GAIN, NONE) and now_s - self.ended_at_s <= AGE_S_MAX
+        known = self.verdict is not TrialVerdict.VAGUE and now_s - self.ended_at_s <= AGE_S_MAX
         return known and _near(target_bytes, self.low_bytes)
 
 
@@ -46,7 +54,7 @@ def gains(
         if trial.device_class == device_class and trial.tells_of(target_bytes, now_s):
             last = [item for item in last if not _near(item.high_bytes, trial.high_bytes)]
             last.append(trial)
-    return tuple(item for item in last if item.verdict == GAIN)
+    return tuple(item for item in last if item.verdict is TrialVerdict.GAIN)
 
 
 def _near(target_bytes: int, other_bytes: int) -> bool:

@@ -12,7 +12,7 @@ from typing import List, Sequence, Tuple
 
 from ...core.figures.student_t import t95
 from ...core.material import MATERIAL_RATIO
-from .trial_result import GAIN, NONE, VAGUE, TrialResult
+from .trial_result import TrialResult, TrialVerdict
 
 # Fewer misses per second in a period are noise.
 MISSES_MIN = 1.0
@@ -41,16 +41,16 @@ def judge(
     mean_before = before / max(1, blocks * len(osd_ids))
     if len(samples) < SAMPLES_MIN:
         return TrialResult(trial_id, device_class, now_s, low_bytes, high_bytes, osd_ids,
-                           mean_before, verdict=VAGUE)
+                           mean_before, verdict=TrialVerdict.VAGUE)
     mean = sum(samples) / len(samples)
     freedom = len(samples) - 1
     spread = math.sqrt(sum((x - mean) ** 2 for x in samples) / freedom / len(samples))
     reach = t95(freedom) * spread
     share, low, high = math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
-    verdict = VAGUE
+    verdict = TrialVerdict.VAGUE
     if high < 1 / MATERIAL_RATIO:
-        verdict = GAIN
+        verdict = TrialVerdict.GAIN
     elif low > 1 / MATERIAL_RATIO and high < MATERIAL_RATIO:
-        verdict = NONE
+        verdict = TrialVerdict.NONE
     return TrialResult(trial_id, device_class, now_s, low_bytes, high_bytes, osd_ids,
                        mean_before, share, low, high, verdict)

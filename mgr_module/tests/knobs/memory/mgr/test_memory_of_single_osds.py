@@ -4,7 +4,7 @@ import pytest
 from memory_world import GIB, TARGET, a_mgr, watch
 from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said
-from wcache.knobs.memory.trial_result import TrialResult
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict
 
 # What they use fits into no target that is tried here, or into all of them.
 BUSY, IDLE = (6 * GIB, 40e6), (0.01 * GIB, 1e4)
@@ -22,7 +22,8 @@ def a_host(*loads, told=None, **options):
     if told is not None:
         verdict, share = told
         mgr.memory.trials.results = (TrialResult(
-            "t1", "hdd", 0.0, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share, verdict),)
+            "t1", "hdd", 0.0, 4 * GIB, 6 * GIB, (0,), 100.0, share, share, share,
+            TrialVerdict(verdict)),)
     watch(mgr, 1000.0)
     watch(mgr)
     return mgr

@@ -9,7 +9,7 @@ from mgr_fakes.memory import LruOsd, uniform
 from module_world import ok, said
 from wcache.core.hardware.host_memory import CgroupLimit, HostMemory
 from wcache.knobs.memory.curve import Curve, Point, gained
-from wcache.knobs.memory.trial_result import TrialResult, gains
+from wcache.knobs.memory.trial_result import TrialResult, TrialVerdict, gains
 
 
 def begun(mgr, **arguments):
@@ -259,7 +259,7 @@ NOW_S = 1000.0
 def a_result(high, share, ended_at_s, verdict="gain"):
     return TrialResult(
         "t", "hdd", ended_at_s, 4 * GIB, high, (0,), 100.0, share, share - 0.02, share + 0.02,
-        verdict,
+        TrialVerdict(verdict),
     )
 
 

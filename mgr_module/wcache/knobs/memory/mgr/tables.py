@@ -6,6 +6,7 @@ import shlex
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ....core.text import amount, duration, named, table
+from ..trial_result import TrialVerdict
 
 SHOWN_MAX = 60
 OUTSIDE_MAX = 3
@@ -168,7 +169,7 @@ def trial_show(data: Mapping[str, Any]) -> str:
     for item in data["results"]:
         span = f"{_share(item['share'])} ({_share(item['share_low'])} to " \
                f"{_share(item['share_high'])})"
-        told = f", misses fall to {span}" if item["verdict"] != "insufficient data" else ""
+        told = f", misses fall to {span}" if item["verdict"] != TrialVerdict.VAGUE.value else ""
         lines.append(
             f"{item['trial_id']}: {item['device_class']} {amount(item['low_bytes'])} to "
             f"{amount(item['high_bytes'])}: {item['verdict']}{told}"
