@@ -191,9 +191,9 @@ def asked(whom: str, text: str) -> Tuple[Tree, str]:
 
 def install() -> None:
     """Watch from now on, in all tests of this process."""
-    sending = importlib.import_module("wcache.ceph.sending")
+    command = importlib.import_module("wcache.ceph.command")
     codec = importlib.import_module("wcache.core.codec")
-    send, loads = sending.Sender.send, json.loads
+    send, loads = command.Sender.send, json.loads
     decoder = codec._PLAIN
 
     def watched_send(self: Any, mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:
@@ -209,7 +209,7 @@ def install() -> None:
             plain = decoder.decode(text)
             return traced(plain, text.tree, text.path) if isinstance(text, Text) else plain
 
-    sending.Sender.send = watched_send
+    command.Sender.send = watched_send
     json.loads = watched_loads
     codec._PLAIN = Decoder
     for name in _adapters():

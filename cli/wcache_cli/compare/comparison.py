@@ -18,7 +18,6 @@ from wcache.analysis import sequential, summary
 from wcache.analysis.decision import Options, contradicted_by_tail
 from wcache.analysis.sequential import DECIDE_ALPHA, SAME_ALPHA
 from wcache.analysis.summary import ratio
-from wcache.analysis.verdict_text import verdict_text
 from wcache.core.figures.latency_table import quantile
 from wcache.core.model import CacheMode, Verdict
 
@@ -238,7 +237,7 @@ def _why(
         basis = "between measurements"
     elif (far, near) != (stated.interval(DECIDE_ALPHA, widen), stated.interval(SAME_ALPHA, widen)):
         basis = "with the spread of these few measurements"
-    return verdict_text(verdict, far, near, options.material_ratio, basis)
+    return sequential.verdict_text(verdict, far, near, options.material_ratio, basis)
 
 
 def _more(

@@ -22,7 +22,7 @@ from wcache.core.experiment.slots import Slot
 from wcache.core.fleet.retention import Bounds
 from wcache.core.history.entry import HistoryEntry
 from wcache.core.model import CacheMode, Transport
-from wcache.engine.evidence.records import RecordPersistence
+from wcache.engine.persistence import RecordPersistence
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,

@@ -12,9 +12,8 @@ from wcache.analysis.experiment import alike, analyse
 from wcache.analysis.pooling import pool
 from wcache.core.errors import MalformedError
 from wcache.core.model import DriveModel, Finding, FindingCode, LoadPoint, Role, Severity, Verdict
-from wcache.core.verdict import false_coverage
 from wcache.core.verdict.pooling import POOL_DRIVES_MAX, LoadVerdict
-from wcache.core.verdict.recommend import recommend
+from wcache.core.verdict.recommend import alpha_of, recommend, widened
 from wcache.engine.evidence.pools import TRIES_MAX, Pools, item
 from wcache.engine.evidence.results import of_record
 
@@ -221,13 +220,13 @@ def test_where_many_differ_nothing_is_stricter():
 @pytest.mark.parametrize("drives", [3, 4, 6, 20, 100])
 @pytest.mark.parametrize("among", [6, 20, 100, 1000])
 def test_an_interval_is_widened_by_no_less_than_students_t_asks(drives, among):
-    alpha = false_coverage.alpha_of(1, among)
+    alpha = alpha_of(1, among)
     half = math.log(1.2)
     load = LoadVerdict(
         LoadPoint.OSD_BENCH_DEPTH1, Verdict.WRITE_THROUGH, drives, 9.0, 9.0 / 1.2, 9.0 * 1.2,
         "99%", pooled=True,
     )
-    wide = false_coverage.widened(load, (), alpha)
+    wide = widened(load, (), alpha)
     degrees = drives - 1
     asked = stats.t.ppf(1 - alpha / 2, degrees) / stats.t.ppf(1 - 0.01 / 2, degrees)
     assert math.log(9.0 / wide.ratio_low) >= half * asked * (1 - 1e-9)

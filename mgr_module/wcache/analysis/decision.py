@@ -18,7 +18,6 @@ from . import sequential, summary
 from .flushes import too_fast
 from .pairs import Differences
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Spread
-from .verdict_text import verdict_text
 
 LOOK_ALPHA = 0.05  # of each test for a transient, when a verdict is about to be given
 CERTAIN_ALPHA = 0.0005  # then there is no point in going on
@@ -260,7 +259,7 @@ def contradicted_by_tail(middle: Verdict, tail: Verdict, name: str = "median") -
 
 
 def _said(verdict: Verdict, record: Record, seen: Spread, options: Options) -> str:
-    return verdict_text(
+    return sequential.verdict_text(
         verdict, sequential.interval(seen, DECIDE_ALPHA), sequential.interval(seen, SAME_ALPHA),
         options.material_ratio, f"after {seen.n} {design_of(record.setup).unit}",
     )

@@ -23,7 +23,6 @@ from .decision import Decision, Options, holds, verdict_of
 from .pairs import Differences, differences, level, toggled_between
 from .sequential import DECIDE_ALPHA, SAME_ALPHA
 from .summary import DIGITS
-from .verdict_text import span
 
 
 class Interaction(str, Enum):
@@ -156,7 +155,7 @@ def _told(seen: Effects, standing: Interaction) -> str:
     alpha = SAME_ALPHA if standing is Interaction.NONE else DECIDE_ALPHA
     return (
         f"{standing.value} (ratio of ratios {math.exp(found.mean):.3g}, {1 - alpha:.0%} "
-        f"{span(sequential.interval(found, alpha))})"
+        f"{sequential.span(sequential.interval(found, alpha))})"
     )
 
 

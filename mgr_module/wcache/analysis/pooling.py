@@ -24,7 +24,6 @@ from . import sequential, summary, tails
 from .decision import Options, contradicted_by_tail
 from .sequential import DECIDE_ALPHA, SAME_ALPHA, Interval
 from .summary import ratio
-from .verdict_text import verdict_text
 
 POOL_FORMAT = "wcache.pool"
 POOL_VERSION = 1
@@ -269,4 +268,5 @@ def _decide(
         return Verdict.CONFLICTING, (
             f"{contradiction}, {basis}; measure the load that matters for longer"
         )
-    return verdict, verdict_text(verdict, far, near, options.material_ratio, basis)
+    said = sequential.verdict_text(verdict, far, near, options.material_ratio, basis)
+    return verdict, said

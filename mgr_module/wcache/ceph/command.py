@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
-from typing import Any, Callable, Mapping, Protocol
-
-from .sending import send
+from typing import Any, Callable, Mapping, Optional, Protocol
 
 COMMAND_TIMEOUT_S = 30.0
 _LOOK_EVERY_S = 0.5
+EINVAL = 22
 
 
 class SendsCommands(Protocol):
@@ -54,6 +54,50 @@ class Reply:
     def wait(self, timeout_s: float) -> bool:
         """Whether the answer has come."""
         return self._event.wait(timeout_s)
+
+
+class Sender:
+    """Sends in one thread, which begins with the first command and does not end.
+
+    A completion runs on the Python thread state of the thread that sent its command, to its very
+    end (MonCommandCompletion in src/mgr/BaseMgrModule.cc keeps PyThreadState_Get(), and Gil::~Gil
+    releases through it after `complete` has returned).  A thread that sent a command, took its
+    answer and ended could be gone by then: the mgr died of a segmentation fault.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: Optional[threading.Thread] = None
+
+    def send(self, mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:
+        """As MgrModule.send_command; what it raises completes the reply as a failure."""
+
+        def once() -> None:
+            try:
+                mgr.send_command(reply, kind, who, command, "")
+            except Exception as error:  # the thread must live on
+                reply.complete(-EINVAL, "", repr(error))
+
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, daemon=True, name="wcache-sender"
+                )
+                self._thread.start()
+        self._due.put(once)
+
+    def _work(self) -> None:
+        while True:
+            self._due.get()()
+
+
+_SENDER = Sender()
+
+
+def send(mgr: Any, reply: Any, kind: str, who: str, command: str) -> None:
+    """Send a command by the thread of this process; returns at once."""
+    _SENDER.send(mgr, reply, kind, who, command)
 
 
 def put_to_osd(mgr: SendsCommands, osd_id: int, command: Mapping[str, Any]) -> Reply:

@@ -22,8 +22,8 @@ from wcache.core.verdict.load_profile import HOURS_MAX, HourLoad, LoadProfile
 from wcache.core.verdict.pooling import PoolTerm
 from wcache.core.verdict.recommend import recommend
 from wcache.core.verdict.result import ModeSummary, Result
-from wcache.engine.evidence.records import RECOVERED
 from wcache.engine.load_watch import OSDS_MAX
+from wcache.engine.persistence import RECOVERED
 from wcache.engine.storing.archive import Archive
 from wcache.engine.storing.audit_log import (
     ADMINS_LOG,

@@ -6,10 +6,21 @@ points then; what points both ways is said and not averaged away.
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from ..cluster import ClusterState
 from ..drive.accepted_proofs import HOSTS_MIN, AcceptedProof
@@ -18,9 +29,8 @@ from ..material import MATERIAL_RATIO
 from ..model import CacheMode, DriveModel, DriveReport, FindingCode, LoadPoint, Verdict
 from ..simulation import DriveKind, in_cluster, osd_of, real
 from ..text import named
-from . import false_coverage
 from .across_loads import over_loads
-from .estimate import estimate
+from .estimate import Estimate, estimate
 from .flush_proof import has_finding, power_cuts_by_model, withheld_for
 from .hosts_by_model import HostsByModel
 from .load_profile import LoadProfile, evened
@@ -35,6 +45,12 @@ BURSTS = (
     "cache ends, `wcache-probe matrix --long 600` shows on a spare drive"
 )
 OSDS_NAMED_MAX = 8
+FALSE_SHARE_MAX = 0.05
+LEVEL_ALPHA = 0.01  # of the intervals as they come
+# Student's t with f degrees of freedom: its two-sided quantile grows at most by
+# (a / b)^(1 / e) from level 1 - a to 1 - b, a <= .01.  f = 2 is a pool of three drives,
+# f = 3 the first look of an experiment and any pool from four on.
+_POOL_OF_THREE_EXPONENT, _EXPONENT = 1.96, 2.8
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ def recommend(
     whose own load would give another verdict.  Drives are pooled where `pools` has them.
     `reports` tell of power cuts that somebody has witnessed, and `accepted` whose evidence
     an admin accepts.  Where few of many drive models would change, they are held to a stricter
-    level (`false_coverage`).  What two hosts or more have needs the word of two.
+    level (`alpha_of`).  What two hosts or more have needs the word of two.
     """
     by_kind: Dict[DriveKind, List[Standing]] = defaultdict(list)
     # a firmware that ignores flushes does so in any device class
@@ -126,7 +142,7 @@ def recommend(
             found, verdict=Verdict.INSUFFICIENT, mode=None, why=f"{found.why}, but {why}"
         ) if why else found
 
-    found = {kind: at_level(kind, false_coverage.LEVEL_ALPHA) for kind in sorted(by_kind)}
+    found = {kind: at_level(kind, LEVEL_ALPHA) for kind in sorted(by_kind)}
     own = by_osd or {}
     return tuple(
         _with_own_loads(item, own.get(kind[:2], {}) if in_cluster(kind) else {})
@@ -142,21 +158,75 @@ def _corrected(
     among = real(found)
     selected = {kind for kind in among if found[kind].mode is not None}
     while selected:
-        alpha = false_coverage.alpha_of(len(selected), len(among))
-        if alpha >= false_coverage.LEVEL_ALPHA:
+        alpha = alpha_of(len(selected), len(among))
+        if alpha >= LEVEL_ALPHA:
             break
         stricter = {kind: at_level(kind, alpha) for kind in selected}
         found = {**found, **stricter}
         fallen = {kind for kind in selected if stricter[kind].mode is None}
         if not fallen:
             break
-        why = false_coverage.why_not(len(selected), len(among))
+        why = _not_significant(len(selected), len(among))
         found = {
             kind: replace(item, why=why) if kind in fallen else item
             for kind, item in found.items()
         }
         selected -= fallen
     return found
+
+
+def alpha_of(selected: int, among: int) -> float:
+    """The level at which `selected` of `among` drive models have to be proven.
+
+    Each verdict errs once in a hundred by its own account.  Who measures fifty drive models and
+    acts on the one that differs has picked the likeliest error.  So where few of many are
+    recommended a change, their intervals are widened until the share of false ones among them is
+    at most 5% (Benjamini and Yekutieli 2005: the level of a selected interval is 1 - q R / m, with
+    R selected of m).  Records keep their verdicts; this acts on recommendations alone.
+    """
+    if selected <= 0 or among <= 0:
+        return LEVEL_ALPHA
+    return min(LEVEL_ALPHA, FALSE_SHARE_MAX * selected / among)
+
+
+def widened(load: LoadVerdict, drives: Sequence[DriveVerdict], alpha: float) -> LoadVerdict:
+    """The load with its interval at level 1 - alpha; undecided where that proves too little.
+
+    `drives` are those it was pooled of: where they were not pooled, each is widened about
+    its own estimate, and the widest of them is the load's.
+    """
+    if alpha >= LEVEL_ALPHA or load.verdict.mode is None:
+        return load
+    found: Sequence[Union[LoadVerdict, DriveVerdict]] = [load] if load.pooled else drives
+    logs = [_logs(item.estimate) for item in found]
+    three = load.pooled and load.drives <= 3
+    times = (LEVEL_ALPHA / alpha) ** (1 / (_POOL_OF_THREE_EXPONENT if three else _EXPONENT))
+    lows = [middle - times * (middle - low) for middle, low, _ in filter(None, logs)]
+    highs = [middle + times * (high - middle) for middle, _, high in filter(None, logs)]
+    if not lows:
+        return load
+    low, high = math.exp(max(-99.0, min(lows))), math.exp(min(99.0, max(highs)))
+    proven = low > MATERIAL_RATIO or high < 1 / MATERIAL_RATIO
+    return replace(
+        load, ratio_low=low, ratio_high=high,
+        verdict=load.verdict if proven else Verdict.INSUFFICIENT,
+        interval=load.interval.replace("99%", f"{1 - alpha:.3%}"),
+    )
+
+
+def _logs(found: Estimate) -> Optional[Tuple[float, float, float]]:
+    """Logarithms of an estimate and its interval; None where there is no interval."""
+    if not found.ratio or found.ratio <= 0 or not found.bounded:
+        return None
+    return math.log(found.ratio), math.log(found.ratio_low), math.log(found.ratio_high)
+
+
+def _not_significant(selected: int, among: int) -> str:
+    """Why a recommendation that stood alone does not stand here, with what would settle it."""
+    return (
+        f"not significant after correcting for multiple comparisons ({selected} of {among} drive "
+        "models seem to differ); measure more drives of this model"
+    )
 
 
 def _recommend(
@@ -173,7 +243,7 @@ def _recommend(
         measured = [drive_verdict(result) for result in by_load.get(point, ())]
         if measured:
             load = pooled(point, measured, pools.get((kind, point)))
-            loads.append(false_coverage.widened(load, measured, alpha))
+            loads.append(widened(load, measured, alpha))
     verdict, why = over_loads(loads, profile)
     warnings = [
         f"osd.{result.osd_id} {result.load_point.short}: {text}"
