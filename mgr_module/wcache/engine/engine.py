@@ -31,7 +31,6 @@ from ..core.verdict.recommend import OsdProfiles, Recommendation
 from ..options import Options
 from .accepting import Accepting
 from .config_watch import ConfigWatch
-from .debts import Debts
 from .evidence.analyses import Analyses, Analysis
 from .executor import Executor
 from .gate.looking import Stops
@@ -43,9 +42,10 @@ from .run_queue import CLUSTER_GRACE_S, RunQueue
 from .steady_clock import steady_clock
 from .storing.archive import Archive
 from .storing.audit_log import AuditLog
+from .storing.change_history import ChangeHistory
 from .storing.store_gate import StoreGate
-from .storing.told_changes import ToldChanges
 from .under_way import begun_runs, held, moving_plans, open_plans, open_runs, open_trials
+from .unrestored import Unrestored
 from .watchdog import Watchdog
 from .world import World
 
@@ -79,11 +79,11 @@ class Engine:
         self._clock = clock or steady_clock()
         self._wake = wake
         self.hosts = Hosts()
-        self.debts = Debts(self.hosts)
+        self.unrestored = Unrestored(self.hosts)
         self.campaigns: Dict[str, Campaign] = {}
         self.unstored: Set[str] = set()  # ids of campaigns that the mons do not have yet
         self.audit = AuditLog(archive, self.clock, log)
-        self._told = ToldChanges(self.audit, lambda: self.hosts.reports, self.clock)
+        self._told = ChangeHistory(self.audit, lambda: self.hosts.reports, self.clock)
         self.frozen = False
         self.epoch = "0"
         self.ticked_at_s = 0.0  # when the last whole tick ended
@@ -222,7 +222,7 @@ class Engine:
             runs = {i: m for i, m in runs.items() if m.spec.campaign_id not in self.unstored}
         going_on = {owner for owner, _ in self.measuring.going_on()}
         due = self._queue.due(runs, now_s, going_on)
-        for run_id, event in self.debts.begin(due, self.runs, self.rollouts, self.view):
+        for run_id, event in self.unrestored.begin(due, self.runs, self.rollouts, self.view):
             if isinstance(event, events.Begin):
                 spec = self.runs[run_id].spec
                 self.note("mgr", run_id, f"started on {spec.hostname} {spec.domain_id}")

@@ -28,8 +28,8 @@ from .hosts import Hosts, Pending
 from .measuring import Measuring, OsdQuestions
 from .persistence import Machine, StatePersistence
 from .storing.archive import Archive
+from .storing.change_history import ChangeHistory
 from .storing.store_gate import StoreGate
-from .storing.told_changes import ToldChanges
 from .watchdog import Watchdog
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Executor:
         analyses: Analyses, measuring: Measuring, questions: OsdQuestions, config: ConfigWatch,
         watchdog: Watchdog, view: ClusterView, clock: Callable[[], float], note: Tell,
         log: logging.Logger,
-        post_event: Callable[[str, events.Event], None], told: ToldChanges,
+        post_event: Callable[[str, events.Event], None], told: ChangeHistory,
         blocks: BlockRunner, stops: Stops, reserved: Callable[[], str],
         outside_windows: Callable[[], bool], frozen: Callable[[], bool],
         recommendations: Callable[[], Sequence[Recommendation]],

@@ -31,10 +31,10 @@ from ..core.protocol import (
     Task,
 )
 from ..core.simulation import is_real
-from .debts import Learned
 from .engine import Engine
 from .hosts import CHANGED_EVERY_S
 from .under_way import busy, open_runs
+from .unrestored import Learned
 
 Note = Callable[[str, str, str], None]
 """Takes a line of a host's probe for the audit log: the host, what it is about, the text."""
@@ -75,7 +75,7 @@ class ProbeCalls:
                 continue
             self._note(hostname, notice.domain_id or hostname, notice.text)
             if notice.restored:
-                self._settle(engine.debts.told(engine.runs, hostname, notice))
+                self._settle(engine.unrestored.told(engine.runs, hostname, notice))
         self._take_outcome(hostname, post)
 
     def _is_old(self, hostname: str, post: Post) -> bool:
@@ -160,7 +160,7 @@ class ProbeCalls:
             said = f"what was accepted is not dropped yet: {post.outcome.message}"
             self._note(hostname, request.domain_id, said)
         if isinstance(request, ReleaseRequest) and isinstance(post.outcome, StateOutcome):
-            self._settle(engine.debts.released(engine.runs, hostname, request, post.outcome))
+            self._settle(engine.unrestored.released(engine.runs, hostname, request, post.outcome))
         if pending.owner:
             outcome = self._checked(hostname, pending.task.request, post.outcome)
             engine.feed(pending.owner, TaskAnswered(post.task_id, outcome))
@@ -186,7 +186,7 @@ class ProbeCalls:
         engine.hosts.reported(hostname, engine.clock())
         engine.hosts.agents.note_version(hostname, report.probe_version)
         engine.accepting.read(report)
-        self._settle(engine.debts.read(engine.runs, report))
+        self._settle(engine.unrestored.read(engine.runs, report))
         if engine.hosts.reports.get(hostname) != report:
             engine.hosts.reports[hostname] = report
             engine.archive.put_report(report)
@@ -247,7 +247,7 @@ class ProbeCalls:
             return None
         engine = self._engine
         request = engine.accepting.request(hostname, now_s)
-        request = request or engine.debts.restore(engine.runs, hostname, now_s)
+        request = request or engine.unrestored.restore(engine.runs, hostname, now_s)
         return None if request is None else engine.hosts.ask(hostname, engine.epoch, request)
 
     def _settle(self, learned: Sequence[Learned]) -> None:

@@ -10,7 +10,7 @@ from ..core import codec
 from ..core.change import preconditions as holding
 from ..core.change import staleness
 from ..core.change.change_status import ChangeStatus
-from ..core.change.lasting import not_lasting
+from ..core.change.persisting import not_lasting
 from ..core.change.rollout_state import Rollout
 from ..core.change.time_left import time_left
 from ..core.errors import NotReadyError

@@ -12,7 +12,7 @@ from ..core.change.cache_mode_change import require_room
 from ..core.change.change_status import ChangeStatus
 from ..core.change.gate.gate_state import GateSettings
 from ..core.change.gate.judge import WATCHED
-from ..core.change.lasting import not_lasting
+from ..core.change.persisting import not_lasting
 from ..core.change.rollout import RolloutMachine
 from ..core.change.rollout_state import (
     BY_ADMIN,

@@ -16,7 +16,7 @@ from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
 from .seen import DriveSeen, Ended, ModelKey, Seen
 from .spending import Limits, changes_left, charged, today
-from .state import TOKENS_MAX, AutoState, Pending, Purpose, Tried
+from .state import TOKENS_MAX, AutoState, Pending, PlannedAnew, Purpose, Tried
 from .windows import is_open
 
 # A drive model that could not be decided is measured again after this long.
@@ -71,7 +71,8 @@ def turned(state: AutoState, seen: Seen, device_class: Optional[str], mode: Mode
     kept = tuple(item for item in state.tried if device_class not in (None, "", item.device_class))
     known = _tokens((*state.known, *added), seen)
     fresh = tuple(name for name in state.fresh if name not in set(known))
-    return replace(state, modes=modes, known=known, fresh=fresh, tried=kept)
+    anew = state.anew if device_class else ()
+    return replace(state, modes=modes, known=known, fresh=fresh, tried=kept, anew=anew)
 
 
 def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decision:
@@ -127,10 +128,17 @@ def begun(
     state: AutoState, wish: Wish, owner: str, seconds: float, bytes_written: int, changes: int
 ) -> AutoState:
     """After it was begun: it is charged in full until it ends."""
-    model = "" if isinstance(wish, Apply) else wish.drive_model
-    pending = Pending(
-        owner, wish.purpose, wish.device_class, model, wish.tokens, seconds, bytes_written, changes
-    )
+    if isinstance(wish, PlanAnew):
+        pending = Pending(
+            owner, wish.purpose, "", "", wish.tokens, seconds, bytes_written, changes,
+            wish.about.knob, wish.about.host,
+        )
+    else:
+        model = "" if isinstance(wish, Apply) else wish.drive_model
+        pending = Pending(
+            owner, wish.purpose, wish.device_class, model, wish.tokens, seconds, bytes_written,
+            changes,
+        )
     again = state.again
     if wish.purpose is Purpose.AGAIN:
         again = (*again, *wish.tokens)[-TOKENS_MAX:]
@@ -182,8 +190,9 @@ def _settled(
     state = replace(state, pending=None, spent=spent)
     if anew:
         why = "" if ended.good else ended.why or "its plan did not end well"
-        told = (Tried(pending.device_class, pending.drive_model, now_s, why),)
-        return replace(state, tried=(*_others(state.tried, told), *told))
+        host = (pending.knob, pending.host)
+        others = [item for item in state.anew if (item.knob, item.host) != host]
+        return replace(state, anew=(*others, PlannedAnew(*host, now_s, why)))
     if pending.purpose is Purpose.APPLY:
         return _after_plan(state, pending, ended, seen, now_s)
     key = (pending.device_class, pending.drive_model)

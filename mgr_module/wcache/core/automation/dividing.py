@@ -13,25 +13,11 @@ from .state import AutoState, Purpose
 
 @dataclass(frozen=True)
 class PlanAnew:
-    """Plan a host's values of a knob anew.
-
-    Where it is stored, the knob stands in the place of a device class and the host in that of a
-    drive model.
-    """
+    """Plan a host's values of a knob anew."""
 
     about: Outdated
     tokens: Tuple[str, ...] = ()
     purpose: Purpose = Purpose.DIVIDE
-
-    @property
-    def device_class(self) -> str:
-        """The knob, as it is stored."""
-        return self.about.knob
-
-    @property
-    def drive_model(self) -> str:
-        """The host, as it is stored."""
-        return self.about.host
 
     @property
     def keys(self) -> Tuple[Key, ...]:
@@ -41,7 +27,7 @@ class PlanAnew:
 
 def next_anew(state: AutoState, seen: Seen) -> Optional[PlanAnew]:
     """The first host of which all device classes may be changed without an admin."""
-    held = {(item.device_class, item.drive_model) for item in state.tried if item.held}
+    held = {(item.knob, item.host) for item in state.anew if item.held}
     for item in seen.outdated:
         may = all(mode_of(state.modes, c) is Mode.APPLY for c in item.device_classes)
         if may and (item.knob, item.host) not in held:

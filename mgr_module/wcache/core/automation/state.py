@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Optional, Tuple
+from typing import Collection, Optional, Tuple
 
 from .drift import Undone
 from .modes import Modes
@@ -35,6 +35,18 @@ class Pending:
     seconds: float = 0.0
     bytes_written: int = 0
     changes: int = 0
+    knob: str = ""  # of a host that is planned anew, which has no drive model
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedAnew:
+    """A host's values of a knob that were planned anew, and when."""
+
+    knob: str
+    host: str
+    at_s: float
+    held: str = ""  # why that is not done by itself any more
 
 
 @dataclass(frozen=True)
@@ -68,3 +80,23 @@ class AutoState:
     spent: Spent = Spent()  # noqa: RUF009  frozen
     unquiet_at_s: float = 0.0
     undone: Tuple[Undone, ...] = field(default=(), metadata={"max_items": TOKENS_MAX})
+    anew: Tuple[PlannedAnew, ...] = ()
+
+    def of_older(self, knobs: Collection[str]) -> AutoState:
+        """The same of an older version, which kept a knob as a class and a host as a model."""
+        pending = self.pending
+        if pending is not None and pending.purpose is Purpose.DIVIDE and not pending.knob:
+            pending = replace(
+                pending, knob=pending.device_class, host=pending.drive_model, device_class="",
+                drive_model="",
+            )
+        old = [item for item in self.tried if item.device_class in knobs]
+        if not old and pending is self.pending:
+            return self
+        anew = [
+            PlannedAnew(item.device_class, item.drive_model, item.at_s, item.held) for item in old
+        ]
+        return replace(
+            self, pending=pending, anew=(*self.anew, *anew),
+            tried=tuple(item for item in self.tried if item not in old),
+        )

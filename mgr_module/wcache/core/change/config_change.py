@@ -280,7 +280,7 @@ class ConfigChange(ChangeSteps):
 
     def pause_s(self, rollout: Rollout) -> float:
         """See ChangeSteps."""
-        return self.back_wait_s if rollout.going_back else self.wait_s
+        return self.back_wait_s if rollout.rolling_back else self.wait_s
 
     # ---- whom it concerns, and the history: see ChangeSteps
 

@@ -35,9 +35,9 @@ from .gate.judge import (
     load_of_any,
     look_at,
 )
-from .keeping import MID_CHANGE
-from .lasting import Lasting
+from .persisting import Persisting
 from .phase import Phase
+from .rollout_base import MID_CHANGE
 from .rollout_state import Change, RolloutStatus
 
 # A block that is this much later than it should be does not come any more.
@@ -57,7 +57,7 @@ Machine = TypeVar("Machine", bound="Gating")
 
 
 @dataclass
-class Gating(Lasting):
+class Gating(Persisting):
     """Steps and their judgement."""
 
     _blocks: List[Block] = field(default_factory=list)

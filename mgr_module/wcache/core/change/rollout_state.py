@@ -143,7 +143,7 @@ class Rollout:
         return tuple(item for item in self.changes if isinstance(item, ConfigChange))
 
     @property
-    def going_back(self) -> bool:
+    def rolling_back(self) -> bool:
         """Whether changes are taken back now."""
         return self.status is RolloutStatus.ROLLING_BACK
 
@@ -169,7 +169,7 @@ class Rollout:
     @property
     def current_index(self) -> Optional[int]:
         """Which change is under way or next: forwards the first, backwards the last."""
-        if self.going_back:
+        if self.rolling_back:
             back = [
                 i for i, c in enumerate(self.changes) if c.status is ChangeStatus.ROLLING_BACK
             ]

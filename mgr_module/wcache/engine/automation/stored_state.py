@@ -6,6 +6,7 @@ from typing import Optional
 
 from ...core.automation.state import AutoState
 from ...core.errors import StorageError
+from ...knobs.registry import KNOBS
 from ..engine import Engine
 
 
@@ -20,7 +21,8 @@ class StoredAutoState:
     def load(self) -> None:
         """Take up what was stored."""
         with self._engine.lock:
-            self.state = self._engine.archive.automation()
+            stored = self._engine.archive.automation()
+            self.state = stored.of_older([knob.name for knob in KNOBS])
 
     def keep(self, state: AutoState) -> None:
         """Take a new state, and store it where it differs."""

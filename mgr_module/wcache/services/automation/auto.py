@@ -135,6 +135,8 @@ class AutoService:
                  for key in sorted(seen.contested)]
         left += [f"{t.device_class} {t.drive_model}: `auto` no longer applies it: {t.held}"
                  for t in state.tried if t.held]
+        left += [f"{a.knob} {a.host}: `auto` no longer applies it: {a.held}"
+                 for a in state.anew if a.held]
         left += [f"{' '.join(key)}: went back in plan {plan_id}: `auto` does not apply it "
                  "until it is measured while clients write"
                  for key, plan_id in sorted(seen.went_back.items())]

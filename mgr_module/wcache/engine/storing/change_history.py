@@ -13,7 +13,7 @@ from ...core.host_report import HostReport
 from .audit_log import AuditLog
 
 
-class ToldChanges:
+class ChangeHistory:
     """Looks at plans as they are stored; guarded by the engine's lock.
 
     `reports` are the hosts' last ones: which OSDs a drive has.

@@ -19,8 +19,8 @@ from ..record import Precondition
 from ..simulation import is_real
 from .change_status import ChangeStatus, Made
 from .gate.gate_state import GateStep
-from .going_back import GoingBack
 from .phase import Phase
+from .rolling_back import RollingBack
 from .rollout_state import Change, Rollout, RolloutStatus
 
 # Nothing is made to last where one of these does not hold.
@@ -37,7 +37,7 @@ def not_lasting(rollout: Rollout) -> Tuple[int, ...]:
 
 
 @dataclass
-class Lasting(GoingBack, ABC):
+class Persisting(RollingBack, ABC):
     """Makes changes last, one by one."""
 
     _reading: bool = False  # a look was asked for: what lasts is read before it is made to

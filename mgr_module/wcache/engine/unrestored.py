@@ -45,7 +45,7 @@ Learned = Tuple[str, str]
 _BACK = "read back: the prior state is restored"
 
 
-class Debts:
+class Unrestored:
     """Guarded by the engine's lock."""
 
     def __init__(self, hosts: Hosts) -> None:

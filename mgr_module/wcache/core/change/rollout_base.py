@@ -17,7 +17,7 @@ from .phase import Phase
 from .rollout_state import Change, Rollout, RolloutStatus
 from .staleness import turned_on
 
-Machine = TypeVar("Machine", bound="Keeping")
+Machine = TypeVar("Machine", bound="RolloutBase")
 
 # Those in which nothing happens before a time has come.
 TIMED = (
@@ -30,7 +30,7 @@ MID_CHANGE = (
 
 
 @dataclass
-class Keeping:
+class RolloutBase:
     """The plan and its small changes."""
 
     rollout: Rollout

@@ -10,13 +10,13 @@ from ..codec import one_line
 from . import preconditions as holding
 from .change_status import TOUCHED, ChangeStatus
 from .gate.gate_state import GateStep
-from .keeping import Keeping
 from .phase import Phase
+from .rollout_base import RolloutBase
 from .rollout_state import Change, RolloutStatus, Worse
 
 
 @dataclass
-class GoingBack(Keeping):
+class RollingBack(RolloutBase):
     """Takes changes back: of a whole plan, or of the wave under way."""
 
     @property
