@@ -24,10 +24,7 @@ from .ceph.view import CephView
 from .ceph.web_host import CephWebHost, StandbyWebHost
 from .commands import commands
 from .commands.views import Views
-from .core.cluster import OsdNow
 from .core.fleet import set_up
-from .core.fleet.claims import osds_now
-from .core.verdict.result import Result
 from .engine.engine import Engine
 from .engine.evidence.analysis_child import AnalysisChild
 from .engine.gate.kept_blocks import KeptBlocks
@@ -89,8 +86,8 @@ class Module(MgrModule):
         self._store = StoreQueue(KvStore(CephKeys(self)))
         archive = Archive(self._store)
         self._load_watch = LoadWatch(
-            reader=loads, archive=archive, results=self._results,
-            osds=lambda: self._osds_now(view), log=self.log.warning,
+            reader=loads, archive=archive, results=lambda: self._engine.results(),
+            osds=lambda: self._engine.osds_now(), log=self.log.warning,
         )
         blocks = KeptBlocks(CephBlocks(
             self, counters=ceph_compat.load_counters,
@@ -135,7 +132,7 @@ class Module(MgrModule):
             self._store.start, upgrades.look, self._load_watch.load, self._engine.load,
             *(knob.load for knob in knobs), self._service.auto.load,
             *(knob.start for knob in knobs), self._views.warm, self._load_watch.start,
-            self._engine.config.start, self._web.start,
+            self._engine.start, self._web.start,
         ))
 
     def _web_page(self, blocks: KeptBlocks) -> WebPage:
@@ -154,15 +151,6 @@ class Module(MgrModule):
                 lambda: self._options.web_metrics,
             ),
         )
-
-    def _results(self) -> List[Result]:
-        with self._engine.lock:
-            return list(self._engine.analyses.results.values())
-
-    def _osds_now(self, view: CephView) -> Dict[int, OsdNow]:
-        cluster = view.cluster()
-        with self._engine.lock:
-            return osds_now(self._engine.hosts.reports.values(), cluster)
 
     def config_notify(self) -> None:
         """Options changed: read them all; a bad value keeps its default."""
@@ -207,7 +195,7 @@ class Module(MgrModule):
                         self._service.tick()
                     finally:
                         self._publish()  # also that the engine is stuck
-                    idle_s = BUSY_TICK_S if self._engine.active else IDLE_TICK_S
+                    idle_s = BUSY_TICK_S if self._engine.is_active() else IDLE_TICK_S
                 else:
                     idle_s = IDLE_TICK_S  # an error while starting: try again seldom
                     wait_s = self._start()
@@ -224,8 +212,9 @@ class Module(MgrModule):
         """Try to start; returns the seconds until the next try, or the first tick."""
         before = self._starter.error
         if self._starter.go_on():
-            frozen = ", frozen" if self._engine.frozen else ""
-            self.log.info("started with %d campaigns%s", len(self._engine.campaigns), frozen)
+            world = self._engine.world()
+            frozen = ", frozen" if world.frozen else ""
+            self.log.info("started with %d campaigns%s", len(world.campaigns), frozen)
             return 0.0
         if self._starter.error != before:
             self.log.error("cannot start: %s", self._starter.error)
@@ -245,7 +234,7 @@ class Module(MgrModule):
         self._keys.close()
         for knob in self._knobs.values():
             knob.close()
-        self._engine.config.close()
+        self._engine.close()
         self._load_watch.close()
         self._analysis.close()
         self._store.close()

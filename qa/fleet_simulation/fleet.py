@@ -116,7 +116,7 @@ class Fleet:
 
     def _done(self) -> bool:
         assert self.steps < STEPS_PER_OSD_MAX * self.osds, f"seed {self.seed}: it does not end"
-        if self.later or self.mgr.engine.active:
+        if self.later or self.mgr.engine.is_active():
             return False
         probes = self.mgr.probes.values()
         return all(mode is WT for probe in probes for mode in probe.modes().values())
@@ -154,7 +154,7 @@ class Fleet:
     def _step_s(self) -> float:
         """To the next thing that happens; a task in flight takes a probe's time."""
         mgr, engine = self.mgr, self.mgr.engine
-        if not engine.active:
+        if not engine.is_active():
             return SPENT_STEP_S if self._spent and not self.later else IDLE_STEP_S
         if engine.hosts.tasks:
             return BUSY_STEP_S
@@ -249,7 +249,7 @@ class Fleet:
             if code:
                 break
             for _ in range(STEPS_PER_OSD_MAX * self.osds):
-                if not self.mgr.engine.active:
+                if not self.mgr.engine.is_active():
                     break
                 self._step()
         left: Dict[str, List[str]] = {

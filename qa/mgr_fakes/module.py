@@ -354,7 +354,7 @@ class FakeMgr:
     def settle(self, steps: int = 3000) -> None:
         """Go on until nothing is under way."""
         for _ in range(steps):
-            if not self.engine.active:
+            if not self.engine.is_active():
                 return
             self.step()
         raise AssertionError("still under way")

@@ -157,7 +157,7 @@ def test_a_campaign_that_could_not_be_stored_whole_does_not_come_to_life_later()
     assert "not started" in ok(mgr.command("history"))
     mgr.store.fails = lambda key: False
     mgr.restart()
-    assert not mgr.engine.active
+    assert not mgr.engine.is_active()
     assert start(mgr) == "c2"
 
 

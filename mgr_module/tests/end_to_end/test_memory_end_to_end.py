@@ -91,7 +91,7 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
             assert float(edit["value"]) >= 0.95 * was
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
     for _ in range(400):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(30.0)
     assert said(mgr, "plan show", plan_id=answer["plan_id"])["status"] == "done"
@@ -100,7 +100,7 @@ def test_a_plan_sets_classes_slowly_down_and_rolls_all_of_it_back():
     assert "WCACHE_MEMORY_OVERCOMMIT" not in codes(mgr)
     ok(mgr.command("rollback"))
     for _ in range(400):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(30.0)
     assert mgr.config.kept == before
@@ -315,7 +315,7 @@ def test_a_dry_run_of_a_memory_plan_says_the_minutes_that_it_waits_between_its_s
     would = said(mgr, "apply", plan_id=plan["plan_id"], dry_run=True)
     began_s = mgr.now_s
     ok(mgr.command("apply", plan_id=plan["plan_id"]))
-    while mgr.engine.active:
+    while mgr.engine.is_active():
         mgr.step(0.5)
     took_s = mgr.now_s - began_s
     assert would["seconds_least"] <= took_s * 1.05
@@ -387,7 +387,7 @@ def test_a_host_whose_osds_changed_asks_for_a_new_division():
     plan_id = said(mgr, "plan", knob="memory")["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
     for _ in range(400):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(30.0)
     watch(mgr)

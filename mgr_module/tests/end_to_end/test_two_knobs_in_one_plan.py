@@ -21,7 +21,7 @@ def measured():
 
 def go_on(mgr):
     for _ in range(2000):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             return
         mgr.step(1.0)
     raise AssertionError("still under way")
@@ -43,7 +43,7 @@ def test_both_knobs_are_in_one_plan_one_after_the_other_and_both_go_back():
     ok(mgr.command("apply", plan_id=answer["plan_id"]))
     seen = []
     for _ in range(2000):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(1.0)
         seen.append((all_modes(mgr), targets(mgr)))
@@ -55,7 +55,7 @@ def test_both_knobs_are_in_one_plan_one_after_the_other_and_both_go_back():
     ok(mgr.command("rollback"))
     went = []
     for _ in range(2000):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(1.0)
         went.append((all_modes(mgr), targets(mgr)))

@@ -124,7 +124,7 @@ def test_what_one_world_works_out_waits_for_no_other_world():
 def test_the_loop_and_a_new_id_read_only_while_nobody_changes_anything():
     """A run or a plan that goes meanwhile would end the module's loop."""
     mgr, asked = a_mgr(), []
-    looks = (lambda: mgr.engine.active, Orders(mgr.engine).new_plan_id)
+    looks = (lambda: mgr.engine.is_active(), Orders(mgr.engine).new_plan_id)
     threads = [threading.Thread(target=lambda look=look: asked.append(look())) for look in looks]
     with mgr.engine.lock:
         for thread in threads:

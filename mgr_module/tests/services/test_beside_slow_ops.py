@@ -95,7 +95,7 @@ def under_way(loads, steps=8):
     start(mgr, loads=loads)
     for _ in range(steps):
         mgr.step()
-    assert mgr.engine.active
+    assert mgr.engine.is_active()
     return mgr
 
 

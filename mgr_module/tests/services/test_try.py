@@ -35,7 +35,7 @@ def test_it_measures_tells_how_far_it_is_and_then_the_answer():
     data = said(mgr, "try", accept_cost=True)
     assert data["state"] == "measuring"
     seen = []
-    while mgr.engine.active:
+    while mgr.engine.is_active():
         mgr.step()
         seen.append(said(mgr, "try"))
     told = [item for item in seen if item["state"] == "measuring"]

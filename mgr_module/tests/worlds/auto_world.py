@@ -63,11 +63,11 @@ class AutoWorld:
             self.grow()
         if self.heals_at is not None and self.steps >= self.heals_at:
             self.heal()
-        if engine.active and self.steps % 10:
+        if engine.is_active() and self.steps % 10:
             self.step_of(self.where())
         else:
-            mgr.step(BUSY_STEP_S if engine.active else IDLE_STEP_S)
-        if not engine.active and self.steps % 5 == 0:
+            mgr.step(BUSY_STEP_S if engine.is_active() else IDLE_STEP_S)
+        if not engine.is_active() and self.steps % 5 == 0:
             engine.hosts.reported_at_s.clear()
             mgr.report_all()
         self.check()
@@ -176,7 +176,7 @@ class AutoWorld:
         waits = any(m.paused for m in self.mgr.engine.rollouts.values())
         state = self.mgr.service.auto.state
         return (self.steps > GROWS_AT + 10 and self.heals_at is None and state.pending is None
-                and not waits and not self.mgr.engine.active)
+                and not waits and not self.mgr.engine.is_active())
 
     def to_the_end(self):
         """Until it is quiet: all in the standing mode, or nothing more is tried for hours."""
@@ -195,7 +195,7 @@ class AutoWorld:
             if self.mgr.command("rollback")[0]:
                 break
             for _ in range(STEPS_MAX):
-                if not self.mgr.engine.active:
+                if not self.mgr.engine.is_active():
                     break
                 self.mgr.step(BUSY_STEP_S)
         return self.modes

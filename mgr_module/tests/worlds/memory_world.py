@@ -65,6 +65,6 @@ def a_trial(mgr):
 def to_its_end(mgr):
     """Whatever runs, within 800 steps of half a minute."""
     for _ in range(800):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(30.0)

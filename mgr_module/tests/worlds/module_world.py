@@ -72,7 +72,7 @@ def applied():
 def go_on(mgr, steps, lost, crashes=(), seconds=0.3):
     """Steps until nothing is under way; the mgr is lost and h1's probe crashes before some."""
     for step in range(steps):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             return
         if step in lost:
             mgr.restart()

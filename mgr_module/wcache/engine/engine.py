@@ -17,17 +17,19 @@ from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Set, Tup
 from ..core import events
 from ..core.automation.windows import outside
 from ..core.change.rollout import RolloutMachine
-from ..core.cluster import ClusterState, ClusterView, OsdLatency
+from ..core.cluster import ClusterState, ClusterView, OsdLatency, OsdNow
 from ..core.experiment.campaign import Campaign
 from ..core.experiment.observing.machines import machine_of
 from ..core.experiment.run_state import FROZEN_BY_ADMIN, OVER, RunStatus
 from ..core.fleet.ages import Age
+from ..core.fleet.claims import osds_now
 from ..core.fleet.retention import Bounds
 from ..core.history.entry import HistoryEntry
 from ..core.jobs import Job
 from ..core.ports import ConfigDatabase
 from ..core.record import Record
 from ..core.verdict.recommend import OsdProfiles, Recommendation
+from ..core.verdict.result import Result
 from ..options import Options
 from .accepting import Accepting
 from .config_watch import ConfigWatch
@@ -124,6 +126,14 @@ class Engine:
         return self._options()
 
     # ---- start
+
+    def start(self) -> None:
+        """Begin to read the config database."""
+        self.config.start()
+
+    def close(self) -> None:
+        """Read it no more."""
+        self.config.close()
 
     def carry_out(self, knob: str, kind: TrialKind) -> None:
         """Carry out what a knob tries by itself; before anything is loaded."""
@@ -268,8 +278,7 @@ class Engine:
         """What measures OSDs beside the runs, in words: no drive is toggled meanwhile."""
         return next(iter(held(self.trials)), self.measuring.last_call)
 
-    @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether something is under way, so that time matters."""
         with self.lock:
             return bool(self.reserved or moving_plans(self.rollouts) or open_runs(self.runs))
@@ -359,6 +368,17 @@ class Engine:
         _ = looked.cluster  # fetched while no lock is held
         with self.lock:
             yield self.world(looked)
+
+    def results(self) -> List[Result]:
+        """The results of all records."""
+        with self.lock:
+            return list(self.analyses.results.values())
+
+    def osds_now(self) -> Dict[int, OsdNow]:
+        """Each OSD, with the drives that are under it now."""
+        cluster = self.view.cluster()
+        with self.lock:
+            return osds_now(self.hosts.reports.values(), cluster)
 
     def latencies(self) -> Dict[int, OsdLatency]:
         """What OSDs last said of theirs; of a big cluster much."""

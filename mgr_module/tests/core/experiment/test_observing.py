@@ -71,7 +71,7 @@ def test_every_load_ends_with_a_full_table_and_no_drive_is_touched():
     kinds = watched(mgr)
     campaign_id = observe(mgr, loads="traffic,timer,depth1", accept_cost=True)
     leases = set()
-    while mgr.engine.active:
+    while mgr.engine.is_active():
         mgr.step()
         leases |= mgr.engine.world().leased
     assert leases == set()

@@ -145,7 +145,7 @@ def test_the_mgr_watches_for_as_long_as_the_drive_is_in_a_mode_of_ours(loads):
     before = all_modes(mgr)
     start(mgr, loads=loads)
     while not (mgr.blocks.waiting and any(probe.leased for probe in mgr.probes.values())):
-        assert mgr.engine.active, "it was over, and nothing was watched"
+        assert mgr.engine.is_active(), "it was over, and nothing was watched"
         mgr.step()
     (token,) = mgr.blocks.waiting
     request, _, on_end = mgr.blocks.waiting[token]
@@ -165,7 +165,7 @@ def test_no_step_ends_the_watch_but_the_end_of_the_run(loads):
     mgr = shared_db()
     start(mgr, loads=loads)
     tokens = []
-    while mgr.engine.active:
+    while mgr.engine.is_active():
         mgr.step()
         tokens += mgr.blocks.waiting
     assert len(tokens) > 10

@@ -274,4 +274,4 @@ def test_a_run_that_could_not_be_stored_is_stored_later():
     mgr.step(11.0)
     mgr.restart()
     assert mgr.engine.runs["c1.0"].over
-    assert not mgr.engine.active
+    assert not mgr.engine.is_active()

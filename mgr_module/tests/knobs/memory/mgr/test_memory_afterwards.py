@@ -31,7 +31,7 @@ def applied(device_class=None):
     plan_id = said(mgr, "plan", knob="memory", **wanted)["plan_id"]
     ok(mgr.command("apply", plan_id=plan_id))
     for _ in range(1000):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(10.0)
     assert said(mgr, "plan show", plan_id=plan_id)["status"] == "done"
@@ -97,7 +97,7 @@ def test_a_rollback_ends_the_promise():
     mgr = applied()
     ok(mgr.command("rollback"))
     for _ in range(1000):
-        if not mgr.engine.active:
+        if not mgr.engine.is_active():
             break
         mgr.step(10.0)
     watch(mgr, 1000.0)

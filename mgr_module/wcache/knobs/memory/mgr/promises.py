@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Callable, Tuple
 
 from ....engine.engine import Engine
@@ -10,21 +11,21 @@ from .archive import MemoryArchive
 
 
 class KeptPromises:
-    """Guarded by the engine's lock."""
+    """Guarded by a lock of its own, which is held for a moment."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._lock = threading.Lock()
         self._archive = MemoryArchive(engine.archive)
         self.all: Tuple[Promise, ...] = ()
 
     def load(self) -> None:
         """Take up what was stored."""
-        with self._engine.lock:
+        with self._lock:
             self.all = self._archive.promises()
 
     def change(self, change: Callable[[Tuple[Promise, ...]], Tuple[Promise, ...]]) -> None:
         """Keep the newest of what `change` makes of them, and store it where it differs."""
-        with self._engine.lock:
+        with self._lock:
             promises = change(self.all)[-PROMISES_MAX:]
             if promises != self.all:
                 self.all = promises
