@@ -1,4 +1,4 @@
-"""The pages for Ceph's documentation are built without a warning, and name commands that exist.
+"""The pages for Ceph's documentation are built without a warning.
 
 Ceph's own conf.py and extensions build them in `make test-ceph-ci`; here three directives of
 theirs have a stand-in, so that a mistake in the markup is found in seconds.
@@ -6,13 +6,11 @@ theirs have a stand-in, so that a mistake in the markup is found in seconds.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
 from ceph_ci.health_page import health_checks
-from ceph_ci.module_page import PAGE, module_page
-from wcache.commands.commands import COMMANDS
+from ceph_ci.module_page import module_page
 
 # Ceph's mgr_module and confval render from the module; its prompt is that of sphinx-prompt.
 CONF = """
@@ -80,14 +78,3 @@ def test_mistakes_in_the_page_are_warnings(tmp_path):
     assert "underline too short" in warnings
     assert "no-such-page" in warnings
     assert "no_such_option" in warnings
-
-
-def test_each_command_on_the_page_is_a_command_of_the_module():
-    known = {command.prefix for command in COMMANDS}
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
-    named = re.findall(r"ceph (wcache(?: [a-z][a-z-]*)*)", text)
-    assert len(named) > 25
-    for words in named:
-        parts = words.split()
-        starts = {" ".join(parts[:length]) for length in range(1, len(parts) + 1)}
-        assert starts & (known - {"wcache"}) or words == "wcache", words

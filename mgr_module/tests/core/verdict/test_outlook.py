@@ -128,6 +128,13 @@ def test_what_was_not_measured_cannot_be_changed_or_went_back_is_said():
     assert found.next_step == "ceph wcache try"
 
 
+def test_where_nothing_can_be_changed_the_next_command_says_why():
+    found = told({kind("a"): drives(), kind("b"): drives()}, [], total=5)
+    assert (found.text, found.next_step) == (
+        "2 drive models on 5 drives: 2 cannot be changed as things are", "ceph wcache drive ls"
+    )
+
+
 def test_a_fleet_that_is_right_has_nothing_to_do():
     same = advice("a", Verdict.NO_DIFFERENCE, load(Verdict.NO_DIFFERENCE, 0.97, 1.04))
     found = told({kind("a"): drives(3)}, [same])

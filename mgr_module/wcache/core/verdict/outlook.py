@@ -138,6 +138,8 @@ class Outlook:
             return "ceph wcache try"
         if self.ask_about:
             return f"ceph wcache explain {shlex.quote(self.ask_about)}"
+        if self.fixed == self.models:
+            return "ceph wcache drive ls"  # says why
         return ""
 
     def _gains(self, of: str = "", drives: int = 0) -> List[str]:
