@@ -10,11 +10,11 @@ from collections import Counter
 from typing import AbstractSet, Any, Callable, Collection, Dict, List, Optional, Tuple
 
 from ..core import codec
-from ..core.drive.safety import judge
+from ..core.drive.safety import dropping_above, judge
 from ..core.errors import NotFoundError
 from ..core.fleet.ages import age_of
 from ..core.fleet.findings import words_of_version
-from ..core.model import DriveReport, Finding, FindingCode
+from ..core.model import CacheMode, DriveReport, Finding, FindingCode
 from ..core.output_format import FORMAT_VERSION
 from ..core.text import time_left
 from ..core.verdict.outlook import Outlook
@@ -250,5 +250,11 @@ def _drive(
         mode=drive.mode.value if drive.mode else "unknown",
         osds=sorted({use.osd_id for use in drive.uses}),
         plp=hints.cell(drive.plp_hints, str(drive.drive_model) in trusted),
+        toggle_refusal=drive.toggle_refusal or _must_stay_off(drive),
     )
     return plain
+
+
+def _must_stay_off(drive: DriveReport) -> str:
+    dropping = dropping_above(drive) if drive.mode is CacheMode.WRITE_THROUGH else ()
+    return f"{', '.join(dropping)} does not flush: `ceph wcache drive reload`" if dropping else ""

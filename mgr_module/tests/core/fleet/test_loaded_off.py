@@ -58,6 +58,8 @@ def test_what_is_there_is_measured_at_once_and_toggling_is_refused_with_the_cure
     assert code != 0
     assert "ceph wcache drive reload" in error
     assert "`ceph wcache campaign start --observe`" in error
+    (drive,) = said(mgr, "drive ls")["drives"]
+    assert drive["toggle_refusal"] == "dm-0 does not flush: `ceph wcache drive reload`"
     ok(mgr.command("campaign start", loads="depth1", observe=True, accept_cost=True))
     mgr.settle()
     (row,) = said(mgr, "campaign show", campaign_id="c1")["observed"]
