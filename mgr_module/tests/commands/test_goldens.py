@@ -4,6 +4,7 @@
 What is drawn at random (ids of changes and leases) is masked.
 """
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from golden_stories import STORIES, records
 from mgr_fakes import builders as make
 from mgr_fakes.module import FakeMgr
-from module_world import a_mgr, ok, start
+from module_world import a_mgr, ok, start, with_osds_on
 from wcache.commands.commands import COMMANDS
+from wcache.core.model import DriveModel
 
 FORMS = ("plain", "json-pretty")
 FOLDER = Path(__file__).parent / "goldens"
@@ -99,6 +101,59 @@ def chapters():
     for name, tell in STORIES.items():
         yield name, story(tell, FORMS)
     yield "16-records", story(records, ("plain",))
+    yield "24-at-300-osds", at_300_osds()
+
+
+def at_300_osds():
+    """What is grouped where drives are many, from what is measured to the middle of a rollout."""
+    mgr = FakeMgr(*(
+        (f"h{h:02}", tuple(
+            make.drive(
+                f"sd{chr(97 + i)}", 10 * h + i, domain_id=f"d{h:02}{i}", drive_id=f"w{h:02}{i}",
+                drive_model=DriveModel("ACME", "HD1" if h % 2 else "HD2", "1.0"),
+            ) for i in range(10)
+        )) for h in range(30)
+    ))
+    with_osds_on(mgr, "h90", "h91")
+    mgr.report_all()
+    start(mgr, seed=1)
+    mgr.settle()
+    mgr.report_all()
+    parts = [in_short(mgr, prefix, **more) for prefix, more in (*LOOKS, *LOOKS_NOW_AND_THEN)]
+    parts += [
+        in_short(mgr, "plan"), in_short(mgr, "apply", plan_id="p1", dry_run=True),
+        in_short(mgr, "campaign show", campaign_id="c1"), in_short(mgr, "explain", what="osd.1"),
+    ]
+    ok(mgr.command("apply", plan_id="p1"))
+    for _ in range(150):
+        mgr.step()
+    mgr.now_s += 95.0  # no probe called meanwhile
+    parts += [
+        in_short(mgr, prefix, **more) for prefix, more in (
+            ("plan show", {"plan_id": "p1"}), ("rollout show", {"plan_id": "p1"}),
+            ("agent ls", {}), ("status", {}),
+        )
+    ]
+    return "".join(parts)
+
+
+def in_short(mgr, prefix, **arguments):
+    """Plain as it is; of JSON the first row of each long list, and how many follow."""
+    code, out, error = mgr.command(prefix, format="json", **arguments)
+    short = json.dumps(_first_rows(json.loads(out)), indent=1) if code == 0 else error
+    return (
+        answered("plain", mgr, prefix, **arguments)
+        + f"$ ceph wcache {prefix} --format json  -> {code}\n{short}\n"
+    )
+
+
+def _first_rows(value):
+    if isinstance(value, dict):
+        return {key: _first_rows(item) for key, item in value.items()}
+    if isinstance(value, list):
+        more = [f"and {len(value) - 1} more"] if len(value) > 3 else []
+        return [_first_rows(item) for item in (value[:1] if more else value)] + more
+    return value
 
 
 def mclock():
@@ -136,6 +191,7 @@ def said_now():
 NAMES = (
     "1-nothing-measured", "2-measuring", "3-measured", "4-planned", "5-applied",
     "6-rolled-back", "7-refused", "8-help", "9-mclock", "10-now-and-then", *STORIES, "16-records",
+    "24-at-300-osds",
 )
 
 

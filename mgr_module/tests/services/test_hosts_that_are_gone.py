@@ -39,7 +39,7 @@ def test_status_counts_a_probe_until_it_is_a_finding_that_it_does_not_respond(si
     mgr.now_s = mgr.engine.hosts.agents.get("h1").seen_at_s + silent_s
     mgr.probes["h2"].turn()
     shown = said(mgr, "status")
-    assert shown["agents"] == {"known": 2, "heard": count}
+    assert shown["agents"] == {"known": 2, "heard": count, "hosts_without": []}
     assert [item["subject"] for item in shown["findings"] if "SILENT" in item["code"]] == (
         ["h1"] * (2 - count))
 
@@ -54,7 +54,7 @@ def test_a_new_mgr_has_heard_no_probe_before_it_calls():
     heard = {row["hostname"]: row["heard_s_ago"] for row in said(mgr, "agent ls")["agents"]}
     assert heard["h1"] is None
     assert heard["h2"] is not None
-    assert said(mgr, "status")["agents"] == {"known": 2, "heard": 1}
+    assert said(mgr, "status")["agents"] == {"known": 2, "heard": 1, "hosts_without": []}
     error = refused(mgr, "agent rm", errno.EAGAIN, hostname="h1")
     assert "since the mgr started" in error
     assert "--force" in error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, List, Mapping
 
-from ..core.text import named, table
+from ..core.agents import SILENT_S
+from ..core.text import LISTED_MAX, many, named, table
 from .tables import would
 
 _ESCAPE = "\\"  # some shells' echo takes it for more than itself
@@ -49,7 +50,27 @@ def removed(data: Mapping[str, Any]) -> str:
 
 
 def agents(data: Mapping[str, Any]) -> str:
-    """`ceph wcache agent ls`."""
+    """`ceph wcache agent ls`: of many, those that were not heard and those that work."""
+    if len(data["agents"]) <= LISTED_MAX:
+        return every_agent(data)
+    idle = [a for a in data["agents"] if _heard(a) and not a["lease_id"]]
+    told = [a for a in data["agents"] if not _heard(a) or a["lease_id"]]
+    shown = {**data, "agents": told[:LISTED_MAX]}
+    left = len(told) - LISTED_MAX
+    return "\n".join([
+        *([every_agent(shown)] if told or data["refused"] else []),
+        *([f"and {left} more like these"] if left > 0 else []),
+        f"{many(len(idle), 'probe')} heard in the last {SILENT_S:.0f} s and idle",
+        "each of them: ceph wcache agent ls --all",
+    ])
+
+
+def _heard(row: Mapping[str, Any]) -> bool:
+    return row["heard_s_ago"] is not None and row["heard_s_ago"] < SILENT_S
+
+
+def every_agent(data: Mapping[str, Any]) -> str:
+    """`ceph wcache agent ls --all`."""
     refused = [f"{one['hostname']}: refused, {one['why']}" for one in data["refused"]]
     if not data["agents"]:
         none = "no probe has contacted the mgr yet\nnext: ceph wcache agent add --all"

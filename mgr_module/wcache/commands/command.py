@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ..services.service import Service
 from . import tables
 from .views import Views
 
 FORMAT = "name=format,type=CephChoices,strings=plain|json|yaml,req=false"
+EACH = "name=all,type=CephBool,req=false"
 DRY_RUN = "name=dry_run,type=CephBool,req=false"
 DEVICE_CLASS = "name=device_class,type=CephString,req=false"
 
@@ -27,6 +28,7 @@ class Command:
     help: str
     call: Callable[[Service, Views, Dict[str, Any]], Any]
     render: Renderer = tables.lines_of
+    whole: Optional[Renderer] = None  # with --all: what `render` groups
 
     def spec(self) -> Dict[str, Any]:
         """The command as an entry of a mgr module's COMMANDS."""

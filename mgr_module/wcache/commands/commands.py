@@ -21,6 +21,7 @@ from ..services.service import Service
 from . import (
     agent_tables,
     compared_campaigns,
+    drive_tables,
     explain_view,
     load_views,
     outlook_view,
@@ -28,7 +29,7 @@ from . import (
     try_view,
 )
 from .automation import history
-from .command import DEVICE_CLASS, DRY_RUN, Answer, Command
+from .command import DEVICE_CLASS, DRY_RUN, EACH, Answer, Command
 from .rows import automation as automation_rows
 from .rows import drives as drive_rows
 from .rows import rollout as rollout_rows
@@ -86,9 +87,10 @@ COMMANDS: Tuple[Command, ...] = (
         lambda s, v, a: v.status(), tables.status,
     ),
     Command(
-        "wcache drive ls", ("name=hostname,type=CephString,req=false",), "r",
-        "List OSD drives: model, device cache, and the kernel view at every layer",
-        lambda s, v, a: v.drives(a.get("hostname")), tables.drives,
+        "wcache drive ls", ("name=hostname,type=CephString,req=false", EACH), "r",
+        "List OSD drives: model, device cache, and the kernel view at every layer; many on several "
+        "hosts by their kind, with --all each of them",
+        lambda s, v, a: v.drives(a.get("hostname")), drive_tables.drives, drive_tables.each,
     ),
     Command(
         "wcache drive accept",
@@ -100,8 +102,9 @@ COMMANDS: Tuple[Command, ...] = (
     ),
     *drive_rows.ROWS,
     Command(
-        "wcache agent ls", (), "r", "List the probes and when each was last seen",
-        lambda s, v, a: v.agents(), agent_tables.agents,
+        "wcache agent ls", (EACH,), "r",
+        "List the probes and when each was last seen; of many those that want a look, with --all "
+        "each", lambda s, v, a: v.agents(), agent_tables.agents, agent_tables.every_agent,
     ),
     Command(
         "wcache agent poll", ("name=hostname,type=CephString",), "rw",
@@ -251,7 +254,7 @@ def answer(
         elif command.prefix in automation_rows.READS_FILE:
             arguments["inbuf"] = _body({"inbuf": inbuf})
         data = command.call(service, views, arguments)
-        return 0, _format(command, data, form), ""
+        return 0, _format(command, data, form, whole=bool(arguments.get("all"))), ""
     except WcacheError as error:
         return -error.errno, "", error.line()
     except Exception as error:
@@ -301,7 +304,7 @@ def _checked(name: str, kind: str, value: Any) -> Any:
     return value
 
 
-def _format(command: Command, data: Any, form: str) -> str:
+def _format(command: Command, data: Any, form: str, *, whole: bool) -> str:
     # what views return is plain already, and may be large
     plain = data if isinstance(data, dict) else codec.to_plain(data)
     if form != "plain" and command.prefix not in FILES:
@@ -314,7 +317,7 @@ def _format(command: Command, data: Any, form: str) -> str:
         return _json(plain)
     if form == "yaml":
         return _yaml(plain)
-    return command.render(plain)
+    return (command.whole if whole and command.whole else command.render)(plain)
 
 
 _encoded = json.JSONEncoder(allow_nan=False).encode  # dumps() makes an encoder in each call

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Tuple
+from statistics import median
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.change.preconditions import NEEDED
 from ..core.fleet import ages
 from ..core.precondition_text import faults
 from ..core.record import Precondition
-from ..core.text import before_after, setting, short_id, table, when
-from .tables import stale_keys
+from ..core.text import LISTED_MAX, before_after, listed, setting, short_id, table, when
+from .tables import model_of, stale_keys
 
 # Commands by hand that are listed of one change.
 MANUAL_MAX = 20
@@ -29,27 +30,96 @@ def plans(data: Mapping[str, Any]) -> str:
 
 
 def plan(data: Mapping[str, Any]) -> str:
-    """`ceph wcache plan`."""
-    left = [f"left alone: {line}" for line in data.get("left_alone", [])]
+    """`ceph wcache plan`, and `plan show`: many changes by what they are."""
+    few = len(data["changes"]) <= LISTED_MAX
+    return _plan(data, whole=few)
+
+
+def each(data: Mapping[str, Any]) -> str:
+    """`ceph wcache plan show --all`."""
+    return _plan(data, whole=True)
+
+
+def _plan(data: Mapping[str, Any], *, whole: bool) -> str:
+    alone = [f"left alone: {line}" for line in data.get("left_alone", [])]
+    left = listed(alone, "left alone: see --format json")
     if "reported" in data:
         left += ages.again(data["reported"], "ceph wcache plan")
     if not data["changes"]:
         done = data.get("in_place_by")
         return "\n".join([f"in place, by plan {done}" if done else "nothing to change", *left])
     drives = [c for c in data["changes"] if c.get("kind") != "config"]
+    values = [c for c in data["changes"] if c.get("kind") == "config"]
+    planned = data.get("status", "planned") == "planned"
+    if whole:
+        lines = [*_drive_changes(drives), *_config_changes(values), ""]
+        lines += _by_hand(data["changes"]) if planned else []
+        lines += [
+            f"{short_id(c['action_id'])} written since the change: {line}"
+            for c in drives for line in c.get("written_since", [])
+        ]
+    else:
+        where = f"plan show {data['plan_id']} --all" if data["plan_id"] else "plan --format json"
+        told = [f"{short_id(c['action_id'])} {c['status']}: {c['detail']}"
+                for c in data["changes"] if c["detail"]]
+        settings = "\n".join(_config_changes(values)).splitlines()
+        lines = [
+            *_kinds_of_change(drives), *listed(settings, "changes of settings"), "",
+            *listed(told, "with a detail"),
+            f"each change, and how it is made by hand: ceph wcache {where}",
+        ]
+    lines += left
+    lines += [f"note: {line}" for line in stale_keys(data)]
+    if planned:
+        apply = f"ceph wcache apply {data['plan_id']}"
+        lines += [
+            f"what would block it, and how long it takes: {apply} --dry-run", f"next: {apply}",
+        ] if data["plan_id"] else ["next: ceph wcache plan (same arguments, without --dry-run)"]
+    else:
+        reason = f" ({data['reason']})" if data.get("reason") else ""
+        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
+        lines += waiting(data)
+    return "\n".join(lines)
+
+
+def _drive_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
     rows = [
         (short_id(c["action_id"]), c["failure_domain"], c["hostname"], ",".join(c["dev_names"]),
          f"osd.{c['osd_id']}", c["expected"], c["mode"], c["kept"] or "", c["status"],
          before_after(c["before_us"], c["after_us"]), c.get("ratio"), c["detail"])
-        for c in drives
+        for c in changes
     ]
     heads = ("CHANGE", "FAILURE DOMAIN", "HOST", "DRIVE", "OSD", "FROM", "TO", "KEPT", "STATUS",
              "LATENCY", "RATIO", "DETAIL")
-    tables = [table(heads, rows)] if drives else []
-    lines = [*tables, *_config_changes(data["changes"]), ""]
-    planned = data.get("status", "planned") == "planned"
-    lasts = {}
-    for c in data["changes"] if planned else ():
+    return [table(heads, rows)] if rows else []
+
+
+def _kinds_of_change(changes: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Like changes of drives in one line, with the medians of what was measured."""
+    kinds: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
+    for c in changes:
+        kind = (c["device_class"], model_of(c), c["expected"], c["mode"], c["kept"] or "",
+                c["status"])
+        kinds.setdefault(kind, []).append(c)
+    rows = [
+        (len(alike), len({c["hostname"] for c in alike}), *kind,
+         before_after(*(_middle(c[key] for c in alike) for key in ("before_us", "after_us"))),
+         _middle(c.get("ratio") for c in alike))
+        for kind, alike in kinds.items()
+    ]
+    heads = ("CHANGES", "HOSTS", "CLASS", "DRIVE MODEL", "FROM", "TO", "KEPT", "STATUS",
+             "MEDIAN LATENCY", "RATIO")
+    return listed(table(heads, rows).splitlines(), "kinds of changes") if rows else []
+
+
+def _middle(values: Iterable[Optional[float]]) -> Optional[float]:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _by_hand(changes: Sequence[Mapping[str, Any]]) -> List[str]:
+    lines, lasts = [], {}
+    for c in changes:
         where = f" on {c['hostname']}" if c.get("hostname") else ""
         # what is typed on no host is the same for all of them
         lasts.update(dict.fromkeys(x for x in c["manual"] if x.startswith(_OF_CLUSTER)))
@@ -58,21 +128,7 @@ def plan(data: Mapping[str, Any]) -> str:
         lines += [f"{name} by hand{where}: {line}" for line in by_hand[:MANUAL_MAX]]
         if len(by_hand) > MANUAL_MAX:
             lines.append(f"and {len(by_hand) - MANUAL_MAX} more commands: see --format json")
-    lines += [f"instead, by wcache: {line}" for line in lasts]
-    lines += [
-        f"{short_id(c['action_id'])} written since the change: {line}"
-        for c in drives for line in c.get("written_since", [])
-    ]
-    lines += left
-    lines += [f"note: {line}" for line in stale_keys(data)]
-    if planned:
-        lines.append(f"next: ceph wcache apply {data['plan_id']}" if data["plan_id"] else
-                     "next: ceph wcache plan (same arguments, without --dry-run)")
-    else:
-        reason = f" ({data['reason']})" if data.get("reason") else ""
-        lines.append(f"plan {data['plan_id']}: {data['status']}{reason}")
-        lines += waiting(data)
-    return "\n".join(lines)
+    return [*lines, *(f"instead, by wcache: {line}" for line in lasts)]
 
 
 def waiting(data: Mapping[str, Any]) -> List[str]:
@@ -89,15 +145,14 @@ def waiting(data: Mapping[str, Any]) -> List[str]:
     return lines
 
 
-def _config_changes(changes: List[Mapping[str, Any]]) -> List[str]:
-    """The changes of the config database among those of a plan; like steps are one line."""
+def _config_changes(changes: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Changes of the config database; like steps are one line."""
     steps: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
     for c in changes:
-        if c.get("kind") == "config":
-            told = c["detail"] or c["before_us"] is not None or c["after_us"] is not None
-            own = c["action_id"] if told else ""
-            of = c["edits"][0]["who"], c["edits"][0]["name"], str(len(c["edits"]))
-            steps.setdefault((c["knob"], c["failure_domain"], *of, c["status"], own), []).append(c)
+        told = c["detail"] or c["before_us"] is not None or c["after_us"] is not None
+        own = c["action_id"] if told else ""
+        of = c["edits"][0]["who"], c["edits"][0]["name"], str(len(c["edits"]))
+        steps.setdefault((c["knob"], c["failure_domain"], *of, c["status"], own), []).append(c)
     rows = []
     for group in steps.values():
         c, last = group[0], group[-1]

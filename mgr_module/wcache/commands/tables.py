@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ..core.experiment.observing.run import NOT_FLUSHED
 from ..core.fleet import ages
@@ -14,6 +14,7 @@ from ..core.text import (
     at_most,
     cell,
     duration,
+    many,
     named,
     relative,
     table,
@@ -25,11 +26,12 @@ from ..core.text import (
 from ..core.verdict.recommend import BURSTS, FEW
 from . import observed_tables
 from .automation import evidence
-from .drives.bcache import bcache_words
 from .outlook_view import sentence
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
 FINDINGS_MAX = 50
+# Drives left out for one reason that are listed one by one.
+ALIKE_MAX = 3
 BY_95 = "`no material difference` is decided by the 95% interval, which is narrower"
 
 
@@ -38,7 +40,7 @@ def status(data: Mapping[str, Any]) -> str:
     agents, reported = data["agents"], ages.words(data["reported"])
     lines = [
         sentence(data["summary"]), "",
-        f"probes:    {agents['heard']} of {agents['known']} responding",
+        f"probes:    {agents['heard']} of {agents['known']} responding" + without_probe(agents),
         f"drives:    {data['drives']}" + (f", reported {reported}" if reported else ""),
         f"campaign:  {data['campaign'] or 'none under way'}",
         f"rollout:   {data['rollout'] or 'none under way'}",
@@ -78,31 +80,10 @@ def status(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def drives(data: Mapping[str, Any]) -> str:
-    """`ceph wcache drive ls`."""
-    if not data["drives"]:
-        return "no probe has reported a drive yet\nnext: ceph wcache agent ls"
-    rows = []
-    for d in data["drives"]:
-        model = d["drive_model"]
-        uses = ",".join(sorted(f"osd.{u['osd_id']}/{u['role']}" for u in d["uses"]))
-        layers = " ".join(
-            f"{layer['name']}={layer['kernel_view']}" for layer in d["state"]["layers"]
-        )
-        note = "; ".join(filter(None, (
-            "experiment" if d["leased"] else d["toggle_refusal"],
-            *(bcache_words(one) for one in d.get("bcache", ())),
-        )))
-        rows.append(
-            (d["hostname"], d["dev_name"], d["transport"],
-             " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
-             uses, d["state"]["device_cache"], d["state"]["kernel_view"],
-             d["state"]["pinned"], layers, d["safety"], d["plp"], note)
-        )
-    heads = ("HOST", "DRIVE", "TRANSPORT", "MODEL", "OSDS", "DEVICE CACHE", "KERNEL VIEW",
-             "PINNED", "LAYERS", "STATE", "PLP", "NOTE")
-    lines = [table(heads, rows), *flushed(d["state"] for d in data["drives"])]
-    return "\n".join([*lines, f"reported {ages.words(data['reported'])}"])
+def without_probe(agents: Mapping[str, Any]) -> str:
+    """Which hosts with OSDs have none, to end a sentence."""
+    hosts = agents["hosts_without"]
+    return f"; {many(len(hosts), 'host')} without one: {named(hosts)}" if hosts else ""
 
 
 def flushed(states: Iterable[Mapping[str, Any]]) -> List[str]:
@@ -129,7 +110,7 @@ def forecast(data: Mapping[str, Any]) -> str:
         f"caches emptied:  {emptied}",
     ]
     lines += [f"clients:         {data['clients']}"] if data.get("clients") else []
-    lines += [f"left out: {line}" for line in cost["skipped"]]
+    lines += left_out(cost["skipped"])
     lines += ages.again(data["reported"], "ceph wcache campaign forecast")
     if "campaign_id" in data:
         lines += ["", f"campaign {data['campaign_id']} started",
@@ -138,6 +119,24 @@ def forecast(data: Mapping[str, Any]) -> str:
         consent = ", and --accept-cost" if cost["bytes_written"] else ""
         lines += ["", f"next: ceph wcache campaign start (same arguments{consent})"]
     return "\n".join(lines)
+
+
+def left_out(skipped: Sequence[str]) -> List[str]:
+    """What is not measured; many drives with the same reason are one line."""
+    alike: Dict[str, List[str]] = {}
+    for line in skipped:
+        of, _, reason = line.partition(": ")  # a host and a domain, then mostly a device's name
+        alike.setdefault(reason.rpartition(": ")[2], []).append(of)
+    lines = []
+    for line in skipped:
+        reason = line.partition(": ")[2].rpartition(": ")[2]
+        owners = alike[reason]
+        if len(owners) <= ALIKE_MAX or not reason:
+            lines.append(f"left out: {line}")
+            continue
+        hosts = list(dict.fromkeys(of.partition(" ")[0] for of in owners))
+        lines.append(f"left out: {len(owners)} drives on {named(hosts)}: {reason}")
+    return list(dict.fromkeys(lines))
 
 
 def _factorials(count: int) -> str:
@@ -204,7 +203,7 @@ def campaign(data: Mapping[str, Any]) -> str:
             for r in data["results"] if not Verdict(r["verdict"]).decided
         ]
     lines += observed_tables.lines(data["observed"])
-    lines += [f"left out: {line}" for line in data["skipped"]]
+    lines += left_out(data["skipped"])
     lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
               if data["status"] == "running"
               else "status, which says what to do about flushes that are dropped"

@@ -91,6 +91,7 @@ class Views:
                     1 for a in world.agents if not a.silent(world.now_s)
                     and a.hostname not in world.only_stored
                 ),
+                "hosts_without": hosts_without_probe(world),
             },
             "drives": sum(models.values()),
             "reported": codec.to_plain(world.age),
@@ -164,6 +165,19 @@ class Views:
             "format_version": FORMAT_VERSION,
             **load_ls(self._profiles(), results, self._latencies()),
         }
+
+
+def hosts_without_probe(world: World) -> List[str]:
+    """Hosts of the map with OSDs of which no probe speaks."""
+    found = {osd.hostname for osd in world.cluster.osds.values()}
+    found -= {"", *(agent.hostname for agent in world.agents)}
+    if found:  # a probe may have been given another name than Ceph's maps have
+        told = {
+            use.osd_id for report in world.believed_reports for drive in report.drives
+            for use in drive.uses
+        }
+        found -= {osd.hostname for osd in world.cluster.osds.values() if osd.osd_id in told}
+    return sorted(found)
 
 
 def _next(world: World, outlook: Outlook) -> str:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
 NAMED_MAX = 8
+# What are more lines than this is told by number and kind; --all or JSON has each.
+LISTED_MAX = 60
 
 
 def named(names: Sequence[str], most: int = NAMED_MAX) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def listed(lines: Sequence[str], more: str, most: int = LISTED_MAX) -> List[str]:
+    """The first lines, and how many more there are; `more` says of what, and where they are."""
+    left = len(lines) - most
+    return [*lines[:most], *([f"and {left} more {more}"] if left > 0 else [])]
 
 
 def counted(text: str, count: int) -> str:

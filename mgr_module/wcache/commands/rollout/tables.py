@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, List, Mapping, Sequence, Tuple
 
 from ...core.change.preconditions import NEEDED
 from ...core.change.time_left import between
 from ...core.precondition_text import faults
-from ...core.text import many, roughly, table
+from ...core.text import listed, many, named, roughly, table
 from ..plan_tables import waiting
 from ..tables import lines_of
+
+# More waves than this are told together where they stand alike.
+WAVES_MAX, WAVES_NAMED = 20, 3
+# What a dry run says of each change.
+_WOULD = (
+    ("would change {}", "would_change"),
+    ("would make {} last over a power cycle", "would_persist"),
+    ("would restore {}", "would_restore"),
+)
 
 
 def rollouts(data: Mapping[str, Any]) -> str:
@@ -29,11 +38,7 @@ def rollout(data: Mapping[str, Any]) -> str:
     """`ceph wcache rollout show`."""
     reason = f" ({data['reason']})" if data["reason"] else ""
     lines = [f"plan {data['plan_id']}: {data['status']}{reason}"]
-    rows = [
-        (number, w["kind"], w["name"],
-         ", ".join(f"{count} {status}" for status, count in w["statuses"].items()))
-        for number, w in enumerate(data["waves"], 1)
-    ]
+    rows = _waves(data["waves"])
     if rows:
         lines.append(table(("WAVE", "KIND", "WHERE", "CHANGES"), rows))
     step = data["step"]
@@ -60,18 +65,39 @@ def rollout(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _waves(waves: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
+    """A row for each wave; where they are many, one for those in a row that stand alike."""
+    rows: List[List[Any]] = []
+    for number, wave in enumerate(waves, 1):
+        statuses = wave["statuses"]
+        last = rows[-1] if rows else None
+        if last and len(waves) > WAVES_MAX and wave["kind"] == last[2] and len(statuses) == 1 \
+                and [*statuses] == [*last[4]]:
+            last[1] = number
+            last[3].append(wave["name"])
+            last[4] = {status: last[4][status] + count for status, count in statuses.items()}
+        else:
+            rows.append([number, number, wave["kind"], [wave["name"]], dict(statuses)])
+    return [
+        (first if first == last else f"{first} to {last}", kind, named(names, WAVES_NAMED),
+         ", ".join(f"{count} {status}" for status, count in statuses.items()))
+        for first, last, kind, names, statuses in rows
+    ]
+
+
 def forecast(data: Mapping[str, Any]) -> str:
     """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
     if not data.get("dry_run"):
         return lines_of(data)
     lines = [f"dry run: nothing of plan {data['plan_id']} is changed"]
-    for number, wave in enumerate(data.get("waves", ()), 1):
-        size = many(wave["size"], "change")
-        lines.append(f"wave {number}, {wave['kind']}: {wave['name']}, {size}")
-    lines += [f"would change {line}" for line in data.get("would_change", ())]
-    persist = data.get("would_persist", ())
-    lines += [f"would make {line} last over a power cycle" for line in persist]
-    lines += [f"would restore {line}" for line in data.get("would_restore", ())]
+    waves = [
+        f"wave {number}, {wave['kind']}: {wave['name']}, {many(wave['size'], 'change')}"
+        for number, wave in enumerate(data.get("waves", ()), 1)
+    ]
+    lines += listed(waves, "waves: see --format json")
+    for words, key in _WOULD:
+        said = [words.format(line) for line in data.get(key, ())]
+        lines += listed(said, "like these: see --format json")
     if "seconds_most" in data:
         taken = between(data["seconds_least"], data["seconds_most"])
         lines.append(f"takes {taken}, without what it may wait for")

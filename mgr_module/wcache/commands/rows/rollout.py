@@ -6,7 +6,7 @@ from typing import Tuple
 
 from ...knobs.registry import ALL, KNOBS
 from .. import plan_tables, tables
-from ..command import DEVICE_CLASS, DRY_RUN, Command
+from ..command import DEVICE_CLASS, DRY_RUN, EACH, Command
 from ..rollout import tables as rollout_tables
 
 _ID = "name=plan_id,type=CephString"
@@ -39,9 +39,9 @@ ROWS: Tuple[Command, ...] = (
         lambda s, v, a: v.plans.ls(), plan_tables.plans,
     ),
     Command(
-        "wcache plan show", (_ID,), "r",
-        "Show a plan, its progress, and what each change gained",
-        lambda s, v, a: v.plans.show(a["plan_id"]), plan_tables.plan,
+        "wcache plan show", (_ID, EACH), "r",
+        "Show a plan, its progress, and what changes gained: many by their kind, with --all each",
+        lambda s, v, a: v.plans.show(a["plan_id"]), plan_tables.plan, plan_tables.each,
     ),
     Command(
         "wcache plan rm", (_ID, DRY_RUN), "rw",

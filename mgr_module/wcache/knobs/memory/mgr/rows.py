@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ....commands.command import DEVICE_CLASS, Command
+from ....commands.command import DEVICE_CLASS, EACH, Command
 from ....commands.tables import lines_of
 from ....services.service import Service
 from ..knob import MEMORY
@@ -19,9 +19,11 @@ def _service(service: Service) -> MemoryService:
 
 ROWS: Tuple[Command, ...] = (
     Command(
-        "wcache memory status", (), "r",
-        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins",
-        lambda s, v, a: _service(s).status(), memory_tables.status,
+        "wcache memory status", ("name=hostname,type=CephString,req=false", EACH), "r",
+        "Show hosts' memory, each OSD's target with its source, hit ratios, and age bins; many "
+        "hosts and OSDs are listed with --all, or those of one host",
+        lambda s, v, a: _service(s).status(a.get("hostname"), whole=bool(a.get("all"))),
+        memory_tables.status, memory_tables.whole_status,
     ),
     Command(
         "wcache memory recommend", (DEVICE_CLASS,), "r",

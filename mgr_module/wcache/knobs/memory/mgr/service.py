@@ -45,6 +45,8 @@ from .trial_work import TrialOsds, Trials, last_trial
 from .watch import MemoryWatch
 
 OSDS_DEFAULT = 3
+# Of more OSDs `memory status` has those of single hosts, or all where it is asked for them.
+OSDS_SHOWN_MAX = 1000
 # A trial ends where an OSD has so much more than the larger target.
 TRIAL_OVER_SHARE = 1.2
 RAISE = 1.5
@@ -102,10 +104,18 @@ class MemoryService:
 
     # ---- look
 
-    def status(self) -> Dict[str, Any]:
+    def status(self, hostname: Optional[str] = None, *, whole: bool = False) -> Dict[str, Any]:
         """`memory status`: what each host has and gives, each OSD's target and its source."""
         world = self._engine.world()
         facts = self.facts.gather(world)
+        if hostname:
+            facts = replace(facts, hosts=tuple(h for h in facts.hosts if h.name == hostname))
+            if not facts.hosts:
+                raise NotFoundError(
+                    f"no OSD runs on host {hostname[:60]!r}", "see `ceph osd tree`"
+                )
+        osds = [(host, item) for host in facts.hosts for item in host.osds]
+        shown = osds if whole else osds[:OSDS_SHOWN_MAX]
         self._read_soon()
         by_class: Dict[str, List[OsdFacts]] = {}
         for host in facts.hosts:
@@ -116,9 +126,8 @@ class MemoryService:
             "read_s_ago": None if self.watch.read_at_s is None
             else round(facts.now_s - self.watch.read_at_s, 1),
             "hosts": [self._host(facts, host) for host in facts.hosts],
-            "osds": [
-                _osd(facts, host, item) for host in facts.hosts for item in host.osds
-            ],
+            "osds": [_osd(facts, host, item) for host, item in shown],
+            "osds_left_out": len(osds) - len(shown),
             "classes": [_class(name, items) for name, items in sorted(by_class.items())],
             "promises": self._promises(world, facts),
         }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ....core.text import amount, duration, named, table
+from ....core.text import LISTED_MAX, amount, duration, many, named, table
 from ..trial_result import TrialVerdict
 
-SHOWN_MAX = 60
 OUTSIDE_MAX = 3
 SINGLES_MAX = 8
 OLDER = "older"  # of `age_bytes`
@@ -28,6 +27,16 @@ def _rate(value: Optional[float]) -> str:
 
 def status(data: Mapping[str, Any]) -> str:
     """`ceph wcache memory status`."""
+    return _status(data, LISTED_MAX)
+
+
+def whole_status(data: Mapping[str, Any]) -> str:
+    """`ceph wcache memory status --all`."""
+    return _status(data, None)
+
+
+def _status(data: Mapping[str, Any], most: Optional[int]) -> str:
+    """At most so many hosts, OSDs and promises."""
     if data["read_s_ago"] is None:
         return "no OSD has reported its memory yet: try again in a minute"
     hosts = [
@@ -35,13 +44,13 @@ def status(data: Mapping[str, Any]) -> str:
          _bytes(h["others_bytes"]), _bytes(h["room_bytes"]), _bytes(h["given_bytes"]),
          _bytes(h["used_bytes"]), _bytes(h["over_bytes"]) if h["over_bytes"] else "-",
          "cephadm" if h["autotuned"] else "")
-        for h in data["hosts"][:SHOWN_MAX]
+        for h in data["hosts"][:most]
     ]
     osds = [
         (f"osd.{o['osd_id']}", o["host"], o["device_class"], _bytes(o["target_bytes"]),
          o["source"], _bytes(o["mapped_bytes"]), _bytes(o["cache_bytes"]),
          _share(o["onode_hit_ratio"]), _rate(o["onode_misses_per_s"]), _note(o))
-        for o in data["osds"][:SHOWN_MAX]
+        for o in data["osds"][:most]
     ]
     classes = [
         (c["device_class"], c["osds"], _share(c["onode_hit_ratio"]), _rate(c["onode_misses_per_s"]),
@@ -71,14 +80,20 @@ def status(data: Mapping[str, Any]) -> str:
         "", table(("OSD", "HOST", "CLASS", "TARGET", "SOURCE", "USED", "CACHES", "ONODE HITS",
                    "MISSES", "NOTE"), osds),
     ]
-    if len(data["osds"]) > SHOWN_MAX:
-        lines.append(f"and {len(data['osds']) - SHOWN_MAX} more OSDs: see --format json")
+    more = [
+        many(count, noun) for count, noun in (
+            (len(data["hosts"]) - len(hosts), "host"),
+            (len(data["osds"]) + data["osds_left_out"] - len(osds), "OSD"),
+        ) if count
+    ]
+    if more:
+        lines.append(f"and {' and '.join(more)} more: name a host, or add --all")
     if data["promises"]:
         rows = [
             (p["plan_id"], p["host"], p["device_class"], _bytes(p["target_bytes"]),
              _rate(p["misses_before_per_s"]), f"{p['low_per_s']:.0f} to {p['high_per_s']:.0f}/s",
              _rate(p["misses_per_s"]), p["outcome"])
-            for p in data["promises"][:SHOWN_MAX]
+            for p in data["promises"][:most]
         ]
         lines += ["", table(("PLAN", "HOST", "CLASS", "TARGET", "MISSES BEFORE", "PROMISED",
                              "MISSES NOW", "PROMISE"), rows)]
@@ -105,7 +120,7 @@ def recommend(data: Mapping[str, Any]) -> str:
     blocks = []
     changed = False
     groups = _alike(data["groups"])
-    for group in groups[:SHOWN_MAX]:
+    for group in groups[:LISTED_MAX]:
         lines = [f"{named(group['hosts'])}: {_bytes(group['room_bytes'])} for OSDs"]
         lines += [f"  {item['words']}" for item in group["classes"]]
         singles = group["single_osds"]
@@ -116,8 +131,8 @@ def recommend(data: Mapping[str, Any]) -> str:
         lines += [f"  instead: {line}" for line in group["instead"]]
         blocks.append("\n".join(lines))
         changed = changed or any(item["changed"] for item in group["classes"])
-    if len(groups) > SHOWN_MAX:
-        blocks.append(f"and {len(groups) - SHOWN_MAX} more groups: see --format json")
+    if len(groups) > LISTED_MAX:
+        blocks.append(f"and {len(groups) - LISTED_MAX} more groups: see --format json")
     classes = sorted({item["device_class"] for one in groups for item in one["classes"]})
     following = "plan --knob=memory" if changed else "memory status"
     if classes and not changed:
