@@ -8,10 +8,13 @@ text; between two calls of `status` one host reports something new, as probes do
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import resource
+import socket
 import sys
+import threading
 import time
 from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, List, Tuple
@@ -22,6 +25,7 @@ from mgr_fakes.store import MonLikeKv, PromptQueue
 from wcache.core.model import CacheMode
 from wcache.core.text import amount, latency, table
 from wcache.knobs.mclock.capacity import option
+from wcache.web.connections import Server
 from wcache.web.page import page_app
 from wcache.web.reading import Reader
 
@@ -30,6 +34,9 @@ from bench.figures import latencies
 DRIVES = 10
 STATUS_CALLS, LS_CALLS = 300, 5
 PAGES = ("", "drives", "memory", "history")
+METRICS = "metrics"
+# Viewers of the first page at the same time, from an address of their own, and for how long.
+FLOODING, FLOOD_S, ATTACKER, READER = 16, 30.0, "127.0.0.2", "127.0.0.3"
 Figures = Dict[str, Any]
 Took = Tuple[float, float]
 
@@ -78,6 +85,10 @@ def measure(hosts: int) -> Figures:
         for place in PAGES:
             sizes[f"page /{place}"], spent = _page(app, place)
             took[f"page /{place}"].append(spent)
+        text, spent = _page(app, METRICS)
+        sizes[f"/{METRICS}"] = text
+        took.setdefault(f"/{METRICS}", []).append(spent)
+    took.update(_flooded(mgr, app))
     return {
         "hosts": hosts, "drives": hosts * DRIVES,
         "load_average_1min": round(os.getloadavg()[0], 2),
@@ -150,11 +161,53 @@ def _page(app: Any, place: str) -> Tuple[int, Took]:
     }
     said: List[str] = []
     body: List[bytes] = []
-    app.rest_until_s = 0.0  # the rest after the page before is none of its time
+    app.forget()  # a page of a moment ago, and the rest after it, are none of its time
     spent = _us(lambda: body.extend(app(environ, lambda status, headers: said.append(status))))
     if said != ["200 OK"]:
         raise SystemExit(f"bench: page /{place}: {said}")
     return sum(len(chunk) for chunk in body), spent
+
+
+def _flooded(mgr: FakeMgr, app: Any) -> Dict[str, List[Took]]:
+    """What a reader of all pages, and `status`, take while others view the first without end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    server = Server("127.0.0.1", port, app, tls=None, log=print)
+    over = threading.Event()
+    threads = [threading.Thread(target=server.serve, daemon=True)]
+    threads += [
+        threading.Thread(target=_view_on, args=(port, over), daemon=True) for _ in range(FLOODING)
+    ]
+    for thread in threads:
+        thread.start()
+    found: Dict[str, List[Took]] = {"page in a flood": [], "status in a flood": []}
+    end_s = time.monotonic() + FLOOD_S
+    while time.monotonic() < end_s:
+        for place in PAGES:
+            found["page in a flood"].append(_us(lambda place=place: _view(port, READER, place)))
+        found["status in a flood"].append(_us(lambda: _ask(mgr, "status")))
+    over.set()
+    server.stop()
+    for thread in threads:
+        thread.join(timeout=30)
+    return found
+
+
+def _view_on(port: int, over: threading.Event) -> None:
+    while not over.is_set():
+        _view(port, ATTACKER, "")
+
+
+def _view(port: int, whose: str, place: str) -> None:
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(whose, 0))
+    try:
+        client.request("GET", f"/{place}", headers={"Authorization": "Bearer x"})
+        client.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        pass  # sent away
+    finally:
+        client.close()
 
 
 def _us(what: Callable[[], Any]) -> Took:

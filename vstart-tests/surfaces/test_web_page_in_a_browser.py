@@ -100,6 +100,12 @@ def a_page(browser: Any, to: Served, **context: Any) -> Iterator[Any]:
     made.close()
 
 
+# Tables that are wider than their place, and have no shadow at its edge.
+NO_HINT = """[...document.querySelectorAll('.wide')].filter(
+    e => e.scrollWidth > e.clientWidth
+         && !getComputedStyle(e).backgroundImage.includes('gradient')).length"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1400])
 def test_every_page_fits_complains_of_nothing_and_is_accessible(
@@ -119,6 +125,8 @@ def test_every_page_fits_complains_of_nothing_and_is_accessible(
                 shot(page, f"{'hostile-' * (to is hostile)}{name}-{width}-{scheme}")
                 if watched.too_wide() > 0:
                     wrong.append(f"/{place}: {watched.too_wide()} px too wide")
+                if page.evaluate(NO_HINT):
+                    wrong.append(f"/{place}: nothing hints that a table is scrolled")
                 wrong += [f"/{place}: {line}" for line in watched.violations()]
             # the browser itself tells its console of the page that is not there
             wrong += [line for line in watched.complaints if "404" not in line]

@@ -7,7 +7,7 @@ import time
 import pytest
 from module_world import a_mgr, measured, said
 from wcache.services.web_tokens import HOURS, WebTokens
-from wcache.web.app import REST_MAX_S
+from wcache.web.app import KEPT_MAX, KEPT_S, REST_MAX_S, Response
 from wcache.web.dashboard_login import NotLetInError
 from wcache.web.waiting_line import network_of
 from web_world import KEY, Site, words
@@ -199,13 +199,44 @@ def test_while_a_page_is_made_another_is_asked_to_come_back(site, monkeypatch):
 
 
 def test_between_two_pages_is_a_rest_that_others_have_the_interpreter_in(site, monkeypatch):
-    site.get("/")
+    mine = {"HTTP_COOKIE": f"wcache_token={site.token}"}
+    site.ask("/", **mine)
     assert site.app.rest_until_s > 0
     slept = []
     monkeypatch.setattr("wcache.web.app.time.sleep", slept.append)
     site.app.rest_until_s = time.monotonic() + 1e9
-    site.get("/")
+    site.ask("/history", **mine)
     assert slept == [REST_MAX_S]
+
+
+def test_a_page_of_a_moment_ago_is_shown_again_to_the_same_user(site, monkeypatch):
+    made = []
+    monkeypatch.setattr(site.app, "_page", lambda *what: made.append(what) or Response(200, "x"))
+    mine = {"HTTP_COOKIE": f"wcache_token={site.token}"}
+    site.ask("/", **mine)
+    with site.app._making:  # nobody waits for another page
+        for path in ("/", "/?x=1", "/?x=2"):
+            assert site.ask(path, **mine).code == 200
+    assert len(made) == 1
+    site.ask("/", HTTP_COOKIE="token=good")
+    site.ask("/?host=h1", **mine)
+    assert [(path, query.get("host"), user) for path, query, user in made[1:]] == [
+        ("", None, "ann"), ("", "h1", "a token")]
+    assert site.ask("/").code == 401
+    at_s = time.monotonic()
+    monkeypatch.setattr("wcache.web.app.time.monotonic", lambda: at_s + KEPT_S)
+    site.ask("/", **mine)
+    assert len(made) == 4
+
+
+def test_pages_that_are_kept_are_few_and_none_that_could_not_be_made(site, monkeypatch):
+    monkeypatch.setattr("wcache.web.app.REST_MAX_S", 0.0)
+    mine = {"HTTP_COOKIE": f"wcache_token={site.token}"}
+    for number in range(KEPT_MAX + 3):
+        site.ask(f"/history?what=p{number}", **mine)
+        site.ask(f"/none{number}", **mine)
+    kept = [what[1] for what in site.app._kept._made]
+    assert kept == [(("what", f"p{number}"),) for number in range(3, KEPT_MAX + 3)]
 
 
 def test_who_asks_without_a_login_again_and_again_gets_a_line_in_place_of_a_page(site):

@@ -68,6 +68,8 @@ class Site:
         return Answer(*said, b"".join(chunks))
 
     def get(self, path, **environ):
+        """A page as it is now."""
+        self.app.forget()
         return self.ask(path, HTTP_COOKIE=f"wcache_token={self.token}", **environ)
 
     def page(self, path):

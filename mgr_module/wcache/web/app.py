@@ -5,6 +5,7 @@ Nothing here changes anything: GET and HEAD read, and POST takes the token of th
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from http.cookies import CookieError, SimpleCookie
@@ -30,6 +31,8 @@ COOKIES_CHARS_MAX = 8192
 # Pages are made one at a time, and between two of them is a rest of so many times what the first
 # took: the mgr's modules share one interpreter, and no flood of pages takes it from them.
 WAIT_S, RESTS, REST_MAX_S = 5.0, 2.0, 2.0
+# For so long a page is shown again to the same user, if it is among the last so many.
+KEPT_S, KEPT_MAX = 2.0, 16
 # Requests that are not let in: what they are shown costs something.  Whoever asks more often,
 # from one network or from all together, gets a line in its place.
 REFUSALS_BURST, REFUSALS_PER_S = 60.0, 5.0
@@ -54,6 +57,30 @@ STATUS = {
 Environ = Mapping[str, Any]
 Headers = List[Tuple[str, str]]
 StartResponse = Callable[[str, Headers], Any]
+
+
+class KeptPages:
+    """Pages made a moment ago: a flood of views of one page makes it once in that moment."""
+
+    def __init__(self) -> None:
+        self._made: Dict[Any, Tuple[float, Response]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, what: Any) -> Optional[Response]:
+        """The page, unless it is old."""
+        with self._lock:
+            made_at_s, page = self._made.get(what, (-math.inf, None))
+        return page if time.monotonic() - made_at_s < KEPT_S else None
+
+    def put(self, what: Any, page: Response) -> None:
+        """Keep a page that could be made, in place of the oldest."""
+        if page.code != 200:
+            return
+        with self._lock:
+            self._made.pop(what, None)
+            self._made[what] = time.monotonic(), page
+            while len(self._made) > KEPT_MAX:
+                del self._made[next(iter(self._made))]
 
 
 class OwnTokens(Protocol):
@@ -100,11 +127,17 @@ class App:
         self._log_exception = log_exception
         self._open_metrics = open_metrics
         self._making = threading.Lock()
+        self._kept = KeptPages()
         self.rest_until_s = 0.0
         self._style = ""
         self._refusing = threading.Lock()
         self._refusals = TokenBuckets(REFUSALS_BURST)
         self._all_refusals = TokenBuckets(ALL_REFUSALS_BURST)
+
+    def forget(self) -> None:
+        """Make the next page anew, and at once."""
+        self._kept = KeptPages()
+        self.rest_until_s = 0.0
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """See PEP 3333.  No exception leaves it."""
@@ -144,16 +177,27 @@ class App:
         if path == "login":
             return self._login_page(200, "", _whose(environ))
         user = "" if path == METRICS and self._open_metrics() else self._user(environ)
-        query = _fields(text)
+        query = {name: value for name, value in _fields(text).items() if name in pages.ASKED}
+        what = path, tuple(sorted(query.items())), user
+        kept = self._kept.get(what)
+        if kept is not None:
+            return kept
         if not self._making.acquire(timeout=WAIT_S):
             raise Response(503, "busy: reload in a moment\n", kind="text/plain",
                            headers=[("Retry-After", "5")])
         try:
+            kept = self._kept.get(what)  # made while this one waited
+            if kept is not None:
+                return kept
             time.sleep(max(0.0, min(self.rest_until_s - time.monotonic(), REST_MAX_S)))
             began_s = time.thread_time()
-            return self._page(path, query, user)
+            try:
+                made = self._page(path, query, user)
+            finally:
+                self.rest_until_s = time.monotonic() + RESTS * (time.thread_time() - began_s)
+            self._kept.put(what, made)
+            return made
         finally:
-            self.rest_until_s = time.monotonic() + RESTS * (time.thread_time() - began_s)
             self._making.release()
 
     def _page(self, path: str, query: Dict[str, str], user: str) -> Response:

@@ -23,6 +23,8 @@ HISTORY_LINES = 200
 # Beside the drawn OSDs of a rollout: before its first change, in seconds.
 BEFORE_S = 900.0
 Query = Mapping[str, str]
+# What a query may ask for; the rest of an address makes no other page.
+ASKED = ("host", "osd", "what")
 
 
 @dataclass(frozen=True)
