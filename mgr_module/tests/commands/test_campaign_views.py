@@ -60,3 +60,19 @@ def test_a_campaign_goes_on_until_its_last_record_is_stored():
         mgr.step(SAVE_RETRY_S)
     shown = said(mgr, "campaign show", campaign_id="c1")
     assert (shown["status"], len(shown["results"])) == ("done", 3)
+
+
+def test_time_and_bytes_of_a_run_under_way_are_counted():
+    mgr = a_mgr()
+    start(mgr)
+    seen = []
+    for _ in range(40):
+        mgr.step()
+        (row,) = said(mgr, "campaign ls")["campaigns"]
+        seen.append((row["seconds"], row["bytes_written"]))
+    assert min(seen[-1]) > 0
+    mgr.settle()
+    (row,) = said(mgr, "campaign ls")["campaigns"]
+    seen.append((row["seconds"], row["bytes_written"]))
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 5

@@ -68,6 +68,12 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
     status = "running" if going_on else "aborted" if aborted else "done"
     results = [r for r in world.results.values() if r.campaign_id == campaign_id]
     observed = [one for m in machines for one in m.state.observed]
+    measuring = [m for m in open_runs if not m.spec.observes]
+    # a factorial is told of twice, and was measured once; runs under way have results as well
+    told = [
+        r for r in results if not r.measured_in
+        and not any(r.record_id.startswith(f"{m.spec.run_id}.") for m in measuring)
+    ]
     return {
         "campaign_id": campaign_id, "status": status, "scope": campaign.options.scope,
         "observes": campaign.options.observe,
@@ -78,13 +84,12 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
         "periods_max": sum(most for _, most in progress),
         "periods_expected": sum(periods_at_end(world, machine) for machine in machines),
         **(ending(world, campaign) if going_on else Ending(0.0, 0.0)).fields(),
-        # a factorial is told of twice, and was measured once
         "seconds": round(
-            sum(r.seconds for r in results if not r.measured_in)
+            sum(r.seconds for r in told) + sum(m.seconds_spent for m in measuring)
             + sum(one.seconds for one in observed), 3,
         ),
-        "bytes_written": sum(r.bytes_written for r in results if not r.measured_in)
-        + sum(m.bytes_spent for m in machines if m.spec.observes),
+        "bytes_written": sum(r.bytes_written for r in told)
+        + sum(m.bytes_spent for m in (*measuring, *(m for m in machines if m.spec.observes))),
     }
 
 

@@ -44,6 +44,10 @@ class RunLook(Protocol):
         """Bytes written so far by measuring."""
 
     @property
+    def seconds_spent(self) -> float:
+        """Drive time so far, what was interrupted included."""
+
+    @property
     def open_periods(self) -> Tuple[int, int]:
         """(periods done, periods at most) of the experiments that have not ended."""
 
