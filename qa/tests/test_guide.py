@@ -61,6 +61,17 @@ def test_pages_that_a_page_links_to_are_there(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_pages_that_a_packaged_page_links_to_are_packaged():
+    packaged = (PROJECT / "packaging/debian/ceph-mgr-wcache.docs").read_text().split()
+    spec = (PROJECT / "packaging/rpm/wcache.spec.in").read_text()
+    pages = [name for name in packaged if name.startswith("doc/")]
+    assert [page for page in pages if page not in spec] == []
+    for page in pages:
+        text = (PROJECT / page).read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([\w-]+\.md)", text):
+            assert f"doc/{link}" in pages, f"{page} links to {link}"
+
+
 def test_files_that_the_architecture_names_by_their_folder_are_there():
     text = (PROJECT / "doc/architecture.md").read_text(encoding="utf-8")
     names = set(re.findall(r"`([a-z_]+/[a-z_/]+\.(?:py|md))`", text))
