@@ -176,7 +176,7 @@ def test_a_purge_waits_as_long_as_a_drive_needs_the_boot_rule(installed, drive):
     installed.type(
         "PYTHONPATH=/var/lib/wcache/wcache-probe.for-purge python3 -B /root/piece.py action p2-a1"
     )
-    assert "need the boot rule" in refusal(installed, "purge")
+    assert "boot rule is still needed" in refusal(installed, "purge")
     assert BOOT_RULE in installed.files_named("wcache")
     assert state(installed) == "config-files"
 
