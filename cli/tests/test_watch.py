@@ -134,6 +134,20 @@ def test_a_plan_is_followed_with_its_waves():
     assert text.splitlines()[-1] == "plan p1: done, 3 of 3 changes in place"
 
 
+def test_a_plan_says_its_end_what_steps_say_together_and_why_the_next_is_so_large():
+    so_far = {"kind": "hdd", "of": "commit", "ratio": 0.5, "low": 0.4, "high": 0.6}
+    code, text = followed(
+        io.StringIO(), rollout(
+            "running", 90, ends_at_s=1_795_700_000, evidence=[so_far],
+            next_step={"size": 4, "why": "as many as are proven\x1b"},
+        ), rollout("done", None, applied=3), name="p1",
+    )
+    assert code == 0
+    assert "expected end 2026-11-26" in text
+    assert "next step: 4 changes, as many as are proven?" in text
+    assert "so far: hdd: commit latency 0.50 times that before (0.40 to 0.60)" in text
+
+
 def test_a_plan_that_went_back_has_its_own_exit_code():
     code, text = followed(
         io.StringIO(), rollout("rolled back", None, reason="slower\x1b[2J"), name="p1"

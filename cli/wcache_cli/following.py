@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from wcache.core.change.time_left import between
 from wcache.core.errors import MalformedError, NotFoundError
 from wcache.core.model import load_name
-from wcache.core.text import amount, duration, many, time_left, turned_off
+from wcache.core.text import amount, duration, many, time_left, turned_off, when
 
 from .answers import Answers
 
@@ -119,6 +119,14 @@ def _plan(shown: Mapping[str, Any]) -> Look:
     left = "" if over else (
         f", {between(shown['seconds_left_least'], shown['seconds_left_most'])} left"
     )
+    if shown.get("ends_at_s") is not None:
+        left += f", expected end {when(shown['ends_at_s'])} UTC"
+    following = shown.get("next_step")
+    if following and following["size"]:
+        left += f"; next step: {many(following['size'], 'change')}, {_printable(following['why'])}"
+    so_far = tuple(_printable(f"so far: {item['kind']}: {item['of']} latency {item['ratio']:.2f} "
+                              f"times that before ({item['low']:.2f} to {item['high']:.2f})")
+                   for item in shown.get("evidence", ()))
     parts = tuple(
         Part(f"wave {number}", wave["changes"] - wave["statuses"].get("planned", 0),
              wave["changes"],
@@ -130,7 +138,7 @@ def _plan(shown: Mapping[str, Any]) -> Look:
         f"{said}, {shown['applied']} of {many(shown['changes'], 'change')} in place{left}"
         + (f", waiting for: {waiting}" if waiting else "")
     )
-    news = (said, waiting, *(f"{part.name} {part.where}: {part.status}" for part in parts))
+    news = (said, waiting, *so_far, *(f"{part.name} {part.where}: {part.status}" for part in parts))
     code = DONE if status in ("done", "running") else ENDED_OTHERWISE
     ending = [headline] if over else []
     return Look(headline, parts, tuple(filter(None, news)), over, code, tuple(ending))

@@ -33,13 +33,13 @@ class Options(KnobOptions):
     gate_by_load: bool = True
     gate_block_s: float = 5.0
     rollout_parallel_max: int = 2
+    rollout_harm_max_s: float = 600.0
     pause_max_h: float = 24.0
     python_path: str = "/usr/bin/python3"
     analysis_seconds_max: float = 20.0
     auto_windows: str = ""
     auto_seconds_per_day: float = 14400.0
     auto_bytes_per_day: int = 64 * 1024**3
-    auto_changes_per_day: int = 50
     auto_quiet_s: float = 3600.0
     auto_persist: bool = False
     web: str = "off"
@@ -98,6 +98,9 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         0.5, 600.0),
     "rollout_parallel_max": (
         "Drives of one failure domain that a rollout changes and judges together.", 1, 32),
+    "rollout_harm_max_s": (
+        "Extra seconds that a rollout may make clients wait, summed over all clients, by what is "
+        "measured while its steps are judged; then it pauses.", 1.0, 1e9),
     "pause_max_h": (
         "Hours that a rollout begun by `ceph wcache auto` may stay paused; then what it has not "
         "judged goes back and it ends.", 0.01, 8760.0),
@@ -113,7 +116,6 @@ DESCRIPTIONS: Dict[str, Tuple[str, Any, Any]] = {
         "Drive seconds that automatic campaigns may take in a day (UTC).", 0.0, 1e9),
     "auto_bytes_per_day": (
         "Bytes that automatic campaigns may write in a day (UTC).", 0, 2**50),
-    "auto_changes_per_day": ("Drives that may be changed automatically in a day.", 0, 100000),
     "auto_quiet_s": (
         "Seconds of clean PGs after new OSDs or recovery before anything is begun.",
         0.0, 604800.0),

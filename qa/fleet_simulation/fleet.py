@@ -22,9 +22,8 @@ from wcache.core.record import Precondition
 
 WB, WT = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 DRIVES_PER_HOST = 10
-# What a probe takes for a task; the time between two looks where nothing is under way, and
-# where the limits of the day are spent.
-BUSY_STEP_S, IDLE_STEP_S, SPENT_STEP_S = 0.05, 10.0, 86400.0
+# What a probe takes for a task; the time between two looks where nothing is under way.
+BUSY_STEP_S, IDLE_STEP_S = 0.05, 10.0
 HEARD_EVERY_S = 60.0  # of virtual time: hosts with nothing to do; less than SILENT_S
 STEPS_PER_OSD_MAX = 2000
 TASKS = 2  # of a change: a look, and the change
@@ -155,7 +154,7 @@ class Fleet:
         """To the next thing that happens; a task in flight takes a probe's time."""
         mgr, engine = self.mgr, self.mgr.engine
         if not engine.is_active():
-            return SPENT_STEP_S if self._spent and not self.later else IDLE_STEP_S
+            return IDLE_STEP_S
         if engine.hosts.tasks:
             return BUSY_STEP_S
         ends_s = [*mgr.blocks.due_at_s(mgr.now_s), *map(self._load_end_s, mgr.loads.waiting)]
@@ -163,10 +162,6 @@ class Fleet:
         if left_s == math.inf:  # what comes next takes no time
             return BUSY_STEP_S
         return min(IDLE_STEP_S, max(BUSY_STEP_S, left_s))
-
-    @property
-    def _spent(self) -> bool:
-        return "auto_changes_per_day" in self.mgr.service.auto.waiting
 
     def _load_end_s(self, token: str) -> float:
         request, _ = self.mgr.loads.waiting[token]
@@ -191,7 +186,7 @@ class Fleet:
 
     def _fault(self) -> None:
         chance, often = self.rng.random(), self.often
-        if self.later and (chance < 0.01 or self._spent):  # then nothing else happens that day
+        if self.later and chance < 0.01:
             for hostname, drives in self.later.pop():
                 self._expand(hostname, drives)
         elif self.calm:

@@ -532,3 +532,51 @@ def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
     mgr.end()
     back = [c.name for c in mgr.plan.changes if c.status is ChangeStatus.ROLLED_BACK]
     assert would == back == (["h1 sda", "h1 sdb"] if status is ChangeStatus.MADE else [])
+
+
+def test_a_rollout_pauses_when_its_budget_of_harm_is_spent_and_resume_allows_as_much_again():
+    mgr = a_gate_mgr(hosts=EIGHT_DRIVES_EACH, rollout_harm_max_s=5.0)
+    ok(mgr.command("plan"))
+    would = ok(mgr.command("apply", plan_id="p1", dry_run=True))
+    assert "at worst 5 s of extra wait, over all clients; then it pauses" in would
+    mgr.factor, mgr.noise = 1.06, 0.01  # too little to be called worse
+    ok(mgr.command("apply", plan_id="p1"))
+    assert mgr.end() == "paused"
+    assert "rollout_harm_max_s" in mgr.plan.reason
+    assert 2.0 < mgr.plan.harm.spent_s <= 5.0
+    assert f"extra wait of clients: {mgr.plan.harm.spent_s:.0f} s of 5 s" in ok(
+        mgr.command("rollout show", plan_id="p1"))
+    before = len(mgr.changed)
+    ok(mgr.command("rollout resume", plan_id="p1"))
+    mgr.go(lambda: len(mgr.changed) > before)
+
+
+def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
+    for factor in (1.0, 0.5):
+        mgr = begun(hosts=EIGHT_DRIVES_EACH)
+        mgr.factor = factor
+        mgr.go(lambda mgr=mgr: mgr.plan.looks >= 3)
+        assert mgr.plan.harm.spent_s == 0.0
+        assert mgr.plan.harm.squares > 0.0
+
+
+def test_show_says_when_it_ends_what_steps_say_together_and_why_the_next_is_so_large():
+    mgr = begun(hosts=EIGHT_DRIVES_EACH)
+    first = shown(mgr)
+    assert first["next_step"] == {"size": 1, "why": "the canary is changed by itself"}
+    mgr.go(lambda: mgr.plan.step.indices == (0,))
+    assert shown(mgr)["next_step"] == {
+        "size": 2, "why": "rollout_parallel_max (2), until more are proven"}
+    mgr.go(lambda: mgr.plan.step.indices == (1, 2))
+    assert shown(mgr)["next_step"] == {
+        "size": 3, "why": "as many as are proven of their kind so far (3)"}
+    mgr.go(lambda: mgr.plan.step.indices == (3, 4, 5))
+    found = shown(mgr)
+    assert found["next_step"] == {"size": 2, "why": "all that is left of host h0"}
+    assert found["evidence"][0]["drives"] == 3
+    assert found["evidence"][0]["high"] < 0.7
+    assert mgr.now_s < found["ends_at_s"] < mgr.now_s + found["seconds_left_most"]
+    text = ok(mgr.command("rollout show", plan_id="p1"))
+    for said_now in ("so far: ", "2 steps together, 3 changes proven", "next step: 2 changes, all",
+                     "expected end: "):
+        assert said_now in text

@@ -95,6 +95,9 @@ class RolloutLook(Protocol):
     def would_go_back(self) -> Tuple[Change, ...]:
         """What an abort would take back now."""
 
+    def next_step(self) -> Tuple[int, str]:
+        """Of how many changes the next step is, and why."""
+
     @property
     def blocks_seen(self) -> int:
         """How many blocks the watch under way has so far."""

@@ -48,6 +48,7 @@ def apply_forecast(
         "would_persist": [
             rollout.changes[index].name for index in not_lasting(rollout)
         ] if persist else [],
+        "harm_max_s": rollout.harm_max_s,
         "seconds_least": round(left.least_s), "seconds_most": round(left.most_s),
         "missed": [item.value for item in missed],
         "moved": gone,

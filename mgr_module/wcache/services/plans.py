@@ -110,6 +110,7 @@ class PlanService:
             latency_limit_ms=options.latency_limit_ms, period_s=2 * options.period_s,
             cluster_fsid=cluster.fsid, version=ROLLOUT_VERSION, by=by, waves=waves,
             gate=_gate(options), parallel_max=options.rollout_parallel_max,
+            harm_max_s=options.rollout_harm_max_s,
             pause_max_s=3600.0 * options.pause_max_h if by == AUTO else 0.0,
         )
         require_room(rollout)

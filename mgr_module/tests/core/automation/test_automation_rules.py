@@ -111,7 +111,7 @@ def test_known_drives_get_the_standing_mode_and_new_ones_are_confirmed_before():
     assert found.wish.keys == (new.key,)
 
 
-@given(st.sampled_from(["refusal", "contested", "off", "held", "blocked", "window", "changes"]))
+@given(st.sampled_from(["refusal", "contested", "off", "held", "blocked", "window"]))
 def test_whatever_forbids_it_nothing_is_applied(why):
     one = drive(1, refusal="x" if why == "refusal" else "")
     state, limits = known(one), LIMITS
@@ -124,8 +124,6 @@ def test_whatever_forbids_it_nothing_is_applied(why):
         seen = replace(seen, blocked="PGs")
     if why == "window":
         limits = replace(limits, windows=parse_windows("01:00-02:00"))
-    if why == "changes":
-        limits = replace(limits, changes_per_day=0)
     if why == "held":
         wish = decide(state, seen, limits, 1.0).wish
         state = begun(state, wish, "p1", 0.0, 0, 1)

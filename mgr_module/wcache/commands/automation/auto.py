@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ...core.text import amount, duration
+from ...core.text import amount, duration, many
 
 LINES_MAX = 20
 
@@ -19,7 +19,8 @@ def status(data: Mapping[str, Any]) -> str:
         f"{'open' if data['window_open'] else 'closed'}",
         f"today:      {duration(spent['seconds'])} of {duration(limits['seconds_per_day'])}, "
         f"{amount(spent['bytes_written'])} of {amount(limits['bytes_per_day'])}, "
-        f"{spent['changes']} of {limits['changes_per_day']} changes",
+        f"{many(spent['changes'], 'change')} (each rollout: "
+        f"{limits['rollout_harm_max_s']:.0f} s of extra wait at most)",
         f"under way:  {data['under_way'] or 'nothing'}",
         f"new drives: {data['new_drives']}",
         f"waiting:    {data['waiting'] or 'no'}",

@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Sequence, Tuple
 from ...core.change.preconditions import NEEDED
 from ...core.change.time_left import between
 from ...core.precondition_text import faults
-from ...core.text import listed, many, named, roughly, table
+from ...core.text import listed, many, named, roughly, table, when
 from ..plan_tables import waiting
 from ..tables import lines_of
 
@@ -54,7 +54,18 @@ def rollout(data: Mapping[str, Any]) -> str:
         lines.append(f"judgement: {data['judgement']['words']}")
         if data["judgement"]["settle"]:
             lines.append(f"it would be settled by {data['judgement']['settle']}")
+    lines += [f"so far: {told(item)}" for item in data["evidence"]]
+    following = data["next_step"]
+    if following and following["size"]:
+        lines.append(f"next step: {many(following['size'], 'change')}, {following['why']}")
+    if data["harm_max_s"]:
+        lines.append(
+            f"extra wait of clients: {data['harm_s']:.0f} s of {data['harm_max_s']:.0f} s, "
+            "over all of them"
+        )
     lines += waiting(data)
+    if data["ends_at_s"] is not None:
+        lines.append(f"expected end: {when(data['ends_at_s'])} UTC")
     if data["seconds_left_most"] is not None:
         lines.append(f"time left: {_left(data)}, without what it may wait for")
     if data["status"] == "paused":
@@ -85,6 +96,15 @@ def _waves(waves: Sequence[Mapping[str, Any]]) -> List[Tuple[Any, ...]]:
     ]
 
 
+def told(item: Mapping[str, Any]) -> str:
+    """What all steps of a kind say together."""
+    return (
+        f"{item['kind']}: {item['of']} latency {item['ratio']:.2f} times that before "
+        f"({item['low']:.2f} to {item['high']:.2f}), {many(item['steps'], 'step')} together, "
+        f"{many(item['drives'], 'change')} proven"
+    )
+
+
 def forecast(data: Mapping[str, Any]) -> str:
     """`ceph wcache apply --dry-run`, `rollback --dry-run`, and what they really answer."""
     if not data.get("dry_run"):
@@ -101,11 +121,18 @@ def forecast(data: Mapping[str, Any]) -> str:
     if "seconds_most" in data:
         taken = between(data["seconds_least"], data["seconds_most"])
         lines.append(f"takes {taken}, without what it may wait for")
+    if data.get("harm_max_s"):
+        lines.append(f"{at_worst(data['harm_max_s'])}; then it pauses (rollout_harm_max_s)")
     lines += [f"not met now: {line}" for line in faults(data.get("missed", ()), NEEDED)]
     lines += [f"has changed: {line}" for line in data.get("moved", ())]
     if data.get("next"):
         lines.append(f"next: {data['next']}")
     return "\n".join(lines)
+
+
+def at_worst(seconds: float) -> str:
+    """What a rollout may cost its clients."""
+    return f"at worst {seconds:.0f} s of extra wait, over all clients"
 
 
 def _left(row: Mapping[str, Any]) -> str:

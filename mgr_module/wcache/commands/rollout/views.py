@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Tuple
 
 from ...core import codec
 from ...core.change.change_status import ChangeStatus
+from ...core.change.gate.evidence import Evidence
 from ...core.change.gate.judge import BLOCKS_BEFORE, LOOKS
 from ...core.change.phase import Phase
 from ...core.change.rollout_state import BY_ADMIN, Rollout, RolloutStatus
@@ -57,11 +59,24 @@ class RolloutViews:
             "judgement": None if judged is None else {
                 **codec.to_plain(judged), "words": judged.words,
             },
+            "evidence": [_evidence(item) for item in rollout.evidence],
+            "next_step": None if machine.over else dict(zip(("size", "why"), machine.next_step())),
+            "harm_s": round(rollout.harm.spent_s, 1), "harm_max_s": rollout.harm_max_s,
             "waiting_for": list(machine.waits_for),
             "overridden": [item.name.lower() for item in rollout.overridden],
             "forced": [item.name.lower() for item in rollout.forced],
             "persist": rollout.consent_persist,
         }
+
+
+def _evidence(item: Evidence) -> Dict[str, Any]:
+    """What all steps of a kind say together, with a 95% interval."""
+    told = item.difference
+    return {
+        "kind": item.kind, "of": item.of, "steps": item.steps, "drives": item.drives,
+        "ratio": round(math.exp(told.mean), 3), "low": round(math.exp(told.low(0.025)), 3),
+        "high": round(math.exp(told.high(0.025)), 3),
+    }
 
 
 def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
@@ -76,6 +91,8 @@ def _head(world: World, machine: RolloutLook) -> Dict[str, Any]:
         "began_at_s": rollout.began_at_s, "paused_at_s": rollout.paused_at_s,
         "seconds_left_least": None if left is None else round(left.least_s),
         "seconds_left_most": None if left is None else round(left.most_s),
+        "ends_at_s": None if left is None or rollout.status is not RolloutStatus.RUNNING
+        else round(world.now_s + left.expected_s),
         "fraction": 1.0 if left is None else round(left.fraction, 4),
     }
 

@@ -15,7 +15,7 @@ from .dividing import PlanAnew, next_anew
 from .drift import Key
 from .modes import Mode, any_on, mode_of, with_mode
 from .seen import DriveSeen, Ended, ModelKey, Seen
-from .spending import Limits, changes_left, charged, today
+from .spending import Limits, charged, today
 from .state import TOKENS_MAX, AutoState, Pending, PlannedAnew, Purpose, Tried
 from .windows import is_open
 
@@ -89,15 +89,7 @@ def decide(state: AutoState, seen: Seen, limits: Limits, now_s: float) -> Decisi
     if wish is None:
         return Decision(state)
     why = _not_now(state, seen, limits, now_s)
-    made = not isinstance(wish, Measure)
-    if made and not why and not changes_left(state.spent, limits):
-        why = f"{state.spent.changes} drives were changed today (auto_changes_per_day)"
-    if why:
-        return Decision(state, waiting=why)
-    if isinstance(wish, Apply):
-        left = changes_left(state.spent, limits)
-        wish = replace(wish, keys=wish.keys[:left], tokens=wish.tokens[:left])
-    return Decision(state, wish)
+    return Decision(state, waiting=why) if why else Decision(state, wish)
 
 
 def would_begin(

@@ -17,7 +17,6 @@ class Limits:
     windows: Tuple[Window, ...] = ()
     seconds_per_day: float = 14400.0
     bytes_per_day: int = 64 * 1024**3
-    changes_per_day: int = 50
     quiet_s: float = 3600.0
 
 
@@ -50,11 +49,6 @@ def over(spent: Spent, limits: Limits, seconds: float, bytes_written: int) -> st
             f"{limits.bytes_per_day} are spent today (auto_bytes_per_day)"
         )
     return ""
-
-
-def changes_left(spent: Spent, limits: Limits) -> int:
-    """How many drives may be changed today."""
-    return max(0, limits.changes_per_day - spent.changes)
 
 
 def charged(spent: Spent, seconds: float, bytes_written: int, changes: int) -> Spent:

@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Dict, FrozenSet, Iterable, List, Optional, Tuple, TypeVar
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 from .. import events
 from ..codec import one_line
@@ -23,6 +23,7 @@ from .change_status import ChangeStatus
 from .gate.blocks import log_ratios, only_of, told_of
 from .gate.evidence import COMMITS, Evidence
 from .gate.gate_state import GateStep
+from .gate.harm import Harm
 from .gate.judge import (
     BLOCKS_BEFORE,
     LOOKS,
@@ -178,10 +179,32 @@ class Gating(Persisting):
 
     # ---- blocks
 
-    def _ahead(self) -> Tuple[int, ...]:
-        """The OSDs of the steps that come after this one, if all are proven: the next first."""
+    def next_step(self) -> Tuple[int, str]:
+        """Of how many changes the next step is, if the one under way is proven, and why."""
+        for machine, indices in self._steps_ahead():
+            return len(indices), machine._why_so_large(indices)
+        return 0, ""
+
+    def _why_so_large(self, indices: Tuple[int, ...]) -> str:
+        rollout, last = self.rollout, indices[-1]
+        if not self._gated(rollout.changes[indices[0]]):
+            return "what clients' load does not judge is changed one by one"
+        if indices[0] == 0:
+            return "the canary is changed by itself"
+        wave = rollout.waves[rollout.wave_of(last)].name if rollout.waves else ""
+        more = last + 1 < len(rollout.changes)
+        if not more or rollout.wave_of(last + 1) != rollout.wave_of(last):
+            return f"all that is left of {wave or 'the plan'}"
+        proven = min(rollout.proven(rollout.changes[i].pooled_as) for i in indices)
+        if proven > rollout.parallel_max and self._apart(indices) >= proven:
+            return f"as many as are proven of their kind so far ({proven})"
+        if self._apart(indices) >= rollout.parallel_max >= proven:
+            return f"rollout_parallel_max ({rollout.parallel_max}), until more are proven"
+        return "the next change is of another kind or of the same drive, or 48 OSDs are together"
+
+    def _steps_ahead(self: Machine) -> Iterator[Tuple[Machine, Tuple[int, ...]]]:
+        """The steps after the one under way, if all are proven, with the machine before each."""
         found, mine = self.copied(), self.rollout.step.indices
-        osds: Dict[int, None] = {}
         for _ in range(AHEAD_MAX):
             rollout = found.rollout
             changes = list(rollout.changes)
@@ -198,10 +221,18 @@ class Gating(Persisting):
                 rollout, changes=tuple(changes), evidence=tuple(known.values()), step=GateStep()
             )
             mine = found._candidates()
-            more_osds = dict.fromkeys(found._judged_on(mine))
-            if not mine or len({**osds, **more_osds}) > AHEAD_MAX:
+            if not mine:
+                return
+            yield found, mine
+
+    def _ahead(self) -> Tuple[int, ...]:
+        """The OSDs of the steps to come, the next first."""
+        osds: Dict[int, None] = {}
+        for machine, indices in self._steps_ahead():
+            more = dict.fromkeys(machine._judged_on(indices))
+            if len({**osds, **more}) > AHEAD_MAX:
                 break
-            osds.update(more_osds)
+            osds.update(more)
         return tuple(osds)
 
     def _watch(self, phase: Phase, blocks: int) -> List[events.Action]:
@@ -368,12 +399,17 @@ class Gating(Persisting):
         last = len(self._blocks) >= LOOKS[-1]
         # the canary is watched for all of its time, unless it is worse
         long_canary = self._is_canary() and gate.canary_block_s > gate.block_s
+        spent = self._harm_too_large(judged)
         watched = not long_canary or len(self._blocks) >= WATCHED
         early = found.verdict is Verdict.UNDECIDED or (not watched and found.goes_on)
-        if early and not last:
+        if early and not last and not spent:
             return [events.SaveRun()]
         self._keep_latencies()
-        self.rollout = replace(self.rollout, step=replace(step, judgement=found))
+        self.rollout = replace(
+            self.rollout, step=replace(step, judgement=found),
+            harm=self.rollout.harm.beside(judged),
+            pausing=self.rollout.pausing or (spent if found.verdict is not Verdict.WORSE else ""),
+        )
         said: List[events.Action] = [events.Note(f"step judged {found.words}")]
         if found.verdict is Verdict.WORSE:
             return [*said, *self._worse(step.indices, found.words)]
@@ -386,9 +422,21 @@ class Gating(Persisting):
             self.rollout = replace(self.rollout, forced=tuple(dict.fromkeys(forced)))
             return [*said, *self._make_last()]
         return [*said, *self._pause(
-            f"{found.words or found.why}; it would be settled by {found.settle}: resume to watch "
-            "again, abort to take this step back, or resume with --override=gate_decided"
+            spent or f"{found.words or found.why}; it would be settled by {found.settle}: resume "
+            "to watch again, abort to take this step back, or resume with --override=gate_decided"
         )]
+
+    def _harm_too_large(self, judged: Tuple[Judgement, ...]) -> str:
+        """Why its budget is spent, or would be by as much again; "" where it is not."""
+        before, limit_s = self.rollout.harm, self.rollout.harm_max_s
+        harm = before.beside(judged)
+        step_s = max(0.0, harm.extra_s - before.extra_s)
+        if not limit_s or not harm.spent_s or harm.spent_s + step_s <= limit_s:
+            return ""
+        return (
+            f"clients have waited {harm.spent_s:.0f} s longer, and {limit_s:.0f} s are allowed "
+            "(rollout_harm_max_s): resume to allow as much again, or abort to take this step back"
+        )
 
     def _pool(self, judged: Tuple[Judgement, ...]) -> None:
         """The step counts for those after it; what an admin overrode proves no drive."""
@@ -462,6 +510,8 @@ class Gating(Persisting):
         if not self.paused:
             return []
         self._now_s = now_s
+        if self.rollout.harm_max_s and self.rollout.harm.spent_s:
+            self.rollout = replace(self.rollout, harm=Harm())
         self._set(RolloutStatus.RUNNING, reason="", paused_at_s=0.0, missed=())
         return self._go_on()
 

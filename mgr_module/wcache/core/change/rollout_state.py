@@ -13,6 +13,7 @@ from .change_status import TOUCHED, ChangeStatus
 from .config_change import ConfigChange
 from .gate.evidence import Evidence
 from .gate.gate_state import GateSettings, GateStep
+from .gate.harm import Harm
 
 # What a plan is made of: the cache mode of drives, and values in the config database.  This is
 # how stored plans are read; what a kind of change is to the rest, `change.ChangeSteps` says.
@@ -84,7 +85,8 @@ class Rollout:
     `afterwards`: it was done, and what it changed is made to last.  `worse` is what went back
     because clients, or a bench, were worse off with it.  `undone`: it went back because a drive
     was changed by others, or an OSD went silent, while it was judged.  `evidence` is what its
-    judged steps say together, by kind of change, and `looks` how often it was judged.
+    judged steps say together, by kind of change, and `looks` how often it was judged.  `harm` is
+    what clients have waited longer; at `harm_max_s` it pauses.
     """
 
     plan_id: str
@@ -127,6 +129,9 @@ class Rollout:
         default=(), metadata={"max_items": 2 * CHANGES_MAX}
     )
     looks: int = 0
+    # an older version's plan has no budget
+    harm_max_s: float = 0.0
+    harm: Harm = Harm()  # noqa: RUF009  frozen
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:

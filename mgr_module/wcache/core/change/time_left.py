@@ -19,15 +19,21 @@ from .rollout_state import Change, Rollout, RolloutStatus
 
 # What a change takes besides its judgement: its look, its toggle, its read back.
 CHANGE_LEAST_S, CHANGE_S = 1.0, 5.0
+# A step takes so many times the least, where none is over that tells.
+USUAL = 1.5
 
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """Seconds from `least_s` to `most_s`, and the fraction of the time that is over."""
+    """Seconds from `least_s` to `most_s`, and the fraction of the time that is over.
+
+    What is expected goes by the steps that are over; until then it is half more than the least.
+    """
 
     least_s: float
     most_s: float
     fraction: float
+    expected_s: float = 0.0
 
     @property
     def words(self) -> str:
@@ -49,18 +55,20 @@ def time_left(rollout: Rollout, now_s: float) -> TimeLeft:
         seconds = CHANGE_S * len(back)
         share = len(back) / max(1, len(back) + sum(
             c.status is ChangeStatus.ROLLED_BACK for c in rollout.changes))
-        return TimeLeft(seconds, seconds, 1.0 - share)
-    least = most = 0.0
+        return TimeLeft(seconds, seconds, 1.0 - share, seconds)
+    least = most = expected = 0.0
     for first, size in _steps(rollout):
         low, high = _step_s(rollout, rollout.changes[first], first, size)
         least, most = least + low, most + high
+        told = bool(first and rollout.judged_s[1:])
+        expected += (low + high) / 2.0 if told else min(high, USUAL * low)
     spent = now_s - rollout.step_at_s if rollout.step.indices and rollout.step_at_s else 0.0
-    least, most = max(1.0, least - spent), max(1.0, most - spent)
+    least, most, expected = (max(1.0, each - spent) for each in (least, most, expected))
     if not any(item.status in UNFINISHED for item in rollout.changes):
-        least = most = 0.0
+        least = most = expected = 0.0
     gone = max(0.0, now_s - rollout.began_at_s) if rollout.began_at_s else 0.0
-    whole = gone + (least + most) / 2.0
-    return TimeLeft(least, most, min(0.99, gone / whole) if whole > 0 else 1.0)
+    whole = gone + expected
+    return TimeLeft(least, most, min(0.99, gone / whole) if whole > 0 else 1.0, expected)
 
 
 def _steps(rollout: Rollout) -> Tuple[Tuple[int, int], ...]:

@@ -22,7 +22,7 @@ from ...core.automation.drift import contested
 from ...core.automation.drift import look as look_for_drift
 from ...core.automation.modes import Mode, any_on, mode_of
 from ...core.automation.seen import DriveSeen, Outdated, Seen
-from ...core.automation.spending import Limits, changes_left, over, today
+from ...core.automation.spending import Limits, over, today
 from ...core.automation.state import AutoState, Purpose
 from ...core.automation.windows import is_open, parse_windows
 from ...core.errors import MalformedError, WcacheError
@@ -150,9 +150,8 @@ class AutoService:
             "limits": {
                 "seconds_per_day": limits.seconds_per_day,
                 "bytes_per_day": limits.bytes_per_day,
-                "changes_per_day": limits.changes_per_day, "quiet_s": limits.quiet_s,
+                "quiet_s": limits.quiet_s, "rollout_harm_max_s": options.rollout_harm_max_s,
             },
-            "changes_left_today": changes_left(spent, limits),
             "under_way": state.pending.owner if state.pending is not None else "",
             "new_drives": len(state.fresh),
             "waiting": problem or (self.waiting if any_on(state.modes) else ""),
@@ -234,7 +233,7 @@ class AutoService:
     def _begin(self, world: World, wish: Wish, limits: Limits) -> str:
         """Begin it; returns why it was not."""
         if isinstance(wish, PlanAnew):
-            return self._plan_anew(world, wish, limits)
+            return self._plan_anew(world, wish)
         if isinstance(wish, Apply):
             return self._apply(world, wish)
         return self._measure(world, wish, limits)
@@ -285,19 +284,13 @@ class AutoService:
         self._plans.apply(plan_id, by=AUTO, before=world)
         return ""
 
-    def _plan_anew(self, world: World, wish: PlanAnew, limits: Limits) -> str:
+    def _plan_anew(self, world: World, wish: PlanAnew) -> str:
         about = wish.about
         asked: Dict[str, Any] = {
             "knob": about.knob, "only": frozenset(wish.keys), "by": AUTO, "before": world,
         }
         steps = self._plans.plan(**asked, dry_run=True)["changes"]
         osds = {item["osd_id"] for step in steps for item in step["expect"]}
-        left = changes_left(today(self._stored.state.spent, world.now_s), limits)
-        if len(osds) > left:
-            return (
-                f"{about.knob} of {len(osds)} OSDs of {about.host} would move, and {left} changes "
-                "are left today (auto_changes_per_day)"
-            )
         plan = self._plans.plan(**asked)
         plan_id = plan["plan_id"]
         if not plan_id:
@@ -312,7 +305,7 @@ def _limits(options: Options) -> Limits:
     """What the options allow; raises MalformedError where the windows make no sense."""
     return Limits(
         parse_windows(options.auto_windows), options.auto_seconds_per_day,
-        options.auto_bytes_per_day, options.auto_changes_per_day, options.auto_quiet_s,
+        options.auto_bytes_per_day, options.auto_quiet_s,
     )
 
 

@@ -98,7 +98,7 @@ def test_a_new_osd_changes_the_division_of_its_host_alone():
 
 
 @pytest.mark.parametrize("options", [
-    {"auto_changes_per_day": 0}, {"auto_windows": "sun 03:00-03:01"},
+    {"auto_windows": "sun 03:00-03:01"},
 ])
 def test_nothing_is_divided_outside_the_windows_and_limits(options):
     mgr = divided()

@@ -62,6 +62,15 @@ def log_ratios(
     return found
 
 
+def waited_s(blocks: Sequence[Block], osd_ids: Iterable[int]) -> float:
+    """How long clients have waited for these OSDs, all of them together."""
+    mine = {*osd_ids}
+    return sum(
+        1e-6 * osd.latency_us * osd.commits for block in blocks for osd in block.osds
+        if osd.osd_id in mine
+    )
+
+
 def alike(
     before: Sequence[Block], after: Sequence[Block], controls: Sequence[int]
 ) -> Tuple[int, ...]:

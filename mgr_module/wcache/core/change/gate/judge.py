@@ -21,7 +21,7 @@ from typing import List, Mapping, Sequence, Tuple
 
 from ...loads import Block
 from ...material import MATERIAL_LN
-from .blocks import CONTROLS_MIN, alike, log_ratios, present
+from .blocks import CONTROLS_MIN, alike, log_ratios, present, waited_s
 from .evidence import COMMITS, READS, Evidence, share
 from .numbers import Difference, difference
 
@@ -81,6 +81,9 @@ class Judgement:
     of: str = COMMITS  # which latency
     alone: float = 1.0
     together: Evidence = NOTHING_PAST
+    # what clients have waited longer for these OSDs since the change, and its standard error
+    extra_s: float = 0.0
+    extra_error_s: float = 0.0
 
     @property
     def goes_on(self) -> bool:
@@ -206,9 +209,11 @@ def judge(
     shifted = len(later) >= FEW or median(later) - median(first) > MATERIAL_LN / 2.0
     weight = len(mine) * len(first) * len(later) / (len(first) + len(later))
     found = _decide(seen, past.beside(seen, weight), share(look), parts, shifted)
+    usual_s = waited_s(after, mine) * math.exp(min(20.0, -seen.mean))
     return replace(
         found, blocks_before=len(first), blocks_after=len(later), treated=len(mine),
-        controls=len(others),
+        controls=len(others), extra_s=waited_s(after, mine) - usual_s,
+        extra_error_s=usual_s * seen.error,
     )
 
 
