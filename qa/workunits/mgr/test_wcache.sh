@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every command of `ceph wcache` that only looks answers, in each format; errors are one line.
+# Commands of `ceph wcache` that only look answer, in each format; errors are one line.
 set -e
 
 function refused() {
