@@ -63,7 +63,8 @@ def test_a_rollout_that_does_good_is_stopped_at_most_once_in_a_hundred(rollouts,
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
 def test_a_rollout_that_changes_nothing_is_called_worse_at_most_once_in_a_hundred(rollouts, name):
     found = rollouts[name][1]
-    assert sum(item.verdict is Verdict.WORSE for item in found) <= 0.01 * len(found)
+    # of a dozen at 1% there are two in 6 of 1,000 cases, and one in 11 of 100
+    assert sum(item.verdict is Verdict.WORSE for item in found) <= max(1, 0.01 * len(found))
 
 
 @pytest.mark.parametrize("name", [scene.name for scene in SCENES])
