@@ -551,6 +551,19 @@ def test_a_rollout_pauses_when_its_budget_of_harm_is_spent_and_resume_allows_as_
     mgr.go(lambda: len(mgr.changed) > before)
 
 
+def test_a_pause_for_another_reason_gives_back_nothing_of_the_budget():
+    mgr = a_gate_mgr(hosts=EIGHT_DRIVES_EACH)
+    ok(mgr.command("plan"))
+    mgr.factor, mgr.noise = 1.06, 0.01
+    ok(mgr.command("apply", plan_id="p1"))
+    mgr.go(lambda: mgr.plan.harm.spent_s > 0.0)
+    ok(mgr.command("rollout pause", plan_id="p1"))
+    assert mgr.end() == "paused"
+    spent_s = mgr.plan.harm.spent_s
+    ok(mgr.command("rollout resume", plan_id="p1"))
+    assert mgr.plan.harm.spent_s == spent_s > 0.0
+
+
 def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
     for factor in (1.0, 0.5):
         mgr = begun(hosts=EIGHT_DRIVES_EACH)

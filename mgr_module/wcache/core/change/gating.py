@@ -407,7 +407,7 @@ class Gating(Persisting):
         self._keep_latencies()
         self.rollout = replace(
             self.rollout, step=replace(step, judgement=found),
-            harm=self.rollout.harm.beside(judged),
+            harm=self.rollout.harm.beside(judged), harm_spent=bool(spent),
             pausing=self.rollout.pausing or (spent if found.verdict is not Verdict.WORSE else ""),
         )
         said: List[events.Action] = [events.Note(f"step judged {found.words}")]
@@ -510,8 +510,8 @@ class Gating(Persisting):
         if not self.paused:
             return []
         self._now_s = now_s
-        if self.rollout.harm_max_s and self.rollout.harm.spent_s:
-            self.rollout = replace(self.rollout, harm=Harm())
+        if self.rollout.harm_spent:
+            self.rollout = replace(self.rollout, harm=Harm(), harm_spent=False)
         self._set(RolloutStatus.RUNNING, reason="", paused_at_s=0.0, missed=())
         return self._go_on()
 

@@ -86,7 +86,7 @@ class Rollout:
     because clients, or a bench, were worse off with it.  `undone`: it went back because a drive
     was changed by others, or an OSD went silent, while it was judged.  `evidence` is what its
     judged steps say together, by kind of change, and `looks` how often it was judged.  `harm` is
-    what clients have waited longer; at `harm_max_s` it pauses.
+    what clients have waited longer; at `harm_max_s` it pauses, and `harm_spent` says so.
     """
 
     plan_id: str
@@ -132,6 +132,7 @@ class Rollout:
     # an older version's plan has no budget
     harm_max_s: float = 0.0
     harm: Harm = Harm()  # noqa: RUF009  frozen
+    harm_spent: bool = False
 
     def __post_init__(self) -> None:
         if self.version > ROLLOUT_VERSION:
