@@ -14,7 +14,7 @@ HERE = Path("mgr_module/tests/knobs")
 ROOM = Path("mgr_module/wcache/knobs/toy")
 SHARED_FILES_MAX = 2
 KNOWN_TO_COMMANDS = """
-from wcache.commands.rollout.rows import ROWS
+from wcache.commands.rows.rollout import ROWS
 from wcache.knobs.registry import ADVICE
 from wcache.knobs.registry import KNOBS
 from wcache.core.model import FindingCode
