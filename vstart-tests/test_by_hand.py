@@ -109,3 +109,6 @@ def test_what_changes_on_a_host_is_seen_in_seconds_and_not_at_the_next_look(
         view.write_text("write back")
         wcache.wait("it is seen", lambda: shown()[0] == "write back", 120.0)
         wcache.option("poll_idle_s", 0.3)
+        # what it was told last is to call again in 300 s: the next tests need it sooner
+        probe.stop()
+        probe.start()
