@@ -292,6 +292,7 @@ def test_where_the_ceph_tool_finds_no_configuration_the_places_are_named(
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_template_is_found_inside_a_zipapp(tmp_path):
     archive = zipapps.build("wcache", tmp_path)
     out = tmp_path / "report.html"
@@ -300,6 +301,7 @@ def test_the_template_is_found_inside_a_zipapp(tmp_path):
     assert "<svg" in out.read_text()
 
 
+@pytest.mark.slow
 def test_a_zipapp_passes_the_exit_code_on(tmp_path):
     archive = zipapps.build("wcache", tmp_path)
     argv = [sys.executable, "-I", str(archive), "report", "--from", "/nowhere", "--out", "x"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from ceph_ci.health_page import health_checks
 from ceph_ci.module_page import module_page
 
@@ -58,6 +59,7 @@ def built(folder, page):
     return done.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_the_pages_are_built_without_a_warning(tmp_path):
     assert built(tmp_path, module_page()) == []
     text = (tmp_path / "html/wcache.html").read_text(encoding="utf-8")
@@ -65,6 +67,7 @@ def test_the_pages_are_built_without_a_warning(tmp_path):
     assert "WCACHE_UNSAFE" in (tmp_path / "html/health-checks.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_mistakes_in_the_page_are_warnings(tmp_path):
     page = module_page()
     for there, broken in (

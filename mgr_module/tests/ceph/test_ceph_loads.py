@@ -82,6 +82,7 @@ def test_a_half_that_tells_nothing_is_not_kept(dumps, why):
     assert samples.later_counters == (), why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("middle", [4.0, 2.0**32 + 4.0])
 def test_a_latency_off_a_wall_clock_that_was_set_back_is_left_out(middle):
     # utime_t's seconds are unsigned: one operation of -1 s is one of 2^32 - 1 s
@@ -116,6 +117,7 @@ def test_what_the_histogram_of_client_writes_gained_in_the_period_is_kept():
     assert set(mgr.asked[1:-1]) == {"perf dump"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("histograms", "asked"),
     [
@@ -187,6 +189,7 @@ def test_traffic_is_that_of_all_osds_on_the_drive():
     assert {logger for osd_id, _, logger in mgr.asked if osd_id != 0} == {"bluestore"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dumps", [
     [(10.0, 1000), (1.0, 5), (1.0, 6)], [(10.0, 1000), (14.0, 1300), (1.0, 6)],
     [(10.0, 1000), None, (14.0, 1300)], [None],

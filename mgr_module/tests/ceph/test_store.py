@@ -96,6 +96,7 @@ def test_a_damaged_part_is_named(damage):
         store.get("a")
 
 
+@pytest.mark.slow
 def test_a_value_beyond_all_parts_is_refused():
     with pytest.raises(StorageError, match="too large"):
         KvStore(MonLikeKv()).put("a", noise(2 * 10**7))

@@ -235,6 +235,7 @@ def test_a_scrub_somewhere_is_recorded_and_forbids_nothing():
     assert record["missed_preconditions"] == ["no scrub on the OSD"]
 
 
+@pytest.mark.slow
 def test_a_missing_numpy_still_measures_and_is_analysed_after_a_restart():
     mgr = a_mgr()
     mgr.analysis.error = "numpy is missing"

@@ -357,6 +357,7 @@ def test_memory_that_grows_during_a_trial_ends_it(limit):
     assert all(osd.leased is None for osd in mgr.osd_memory.osds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0, 800, 3200, 5200])
 @pytest.mark.parametrize("how", ["mgr lost", "mgr stops", "osd down"])
 def test_whoever_takes_over_takes_every_lease_back(seconds, how):

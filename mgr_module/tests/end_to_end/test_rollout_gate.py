@@ -55,6 +55,7 @@ EIGHT_DRIVES_EACH = tuple(
 )
 
 
+@pytest.mark.slow
 def test_what_is_measured_while_steps_are_judged_is_the_before_of_later_ones():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     befores = []
@@ -95,6 +96,7 @@ def test_what_was_measured_before_a_wait_is_not_the_before_of_a_step_after_it():
     assert len(mgr.plan.step.before) == BLOCKS_BEFORE
 
 
+@pytest.mark.slow
 def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_to_stop():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     assert mgr.end() == "done"
@@ -111,6 +113,7 @@ def test_steps_grow_with_what_is_proven_inside_one_failure_domain_and_within_ok_
     assert max(map(len, made)) == 3
 
 
+@pytest.mark.slow
 def test_a_kind_that_was_never_judged_begins_small_again():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8)
@@ -135,6 +138,7 @@ def test_a_mgr_that_takes_over_knows_what_is_proven_and_how_often_it_has_looked(
     mgr.go(lambda: len(mgr.plan.step.indices) == 3)
 
 
+@pytest.mark.slow
 def test_a_plan_of_an_older_version_goes_on_and_begins_small():
     mgr = begun(hosts=EIGHT_DRIVES_EACH)
     mgr.go(lambda: sum(item.drives for item in mgr.plan.evidence) == 8 and mgr.plan.step.before)
@@ -505,6 +509,7 @@ def test_what_was_judged_and_is_not_there_any_more_goes_back_and_is_never_called
     fine(mgr)
 
 
+@pytest.mark.slow
 def test_what_is_undone_while_a_plan_is_paused_is_told():
     mgr = begun()
     mgr.go(lambda: mgr.plan.changes[1].status is ChangeStatus.APPLIED)
@@ -519,6 +524,7 @@ def test_what_is_undone_while_a_plan_is_paused_is_told():
     assert "WCACHE_DRIFT" in ok(mgr.command("status"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [ChangeStatus.MADE, ChangeStatus.APPLIED])
 def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
     mgr = begun(rollout_parallel_max=1)
@@ -534,6 +540,7 @@ def test_an_abort_says_before_what_it_takes_back_of_the_wave(status):
     assert would == back == (["h1 sda", "h1 sdb"] if status is ChangeStatus.MADE else [])
 
 
+@pytest.mark.slow
 def test_a_rollout_pauses_when_its_budget_of_harm_is_spent_and_resume_allows_as_much_again():
     mgr = a_gate_mgr(hosts=EIGHT_DRIVES_EACH, rollout_harm_max_s=5.0)
     ok(mgr.command("plan"))
@@ -564,6 +571,7 @@ def test_a_pause_for_another_reason_gives_back_nothing_of_the_budget():
     assert mgr.plan.harm.spent_s == spent_s > 0.0
 
 
+@pytest.mark.slow
 def test_noise_and_what_clients_gain_spend_nothing_of_the_budget():
     for factor in (1.0, 0.5):
         mgr = begun(hosts=EIGHT_DRIVES_EACH)

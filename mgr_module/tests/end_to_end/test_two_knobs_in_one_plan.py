@@ -87,6 +87,7 @@ def test_where_nothing_is_known_of_either_the_plan_is_refused():
     assert "nothing was measured yet" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [3, 30, 60])
 def test_a_mgr_that_is_lost_in_either_half_goes_on_and_all_of_it_goes_back(moment):
     mgr = measured()

@@ -210,6 +210,7 @@ def test_a_mgr_that_does_not_answer_is_not_called_in_a_hurry_for_a_change():
     assert agent._changes.due
 
 
+@pytest.mark.slow
 def test_a_wait_ends_early_for_a_change_and_for_nothing_else():
     door, stop = Door(), StopSignal()
     changes = Changes(door.events)
@@ -227,6 +228,7 @@ def test_a_wait_ends_early_for_a_change_and_for_nothing_else():
     assert changes.due
 
 
+@pytest.mark.slow
 def test_a_wait_ends_early_for_what_a_glance_sees():
     stop, seen = StopSignal(), [0]
     stop.watch = changes = Changes(glance=lambda: seen[0])

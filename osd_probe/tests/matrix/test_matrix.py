@@ -72,6 +72,7 @@ def test_pieces_lie_over_the_whole_device_and_never_on_each_other(tmp_path):
     assert 2000 * MIB < offsets[-1] < 2047 * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [446, 1080, 4086, MIB - 1])
 def test_a_mark_is_none_where_something_was_written_beside_it(bench, place):
     with open(bench.path, "r+b") as device:
@@ -91,6 +92,7 @@ def test_what_somebody_else_has_claimed_is_refused(bench):
     assert "is in use" in error
 
 
+@pytest.mark.slow
 def test_a_device_whose_drive_has_another_user_is_refused_with_nothing_written(bench):
     with open(bench.path, "r+b", buffering=0):
         before = bench.content()
@@ -112,6 +114,7 @@ def test_the_device_of_an_osd_is_refused_although_nobody_holds_it(bench):
     assert "belongs to osd.7" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["not there", "scratch.img", "x" * 300])
 def test_a_file_that_cannot_be_made_is_refused_before_anything_is_written(bench, folder):
     before = bench.content()

@@ -163,6 +163,7 @@ def test_it_is_judged_at_six_looks_and_no_other():
     assert not Judgement(Verdict.UNDECIDED).goes_on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_false_worse_and_missed_worse_are_rare(scene):
     same, worse = rates(scene, 1.0, 60), rates(scene, 1.3, 60)

@@ -400,6 +400,7 @@ def test_an_unclean_cluster_is_left_alone():
     assert campaigns(mgr) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", range(0, 60, 7))
 def test_a_mgr_lost_at_any_step_goes_on_and_begins_nothing_twice(step):
     mgr = a_mgr()

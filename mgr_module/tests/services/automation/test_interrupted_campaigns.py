@@ -30,6 +30,7 @@ def _until_a_second_campaign(mgr, within_s):
     return len(said(mgr, "campaign ls")["campaigns"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("struck", [["releasing", "waiting"], ["done", "running"]])
 def test_a_campaign_of_which_recovery_kept_some_drives_is_begun_again_within_hours(struck):
     mgr = _mgr()
