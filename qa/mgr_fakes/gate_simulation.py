@@ -11,7 +11,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, Tuple
 
 from wcache.core.change.gate.blocks import told_of
 from wcache.core.change.gate.evidence import Evidence
@@ -51,12 +51,24 @@ SCENES = (
 )
 
 
-def _noise(scene: Scene, drawn: random.Random, count: int) -> List[float]:
-    found = [drawn.gauss(0.0, scene.spread)]
-    left = math.sqrt(1.0 - scene.correlation**2)
-    for _ in range(count - 1):
-        found.append(scene.correlation * found[-1] + left * drawn.gauss(0.0, scene.spread))
-    return found
+class _Osd:
+    """One OSD's latency, block after block, without what happens to all or by a change."""
+
+    def __init__(self, scene: Scene, drawn: random.Random, blocks: int = 144) -> None:
+        """`blocks` is the time over which it drifts by what the scene says."""
+        self.scene, self.drawn = scene, drawn
+        self.left = math.sqrt(1.0 - scene.correlation**2)
+        self.level = drawn.gauss(7.0, 0.3)
+        self.noise = drawn.gauss(0.0, scene.spread)
+        self.slope = drawn.gauss(0.0, scene.own_drift) / blocks
+
+    def next_us(self) -> float:
+        scene, drawn = self.scene, self.drawn
+        noise = self.left * drawn.gauss(0.0, scene.spread)
+        self.noise = scene.correlation * self.noise + noise
+        self.level += self.slope
+        us = math.exp(self.level + self.noise)
+        return 3.0 * us if scene.stalls and drawn.random() < scene.stalls else us
 
 
 def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
@@ -65,26 +77,24 @@ def run(scene: Scene, ratio: float, seed: int, beside: bool = True) -> Verdict:
     count = BLOCKS_BEFORE + LOOKS[-1]
     treated = tuple(range(scene.treated))
     controls = tuple(range(scene.treated, scene.treated + scene.controls))
-    series: Dict[int, List[float]] = {}
-    for osd_id in (*treated, *controls):
-        level, slope = drawn.gauss(7.0, 0.3), drawn.gauss(0.0, scene.own_drift)
-        noise = _noise(scene, drawn, count)
-        series[osd_id] = [
-            level + noise[at] + (slope + scene.drift) * at / count
-            + (scene.neighbour if at >= BLOCKS_BEFORE else 0.0)
-            + (math.log(ratio) if at >= BLOCKS_BEFORE and osd_id in treated else 0.0)
-            + (abs(scene.stalled) if osd_id == controls[0]
-               and (at >= BLOCKS_BEFORE) == (scene.stalled > 0) else 0.0)
-            + (math.log(3.0) if drawn.random() < scene.stalls else 0.0)
-            for at in range(count)
-        ]
-    blocks = [
-        Block(5.0, tuple(OsdBlock(o, math.exp(each[at]), 100) for o, each in series.items()))
-        for at in range(count)
-    ]
-    before, after = blocks[:BLOCKS_BEFORE], blocks[BLOCKS_BEFORE:]
+    osds = {osd_id: _Osd(scene, drawn, count) for osd_id in (*treated, *controls)}
+
+    def block(at: int) -> Block:
+        changed = at >= BLOCKS_BEFORE
+        found = []
+        for osd_id, osd in osds.items():
+            more = scene.drift * at / count + (scene.neighbour if changed else 0.0)
+            if changed and osd_id in treated:
+                more += math.log(ratio)
+            if osd_id == controls[0] and changed == (scene.stalled > 0):
+                more += abs(scene.stalled)
+            found.append(OsdBlock(osd_id, osd.next_us() * math.exp(more), 100))
+        return Block(5.0, tuple(found))
+
+    before, after = [block(at) for at in range(BLOCKS_BEFORE)], []
     for number, look in enumerate(LOOKS, 1):
-        found = judge(before, after[:look], treated, controls if beside else (), look=number)
+        after += [block(BLOCKS_BEFORE + at) for at in range(len(after), look)]
+        found = judge(before, after, treated, controls if beside else (), look=number)
         if found.verdict is not Verdict.UNDECIDED:
             return found.verdict
     return Verdict.UNDECIDED
@@ -110,24 +120,6 @@ class Whole:
 
 # A wave is a host of so many drives; a step is as large as what is proven.
 HOST_DRIVES, PARALLEL = 10, 2
-
-
-class _Osd:
-    """One OSD's latency, block after block; from when it is changed on by a ratio."""
-
-    def __init__(self, scene: Scene, drawn: random.Random) -> None:
-        self.scene, self.drawn = scene, drawn
-        self.level = drawn.gauss(7.0, 0.3)
-        self.noise = drawn.gauss(0.0, scene.spread)
-        self.slope = drawn.gauss(0.0, scene.own_drift) / 144.0
-
-    def next_us(self) -> float:
-        scene, drawn = self.scene, self.drawn
-        left = math.sqrt(1.0 - scene.correlation**2)
-        self.noise = scene.correlation * self.noise + left * drawn.gauss(0.0, scene.spread)
-        self.level += self.slope
-        stall = math.log(3.0) if drawn.random() < scene.stalls else 0.0
-        return math.exp(self.level + self.noise + stall)
 
 
 def whole(

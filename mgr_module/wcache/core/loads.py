@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Dict, Iterable, Optional, Tuple
 
 from .model import LoadPoint
@@ -151,8 +152,9 @@ class Block:
     seconds: float
     osds: Tuple[OsdBlock, ...] = field(default=(), metadata={"max_items": OSDS_MAX})
 
+    @cached_property
     def logs(self) -> Dict[int, float]:
-        """By OSD, the logarithm of its latency."""
+        """By OSD, the logarithm of its latency; a judgement asks many times."""
         return {item.osd_id: math.log(item.latency_us) for item in self.osds
                 if item.latency_us > 0}
 

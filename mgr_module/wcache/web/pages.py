@@ -174,7 +174,7 @@ def rollout(read: Reader, query: Query) -> Page:
             (at, math.exp(math.fsum(logs) / len(logs)))
             for at, logs in (
                 (item.at_s, [
-                    level for osd_id, level in item.block.logs().items()
+                    level for osd_id, level in item.block.logs.items()
                     if (changed_at_s.get(osd_id, math.inf) <= item.at_s) is changed
                 ]) for item in kept
             ) if logs

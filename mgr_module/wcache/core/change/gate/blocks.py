@@ -23,7 +23,7 @@ APART_LN = math.log(1.5)
 def present(blocks: Sequence[Block], osd_ids: Iterable[int]) -> Tuple[int, ...]:
     """Those OSDs that have told enough in a stretch."""
     least = SHARE_MIN * len(blocks)
-    logs = [block.logs() for block in blocks]
+    logs = [block.logs for block in blocks]
     return tuple(
         osd_id for osd_id in osd_ids if blocks and sum(osd_id in each for each in logs) >= least
     )
@@ -55,7 +55,7 @@ def log_ratios(
     """
     found = []
     for block in blocks:
-        logs = block.logs()
+        logs = block.logs
         one, other = _mean(logs, treated), _mean(logs, controls)
         if one is not None and (other is not None or not controls):
             found.append(one - (other or 0.0))
