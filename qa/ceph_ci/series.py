@@ -91,7 +91,7 @@ def _core() -> Iterator[Patch]:
         "python-common: add ceph.wcache, its words", body, dict(_files(CORE, here, "*.py"))
     )
     order = (
-        "hardware", "figures", "drive", "experiment", "verdict", "change", "history",
+        "hardware", "figures", "options", "drive", "experiment", "verdict", "change", "history",
         "automation", "fleet", "deployment",
     )
     for folder in order:

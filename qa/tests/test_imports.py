@@ -138,7 +138,8 @@ ORDERS = {
 # their hardware are words that probe and mgr exchange; figures are the words for samples.
 PLACES = {
     "wcache.core.drive.journal": "words", "wcache.core.drive.prior": "words",
-    "wcache.core.figures": "words", "wcache.core.hardware": "words", "wcache.options": "knobs",
+    "wcache.core.figures": "words", "wcache.core.hardware": "words",
+    "wcache.core.options": "words", "wcache.options": "knobs",
     # the table of all commands has those of the knobs, whose text is made of what tables share
     "wcache.commands.commands": "all commands", "wcache.commands.rows": "all commands",
     "wcache.knobs.rooms": "rooms",

@@ -47,6 +47,7 @@ def everything(mgr):
         ("memory trial show", {}), ("memory trial stop", {}),
         ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}),
         ("controller ls", {}), ("drive reload", {}),
+        ("option ls", {}), ("option show", {"option": "scheduler"}),
         ("drive-model trust-plp", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
         ("drive-model distrust-plp", {"drive_model": "ACME HD1 1.0"}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),

@@ -68,7 +68,10 @@ def chapters():
     now_and_then = [looked(mgr, LOOKS_NOW_AND_THEN)]
     yield "1-nothing-measured", looked(mgr) + told(
         mgr, "campaign forecast", loads="depth1"
-    ) + told(mgr, "plan")
+    ) + told(mgr, "plan") + "".join(
+        (told(mgr, "option ls"), told(mgr, "option show", option="scheduler"),
+         told(mgr, "option show", option="fua"))
+    )
     campaign_id = start(mgr)
     mgr.step()
     yield "2-measuring", looked(mgr) + told(mgr, "campaign show", campaign_id=campaign_id)

@@ -28,6 +28,7 @@ from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
 from .drives.hosts import ModelKey
 from .drives.models import drive_models
+from .drives.options import options
 from .drives.reload import reload
 from .explain_view import ExplainViews
 from .finding_views import FindingViews, More
@@ -122,6 +123,10 @@ class Views:
     def controllers(self) -> Dict[str, Any]:
         """`controller ls`."""
         return controllers(self._look())
+
+    def options(self) -> Dict[str, Any]:
+        """`option ls`: what may be changed beside the cache mode, with what drives have now."""
+        return options(self._look())
 
     def drive_models(self) -> Dict[str, Any]:
         """`drive-model ls`: every drive model, with what is known of its power-loss protection."""

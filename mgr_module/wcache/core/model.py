@@ -14,6 +14,7 @@ from typing import Optional, Tuple
 
 from .hardware.bcache import BcacheState
 from .hardware.wear import Wear
+from .option_value import VALUES_MAX, OptionValue
 
 # The kernel's names are shorter (DISK_NAME_LEN), and ours are put into lines of text.
 DEV_NAME_CHARS_MAX = 64
@@ -318,13 +319,21 @@ class FlushCounters:
 
 @dataclass(frozen=True)
 class DriveState:
-    """One reading of a drive and of every layer above it, both sides of the cache."""
+    """One reading of a drive and of every layer above it, both sides of the cache.
+
+    `options` are those that have an entry; only reports and tasks about options have them.
+    """
 
     device_cache: DeviceCache
     kernel_view: KernelView
     pinned: Optional[bool] = None
     page: CachePage = CachePage()
     layers: Tuple[Layer, ...] = ()
+    options: Tuple[OptionValue, ...] = field(default=(), metadata={"max_items": VALUES_MAX})
+
+    def option(self, name: str) -> Optional[str]:
+        """The value of an option; None where the drive has none, or it was not read."""
+        return next((one.value for one in self.options if one.name == name), None)
 
 
 def mode_of(transport: Transport, state: DriveState) -> Optional[CacheMode]:

@@ -23,6 +23,7 @@ from .model import (
     LoadPoint,
     Role,
 )
+from .option_value import OptionValue
 from .protocol import PollReply, SamplesOutcome
 
 
@@ -89,6 +90,17 @@ class DriveHost(Protocol):
 
         With None: take our own rule away and bring the saved value back to `saved`.
         """
+
+    def set_option(
+        self, drive: DriveReport, name: str, value: str, *, back: bool = False
+    ) -> None:
+        """Set an option that has an entry to a value that it allows; RefusedError by name.
+
+        `back`: it is what was there before, which may lie beyond what the entry allows.
+        """
+
+    def option_values(self, drive: DriveReport) -> Tuple[OptionValue, ...]:
+        """Every option that the drive has, read now."""
 
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,

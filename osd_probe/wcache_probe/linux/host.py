@@ -31,12 +31,13 @@ from wcache.core.model import (
     Severity,
     Transport,
 )
+from wcache.core.option_value import OptionValue
 from wcache.core.protocol import SamplesOutcome
 
 from ..arguments import STATE_DIR
 from ..evidence.folder import EvidenceFolder
 from . import memory
-from .block import osds, sysfs
+from .block import options, osds, sysfs
 from .block.host_files import HostFiles
 from .block.mounts import IN_RAM, file_system_of
 from .block.sysfs import BlockDevice
@@ -217,6 +218,18 @@ class LinuxDriveHost:
                 self._rules.remove(device.wwid)
             elif not switch.save(device, saved):
                 self._rules.write(device.wwid, saved)
+
+    def set_option(
+        self, drive: DriveReport, name: str, value: str, *, back: bool = False
+    ) -> None:
+        """Set an option of a drive that is not left alone; what was there goes back on any."""
+        with self._held(drive, to_change=not back) as (device, _):
+            options.set_option(device, name, value, back=back)
+
+    def option_values(self, drive: DriveReport) -> Tuple[OptionValue, ...]:
+        """Every option that the drive has, read now."""
+        with self._held(drive) as (device, _):
+            return options.values_on(device)
 
     def _refuse_namesake(self, device: BlockDevice) -> None:
         """Raise RefusedError where the drive has no name, or another disk has the same."""

@@ -24,6 +24,7 @@ from . import set_up
 from .block import foreign, osds, sysfs
 from .block.bcache import bcaches_on
 from .block.host_files import HostFiles, printable
+from .block.options import values_on
 from .block.osds import OsdDevices
 from .block.stack import is_followed, paths_down, queues_on
 from .block.sysfs import BlockDevice
@@ -180,7 +181,7 @@ class Survey:
             dev_name=device.name,
             drive_model=identity.drive_model,
             transport=switch.transport,
-            state=state_of(device, switch, reading),
+            state=replace(state_of(device, switch, reading), options=values_on(device)),
             serial=identity.serial,
             wwn=identity.wwn,
             host_driver=identity.host_driver,

@@ -14,6 +14,7 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from wcache.core.loads import SAMPLES
 from wcache.core.model import CacheMode, LoadPoint, Role, Transport, Verdict
+from wcache.core.options.entries import OPTIONS
 
 from .media_cache import NO_MEDIA_CACHE, MediaCacheSpec, read_media_cache
 from .toml_table import DriveFileError, Table, parse_toml, read_text, shown
@@ -26,6 +27,7 @@ MINUTE_US = 60e6
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _INQUIRY = re.compile(r"[!-~]([ -~]{0,38}[!-~])?")  # what fits an identify string
 _LINE = re.compile(r"[!-~][ -~]{0,399}")
+_VALUE = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _SERIAL = re.compile(r"[A-Za-z0-9_-]{1,20}")  # QEMU and ATA hold 20 characters
 _WWN = re.compile(r"0x[0-9a-f]{16}")
 
@@ -145,6 +147,16 @@ class Truth:
 
 
 @dataclass(frozen=True)
+class OptionSpec:
+    """An option of a drive: its value at first, and a value with which each command is slower."""
+
+    name: str
+    value: str
+    slow_value: str = ""
+    slow_factor: float = 1.0
+
+
+@dataclass(frozen=True)
 class DriveModelSpec:
     """`count` drives of one drive model."""
 
@@ -167,6 +179,7 @@ class DriveModelSpec:
     media_cache: MediaCacheSpec = NO_MEDIA_CACHE
     placement: PlacementSpec = PlacementSpec()
     truth: Mapping[LoadPoint, Truth] = field(default_factory=dict, hash=False)
+    options: Tuple[OptionSpec, ...] = ()
 
     def noiseless(self) -> DriveModelSpec:
         """The same drive with every command at its median, every time."""
@@ -266,6 +279,7 @@ def _drive(table: Table) -> DriveModelSpec:
         media_cache=read_media_cache(table.table("media_cache")),
         placement=_placement(table.table("placement")),
         truth=_truth(table.table("truth")),
+        options=_options(table.table("options")),
     )
     table.done()
     return spec
@@ -379,6 +393,20 @@ def _truth(table: Table) -> Dict[LoadPoint, Truth]:
         entry.done()
     table.done()
     return found
+
+
+def _options(table: Table) -> Tuple[OptionSpec, ...]:
+    found = []
+    for one in OPTIONS:
+        if one.on_host and table.has(one.name):
+            entry = table.table(one.name)
+            found.append(OptionSpec(
+                one.name, entry.text("value", None, _VALUE), entry.text("slow_value", "", _VALUE),
+                entry.number("slow_factor", 1.0, 0.01, 100.0),
+            ))
+            entry.done()
+    table.done()
+    return tuple(found)
 
 
 def _osd(table: Table) -> OsdSpec:

@@ -38,6 +38,8 @@ from wcache.core.model import (
     Role,
     Transport,
 )
+from wcache.core.option_value import OptionValue
+from wcache.core.options.entries import option
 from wcache.core.protocol import SamplesOutcome
 
 from .drive_schema import DriveFile
@@ -212,6 +214,24 @@ class SimulatedHost:
         with self._changing():
             found.physics.saved = wanted
 
+    def set_option(
+        self, drive: DriveReport, name: str, value: str, *, back: bool = False
+    ) -> None:
+        """Set it by its entry; what the kernel resets with it goes to what it was at first."""
+        one = option(name)
+        if not back:
+            one.require(value)
+        with self._changing():
+            physics = self._find(drive).physics
+            if name not in physics.options:
+                raise RefusedError(f"{drive.dev_name} has no {name}")
+            first = {s.name: s.value for s in physics.spec.options if s.name in one.resets}
+            physics.set_options({**physics.options, **first, name: value})
+
+    def option_values(self, drive: DriveReport) -> Tuple[OptionValue, ...]:
+        """Those that its drive model has."""
+        return _values(self._find(drive).physics)
+
     def time_flushes(
         self, drive: DriveReport, osd_id: int, role: Role, count: int,
         seconds_max: float, latency_limit_ms: float, spread_s: float = 0.0,
@@ -301,6 +321,7 @@ class SimulatedHost:
         )
         state = self.state(report)
         uses = tuple(OsdUse(osd_id, role, state.layers) for osd_id, role in drive.placed.uses)
+        state = replace(state, options=_values(drive.physics))
         return replace(report, state=state, uses=uses)
 
     # ---- the state file, which other processes of the probe change too
@@ -316,7 +337,8 @@ class SimulatedHost:
                     STATE_VERSION, self._starts,
                     tuple(
                         DriveSetting(
-                            drive_id, d.physics.mode, d.physics.saved, d.kernel_view, d.pinned
+                            drive_id, d.physics.mode, d.physics.saved, d.kernel_view, d.pinned,
+                            _values(d.physics),
                         )
                         for drive_id, d in self._drives.items()
                     ),
@@ -347,7 +369,13 @@ class SimulatedHost:
                 if drive.physics.mode is not setting.mode:
                     drive.physics.set_cache(setting.mode, self._now_ns())
                 drive.pinned = setting.pinned
+                if setting.options:  # an older version's file has none
+                    drive.physics.set_options({v.name: v.value for v in setting.options})
                 drive.kernel_view = setting.kernel_view
+
+
+def _values(physics: SimulatedDrive) -> Tuple[OptionValue, ...]:
+    return tuple(OptionValue(name, value) for name, value in physics.options.items())
 
 
 def _name(placed: PlacedDrive, number: int) -> str:

@@ -18,7 +18,7 @@ import math
 import random
 from dataclasses import dataclass
 from enum import Enum
-from typing import List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from wcache.core.model import CacheMode
 
@@ -87,6 +87,8 @@ class SimulatedDrive:
         self.lost_writes = 0
         self.lost_bytes = 0
         self.saved = spec.cache.saved
+        self.options: Dict[str, str] = {one.name: one.value for one in spec.options}
+        self._slower = 1.0
         self._mode = CacheMode.WRITE_THROUGH
         self._rng = random.Random(f"wcache drive {seed} {spec.name} {index}")
         self._read = self._op(spec.latency.read)
@@ -115,6 +117,14 @@ class SimulatedDrive:
         self._watch_fua = as_backend and self._carry_ln != 0
         if as_backend:
             self._mode = CacheMode.WRITE_BACK
+
+    def set_options(self, values: Mapping[str, str]) -> None:
+        """Have options at these values."""
+        self.options = dict(values)
+        self._slower = math.prod(
+            one.slow_factor for one in self.spec.options
+            if one.slow_value and self.options.get(one.name) == one.slow_value
+        )
 
     def _op(self, op: OpLatency) -> _Op:
         own = self._rng.gauss(0.0, 1.0) * self.spec.noise.between_drive_spread
@@ -247,7 +257,7 @@ class SimulatedDrive:
     def _cost(self, op: _Op, commands: int = 1) -> float:
         """Nanoseconds of `commands` of `op` one after the other, without their bytes."""
         median, spread, stall_probability, stall, stall_spread = op
-        cost = commands * median
+        cost = commands * median * self._slower
         if self._noisy:
             cost *= math.exp(spread * self._z + self._level)
         if stall_probability:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterator, Optional, Tuple
 
 from wcache.core import codec
 from wcache.core.errors import MalformedError, StorageError
 from wcache.core.model import CacheMode, KernelView
+from wcache.core.option_value import VALUES_MAX, OptionValue
 
 STATE_VERSION = 1
 STATE_BYTES_MAX = 10_000_000
@@ -25,6 +26,7 @@ class DriveSetting:
     saved: CacheMode
     kernel_view: KernelView
     pinned: bool
+    options: Tuple[OptionValue, ...] = field(default=(), metadata={"max_items": VALUES_MAX})
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Tuple
 
 from ...core.deployment.hostnames import checked_hostname
 from ..command import DRY_RUN, Command
-from ..drives import controllers, reload
+from ..drives import controllers, options, reload
 from ..drives.models import render
 from ..tables import would
 
@@ -21,6 +21,17 @@ ROWS: Tuple[Command, ...] = (
         "wcache controller ls", (), "r",
         "List storage controllers as their vendors' tools report them, with advice",
         lambda s, v, a: v.controllers(), controllers.render,
+    ),
+    Command(
+        "wcache option ls", (), "r",
+        "List the options beside the cache mode that have an entry: where each lives, its values, "
+        "and what drives have now",
+        lambda s, v, a: v.options(), options.render,
+    ),
+    Command(
+        "wcache option show", ("name=option,type=CephString",), "r",
+        "Show an option's entry: its values, how it is undone, what to mind about it",
+        lambda s, v, a: options.one_option(a["option"]), options.render_one,
     ),
     Command(
         "wcache drive-model ls", (), "r",

@@ -25,6 +25,8 @@ class BcacheState:
     dirty_bytes: Optional[int] = None
     target_bytes: Optional[int] = None
     rate_bytes_s: Optional[int] = None
+    # whether the rate also goes by fragmentation (`writeback_consider_fragment`, Linux 5.12)
+    considers_fragments: Optional[bool] = None
 
     @property
     def above_target(self) -> Optional[bool]:

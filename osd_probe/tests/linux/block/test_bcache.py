@@ -20,7 +20,7 @@ def stacked(fake_host, mode="writethrough [writeback] writearound none", debug=D
     top = fake_host.device("bcache0", "252:0", below=("sda", "nvme0n1"), marker="bcache")
     for name, text in (
         ("cache_mode", mode), ("sequential_cutoff", "4.0M"), ("dirty_data", "1.1G"),
-        ("writeback_rate_debug", debug),
+        ("writeback_rate_debug", debug), ("writeback_consider_fragment", "1"),
     ):
         (top / "bcache" / name).write_text(f"{text}\n")
 
@@ -36,6 +36,7 @@ def test_both_sides_are_told_apart_and_all_settings_are_read(fake_host):
     assert backing.target_bytes == int(10.2 * 2**30)
     assert backing.rate_bytes_s == 4096
     assert backing.above_target is False
+    assert backing.considers_fragments is True
 
 
 @pytest.mark.parametrize("mode", ["", "[evil\x1b]", "writeback", "[writearound"])

@@ -34,14 +34,18 @@ def _state(top: BlockDevice, drive: BlockDevice) -> BcacheState:
     debug = _table(read_text(os.path.join(folder, "writeback_rate_debug")) or "")
     dirty = parse_size(read_text(os.path.join(folder, "dirty_data")) or "")
     return BcacheState(
-        printable(top.name, 64), _is_cache(top, drive), _mode(folder),
+        printable(top.name, 64), is_cache(top, drive), _mode(folder),
         parse_size(read_text(os.path.join(folder, "sequential_cutoff")) or ""),
         dirty if dirty is not None else debug.get("dirty"), debug.get("target"),
-        debug.get("rate"),
+        debug.get("rate"), _flag(os.path.join(folder, "writeback_consider_fragment")),
     )
 
 
-def _is_cache(top: BlockDevice, drive: BlockDevice) -> bool:
+def _flag(path: str) -> Optional[bool]:
+    return {"0": False, "1": True}.get(read_text(path) or "")
+
+
+def is_cache(top: BlockDevice, drive: BlockDevice) -> bool:
     """A backing device has a mode of its own; a cache has none (drivers/md/bcache/sysfs.c)."""
     members = [
         member for member in top.below()

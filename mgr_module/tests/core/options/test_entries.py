@@ -1,0 +1,75 @@
+"""Entries of options: what each kind allows, and that all else is refused by name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcache.core.errors import RefusedError
+from wcache.core.model import LoadPoint
+from wcache.core.option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
+from wcache.core.options.entries import BY_NAME, OPTIONS, REFUSED, option
+from wcache.core.options.option import Follow, Place
+
+
+@pytest.mark.parametrize("name", ["write_cache", "fua", "cache_type", "cache_mode"])
+def test_what_changes_what_is_durable_is_refused_by_name(name):
+    with pytest.raises(RefusedError) as refused:
+        option(name)
+    assert repr(name) in refused.value.message
+    assert "durable" in refused.value.message
+
+
+@given(st.text(max_size=80))
+def test_whatever_has_no_entry_is_refused_and_named(name):
+    if name in BY_NAME:
+        return
+    with pytest.raises(RefusedError) as refused:
+        option(name)
+    assert repr(name[:64]) in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "good", "bad"),
+    [
+        (Place.BCACHE, "writeback_percent", ("1", "10", "40"), ("0", "41", "10%", "-1", "010")),
+        (Place.QUEUE, "scheduler", ("none", "mq-deadline"), ("", "cfq", "none\n", "[none]")),
+        (Place.OSD, "osd_mclock_profile", ("balanced",), ("custom", "1")),
+    ],
+)
+def test_each_kind_of_entry_takes_its_values_and_no_others(place, name, good, bad):
+    one = option(name)
+    assert one.place is place
+    for value in good:
+        one.require(value)
+    for value in bad:
+        with pytest.raises(RefusedError) as refused:
+            one.require(value)
+        assert name in refused.value.message
+        assert one.range in refused.value.advice
+
+
+@given(st.sampled_from(OPTIONS), st.text(max_size=40))
+def test_no_text_is_a_value_by_mistake(one, text):
+    if one.allows(text):
+        assert text in one.words or one.low <= int(text) <= one.high
+        assert one.could_be(text)
+
+
+def test_every_entry_is_whole():
+    assert len(BY_NAME) == len(OPTIONS)
+    assert not set(BY_NAME) & set(REFUSED)
+    for one in OPTIONS:
+        assert one.words or one.low < one.high, one.name
+        assert one.settle_s > 0, one.name
+        assert all((one.settles, one.title, one.hazards, one.undone)), one.name
+        assert set(one.loads) <= set(LoadPoint) - {LoadPoint.OSD_BENCH_CAPACITY}, one.name
+        assert len(one.name) <= NAME_CHARS_MAX
+        assert all(len(word) <= VALUE_CHARS_MAX and one.could_be(word) for word in one.words)
+        assert len(str(one.high)) <= VALUE_CHARS_MAX
+        # what it resets is put back with it, so it must be readable too
+        for name in one.resets:
+            assert option(name).place is one.place
+
+
+def test_what_latencies_of_clients_cannot_judge_is_never_followed_by_itself():
+    never = {one.name for one in OPTIONS if one.follow is Follow.NEVER}
+    assert never == {"osd_mclock_profile", "bluefs_buffered_io"}

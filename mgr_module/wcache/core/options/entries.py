@@ -1,0 +1,152 @@
+"""All options that are tried and set; whatever is not here is refused by name.
+
+Bounds are the kernel's own (drivers/md/bcache/sysfs.c, __cached_dev_store(); block/blk-sysfs.c)
+or narrower.  The kernel cuts a number off at its bounds and says nothing, so a value is held
+against its entry before it is written, and read back after.
+
+`doc/options.md` says how to add one.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from ..errors import RefusedError
+from ..model import LoadPoint
+from .option import Follow, Option, Place
+
+_TRAFFIC = (LoadPoint.OSD_TRAFFIC,)
+_WRITES = (
+    LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_DEPTH1, LoadPoint.OSD_BENCH_BATCH,
+    LoadPoint.OSD_BENCH_4M,
+)
+_QUEUED = (LoadPoint.OSD_TRAFFIC, LoadPoint.OSD_BENCH_BATCH, LoadPoint.OSD_BENCH_4M)
+_UINT_MAX = 2**32 - 1
+# The controller looks every writeback_rate_update_seconds, 5 by default.
+_CONTROLLER = "the rate controller, which looks every 5 s and has an integral term"
+_DIRTY = "what it does differs below the target of dirty data, at it and beyond it"
+_SHARED = "the cache set serves other OSDs too"
+
+OPTIONS: Tuple[Option, ...] = (
+    Option(
+        "sequential_cutoff", Place.BCACHE, "from which size of a stream on bcache is bypassed",
+        settle_s=5.0, settles="streams that have begun", loads=_WRITES,
+        hazards=(
+            "0 sends all writes through the cache device, which wears and fills with them",
+            "the kernel prints it to a tenth of its unit: a size that is no whole one is put "
+            "back to within that",
+        ),
+        low=0, high=2**30, unit="bytes",
+    ),
+    Option(
+        "writeback_percent", Place.BCACHE, "the target of dirty data, in percent of the cache",
+        settle_s=60.0, settles=_CONTROLLER, loads=_WRITES,
+        hazards=(_DIRTY, _SHARED, "0 writes back all there is at once, at no bounded rate"),
+        low=1, high=40, unit="%",
+    ),
+    Option(
+        "writeback_rate_minimum", Place.BCACHE, "the least rate of writeback",
+        settle_s=30.0, settles=_CONTROLLER, loads=_WRITES,
+        hazards=(_DIRTY, "a high one keeps the backing drive busy while clients read from it"),
+        low=1, high=2**21, unit="sectors/s",
+    ),
+    Option(
+        "writeback_rate_p_term_inverse", Place.BCACHE,
+        "the inverse of the controller's proportional term",
+        settle_s=60.0, settles=_CONTROLLER, loads=_WRITES,
+        hazards=(_DIRTY, "a small one swings: the backing drive is at 100% for dozens of seconds"),
+        low=1, high=_UINT_MAX,
+    ),
+    Option(
+        "writeback_rate_i_term_inverse", Place.BCACHE,
+        "the inverse of the controller's integral term",
+        settle_s=120.0, settles=_CONTROLLER, loads=_WRITES,
+        hazards=(_DIRTY, "its effect adds up over minutes: short periods do not show it"),
+        low=1, high=_UINT_MAX,
+    ),
+    Option(
+        "scheduler", Place.QUEUE, "the kernel's I/O scheduler of the drive",
+        settle_s=2.0, settles="the queue is drained and made anew", loads=_QUEUED,
+        hazards=("it resets nr_requests and wbt_lat_usec: the three are put back in order",),
+        words=("none", "mq-deadline", "kyber", "bfq"), resets=("nr_requests", "wbt_lat_usec"),
+    ),
+    Option(
+        "nr_requests", Place.QUEUE, "how many requests the drive's queue holds",
+        settle_s=2.0, settles="requests that are in the queue", loads=_QUEUED,
+        hazards=("with scheduler none the drive's own queue depth bounds it",),
+        low=4, high=4096,
+    ),
+    Option(
+        "read_ahead_kb", Place.QUEUE, "how much the kernel reads ahead of buffered reads",
+        settle_s=2.0, settles="reads that are under way", loads=_TRAFFIC,
+        hazards=(
+            "BlueStore asks the kernel for no read-ahead (KernelDevice::open), and a volume "
+            "above the drive has a read-ahead of its own: expect no difference",
+        ),
+        low=0, high=16384, unit="KiB",
+    ),
+    Option(
+        "wbt_lat_usec", Place.QUEUE, "the latency that throttles buffered writeback; 0: none",
+        settle_s=2.0, settles="the window of writeback throttling, 100 ms", loads=_QUEUED,
+        hazards=("an OSD's direct writes are throttled too where reads suffer",),
+        low=0, high=10_000_000, unit="us",
+    ),
+    Option(
+        "bluestore_prefer_deferred_size_hdd", Place.OSD,
+        "below which size writes to a drive that rotates are deferred",
+        settle_s=10.0, settles="deferred writes that are not drained", loads=_WRITES,
+        hazards=(
+            "deferred writes are written twice",
+            "bluestore_prefer_deferred_size takes precedence where it is not 0",
+        ),
+        low=0, high=4 * 2**20, unit="bytes", rotational=True,
+    ),
+    Option(
+        "bluestore_prefer_deferred_size_ssd", Place.OSD,
+        "below which size writes to a drive that does not rotate are deferred",
+        settle_s=10.0, settles="deferred writes that are not drained", loads=_WRITES,
+        hazards=(
+            "deferred writes are written twice, which wears flash",
+            "bluestore_prefer_deferred_size takes precedence where it is not 0",
+        ),
+        low=0, high=4 * 2**20, unit="bytes", rotational=False,
+    ),
+    Option(
+        "bluefs_buffered_io", Place.OSD, "whether RocksDB's files are read through the page cache",
+        settle_s=30.0, settles="the page cache, which fills or empties", loads=_TRAFFIC,
+        hazards=("the page cache is beyond osd_memory_target",),
+        follow=Follow.NEVER, words=("true", "false"),
+    ),
+    Option(
+        "osd_mclock_profile", Place.OSD, "how mClock shares out the OSD between kinds of work",
+        settle_s=10.0, settles="operations that are queued", loads=_TRAFFIC,
+        hazards=(
+            "it does nothing where osd_op_queue is wpq",
+            "clients gain what recovery and scrubs lose, which no latency of clients shows",
+        ),
+        follow=Follow.NEVER, words=("balanced", "high_client_ops", "high_recovery_ops"),
+    ),
+)
+
+BY_NAME: Dict[str, Option] = {one.name: one for one in OPTIONS}
+
+# Why the best known of those that are not there are not.
+REFUSED = {
+    "write_cache": "it changes what is durable: plans of the cache mode alone do that",
+    "fua": "it changes what is durable",
+    "cache_type": "it changes what is durable: plans of the cache mode alone do that",
+    "cache_mode": "it changes what is durable, on a cache device that several OSDs may share",
+    "bluestore_min_alloc_size": "an OSD takes it when it is made",
+    "osd_op_queue": "an OSD takes it when it starts, and restarting OSDs is left to admins",
+}
+
+
+def option(name: str) -> Option:
+    """The option of a name; RefusedError where it has no entry."""
+    found = BY_NAME.get(name)
+    if found is None:
+        why = REFUSED.get(name, "it has no entry")
+        raise RefusedError(
+            f"{name[:64]!r} is not changed: {why}", "see `ceph wcache option ls`"
+        )
+    return found

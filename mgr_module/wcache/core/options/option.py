@@ -1,0 +1,101 @@
+"""What an option is: where it lives, which values it may have, and what to mind about it.
+
+An option is data (`entries.py`).  Mgr and probe both hold a value against its entry before
+anything is asked for or written, so neither needs to believe the other.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Optional, Tuple
+
+from ..errors import RefusedError
+from ..model import LoadPoint
+
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,18}")
+_WORD = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+class Place(str, Enum):
+    """Where an option lives."""
+
+    BCACHE = "bcache"  # /sys/block/bcacheN/bcache/NAME, of the backing drive
+    QUEUE = "queue"  # /sys/block/DRIVE/queue/NAME
+    OSD = "osd"  # an option of the OSD itself
+
+
+class Follow(str, Enum):
+    """Who may act on a verdict about an option."""
+
+    AUTO = "auto"
+    NEVER = "never"  # an admin alone
+
+
+# How each place is leased and undone.
+UNDONE = {
+    Place.BCACHE: "the probe writes the value; its journal has the one before",
+    Place.QUEUE: "the probe writes the value; its journal has the one before",
+    Place.OSD: "`ceph tell osd.N config set`, undone by `config unset` and by a restart of the OSD",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    It takes the `words`, or whole numbers from `low` to `high` in `unit`.  `settle_s` is how long
+    nothing is measured after it was set, and `settles` says why.  `loads` are those that it can
+    touch: at others it is not tried.  `resets` are options that the kernel sets anew with it.
+    `class_only`: it concerns OSDs of drives that rotate, or of others; None: both.
+    """
+
+    name: str
+    place: Place
+    title: str
+    settle_s: float
+    settles: str
+    loads: Tuple[LoadPoint, ...]
+    hazards: Tuple[str, ...]
+    follow: Follow = Follow.AUTO
+    words: Tuple[str, ...] = ()
+    low: int = 0
+    high: int = 0
+    unit: str = ""
+    resets: Tuple[str, ...] = ()
+    rotational: Optional[bool] = None
+
+    @property
+    def range(self) -> str:
+        """The values that it may have, for people."""
+        if self.words:
+            return "|".join(self.words)
+        return f"{self.low} to {self.high}" + (f" {self.unit}" if self.unit else "")
+
+    @property
+    def undone(self) -> str:
+        """How it is leased and undone."""
+        return UNDONE[self.place]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the probe sets it."""
+        return self.place is not Place.OSD
+
+    def allows(self, value: str) -> bool:
+        """Whether it may be set to a value."""
+        if self.words:
+            return value in self.words
+        return _WHOLE.fullmatch(value) is not None and self.low <= int(value) <= self.high
+
+    def could_be(self, text: str) -> bool:
+        """Whether a text can be a value: what was read is put back also beyond the bounds."""
+        return (_WORD if self.words else _WHOLE).fullmatch(text) is not None
+
+    def require(self, value: str) -> None:
+        """Raise RefusedError where it may not be set to a value."""
+        if not self.allows(value):
+            raise RefusedError(
+                f"{self.name} is not set to {value[:40]!r}", f"its values are {self.range}"
+            )

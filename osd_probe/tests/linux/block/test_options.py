@@ -1,0 +1,115 @@
+"""Options in sysfs: read in their entries' words, written by their entries or not at all."""
+
+import pytest
+from wcache.core.errors import RefusedError
+from wcache.core.options.entries import OPTIONS
+from wcache_probe.linux.block.options import set_option, values_on
+from wcache_probe.linux.block.sysfs import by_name
+
+QUEUE = {
+    "scheduler": "none [mq-deadline] kyber", "nr_requests": "256", "read_ahead_kb": "128",
+    "wbt_lat_usec": "75000",
+}
+BCACHE = {
+    "sequential_cutoff": "4.0M", "writeback_percent": "10", "writeback_rate_minimum": "8",
+    "writeback_rate_p_term_inverse": "40", "writeback_rate_i_term_inverse": "10000",
+}
+
+
+@pytest.fixture
+def folders(fake_host):
+    """An HDD behind an SSD, as bcache0: where the options' files are."""
+    hdd = fake_host.disk("sda", "8:0", marker="bcache")
+    fake_host.disk("nvme0n1", "259:0", marker="bcache")
+    (hdd / "bcache/cache_mode").write_text("writethrough [writeback] writearound none\n")
+    top = fake_host.device("bcache0", "252:0", below=("sda", "nvme0n1"), marker="bcache")
+    for folder, texts in ((hdd / "queue", QUEUE), (top / "bcache", BCACHE)):
+        for name, text in texts.items():
+            (folder / name).write_text(f"{text}\n")
+    (top / "bcache/cache_mode").write_text("writethrough [writeback] writearound none\n")
+    (hdd / "device/scsi_disk").mkdir()
+    return hdd / "queue", top / "bcache"
+
+
+def values(fake_host, name="sda"):
+    return {one.name: one.value for one in values_on(by_name(fake_host.files, name))}
+
+
+def test_all_options_of_a_drive_and_of_the_bcache_that_it_backs_are_read(fake_host, folders):
+    assert values(fake_host) == {
+        **QUEUE, "scheduler": "mq-deadline", **BCACHE, "sequential_cutoff": str(4 * 2**20),
+    }
+    # those of bcache are of the backing drive, not of the cache device
+    assert not set(values(fake_host, "nvme0n1")) & set(BCACHE)
+
+
+def test_what_cannot_be_read_is_not_there(fake_host, folders):
+    queue, _ = folders
+    (queue / "wbt_lat_usec").unlink()
+    (queue / "nr_requests").write_text("lots\n")
+    (queue / "scheduler").write_text("none\n")
+    found = values(fake_host)
+    assert {"wbt_lat_usec", "nr_requests"} & set(found) == set()
+    assert found["scheduler"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("scheduler", "none"), ("nr_requests", "64"), ("writeback_percent", "20")],
+)
+def test_a_value_of_an_entry_is_written(fake_host, folders, name, value):
+    set_option(by_name(fake_host.files, "sda"), name, value)
+    queue, bcache = folders
+    folder = bcache if name in BCACHE else queue
+    # a file of the test keeps what lies beyond, which sysfs does not
+    assert (folder / name).read_text()[:len(value)] == value
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("name", [
+    "write_cache", "fua", "cache_type", "cache_mode", "max_sectors_kb", "../scheduler", "",
+    "osd_mclock_profile",
+])
+def test_whatever_has_no_entry_on_a_host_is_refused_by_name(fake_host, folders, name, back):
+    before = {path: path.read_text() for folder in folders for path in folder.iterdir()}
+    with pytest.raises(RefusedError) as refused:
+        set_option(by_name(fake_host.files, "sda"), name, "0", back=back)
+    assert name in refused.value.message
+    assert {path: path.read_text() for folder in folders for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nr_requests", "3"), ("nr_requests", "5000"), ("nr_requests", "64\n"),
+        ("scheduler", "cfq"), ("writeback_percent", "0"), ("writeback_percent", "70"),
+    ],
+)
+def test_the_probe_holds_to_an_entrys_bounds_whoever_asks(fake_host, folders, name, value):
+    with pytest.raises(RefusedError):
+        set_option(by_name(fake_host.files, "sda"), name, value)
+    assert values(fake_host)["nr_requests"] == "256"
+    assert values(fake_host)["writeback_percent"] == "10"
+
+
+def test_what_was_there_before_goes_back_beyond_the_bounds_but_is_a_value(fake_host, folders):
+    drive = by_name(fake_host.files, "sda")
+    set_option(drive, "writeback_percent", "70", back=True)
+    assert values(fake_host)["writeback_percent"] == "70"
+    with pytest.raises(RefusedError):
+        set_option(drive, "writeback_percent", "70; reboot", back=True)
+
+
+def test_an_option_that_the_drive_has_not_is_refused_and_made_nowhere(fake_host):
+    fake_host.disk("sda", "8:0")
+    for one in OPTIONS:
+        if one.on_host:
+            with pytest.raises(RefusedError) as refused:
+                set_option(by_name(fake_host.files, "sda"), one.name, (one.words or ("8",))[0])
+            assert "sda has no" in refused.value.message
+
+
+def test_two_bcaches_on_one_drive_cannot_be_told_apart_and_are_left_alone(fake_host, folders):
+    second = fake_host.device("bcache1", "252:16", below=("sda",), marker="bcache")
+    (second / "bcache/writeback_percent").write_text("10\n")
+    assert not set(values(fake_host)) & set(BCACHE)
