@@ -1,13 +1,20 @@
 """A plan is stored after each step, and only what is new of it is encoded and read back."""
 
+import contextlib
+import itertools
 from dataclasses import replace
 
 import pytest
-from mgr_fakes.store import MonLikeKv, PromptQueue
+from mgr_fakes.store import MgrGone, MonLikeKv, PromptQueue
 from rollout_world import change
+from wcache.core import codec
 from wcache.core.change.change_status import ChangeStatus
-from wcache.core.change.rollout_state import Rollout, RolloutStatus
+from wcache.core.change.gate.gate_state import GateStep
+from wcache.core.change.rollout_state import CHANGES_MAX, Rollout, RolloutStatus, Wave, WaveKind
+from wcache.core.loads import Block, OsdBlock
+from wcache.core.ports import Write
 from wcache.engine.storing.archive import Archive
+from wcache.engine.storing.plans import PART_CHANGES
 
 
 def archive():
@@ -60,21 +67,160 @@ def test_a_change_that_could_not_be_read_again_keeps_what_was_stored(broken, say
 def test_a_plan_with_too_many_changes_is_not_stored():
     kept = archive()
     answers = []
-    kept.put_rollout(a_plan(*(change(0),) * 4097), answers.append)
-    assert "at most 4096" in answers[0].message
+    kept.put_rollout(a_plan(*(change(0),) * (CHANGES_MAX + 1)), answers.append)
+    assert f"more than {CHANGES_MAX} changes" in answers[0].message
     assert kept.rollouts() == {}
 
 
-def test_a_plan_that_is_too_long_as_a_whole_is_not_stored_though_each_change_could_be():
-    kept = archive()
-    answers = []
-    long = tuple(
-        replace(change(i), manual=("y" * 500,) * 16) for i in range(1200)
+# ---- large plans: a head, and parts beside it
+
+MANY = PART_CHANGES + 27  # changes, in steps of forty
+
+
+def a_large_plan():
+    waves = tuple(Wave(WaveKind.DOMAIN, f"host h{n}", 1) for n in range(MANY))
+    return a_plan(*(change(n) for n in range(MANY)), waves=waves)
+
+
+def moved(plan, *indices, **fields):
+    """The plan once these changes were made, in a step with blocks before it."""
+    changes = tuple(
+        replace(item, status=ChangeStatus.APPLIED, after_us=2.0) if at in indices else item
+        for at, item in enumerate(plan.changes)
     )
-    plan = a_plan(*(change(i) for i in range(1200)))
+    before = (Block(5.0, (OsdBlock(1, 100.0 + indices[0], 9),)),) * 8
+    return replace(plan, changes=changes, step=GateStep(indices, before=before), **fields)
+
+
+def steps_of(plan):
+    """A plan after each of its steps."""
+    found = [plan]
+    for at in range(0, MANY, 40):
+        found.append(moved(found[-1], *range(at, min(MANY, at + 40)), reason=f"step {at}"))
+    return found
+
+
+@pytest.mark.slow
+def test_every_step_of_a_large_plan_is_read_as_it_was_stored_by_this_mgr_and_the_next():
+    kv = MonLikeKv()
+    kept = Archive(PromptQueue(kv))
+    for plan in steps_of(a_large_plan()):
+        kept.put_rollout(plan, stored)
+        assert kept.rollouts() == {"p1": plan}
+        assert Archive(PromptQueue(kv)).rollouts() == {"p1": plan}
+
+
+def test_a_step_of_a_large_plan_writes_a_few_values_however_many_changes_there_are():
+    kv = MonLikeKv()
+    kept = Archive(PromptQueue(kv))
+    plan, *later = steps_of(a_large_plan())
     kept.put_rollout(plan, stored)
-    half = replace(plan, changes=(*long[:600], *plan.changes[600:]))
-    kept.put_rollout(half, stored)
-    kept.put_rollout(replace(plan, changes=long), answers.append)
-    assert "longer than 8000000" in answers[0].message
-    assert kept.rollouts() == {"p1": half}
+    kv.writes.clear()
+    for plan in later:
+        kept.put_rollout(plan, stored)
+    # of each step its head, its blocks before, those of the step before that go; and each
+    # part once or twice, as it was before
+    assert len(kv.writes) < 3 * len(later) + 5 * (MANY // PART_CHANGES + 1)
+    assert len([key for key in kv.kept if key.startswith("rollout-part/")]) == (
+        MANY // PART_CHANGES + 1 + len(("waves", "before"))
+    )
+
+
+def test_a_mgr_that_takes_over_writes_no_part_anew_that_is_there():
+    kv = MonLikeKv()
+    plan, later, *_ = steps_of(a_large_plan())
+    Archive(PromptQueue(kv)).put_rollout(plan, stored)
+    kept = Archive(PromptQueue(kv))
+    assert kept.rollouts() == {"p1": plan}
+    kv.writes.clear()
+    changed = dict(enumerate(later.changes[:40]))
+    taken = kept.rollouts()["p1"]
+    again = replace(taken, changes=tuple(
+        changed.get(at, item) for at, item in enumerate(taken.changes)
+    ))
+    kept.put_rollout(again, stored)
+    assert kv.writes == ["rollout/p1"]
+    assert Archive(PromptQueue(kv)).rollouts() == {"p1": again}
+
+
+@pytest.mark.slow
+def test_a_mgr_lost_between_any_two_writes_leaves_a_large_plan_as_it_was_or_as_it_became():
+    seen = set()
+    for lost_after in range(16):
+        kv = MonLikeKv()
+        kept = Archive(PromptQueue(kv))
+        plans = steps_of(a_large_plan())
+        kept.put_rollout(plans[0], stored)
+        kv.lost_after = lost_after
+        last = 0
+        with contextlib.suppress(MgrGone):
+            for last, plan in enumerate(plans):  # noqa: B007
+                kept.put_rollout(plan, stored)
+        kv.lost_after = None
+        found = Archive(PromptQueue(kv)).rollouts()["p1"]
+        assert found in (plans[max(0, last - 1)], plans[last])
+        seen.add(last)
+    assert len(seen) > 3
+
+
+@pytest.mark.slow
+def test_parts_that_the_mons_refused_are_written_again_and_none_is_named_that_is_not_there():
+    for refused in range(1, 12):
+        kv = MonLikeKv()
+        kept = Archive(PromptQueue(kv))
+        plans = steps_of(a_large_plan())
+        count = itertools.count()
+        kv.fails = lambda key, c=count, n=refused: next(c) % (2 * n) >= n
+        last = None
+        for plan in plans:
+            answers = []
+            kept.put_rollout(plan, answers.append)
+            last = plan if answers == [None] else last
+            found = Archive(PromptQueue(kv)).rollouts().get("p1")
+            assert found == last
+
+
+def test_a_large_plan_that_is_dropped_leaves_nothing_even_if_the_mgr_is_lost_meanwhile():
+    for lost_after in (None, 1, 3):
+        kv = MonLikeKv()
+        kept = Archive(PromptQueue(kv))
+        kept.put_rollout(a_large_plan(), stored)
+        kv.lost_after = lost_after
+        with contextlib.suppress(MgrGone):
+            kept.drop_rollout("p1")
+        kv.lost_after = None
+        assert Archive(PromptQueue(kv)).rollouts() == {}
+        assert not [key for key in kv.kept if key.startswith("rollout")]
+
+
+def test_a_large_plan_whose_part_is_missing_is_listed_and_its_other_parts_stay():
+    kv = MonLikeKv()
+    Archive(PromptQueue(kv)).put_rollout(a_large_plan(), stored)
+    gone = next(key for key in kv.kept if key.startswith("rollout-part/p1/1."))
+    kv.put_key(gone, None)
+    parts = {key for key in kv.kept if key.startswith("rollout-part/")}
+    kept = Archive(PromptQueue(kv))
+    assert kept.rollouts() == {}
+    assert kept.unreadable == {"rollout/p1": f"{gone} is missing"}
+    assert parts <= set(kv.kept)
+
+
+def test_a_large_plan_that_an_older_version_stored_whole_is_read_and_goes_on():
+    kv = MonLikeKv()
+    plan, later, *_ = steps_of(a_large_plan())
+    PromptQueue(kv).write([Write("rollout/p1", codec.dumps(plan))], stored)
+    kept = Archive(PromptQueue(kv))
+    assert kept.rollouts() == {"p1": plan}
+    kept.put_rollout(later, stored)
+    assert Archive(PromptQueue(kv)).rollouts() == {"p1": later}
+
+
+@pytest.mark.slow
+def test_two_large_plans_in_turns_are_not_mixed_up():
+    kept = archive()
+    first = steps_of(a_large_plan())
+    second = [replace(plan, plan_id="p2") for plan in first[::-1]]
+    for one, other in zip(first, second):
+        kept.put_rollout(one, stored)
+        kept.put_rollout(other, stored)
+        assert kept.rollouts() == {"p1": one, "p2": other}

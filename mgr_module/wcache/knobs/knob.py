@@ -9,8 +9,8 @@ from ..core.change.rollout_state import Change, Rollout
 from ..core.change.scope import Scope
 from ..core.model import FindingCode
 
-# A plan is stored whole after each step, so it is kept small.
-CHANGES_MAX = 500
+# Changes of one plan: as many as a large cluster has drives.
+CHANGES_MAX = 12_000
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from ..core.record import Precondition
 from ..core.text import many
 from ..engine.engine import Engine
 from ..engine.orders import Orders
-from ..engine.storing.readable import readable
+from ..engine.storing.plans import require_readable
 from ..engine.world import World
 from ..knobs.knob import Asked
 from ..knobs.registry import DEFAULT
@@ -113,8 +113,9 @@ class PlanService:
             harm_max_s=options.rollout_harm_max_s,
             pause_max_s=3600.0 * options.pause_max_h if by == AUTO else 0.0,
         )
-        require_room(rollout)
-        readable(f"plan {plan_id}", rollout)
+        for change in changes:
+            require_room(change)
+        require_readable(rollout)
         told = {
             "changes": plain_changes(changes), "left_alone": list(wanted.left_alone),
             "stale_keys": stale_keys_of(

@@ -151,6 +151,19 @@ def test_a_plan_goes_once_later_ones_changed_all_that_it_changed():
     assert "p1" not in surplus({}, {}, {}, named(partly, failed, *again)).plan_ids
 
 
+def test_of_large_plans_that_were_never_carried_out_few_are_kept_and_always_the_newest():
+    def large(number, count):
+        return plan(
+            number, *(f"d{i}" for i in range(count)), status=RolloutStatus.PLANNED,
+            change_status=ChangeStatus.PLANNED,
+        )
+
+    bounds = replace(BOUNDS, plan_changes=10)
+    kept = named(large(1, 3), large(2, 6), large(3, 5))
+    assert beyond({}, {}, {}, kept, bounds).plan_ids == ("p1", "p2")
+    assert beyond({}, {}, {}, named(large(1, 20)), bounds).plan_ids == ()
+
+
 # ---- the module
 
 

@@ -178,6 +178,7 @@ def test_a_plan_leaves_alone_what_is_so_already_what_is_down_and_what_is_in_erro
     assert any("WCACHE_UNSAFE" in line for line in left)
 
 
+@pytest.mark.slow
 def test_a_plan_is_no_longer_than_can_be_stored_after_each_step():
     reports, cluster = make.fleet(CHANGES_MAX // 10 + 1, 10)
     wanted = make_changes(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .rollout_state import Rollout
     from .scope import Scope
 
-# Less than the archive takes (RECORD_BYTES_MAX): details of failures come on top.
-ROLLOUT_BYTES_MAX = 6_000_000
+# 250 are stored in one value (RECORD_BYTES_MAX); details of failures come on top.
+CHANGE_BYTES_MAX = 30_000
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class CacheModeChange(ChangeSteps):
         if isinstance(outcome, DrivesOutcome):
             try:
                 prior = prior_from(rollout.cluster_fsid, self.domain_id, outcome.drives)
-                require_room(rollout, prior)
+                require_room(self, prior)
                 return prior, ""
             except StorageError as error:
                 return UNKNOWN, error.message
@@ -317,10 +317,10 @@ class CacheModeChange(ChangeSteps):
         return f"{before} to {after}"
 
 
-def require_room(rollout: Rollout, prior: Prior = UNKNOWN) -> None:
-    """Raise StorageError where a plan would become too large to be stored with `prior`."""
-    if len(codec.dumps(rollout)) + len(codec.dumps(prior)) > ROLLOUT_BYTES_MAX:
+def require_room(change: ChangeSteps, prior: Prior = UNKNOWN) -> None:
+    """Raise StorageError where a change would become too large to be stored with `prior`."""
+    if len(codec.dumps(change)) + len(codec.dumps(prior)) > CHANGE_BYTES_MAX:
         raise StorageError(
-            f"plan {rollout.plan_id} would have more than {ROLLOUT_BYTES_MAX} bytes",
+            f"a change would have more than {CHANGE_BYTES_MAX} bytes, with what was there before",
             "see which host reports many drives or long names in `ceph wcache drive ls`",
         )

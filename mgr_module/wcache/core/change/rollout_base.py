@@ -164,8 +164,10 @@ class RolloutBase:
         self._put({index: change})
 
     def _put(self, changed: Mapping[int, Change]) -> None:
-        changes = tuple(changed.get(i, item) for i, item in enumerate(self.rollout.changes))
-        self.rollout = replace(self.rollout, changes=changes)
+        changes = [*self.rollout.changes]
+        for index, change in changed.items():
+            changes[index] = change
+        self.rollout = replace(self.rollout, changes=tuple(changes))
 
     def _set(self, status: RolloutStatus, **values: object) -> None:
         """Where the plan stands now; only one that runs waits for anything."""

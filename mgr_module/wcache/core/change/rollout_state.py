@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Optional, Tuple, Union
+from functools import cached_property
+from itertools import accumulate
+from typing import Optional, Sequence, Tuple, Union
 
 from ..loads import OSDS_MAX
 from ..record import Precondition
@@ -21,7 +24,7 @@ Change = Union[CacheModeChange, ConfigChange]
 # 1 knew changes of the cache mode alone, 2 neither waves nor a gate, 3 no pooled evidence.
 ROLLOUT_VERSION = 4
 # Changes of one plan.
-CHANGES_MAX = 4096
+CHANGES_MAX = 16_384
 
 
 class RolloutStatus(str, Enum):
@@ -157,11 +160,11 @@ class Rollout:
         """Which wave a change belongs to."""
         if not self.waves:
             return index
-        for number, wave in enumerate(self.waves):
-            index -= wave.size
-            if index < 0:
-                return number
-        return len(self.waves)
+        return bisect_right(self._wave_ends, index)
+
+    @cached_property
+    def _wave_ends(self) -> Sequence[int]:
+        return tuple(accumulate(wave.size for wave in self.waves))
 
     def proven(self, kind: str) -> int:
         """How many changes of a kind this rollout has proven to be no worse."""
@@ -172,7 +175,7 @@ class Rollout:
         """The changes a rollback would take back."""
         return tuple(change for change in self.changes if change.status in TOUCHED)
 
-    @property
+    @cached_property
     def current_index(self) -> Optional[int]:
         """Which change is under way or next: forwards the first, backwards the last."""
         if self.rolling_back:

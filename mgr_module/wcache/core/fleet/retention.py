@@ -25,7 +25,8 @@ class Bounds:
 
     `standing` results are what recommendations stand on, `standing_min` of each device
     class, drive model and load whatever there is of others; `others` are superseded, forced
-    or not analysed.  `records` hold the raw samples.
+    or not analysed.  `records` hold the raw samples.  Plans that were never carried out have
+    `plan_changes` together; the newest has as many as it likes.
     """
 
     campaigns: int = 50
@@ -34,6 +35,7 @@ class Bounds:
     standing_min: int = 6
     others: int = 200
     plans: int = 20
+    plan_changes: int = 10_000
     records: int = 400
     records_bytes: int = 850_000
 
@@ -57,7 +59,7 @@ def surplus(
     return Surplus(
         tuple(gone),
         tuple(run_id for run_id, state in runs.items() if state.spec.campaign_id in set(gone)),
-        tuple(_results(results, bounds)), tuple(_plans(plans, bounds.plans)),
+        tuple(_results(results, bounds)), tuple(_plans(plans, bounds)),
     )
 
 
@@ -106,7 +108,7 @@ def _results(results: Mapping[str, Result], bounds: Bounds) -> List[str]:
     return gone + [item.record_id for item in others[bounds.others:]]
 
 
-def _plans(plans: Mapping[str, Rollout], plans_max: int) -> List[str]:
+def _plans(plans: Mapping[str, Rollout], bounds: Bounds) -> List[str]:
     """Old plans that were never carried out, or that later ones have replaced wholly.
 
     A plan that some drive still stands on is kept, however old it is: a rollback and the
@@ -115,18 +117,20 @@ def _plans(plans: Mapping[str, Rollout], plans_max: int) -> List[str]:
     newest_first = sorted(plans.values(), key=lambda p: p.created_at_s, reverse=True)
     replaced: Set[Tuple[str, str]] = set()
     gone: List[str] = []
-    idle = carried_out = 0
+    idle = idle_changes = carried_out = 0
     for plan in newest_first:
         mine = {key for change in plan.touched for key in change.touches}
         if plan.status in UNDER_WAY:
             pass
         elif not mine:
             idle += 1
-            if idle > plans_max:
+            idle_changes += len(plan.changes)
+            many = idle > 1 and idle_changes > bounds.plan_changes
+            if idle > bounds.plans or many:
                 gone.append(plan.plan_id)
         else:
             carried_out += 1
-            if carried_out > plans_max and mine <= replaced:
+            if carried_out > bounds.plans and mine <= replaced:
                 gone.append(plan.plan_id)
         replaced |= mine
     return gone[::-1]

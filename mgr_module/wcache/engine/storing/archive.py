@@ -10,8 +10,7 @@ what the others store may come later, and what is dropped goes later still.
 from __future__ import annotations
 
 import re
-from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar
 
 from ...core import codec
 from ...core.agents import Agent
@@ -33,7 +32,8 @@ from ...core.verdict.load_profile import LoadProfile
 from ...core.verdict.plp.trust import TrustedModels
 from ...core.verdict.result import Result
 from ...knobs.registry import KNOBS
-from .readable import VALUE_BYTES_MAX, PlanTexts, readable
+from .plans import StoredPlans
+from .readable import VALUE_BYTES_MAX, readable
 
 T = TypeVar("T")
 _NUMBERED = re.compile(r"[cp][0-9]{1,12}(\.[0-9]+)?").fullmatch
@@ -49,7 +49,7 @@ class Archive:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.unreadable: Dict[str, str] = {}
-        self._plans = PlanTexts()
+        self._plans = StoredPlans(store)
         self._record_sizes: Optional[Dict[str, int]] = None
 
     def check_version(self) -> None:
@@ -85,11 +85,8 @@ class Archive:
 
     def put(self, key: str, value: Any, done: Done) -> None:
         """Store a value that will be read again, else tell `done` why it would not be."""
-        self._put_text(key, partial(readable, key, value), done)
-
-    def _put_text(self, key: str, proven: Callable[[], str], done: Done) -> None:
         try:
-            text = proven()
+            text = readable(key, value)
         except StorageError as error:
             done(error)
             return
@@ -296,16 +293,24 @@ class Archive:
         for kind in _OLDER_PLANS:
             old: Dict[str, Any] = self.load(kind.stored, kind.key)
             found.update((plan_id, kind.as_plan(item)) for plan_id, item in old.items())
-        return {**found, **self.load(Rollout, "rollout")}
+        for plan_id in self._plans.ids():
+            try:
+                plan = self._plans.load(plan_id)
+            except WcacheError as error:
+                self.unreadable[f"rollout/{plan_id}"] = error.message
+                continue
+            if plan is not None:
+                found[plan_id] = plan
+        self._plans.sweep()
+        return found
 
     def put_rollout(self, rollout: Rollout, done: Done) -> None:
         """Store a plan and how far it has come."""
-        key = f"rollout/{rollout.plan_id}"
-        self._put_text(key, partial(self._plans.readable, key, rollout), done)
+        self._plans.put(rollout, done)
 
     def drop_rollout(self, plan_id: str) -> None:
         """Remove a plan."""
-        self.drop(f"rollout/{plan_id}")
+        self._plans.drop(plan_id)
         for kind in _OLDER_PLANS:
             self.drop(f"{kind.key}/{plan_id}")
 

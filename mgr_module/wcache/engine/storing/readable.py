@@ -18,15 +18,15 @@ VALUE_BYTES_MAX = RECORD_BYTES_MAX
 def readable(key: str, value: Any) -> str:
     """The text of a value; StorageError where `Archive` would not read it again."""
     text = codec.dumps(value)
-    _prove(type(value), key, text)
+    prove(type(value), key, text)
     return text
 
 
 class PlanTexts:
     """The texts of plans.
 
-    A plan is stored after each step, and a step moves few of its changes, of which there may be
-    500.  Only those that are new since then are encoded and read back.
+    A plan is stored after each step, and a step moves few of its changes.  Only those that are
+    new since then are encoded and read back.
     """
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class PlanTexts:
         now = {**known, **{id(change): (change, codec.dumps(change)) for change in new}}
         head = codec.to_plain(replace(rollout, changes=()))
         del head["changes"]
-        _prove(Rollout, key, _joined(head, [now[id(change)][1] for change in new]))
-        text = _joined(head, [now[id(change)][1] for change in rollout.changes])
+        prove(Rollout, key, joined(head, "changes", [now[id(change)][1] for change in new]))
+        text = joined(head, "changes", [now[id(change)][1] for change in rollout.changes])
         if len(text) > VALUE_BYTES_MAX:  # it is ASCII
             raise _not_stored(f"{key} is longer than {VALUE_BYTES_MAX} bytes")
         self._plan_id = rollout.plan_id
@@ -53,12 +53,13 @@ class PlanTexts:
         return text
 
 
-def _joined(head: Dict[str, Any], changes: List[str]) -> str:
-    """The text of a plan; `head` is all of it but its changes."""
-    return f'{json.dumps(head, allow_nan=False)[:-1]}, "changes": [{", ".join(changes)}]}}'
+def joined(head: Dict[str, Any], name: str, items: List[str]) -> str:
+    """The text of a value; `head` is all of it but one field, which is a list."""
+    return f'{json.dumps(head, allow_nan=False)[:-1]}, "{name}": [{", ".join(items)}]}}'
 
 
-def _prove(cls: type, key: str, text: str) -> None:
+def prove(cls: type, key: str, text: str) -> None:
+    """Raise StorageError where a text would not be read again."""
     try:
         codec.loads(cls, text, bytes_max=VALUE_BYTES_MAX, what=key)
     except WcacheError as error:
