@@ -1,4 +1,4 @@
-"""Campaigns and rollouts as progress events (`ceph progress`, `ceph -s`)."""
+"""Campaigns, rollouts and trials as progress events (`ceph progress`, `ceph -s`)."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Views:
         return drive_models(self._look())
 
     def under_way(self) -> Dict[str, Tuple[str, float]]:
-        """Open campaigns and rollouts: event id to (message, fraction done)."""
+        """Open campaigns, rollouts and trials: event id to (message, fraction done)."""
         world = self._look()
         found: Dict[str, Tuple[str, float]] = {}
         open_ids = {world.runs[run_id].spec.campaign_id for run_id in world.open_runs}
@@ -144,6 +144,9 @@ class Views:
             found[f"wcache.{campaign_id}"] = said, fraction
         for plan_id in world.open_plans:
             found[f"wcache.{plan_id}"] = progress(world.rollouts[plan_id].rollout, world.now_s)
+        for trial_id, trial in world.trials.items():
+            if not trial.over:
+                found[f"wcache.{trial_id}"] = trial.progress(world.now_s)
         return found
 
     def failed(self, event_id: str) -> str:
@@ -152,6 +155,8 @@ class Views:
         machine = world.rollouts.get(owner)
         if machine is not None:
             return failed(machine.rollout)
+        if owner in world.trials:
+            return world.trials[owner].failed
         if owner not in world.campaigns or head(world, owner)["status"] != "aborted":
             return ""
         reasons = (

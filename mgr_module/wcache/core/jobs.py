@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Any, List, Optional, Protocol
+from typing import AbstractSet, Any, List, Optional, Protocol, Tuple
 
 from . import events
 from .simulation import DriveKind
@@ -82,3 +82,10 @@ class Trial(Job, Protocol):
     @property
     def holds(self) -> str:
         """What has OSDs for itself, in words: nothing else is begun meanwhile; or ""."""
+
+    @property
+    def failed(self) -> str:
+        """Why it came to nothing; "" where it goes on, or did what it should."""
+
+    def progress(self, now_s: float) -> Tuple[str, float]:
+        """What `ceph progress` shows of it: words, and the fraction of the time that is over."""

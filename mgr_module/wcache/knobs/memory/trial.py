@@ -18,6 +18,7 @@ from typing import AbstractSet, Dict, List, Optional, Tuple, Union
 from ...core import events
 from ...core.codec import one_line
 from ...core.simulation import DriveKind
+from ...core.text import roughly
 from .knob import MEMORY, STEP_SHARE
 from .reading import Counters, OsdReading
 from .trial_result import TrialResult
@@ -204,6 +205,21 @@ class TrialMachine:
         """See Trial; who owes a lease to OSDs that are down alone can wait."""
         free = self.over or self._only_down
         return "" if free else f"memory trial {self.trial.trial_id}"
+
+    @property
+    def failed(self) -> str:
+        """See Trial."""
+        stopped = self.trial.status is TrialStatus.STOPPED
+        return (self.trial.reason or "stopped") if stopped else ""
+
+    def progress(self, now_s: float) -> Tuple[str, float]:
+        """See Trial."""
+        trial = self.trial
+        said = f"wcache memory trial {trial.trial_id}"
+        if trial.status is not TrialStatus.RUNNING:
+            return f"{said}: targets go back", 1.0
+        left_s = min(trial.seconds, max(0.0, trial.created_at_s + trial.seconds - now_s))
+        return f"{said}, about {roughly(left_s)} left", 1.0 - left_s / trial.seconds
 
     def copied(self) -> TrialMachine:
         """See Job."""

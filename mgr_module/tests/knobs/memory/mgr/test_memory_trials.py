@@ -35,6 +35,22 @@ def leases(mgr):
     return {osd_id: osd.leased for osd_id, osd in mgr.osd_memory.osds.items() if osd.leased}
 
 
+def test_ceph_progress_shows_a_trial_with_its_time_left_and_one_that_is_stopped_has_failed():
+    mgr = raised()
+    ((event_id, (words, fraction)),) = mgr.views.under_way().items()
+    trial = shown(mgr)
+    assert event_id == f"wcache.{trial['trial_id']}"
+    assert words.startswith(f"wcache memory trial {trial['trial_id']}, about 80 min")
+    assert 0.0 < fraction < 0.5
+    for _ in range(60):
+        mgr.step(10.0)
+    assert mgr.views.under_way()[event_id][1] > fraction
+    ok(mgr.command("memory trial stop"))
+    mgr.step()
+    assert mgr.views.under_way() == {}
+    assert mgr.views.failed(event_id) == "stopped by an admin"
+
+
 def test_a_lease_is_not_given_by_a_batch_that_is_under_way_when_the_trial_ends():
     mgr = a_mgr(hosts=3, ram_bytes=32 * GIB)
     later = []
