@@ -97,7 +97,7 @@ class RollingBack(RolloutBase):
         if change is None:
             final = RolloutStatus.STOPPED if self.rollout.touched else RolloutStatus.ROLLED_BACK
             self._set(final)
-            return self._idle(events.Note(f"{self.rollout.plan_id} {final.value}"))
+            return self._idle(events.Note(final.value))
         self._phase = Phase.BACK
         return [events.SaveRun(), self._ask(change.back(self.rollout))]
 

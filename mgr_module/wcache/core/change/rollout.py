@@ -132,7 +132,7 @@ class RolloutMachine(Gating):
         change = self.current
         if change is None:
             self._set(RolloutStatus.DONE)
-            return self._idle(events.Note(f"{self.rollout.plan_id} done"))
+            return self._idle(events.Note("done"))
         held = bool(self.rollout.missed)
         first = held or self._gated(change)
         return [events.SaveRun(), *(self._check() if first else self._measure(Phase.BEFORE))]
