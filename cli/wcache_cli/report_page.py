@@ -10,6 +10,7 @@ import time
 from importlib import resources
 from typing import Optional
 
+from wcache.core.drive.safety import pin_word
 from wcache.core.errors import MalformedError, NotReadyError
 from wcache.core.figures import ecdf
 from wcache.core.model import load_name
@@ -47,8 +48,8 @@ def render(evidence: Evidence, *, now_s: Optional[float] = None) -> str:
     )
     environment.filters.update(
         amount=amount, before_after=before_after, duration=duration, latency=latency,
-        load_name=load_name, named=named, ratio=ratio, setting_of=report_story.setting_of,
-        short_id=short_id, turned_off=turned_off, when=when,
+        load_name=load_name, named=named, pin_word=pin_word, ratio=ratio,
+        setting_of=report_story.setting_of, short_id=short_id, turned_off=turned_off, when=when,
     )
     plots = {record.record_id: ecdf.plot(record) for record in evidence.records}
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Tuple
 
+from ..core.drive.safety import pin_word
 from ..core.fleet import ages
 from ..core.text import LISTED_MAX, listed, named, table
 from .drives.bcache import bcache_words
@@ -70,7 +71,8 @@ def _what(row: Row) -> Tuple[Any, ...]:
     return (
         row["transport"],
         " ".join(p for p in (model["vendor"], model["model"], model["firmware"]) if p),
-        state["device_cache"], state["kernel_view"], state["pinned"], row["safety"], row["plp"],
+        state["device_cache"], state["kernel_view"],
+        pin_word(row["transport"], state["pinned"]), row["safety"], row["plp"],
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Dict
 import jinja2
 from markupsafe import Markup
 
+from ..core.drive.safety import pin_word
 from ..core.model import load_name
 from ..core.text import amount, cell, duration, latency, many, ratio, relative, roughly, when
 from .plots import Geometry
@@ -52,8 +53,8 @@ class Renderer:
         )
         self._environment.filters.update(
             amount=amount, cell=cell, drive_model=drive_model, duration=duration,
-            latency=latency, load_name=load_name, many=many, ratio=ratio, relative=relative,
-            roughly=roughly, when=when,
+            latency=latency, load_name=load_name, many=many, pin_word=pin_word, ratio=ratio,
+            relative=relative, roughly=roughly, when=when,
         )
 
     def __call__(self, template: str, values: Dict[str, Any]) -> str:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 from sim_drives import DRIVES
-from wcache.core.model import DeviceCache, Finding, FindingCode, KernelView, Severity
+from wcache.core.model import DeviceCache, Finding, FindingCode, KernelView, Severity, Transport
 from wcache_probe.commands.inspect import inspected, next_step
+from wcache_probe.commands.views import look
 from wcache_probe.main import main
 from wcache_probe.sim.drive_schema import parse_drive_file
 from wcache_probe.sim.host import SimulatedHost
@@ -46,6 +47,28 @@ def test_a_host_that_is_not_prepared_is_prepared_next(drive):
     assert next_step([inspected(drive)], [item]) == "wcache-probe prepare --dry-run"
     assert next_step([inspected(drive)], []) == f"wcache-probe time /dev/{drive.dev_name}"
     assert next_step([], []) == "wcache-probe look"
+
+
+class OneDrive:
+    """A host with a drive of which this process knows no pin."""
+
+    def __init__(self, drive, transport):
+        state = replace(drive.state, pinned=None)
+        self.drive = replace(drive, transport=transport, state=state)
+
+    def look(self):
+        return (self.drive,)
+
+    def host_findings(self):
+        return ()
+
+
+@pytest.mark.parametrize(("transport", "said"), [(Transport.SATA, True), (Transport.NVME, False)])
+def test_whom_to_ask_of_a_pin_that_only_the_running_probe_knows(drive, transport, said, capsys):
+    look(OneDrive(drive, transport), "sim1", "text")
+    text = capsys.readouterr().out
+    assert ("ask the mgr: ceph wcache drive ls sim1" in text) is said
+    assert ("unknown" in text) is said
 
 
 def test_the_command_answers_as_text_and_as_json(tmp_path, capsys):

@@ -7,7 +7,7 @@ from typing import Any, Dict
 
 from wcache.core import codec
 from wcache.core.drive.journal import EntryKind, JournalEntry
-from wcache.core.drive.safety import Safety, judge
+from wcache.core.drive.safety import Safety, judge, pin_word
 from wcache.core.ports import DriveHost
 from wcache.core.text import amount, table, when
 
@@ -16,9 +16,6 @@ from ..switcher import read_journal
 
 FORMAT_VERSION = 1
 
-
-# The kernel does not tell of a pin; what the running probe has made is in its journal.
-_PINNED = {True: "yes", False: "no", None: "unknown"}
 
 def look(host: DriveHost, hostname: str, style: str) -> int:
     """The drives of this host; exit code 1 where one is in an unsafe state."""
@@ -39,7 +36,8 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
             (
                 drive.dev_name, str(drive.drive_model), drive.transport.value,
                 amount(drive.size_bytes), drive.state.device_cache.value,
-                drive.state.kernel_view.value, _PINNED[drive.state.pinned],
+                drive.state.kernel_view.value,
+                pin_word(drive.transport.value, drive.state.pinned),
                 judge(drive.state).value, osds,
             )
         )
@@ -48,6 +46,9 @@ def look(host: DriveHost, hostname: str, style: str) -> int:
         "STATE", "OSDS",
     )
     print(table(heads, rows) if rows else f"no OSD of {hostname} was found on this host")
+    if any(row[heads.index("PINNED")] == "unknown" for row in rows):
+        print("PINNED: only the probe that runs here knows what it has pinned; ask the mgr: "
+              f"ceph wcache drive ls {hostname}")
     for drive in drives:
         for layer in dict.fromkeys(drive.state.layers):
             if layer.kernel_view is not drive.state.kernel_view:

@@ -79,6 +79,16 @@ def judge(state: DriveState) -> Safety:
     return Safety.UNKNOWN if not_known(state) else Safety.SAFE
 
 
+def pin_word(transport: str, pinned: Optional[bool]) -> str:
+    """Whether a drive is pinned, for a table; "-" where there is nothing to pin.
+
+    The kernel does not tell: only the process that has pinned a disk knows.
+    """
+    if pinned is None:
+        return "unknown" if pinnable(Transport(transport)) else "-"
+    return "yes" if pinned else "no"
+
+
 def pinnable(transport: Transport) -> bool:
     """Whether the kernel view of a disk can be held at write back.
 
