@@ -131,7 +131,7 @@ def test_an_expansion_makes_a_value_stale_for_the_new_osd_and_says_what_to_type(
     assert FindingCode.MCLOCK_STALE.value in codes(mgr)
     said = mgr.command("status")[1]
     assert "osd/class:hdd for osd.9 was stored while the drives were in write through" in said
-    assert "ceph wcache mclock measure --scope=class:hdd --accept-cost" in said
+    assert "ceph wcache campaign start --loads=capacity --scope=class:hdd --accept-cost" in said
 
 
 def test_what_was_seen_of_a_value_outlives_the_mgr(mgr):
@@ -329,7 +329,7 @@ def test_a_plan_and_the_recommendation_name_the_keys_that_will_be_stale(mgr):
     (row,) = json.loads(mgr.command("recommend", format="json")[1])["recommendations"]
     assert row["mode"] == "write through"
     assert row["stale_keys"] == [f"osd.0 {HDD}"]
-    assert "mclock measure" in mgr.command("recommend")[1]
+    assert "campaign start --loads=capacity" in mgr.command("recommend")[1]
     plan = json.loads(mgr.command("plan", format="json")[1])
     assert plan["stale_keys"] == [f"osd.0 {HDD}"]
     assert f"osd.0 {HDD}" in mgr.command("plan show", plan_id=plan["plan_id"])[1]
@@ -369,6 +369,6 @@ def test_every_look_has_text_with_and_without_measurements(mgr, prefix):
     mgr.step()
     after = mgr.command(f"mclock {prefix}")
     assert before[0] == after[0] == 0
-    assert "next: ceph wcache mclock" in before[1]
+    assert "next: ceph wcache campaign" in before[1]
     assert "None" not in before[1] + after[1]
     assert mgr.exceptions == []

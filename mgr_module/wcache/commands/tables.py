@@ -315,7 +315,7 @@ def stale_keys(data: Mapping[str, Any]) -> List[str]:
         return []
     return [
         "a change of cache mode makes mClock's stored capacities stale "
-        f"({named(keys)}); after it, run `ceph wcache mclock measure` and `ceph "
+        f"({named(keys)}); after it, run `ceph wcache campaign start --loads=capacity` and `ceph "
         "wcache mclock recommend`"
     ]
 

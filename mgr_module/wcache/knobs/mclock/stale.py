@@ -50,8 +50,8 @@ def stale(facts: Facts) -> Tuple[Finding, ...]:
 def _cure(device_class: str) -> str:
     """What to type; measuring asks for its own consent, since clients wait behind it."""
     return (
-        f"`ceph wcache mclock measure --scope=class:{device_class} --accept-cost`, then `ceph "
-        f"wcache mclock apply --device-class={device_class}`"
+        f"`ceph wcache campaign start --loads=capacity --scope=class:{device_class} "
+        f"--accept-cost`, then `ceph wcache plan --knob=mclock --device-class={device_class}`"
     )
 
 

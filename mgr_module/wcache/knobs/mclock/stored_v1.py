@@ -57,7 +57,7 @@ class Job:
         return (
             f"this measurement of capacities was begun by an older version and ends here: "
             f"{self.done} of {len(self.targets)} OSDs measured; for the others, "
-            "`ceph wcache mclock measure`"
+            "`ceph wcache campaign start --loads=capacity`"
         )
 
 

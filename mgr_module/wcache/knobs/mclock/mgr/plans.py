@@ -99,6 +99,6 @@ class MclockPlans:
 
 def _why_nothing(chosen: List[Advice]) -> str:
     if not chosen:
-        return "nothing is measured; see `ceph wcache mclock forecast`"
+        return "nothing is measured; see `ceph wcache campaign forecast --loads=capacity`"
     blocked = [line for advice in chosen for line in advice.warnings]
     return blocked[0] if blocked else "every value is as recommended"

@@ -46,7 +46,7 @@ class MclockPlanner(Planner):
         if not advices:
             raise NotReadyError(
                 "no capacity was measured yet, so there is nothing to plan by",
-                "measure with `ceph wcache mclock measure`",
+                "measure with `ceph wcache campaign start --loads=capacity`",
             )
         return make_changes(asked, advices, world.cluster, world.config)
 

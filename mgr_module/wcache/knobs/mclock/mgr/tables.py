@@ -13,6 +13,7 @@ ALIAS = (
     "wcache apply`"
 )
 ROLLBACK_ALIAS = "`mclock rollback` goes with the next release: use `ceph wcache rollback`"
+FORECAST = "ceph wcache campaign forecast --loads=capacity"
 MEASURE_ALIAS = (
     "`mclock {}` goes with the next release: use `ceph wcache campaign {} --loads=capacity`"
 )
@@ -35,7 +36,8 @@ def forecast(data: Mapping[str, Any]) -> str:
                           "next: ceph wcache mclock show",
                           MEASURE_ALIAS.format("measure", "start")])
     return "\n".join(
-        [*lines, "", "next: ceph wcache mclock measure (same arguments, and --accept-cost)",
+        [*lines, "", "next: ceph wcache campaign start --loads=capacity (same arguments, and "
+         "--accept-cost)",
          MEASURE_ALIAS.format("forecast", "forecast")]
     )
 
@@ -81,8 +83,8 @@ def show(data: Mapping[str, Any]) -> str:
             f"{change['change_id']}: {many(change['changes'], 'change')} of "
             f"{when(change['created_at_s'])}, {change['status']}{reason}"
         )
-    verb = "recommend" if data["measured"] else "forecast"
-    return "\n".join([*lines, *_reading(data), f"next: ceph wcache mclock {verb}"])
+    following = "ceph wcache mclock recommend" if data["measured"] else FORECAST
+    return "\n".join([*lines, *_reading(data), f"next: {following}"])
 
 
 def recommend(data: Mapping[str, Any]) -> str:
@@ -97,9 +99,9 @@ def recommend(data: Mapping[str, Any]) -> str:
     lines += [f"stale: {item['subject']}: {item['detail']}" for item in data["stale"]]
     lines += _reading(data)
     if not data["classes"]:
-        lines += ["no capacity is measured yet", "next: ceph wcache mclock forecast"]
+        lines += ["no capacity is measured yet", f"next: {FORECAST}"]
     elif any(row["changes"] for row in data["classes"]):
-        lines.append("next: ceph wcache mclock apply (makes exactly these changes)")
+        lines.append("next: ceph wcache plan --knob=mclock (exactly these changes)")
     return "\n\n".join([*blocks, "\n".join(lines)])
 
 
