@@ -9,6 +9,8 @@ The programs are the zipapps: one file each, which is also what a container is g
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -46,7 +48,21 @@ def _install_help(dest: Path, zsh_dir: str) -> None:
             ("bash", f"usr/share/bash-completion/completions/{parser.prog}"),
             ("zsh", f"{zsh_dir.lstrip('/')}/_{parser.prog}"),
         ):
-            _put(dest / path, shtab.complete(parser, shell=shell).encode())
+            text = shtab.complete(parser, shell=shell)
+            _put(dest / path, (_all_choices(text) if shell == "bash" else text).encode())
+
+
+def _all_choices(text: str) -> str:
+    """Put the choices of a completion for bash into lines of one text.
+
+    The shtab of Debian 12 (1.5.5) makes an array of them and reads its first element only, so
+    that no command but the first is completed.  Newer ones read both.
+    """
+    return re.sub(
+        r"^(\w+_choices)=\((.*)\)$",
+        lambda found: f"{found[1]}={shlex.quote(chr(10).join(shlex.split(found[2])))}",
+        text, flags=re.MULTILINE,
+    )
 
 
 def _put(path: Path, data: bytes) -> None:

@@ -71,6 +71,21 @@ def test_both_shells_complete_every_command_that_is_for_people(tmp_path):
             assert f'"{name.split()[-1]}:' in zsh
             assert f"'{name.split()[0]}'" in bash
         assert "%(default)s" not in zsh
+    for typed, found in (
+        ("wcache w", "watch"), ("wcache report --sa", "--save"), ("wcache-probe pre", "prepare"),
+        ("wcache-probe witness l", "listen"), ("wcache compare --format j", "json"),
+    ):
+        assert completed(share / "bash-completion/completions", typed) == [found], typed
+
+
+def completed(folder, typed):
+    """What a real bash makes of the last word of a line when Tab is pressed."""
+    words = typed.split(" ")
+    script = '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_shtab_${1//-/_}"; '
+    return subprocess.run(
+        ["bash", "-c", f"{script} echo \"${{COMPREPLY[@]}}\"", folder / words[0], *words],
+        check=True, capture_output=True, text=True, timeout=20,
+    ).stdout.split()
 
 
 def test_a_line_that_begins_with_a_dot_or_a_quote_is_no_request(pages):

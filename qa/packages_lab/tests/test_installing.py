@@ -95,8 +95,10 @@ def test_all_three_install_beside_each_other_and_say_their_version(host, debs):
     host.type("apt-get install -y ./*.deb")
     assert host.type("wcache-probe --version").startswith("wcache-probe ")
     assert host.type("wcache --version").startswith("wcache ")
-    for name in ("wcache", "wcache-probe"):
-        host.type(f"bash -c '. /usr/share/bash-completion/completions/{name}'")
+    for name, verb in (("wcache", "watch"), ("wcache-probe", "prepare")):
+        typed = f"COMP_WORDS=({name} {verb[:3]}); COMP_CWORD=1; _shtab_{name.replace('-', '_')}"
+        completes = f". /usr/share/bash-completion/completions/{name}; {typed}"
+        assert host.type(f"bash -c '{completes}; echo $COMPREPLY'").strip() == verb
         host.type(f"grep -qx '#compdef {name}' /usr/share/zsh/vendor-completions/_{name}")
     host.type("apt-get purge -y wcache wcache-probe ceph-mgr-wcache")
     assert host.files_named("wcache") == []
