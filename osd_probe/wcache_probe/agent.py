@@ -16,6 +16,7 @@ from wcache.core.drive.lease import LeaseKeeper, Repeat
 from wcache.core.errors import MalformedError, NotReadyError, WcacheError
 from wcache.core.ports import MgrLink
 from wcache.core.protocol import (
+    LEASED,
     PROTOCOL_VERSION,
     FailureOutcome,
     Hello,
@@ -24,7 +25,6 @@ from wcache.core.protocol import (
     PollReply,
     Post,
     ReportRequest,
-    SetModeRequest,
     Task,
 )
 
@@ -175,12 +175,12 @@ class Agent:
         with self._watching():
             outcome = self._runner.perform(task)
         owed = self._keeper.owed(self._clock())
-        if isinstance(task.request, SetModeRequest) and any(
+        if isinstance(task.request, LEASED) and any(
             item.domain_id == task.request.domain_id for item in owed
         ):
             self._restoring.restore_owed()
             outcome = FailureOutcome(
-                "the lease ran out while the cache was being switched",
+                "the lease ran out while the drive was being changed",
                 "the drive or the host is slow: set mgr/wcache/lease_ttl_s higher",
                 restored=task.request.domain_id not in self._keeper.held,
             )

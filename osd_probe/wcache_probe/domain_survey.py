@@ -6,6 +6,7 @@ restored: whoever restores waits for its lock.  So no survey goes on under a loc
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional, Tuple, Union
 
 from wcache.core.drive.journal import EntryKind
@@ -18,13 +19,18 @@ from wcache.core.protocol import (
     ReleaseRequest,
     RollbackRequest,
     SetModeRequest,
+    SetOptionRequest,
 )
 
 from .switcher import Switcher
 
 # what these find before their first step must still hold then
-Change = Union[SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest]
-CHANGES = (SetModeRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest)
+Change = Union[
+    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest
+]
+CHANGES = (
+    SetModeRequest, SetOptionRequest, ReleaseRequest, ApplyRequest, RollbackRequest, AcceptRequest
+)
 
 
 class DomainSurvey:
@@ -62,9 +68,11 @@ class DomainSurvey:
         return self._host.anew(self._surveyed)
 
     def now(self, domain_id: str) -> Tuple[Tuple[str, ...], Tuple[DriveState, ...]]:
-        """Ids and states of a domain's drives, by a survey of its own: not under a lock."""
+        """Ids and states of a domain's drives with their options, by a survey: not under a lock."""
         drives = self._host.domain(domain_id)
-        states = tuple(self._host.state(drive) for drive in drives)
+        states = tuple(
+            replace(self._host.state(drive), options=drive.state.options) for drive in drives
+        )
         return tuple(drive.drive_id for drive in drives), states
 
 

@@ -18,7 +18,7 @@ from typing import Callable, ContextManager, Dict, Iterator, Optional, Tuple
 
 from wcache.core.codec import INT_MAX
 from wcache.core.drive import journal as entries
-from wcache.core.drive import steps
+from wcache.core.drive import options, steps
 from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.prior import Prior
@@ -132,6 +132,8 @@ class Switcher:
             return self._run(self._way_back(entry, known))
 
     def _way_back(self, entry: JournalEntry, known: Optional[Prior]) -> Program:
+        if entry.of_options:
+            return (yield from options.restore(entry, self._host.prior(entry), known))
         # first: what follows may refuse, and the pins protect all the same
         yield from switching.hold(self._host.here(entry))
         return (yield from switching.restore(entry, self._host.prior(entry), known))
@@ -184,7 +186,7 @@ class Switcher:
         Raises the WcacheError of the first that could not be pinned, after trying all.
         """
         entry = self.entry_at(key)
-        if entry is not None:
+        if entry is not None and not entry.of_options:
             with self.alone(entry.domain_id):
                 self._run(switching.hold(self._host.here(entry), must=True))
                 # one that is here and does not say who it is was left out
@@ -236,7 +238,7 @@ class Switcher:
             self._after_step(number, step)
 
     def _do(self, step: Step) -> Optional[DriveState]:
-        if not isinstance(step, steps.ReadState):
+        if not isinstance(step, (steps.ReadState, steps.ReadOptions)):
             self.touches += 1
         if isinstance(step, steps.WriteJournal):
             self._write(step.entry)
@@ -244,6 +246,11 @@ class Switcher:
             self._journal.remove(step.entry.key)
         elif isinstance(step, steps.ReadState):
             return self._host.state(step.drive)
+        elif isinstance(step, steps.ReadOptions):
+            values = self._host.option_values(step.drive)
+            return replace(self._host.state(step.drive), options=values)
+        elif isinstance(step, steps.SetOption):
+            self._host.set_option(step.drive, step.name, step.value, back=step.back)
         elif isinstance(step, steps.Pin):
             self._host.pin(step.drive)
         elif isinstance(step, steps.Flush):

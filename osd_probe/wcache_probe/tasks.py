@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from wcache.core import VERSION
+from wcache.core.drive import options as optioning
 from wcache.core.drive import toggle as switching
 from wcache.core.drive.journal import EntryKind, JournalEntry
 from wcache.core.drive.lease import LeaseKeeper
@@ -19,28 +20,32 @@ from wcache.core.drive.prior import (
     require_expected,
     states_by_id,
 )
-from wcache.core.drive.steps import Switched
+from wcache.core.drive.steps import Program, Switched
 from wcache.core.errors import NotReadyError, RefusedError, WcacheError
 from wcache.core.host_report import HostReport
 from wcache.core.model import DriveReport, DriveState, Finding, FlushCounters
 from wcache.core.ports import DriveHost
 from wcache.core.protocol import (
     DOMAIN_DRIVES_MAX,
+    LEASED,
     AcceptRequest,
     ApplyRequest,
     CountersRequest,
     DrivesOutcome,
     FailureOutcome,
+    Lease,
     LookRequest,
     MeasureRequest,
     MemoryOutcome,
     MemoryRequest,
+    OptionsRequest,
     Outcome,
     ReleaseRequest,
     ReportOutcome,
     ReportRequest,
     RollbackRequest,
     SetModeRequest,
+    SetOptionRequest,
     StateOutcome,
     Task,
     TimerRequest,
@@ -141,7 +146,7 @@ class TaskRunner:
         Nothing where it touched nothing, or where they cannot be read.
         """
         request = task.request
-        if isinstance(request, (SetModeRequest, ApplyRequest)):
+        if isinstance(request, (*LEASED, ApplyRequest)):
             wanted = touched
         else:
             wanted = isinstance(request, (ReleaseRequest, RollbackRequest))
@@ -171,7 +176,7 @@ class TaskRunner:
             return False
         if isinstance(request, (ReleaseRequest, RollbackRequest)):
             return request.prior.known and not not_back(request.prior.drives, read)
-        if isinstance(request, (SetModeRequest, ApplyRequest)) and read:
+        if isinstance(request, (*LEASED, ApplyRequest)) and read:
             return not not_back(request.prior.drives, read)
         return True
 
@@ -185,8 +190,8 @@ class TaskRunner:
             return ReportOutcome(report)
         if isinstance(request, MemoryRequest):
             return MemoryOutcome(self._host.memory())
-        if isinstance(request, SetModeRequest):
-            return self._set_mode(request)
+        if isinstance(request, LEASED):
+            return self._under_lease(request)
         if isinstance(request, ReleaseRequest):
             return self._release(request)
         if isinstance(request, ApplyRequest):
@@ -198,8 +203,8 @@ class TaskRunner:
         drives = self._host.domain(request.domain_id)
         if isinstance(request, LookRequest):
             return DrivesOutcome(drives)
-        if isinstance(request, CountersRequest):
-            return self._state(drives)
+        if isinstance(request, (CountersRequest, OptionsRequest)):
+            return self._state(drives, options=isinstance(request, OptionsRequest))
         if isinstance(request, MeasureRequest):
             drive = used_by(drives, request.osd_id, None)
             return self._host.measure(
@@ -230,8 +235,13 @@ class TaskRunner:
             memory=rounded(self._host.memory()),
         )
 
-    def _state(self, drives: Tuple[DriveReport, ...]) -> StateOutcome:
+    def _state(self, drives: Tuple[DriveReport, ...], *, options: bool = False) -> StateOutcome:
         states = tuple(self._host.state(drive) for drive in drives)
+        if options:
+            states = tuple(
+                replace(state, options=self._host.option_values(drive))
+                for drive, state in zip(drives, states)
+            )
         return self._outcome(drives, Switched(states, states, changed=False))
 
     def _outcome(
@@ -274,7 +284,7 @@ class TaskRunner:
 
     # ---- changing
 
-    def _set_mode(self, request: SetModeRequest) -> Outcome:
+    def _under_lease(self, request: Union[SetModeRequest, SetOptionRequest]) -> Outcome:
         lease = self._keeper.lease(self._clock())
         if lease is None or not lease.covers(request.domain_id):
             raise RefusedError(f"there is no live lease for {request.domain_id}")
@@ -282,17 +292,29 @@ class TaskRunner:
         entry = self._switcher.entry(EntryKind.LEASE, request.domain_id)
         if entry is not None and entry.owner_id != lease.lease_id:
             raise RefusedError(f"lease {entry.owner_id} still holds {request.domain_id}")
+        if isinstance(request, SetOptionRequest):
+            return self._hold(request.domain_id, lease, drives, optioning.lease_set(
+                drives, entry, lease_id=lease.lease_id, name=request.name, value=request.value,
+                now_s=self._wall(), prior=self._stored(request.prior),
+            ))
+        if entry is not None and entry.of_options:
+            raise RefusedError(f"lease {entry.owner_id} is about options, not the cache mode")
         program = switching.lease_set(
             drives, entry, lease_id=lease.lease_id, mode=request.mode, now_s=self._wall(),
             throwaway=request.throwaway and self._keeper.throwaway,
             consent_turn_on=request.consent_turn_on, prior=self._stored(request.prior),
         )
+        return self._hold(request.domain_id, lease, drives, program)
+
+    def _hold(
+        self, domain_id: str, lease: Lease, drives: Tuple[DriveReport, ...], program: Program
+    ) -> Outcome:
         # held from the first step on: should anything break, the keeper has it restored
-        self._keeper.is_held(request.domain_id, lease.lease_id)
+        self._keeper.is_held(domain_id, lease.lease_id)
         try:
-            return self._outcome(drives, self._switcher.run(request.domain_id, program))
+            return self._outcome(drives, self._switcher.run(domain_id, program))
         finally:
-            self._holds.follow(request.domain_id)
+            self._holds.follow(domain_id)
 
     def _of_our_cluster(self, prior: Prior) -> Prior:
         """The prior state that a request tells of; PriorError where it is of another cluster."""
@@ -328,7 +350,9 @@ class TaskRunner:
             # should it break off in the middle, the keeper goes on with it
             self._keeper.is_held(request.domain_id, request.lease_id)
             drives = self._survey.drives()
-            program = switching.bring_back(
+            program = optioning.bring_back(
+                prior, drives, owner_id=request.lease_id, now_s=self._wall(),
+            ) if any(one.options for one in prior.drives) else switching.bring_back(
                 prior, drives, kind=EntryKind.LEASE, owner_id=request.lease_id,
                 now_s=self._wall(), throwaway=request.throwaway and self._keeper.throwaway,
             )

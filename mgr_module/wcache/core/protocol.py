@@ -16,6 +16,7 @@ from .hardware.bcache import BcacheState
 from .hardware.host_memory import HostMemory
 from .host_report import EVIDENCE_MAX, HostReport, ToggleProof
 from .model import CacheMode, DriveReport, DriveState, FlushCounters, LoadPoint, Role
+from .option_value import NAME_CHARS_MAX, VALUE_CHARS_MAX
 
 PROTOCOL_VERSION = 2
 # A post carries at most this much: a full report of a host with 60 drives is 60 KB.
@@ -78,6 +79,25 @@ class SetModeRequest:
     consent_turn_on: bool = False
     throwaway: bool = False
     prior: Prior = UNKNOWN
+
+
+@dataclass(frozen=True)
+class SetOptionRequest:
+    """Under a lease: journal what an option and those that it resets are, set it, read back."""
+
+    KIND: ClassVar[str] = "set_option"
+    domain_id: str
+    name: str = field(metadata={"max_chars": NAME_CHARS_MAX})
+    value: str = field(metadata={"max_chars": VALUE_CHARS_MAX})
+    prior: Prior = UNKNOWN
+
+
+@dataclass(frozen=True)
+class OptionsRequest:
+    """Read state, options and kernel flush counters of the domain's drives."""
+
+    KIND: ClassVar[str] = "options"
+    domain_id: str
 
 
 @dataclass(frozen=True)
@@ -184,6 +204,8 @@ Request = Union[
     ReportRequest,
     LookRequest,
     SetModeRequest,
+    SetOptionRequest,
+    OptionsRequest,
     CountersRequest,
     TimerRequest,
     MeasureRequest,
@@ -193,6 +215,8 @@ Request = Union[
     AcceptRequest,
     MemoryRequest,
 ]
+# What is done under a lease alone.
+LEASED = (SetModeRequest, SetOptionRequest)
 
 
 @dataclass(frozen=True)

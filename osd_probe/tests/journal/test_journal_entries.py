@@ -10,7 +10,7 @@ import pytest
 from mgr_fakes import builders as make
 from sim_drives import MemoryJournal, Probe
 from wcache.core.drive import journal
-from wcache.core.drive.journal import JOURNAL_VERSION, EntryKind, JournalEntry
+from wcache.core.drive.journal import JOURNAL_VERSION, OPTIONS_VERSION, EntryKind, JournalEntry
 from wcache.core.errors import StorageError
 from wcache_probe.switcher import Switcher, read_journal
 
@@ -71,8 +71,9 @@ def test_an_entry_of_a_version_to_come_is_refused_by_name():
     entry = JournalEntry(
         JOURNAL_VERSION, EntryKind.LEASE, "l", drive.domain_id, journal.prior_of((drive,)), 1.0
     )
-    text = journal.encode(replace(entry, version=JOURNAL_VERSION + 1))
-    with pytest.raises(StorageError, match=f"version {JOURNAL_VERSION + 1}"):
+    later = OPTIONS_VERSION + 1
+    text = journal.encode(replace(entry, version=later))
+    with pytest.raises(StorageError, match=f"version {later}"):
         journal.parse(entry.key, text)
 
 

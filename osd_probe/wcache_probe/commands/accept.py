@@ -41,7 +41,7 @@ def _entries(state: StateFolder, domain: str) -> Dict[str, str]:
     """The entries of a domain by key, and what each says."""
     sound, damaged = read_journal(state.journal)
     found = {
-        key: ", ".join(f"{d.dev_name} was in {d.mode.value}" for d in entry.drives)
+        key: ", ".join(f"{d.dev_name} was in {d.words}" for d in entry.drives)
         for key, entry in sound.items() if domain in (entry.domain_id, key)
     }
     for key, words in damaged.items():

@@ -190,7 +190,7 @@ def _print(lines: Sequence[Line], damaged: Dict[str, str], applied: Sequence[str
 
 def line_of(entry: JournalEntry, error: Optional[WcacheError]) -> Line:
     """What became of an entry."""
-    names = ", ".join(f"{drive.dev_name} to {drive.mode.value}" for drive in entry.drives)
+    names = ", ".join(f"{drive.dev_name} to {drive.words}" for drive in entry.drives)
     if error is None:
         return Line(True, printable(f"restored {names} (domain {entry.domain_id})"))
     return Line(False, printable(f"not restored: {names}: {error.line()}"))
@@ -201,7 +201,7 @@ def _drives(entry: JournalEntry) -> str:
 
 
 def _modes(entry: JournalEntry) -> str:
-    return ", ".join(dict.fromkeys(drive.mode.value for drive in entry.drives))
+    return ", ".join(dict.fromkeys(drive.words for drive in entry.drives))
 
 
 class AskedToRestore:

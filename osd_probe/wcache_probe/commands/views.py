@@ -81,7 +81,7 @@ def status(state: StateFolder, style: str) -> int:
     rows = [
         (
             _why(entry), entry.owner_id, ", ".join(d.dev_name for d in entry.drives),
-            ", ".join(dict.fromkeys(d.mode.value for d in entry.drives)),
+            ", ".join(dict.fromkeys(d.words for d in entry.drives)),
             when(entry.written_at_s),
         )
         for entry in sound.values()

@@ -8,16 +8,18 @@ such an entry is taken with these fields empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Tuple
 
 from .. import codec
 from ..errors import StorageError, WcacheError
 from ..model import CacheMode, DriveReport, DriveState, Transport
+from ..option_value import VALUES_MAX, OptionValue
 
 JOURNAL_VERSION = 3
-_READABLE = (1, 2, JOURNAL_VERSION)
+OPTIONS_VERSION = 4  # of an entry about options: an older probe must not take it for another
+_READABLE = (1, 2, JOURNAL_VERSION, OPTIONS_VERSION)
 ENTRY_BYTES_MAX = 256_000
 
 
@@ -30,7 +32,11 @@ class EntryKind(str, Enum):
 
 @dataclass(frozen=True)
 class PriorDrive:
-    """One drive as it was found, with all the names it can be found again by."""
+    """One drive as it was found, with all the names it can be found again by.
+
+    `options`: where options were changed, and not the cache mode, what they were, in the order
+    in which they go back.
+    """
 
     drive_id: str
     dev_name: str
@@ -40,6 +46,12 @@ class PriorDrive:
     wwid: str = ""
     serial: str = ""
     wwn: str = ""
+    options: Tuple[OptionValue, ...] = field(default=(), metadata={"max_items": VALUES_MAX})
+
+    @property
+    def words(self) -> str:
+        """What is put back."""
+        return ", ".join(f"{one.name} {one.value}" for one in self.options) or self.mode.value
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,11 @@ class JournalEntry:
         return f"{self.kind.value}/{name}"
 
     @property
+    def of_options(self) -> bool:
+        """Whether it is about options, and the cache mode was not touched."""
+        return any(drive.options for drive in self.drives)
+
+    @property
     def order(self) -> Tuple[int, float]:
         """Greater for the later one of two entries of a journal, however the clock was set.
 
@@ -80,7 +97,8 @@ def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
             raise StorageError(f"{drive.dev_name}: an unknown cache state cannot be restored")
         found.append(
             PriorDrive(
-                drive.drive_id, drive.dev_name, drive.transport, drive.mode, drive.state,
+                drive.drive_id, drive.dev_name, drive.transport, drive.mode,
+                replace(drive.state, options=()),
                 drive.wwid, drive.serial, drive.wwn,
             )
         )
@@ -88,8 +106,13 @@ def prior_of(drives: Tuple[DriveReport, ...]) -> Tuple[PriorDrive, ...]:
 
 
 def encode(entry: JournalEntry) -> str:
-    """The entry as JSON text."""
-    return codec.dumps(entry)
+    """The entry as JSON text; one about the cache mode as probes that know no options read it."""
+    if entry.of_options:
+        return codec.dumps(replace(entry, version=OPTIONS_VERSION))
+    plain = codec.to_plain(entry)
+    for drive in plain["drives"]:
+        del drive["options"], drive["state"]["options"]
+    return codec.dumps(plain)
 
 
 def parse(key: str, text: str) -> JournalEntry:

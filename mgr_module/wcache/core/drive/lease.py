@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from ..protocol import (
+    LEASED,
     ApplyRequest,
     FailureOutcome,
     Lease,
     Outcome,
     PollReply,
     RollbackRequest,
-    SetModeRequest,
     Task,
 )
 
@@ -207,7 +207,7 @@ class LeaseKeeper:
 
     def _refusal(self, task: Task) -> Optional[FailureOutcome]:
         request = task.request
-        if not isinstance(request, (SetModeRequest, ApplyRequest, RollbackRequest)):
+        if not isinstance(request, (*LEASED, ApplyRequest, RollbackRequest)):
             return None
         restored = request.domain_id not in self._held
         if self._frozen and not isinstance(request, RollbackRequest):
@@ -215,7 +215,7 @@ class LeaseKeeper:
                 "the cluster is frozen", "thaw it with `ceph wcache freeze --thaw`",
                 refused=True, restored=restored,
             )
-        if not isinstance(request, SetModeRequest):
+        if not isinstance(request, LEASED):
             if restored:
                 return None
             return FailureOutcome(

@@ -16,6 +16,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 from .. import codec
 from ..errors import RefusedError, StorageError
 from ..model import CacheMode, DriveReport, DriveState, KernelView, mode_of
+from ..option_value import OptionValue
 from .journal import JournalEntry, PriorDrive, prior_of
 
 # It is sent with each request (REPLY_BYTES_MAX) and stored with each change of a plan;
@@ -59,16 +60,35 @@ class Prior:
 UNKNOWN = Prior()
 
 
-def prior_from(cluster_fsid: str, domain_id: str, drives: Sequence[DriveReport]) -> Prior:
-    """The prior state of a domain whose drives were just read.
+def prior_from(
+    cluster_fsid: str, domain_id: str, drives: Sequence[DriveReport],
+    option_names: Sequence[str] = (),
+) -> Prior:
+    """The prior state of a domain whose drives were just read, with these options.
 
-    Raises StorageError where a mode is unknown, no drive is there, or one of another domain.
+    Raises StorageError where a mode or an option is unknown, no drive is there, or one of another
+    domain.
     """
     if not drives:
         raise StorageError(f"no drive of {domain_id} is on the host any more")
     if any(drive.domain_id != domain_id for drive in drives):
         raise StorageError(f"what was read is not of {domain_id} alone")
-    return small_prior(cluster_fsid, domain_id, prior_of(tuple(drives)))
+    return small_prior(cluster_fsid, domain_id, with_options(drives, option_names))
+
+
+def with_options(drives: Sequence[DriveReport], names: Sequence[str]) -> Tuple[PriorDrive, ...]:
+    """Drives as they were found, with these options in order; those that a drive lacks left out.
+
+    Raises StorageError where one lacks the first of them: that is the one to be changed.
+    """
+    found = []
+    for drive, prior in zip(drives, prior_of(tuple(drives))):
+        if names and drive.state.option(names[0]) is None:
+            raise StorageError(f"{drive.dev_name} has no {names[0]} that could be read")
+        values = [(name, drive.state.option(name)) for name in names]
+        options = tuple(OptionValue(name, value) for name, value in values if value is not None)
+        found.append(replace(prior, options=options))
+    return tuple(found)
 
 
 def small_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive]) -> Prior:
@@ -76,7 +96,9 @@ def small_prior(cluster_fsid: str, domain_id: str, drives: Sequence[PriorDrive])
 
     Layers are left out: they are not restored.
     """
-    found = tuple(replace(item, state=replace(item.state, layers=())) for item in drives)
+    found = tuple(
+        replace(item, state=replace(item.state, layers=(), options=())) for item in drives
+    )
     prior = Prior(domain_id, cluster_fsid, found)
     size = len(codec.dumps(prior))
     if size > PRIOR_BYTES_MAX:
@@ -110,6 +132,12 @@ def not_back(prior: Sequence[PriorDrive], read: Mapping[str, DriveState]) -> str
                 f"what {item.dev_name} keeps over a power cycle is {_word(state.page.saved)} "
                 f"and was {_word(item.state.page.saved)}"
             )
+        for one in item.options:
+            value = state.option(one.name)
+            if value != one.value:
+                found.append(
+                    f"{one.name} of {item.dev_name} is {value or 'unknown'} and was {one.value}"
+                )
     return "; ".join(found)
 
 
@@ -160,7 +188,7 @@ def require_entry(entry: JournalEntry, prior: Optional[Prior]) -> None:
 
 def entry_differs(drives: Sequence[PriorDrive], prior: Prior) -> str:
     """How the drives of a journal entry differ from what the mgr knows; empty where equal."""
-    told = {item.drive_id: item.state for item in drives}
+    told = {item.drive_id: replace(item.state, options=item.options) for item in drives}
     if set(told) != {item.drive_id for item in prior.drives}:
         return f"it is of {', '.join(sorted(told))}"
     return not_back(prior.drives, told)

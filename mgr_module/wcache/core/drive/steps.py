@@ -61,7 +61,26 @@ class SaveCache:
     saved: Optional[CacheMode] = None
 
 
-Step = Union[WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache]
+@dataclass(frozen=True)
+class ReadOptions:
+    """Read a drive with its options; the program is sent a DriveState."""
+
+    drive: DriveReport
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """Set an option of a drive; `back`: to what was there before."""
+
+    drive: DriveReport
+    name: str
+    value: str
+    back: bool = False
+
+
+Step = Union[
+    WriteJournal, RemoveJournal, ReadState, Pin, Flush, SetCache, SaveCache, ReadOptions, SetOption
+]
 Program = Generator[Step, Optional[DriveState], "Switched"]
 
 

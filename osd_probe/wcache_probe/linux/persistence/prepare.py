@@ -77,7 +77,7 @@ def choose(
             wanted[drive.wwid] = drive.dev_name
     # a drive that is not here now and comes back is still off
     for entry in entries:
-        for prior in entry.drives:
+        for prior in () if entry.of_options else entry.drives:
             if prior.wwid in wanted or not prior.wwid or not boots_with_rule(prior.transport):
                 continue
             why = _not_matched(prior.wwid, disks)

@@ -1,0 +1,166 @@
+"""Set an option of a cache domain's drives under a lease, and the way back; sans-I/O.
+
+What was there is in the journal before the first write, with what the kernel resets along with
+the option: the scheduler takes nr_requests and wbt_lat_usec with it.  They go back in that order,
+and back is what was read.  The cache mode is not touched, and nothing is pinned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generator, List, Optional, Sequence, Tuple
+
+from ..errors import RefusedError, StorageError, WcacheError
+from ..model import DriveReport, DriveState
+from ..options.entries import option
+from .journal import JOURNAL_VERSION, EntryKind, JournalEntry
+from .prior import (
+    Prior,
+    PriorDoubt,
+    PriorError,
+    lost,
+    not_back,
+    require_entry,
+    require_first_touch,
+    states_by_id,
+    with_options,
+)
+from .steps import Program, ReadOptions, RemoveJournal, SetOption, Step, Switched, WriteJournal
+
+
+def names_of(name: str) -> Tuple[str, ...]:
+    """An option and those that the kernel resets with it, in the order in which they go back."""
+    return (name, *option(name).resets)
+
+
+def lease_set(
+    drives: Sequence[DriveReport],
+    entry: Optional[JournalEntry],
+    *,
+    lease_id: str,
+    name: str,
+    value: str,
+    now_s: float,
+    prior: Prior,
+) -> Program:
+    """Set an option of each drive; `entry` is the domain's journal entry of the lease, if any.
+
+    `prior` is what the mgr knows.  Raises RefusedError by name where no entry allows it, and
+    before the first write where the witnesses do not agree; else after a restore.
+    """
+    option(name).require(value)
+    before = yield from _read(drives)
+    found = tuple(replace(one, state=state) for one, state in zip(drives, before))
+    if entry is None:
+        shared = [one for one in found if one.foreign_uses]
+        if shared:
+            raise RefusedError(
+                f"{shared[0].dev_name} is shared with {shared[0].foreign_uses[0]}, which is not "
+                "an OSD"
+            )
+        require_first_touch(prior, found)
+        entry = JournalEntry(
+            JOURNAL_VERSION, EntryKind.LEASE, lease_id, found[0].domain_id,
+            with_options(found, names_of(name)), now_s, cluster_fsid=prior.cluster_fsid,
+        )
+        if not agree(entry, prior):
+            raise PriorError(
+                PriorDoubt.OTHER_STATE,
+                f"not in the state that the mgr recorded: {name} is no longer as it was",
+            )
+        yield WriteJournal(entry)
+    else:
+        require_entry(entry, prior)
+        if not any(one.name == name for drive in entry.drives for one in drive.options):
+            raise RefusedError(f"lease {entry.owner_id} is not about {name}")
+    try:
+        changed = False
+        for drive in found:
+            if drive.state.option(name) != value:
+                yield SetOption(drive, name, value)
+                changed = True
+        after = yield from _read(found)
+        for drive, state in zip(found, after):
+            if state.option(name) != value:
+                raise RefusedError(
+                    f"{drive.dev_name} was given {name} {value} and has "
+                    f"{state.option(name) or 'none'}", "the kernel or the drive does not take it",
+                )
+    except WcacheError as error:
+        yield from restore(entry, found)
+        raise RefusedError(f"{error.message}; the prior state is back", error.advice) from None
+    return Switched(before, after, changed)
+
+
+def agree(entry: JournalEntry, prior: Prior) -> bool:
+    """Whether an entry about to be written has the options that the mgr knows, as it knows them."""
+    known = {drive.drive_id: drive.options for drive in prior.drives}
+    return known == {drive.drive_id: drive.options for drive in entry.drives}
+
+
+def restore(
+    entry: JournalEntry, drives: Sequence[DriveReport], known: Optional[Prior] = None
+) -> Program:
+    """Bring back the options of an entry, prove it, then drop the entry.
+
+    StorageError, and the entry stays, where a drive is not there or an option did not go back.
+    """
+    require_entry(entry, known)
+    prior = {item.drive_id: item for item in entry.drives}
+    here = tuple(drive for drive in drives if drive.drive_id in prior)
+    before = yield from _read(here)
+    changed = False
+    for drive in here:
+        for one in prior[drive.drive_id].options:
+            # read anew each time: the one before may have reset it
+            (state,) = yield from _read((drive,))
+            if state.option(one.name) != one.value:
+                yield SetOption(drive, one.name, one.value, back=True)
+                changed = True
+    after = yield from _read(here)
+    missing = sorted(set(prior) - {drive.drive_id for drive in here})
+    if missing:
+        raise StorageError(
+            f"{', '.join(missing)} is not on this host, so its options are not back",
+            "reconnect the drive and run `wcache-probe restore --all`",
+        )
+    for drive, state in zip(here, after):
+        for one in prior[drive.drive_id].options:
+            if state.option(one.name) != one.value:
+                raise StorageError(
+                    f"{one.name} of {drive.dev_name} is {state.option(one.name) or 'unknown'} "
+                    f"and was {one.value}",
+                    "something else changes it: set it back by hand, or accept the drive as it is",
+                )
+    yield RemoveJournal(entry)
+    return Switched(before, after, changed)
+
+
+def bring_back(
+    prior: Prior, drives: Sequence[DriveReport], *, owner_id: str, now_s: float
+) -> Program:
+    """Restore what only the mgr knows: the journal has no entry of the lease."""
+    if not prior.known:
+        raise lost(owner_id)
+    states = yield from _read(drives)
+    ids = [drive.drive_id for drive in drives]
+    if not not_back(prior.drives, states_by_id(ids, states)):
+        return Switched(states, states, changed=False)
+    entry = JournalEntry(
+        JOURNAL_VERSION, EntryKind.LEASE, owner_id, prior.domain_id, prior.drives, now_s,
+        cluster_fsid=prior.cluster_fsid,
+    )
+    yield WriteJournal(entry)
+    return (yield from restore(entry, drives))
+
+
+def _read(
+    drives: Sequence[DriveReport],
+) -> Generator[Step, Optional[DriveState], Tuple[DriveState, ...]]:
+    found: List[DriveState] = []
+    for drive in drives:
+        state = yield ReadOptions(drive)
+        if state is None:
+            raise StorageError(f"{drive.dev_name} could not be read")
+        found.append(state)
+    return tuple(found)

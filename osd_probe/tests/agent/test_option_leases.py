@@ -1,0 +1,208 @@
+"""An option under a lease: journalled with what it resets, and back whatever happens."""
+
+from __future__ import annotations
+
+import pytest
+from fake_mgr import FSID
+from hypothesis import given
+from hypothesis import strategies as st
+from sim_drives import BACK, OBEYS, THROUGH, Crash, Probe, StopNever, crash_after, lease
+from wcache.core.drive import journal
+from wcache.core.drive.options import names_of
+from wcache.core.drive.prior import PriorDoubt, prior_from
+from wcache.core.errors import StorageError
+from wcache.core.model import KernelView
+from wcache.core.protocol import (
+    FailureOutcome,
+    OptionsRequest,
+    ReleaseRequest,
+    SetModeRequest,
+    SetOptionRequest,
+    StateOutcome,
+)
+from wcache_probe.sim.drive_schema import parse_drive_file
+from wcache_probe.sim.host import SimulatedHost
+
+DRIVES = f"""
+schema = 1
+[[drive]]
+name = "disk"
+model = "HDD"
+transport = "sas"
+wwn = "{OBEYS}"
+[drive.latency]
+fua_write = {{ median_us = 300 }}
+dirty_flush = {{ median_us = 12000 }}
+[drive.options]
+scheduler = {{ value = "mq-deadline" }}
+nr_requests = {{ value = "256", slow_value = "32", slow_factor = 1.5 }}
+wbt_lat_usec = {{ value = "75000" }}
+"""
+# An admin has tuned the queue: what the scheduler resets is not what was there before.
+TUNED = {"scheduler": "mq-deadline", "nr_requests": "128", "wbt_lat_usec": "0"}
+
+
+class OptionProbe(Probe):
+    """A probe on one drive with options, as an admin has left them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host = SimulatedHost(parse_drive_file(DRIVES), "sim1", clock_ns=self.clock.ns)
+        self.mgr.host = None
+        self.asked = 0
+        self.restart()
+        for name, value in TUNED.items():
+            self.host.set_option(self.drive, name, value)
+        self.mgr.lease = lease()
+
+    @property
+    def drive(self):
+        (drive,) = self.host.domain(OBEYS)
+        return drive
+
+    @property
+    def values(self):
+        return {one.name: one.value for one in self.host.option_values(self.drive)}
+
+    def prior(self, name="scheduler"):
+        return prior_from(FSID, OBEYS, (self.drive,), names_of(name))
+
+    def ask(self, request):
+        self.asked += 1  # a repeated id would repeat the answer alone
+        self.mgr.ask(f"t{self.asked}", request)
+        self.agent(StopNever(self)).run_turn()
+        return self.mgr.outcome(f"t{self.asked}")
+
+    def set(self, value="none", name="scheduler", prior=None):
+        return self.ask(SetOptionRequest(OBEYS, name, value, prior or self.prior(name)))
+
+
+@pytest.fixture
+def probe():
+    return OptionProbe()
+
+
+def test_one_lease_holds_the_scheduler_with_what_it_resets_and_puts_them_back_in_order(probe):
+    known = probe.prior()
+    outcome = probe.set()
+    assert isinstance(outcome, StateOutcome)
+    assert outcome.changed
+    assert outcome.after[0].option("scheduler") == "none"
+    assert probe.values["nr_requests"] == "256"  # the kernel's own, as it resets it
+    (entry,) = probe.switcher.read_journal()[0].values()
+    assert [one.name for one in entry.drives[0].options] == list(TUNED)
+    released = probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
+    assert {one.name: one.value for one in released.after[0].options} == TUNED
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_the_cache_mode_is_not_touched_and_nothing_is_pinned(probe):
+    before = probe.host.state(probe.drive)
+    probe.set()
+    probe.mgr.lease = None
+    probe.agent(StopNever(probe)).run_turn()
+    assert probe.values == TUNED
+    after = probe.host.state(probe.drive)
+    assert (after.pinned, after.kernel_view) == (before.pinned, before.kernel_view)
+    assert (after.pinned, after.kernel_view) == (False, KernelView.WRITE_BACK)
+
+
+@given(st.integers(1, 12), st.booleans())
+def test_a_crash_after_any_step_leaves_what_was_there_before(step, silent):
+    probe = OptionProbe()
+    known = probe.prior()
+    probe.restart(crash_after(step))
+    try:
+        probe.set(prior=known)
+        probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
+    except Crash:
+        pass
+    probe.mgr.tasks.clear()
+    if not silent:  # the mgr has ended the lease meanwhile
+        probe.mgr.lease = None
+    probe.restart()
+    probe.run()
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_a_silent_mgr_ends_the_lease(probe):
+    probe.set()
+    probe.mgr.error = StorageError("nobody there")
+    probe.clock.now_s += 31.0
+    probe.agent(StopNever(probe)).run_turn()
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("write_cache", "write through", "durable"), ("fua", "0", "durable"),
+        ("cache_type", "write through", "durable"), ("max_sectors_kb", "4", "no entry"),
+        ("nr_requests", "3", "4 to 4096"), ("scheduler", "cfq", "none|mq-deadline"),
+        ("osd_mclock_profile", "balanced", "has no"), ("writeback_percent", "10", "has no"),
+    ],
+)
+def test_the_probe_refuses_by_name_and_journals_nothing(probe, name, value, words):
+    outcome = probe.set(value, name, probe.prior("nr_requests"))
+    assert isinstance(outcome, FailureOutcome)
+    assert name in outcome.message
+    assert words in f"{outcome.message} {outcome.advice}"
+    assert (outcome.restored, probe.values, probe.journal.entries) == (True, TUNED, {})
+
+
+def test_without_a_live_lease_nothing_is_set(probe):
+    probe.mgr.lease = None
+    outcome = probe.set()
+    assert "no live lease" in outcome.message
+    assert probe.values == TUNED
+
+
+def test_what_is_not_as_the_mgr_knows_it_is_not_set(probe):
+    known = probe.prior()
+    probe.host.set_option(probe.drive, "nr_requests", "64")
+    outcome = probe.set(prior=known)
+    assert outcome.doubt is PriorDoubt.OTHER_STATE
+    assert "nr_requests of sim-sd0 is 64 and was 128" in outcome.message
+    assert (probe.values["scheduler"], probe.journal.entries) == ("mq-deadline", {})
+
+
+def test_under_a_lease_of_options_the_cache_mode_is_refused_and_the_other_way_round(probe):
+    known = probe.prior()
+    probe.set()
+    outcome = probe.ask(SetModeRequest(OBEYS, THROUGH, prior=known))
+    assert "about options" in outcome.message
+    assert probe.mode(OBEYS) is BACK
+    probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
+    plain = prior_from(FSID, OBEYS, (probe.drive,))
+    assert isinstance(probe.ask(SetModeRequest(OBEYS, THROUGH, prior=plain)), StateOutcome)
+    outcome = probe.set(prior=plain)
+    assert "not about scheduler" in outcome.message
+    assert probe.values == TUNED
+
+
+def test_where_the_journal_is_lost_the_mgr_knows_the_way_back(probe):
+    known = probe.prior()
+    probe.set()
+    probe.journal.entries.clear()
+    outcome = probe.ask(ReleaseRequest(OBEYS, "L1", prior=known))
+    assert {one.name: one.value for one in outcome.after[0].options} == TUNED
+    assert (probe.values, probe.journal.entries) == (TUNED, {})
+
+
+def test_options_are_read_with_the_state(probe):
+    (state,) = probe.ask(OptionsRequest(OBEYS)).after
+    assert {one.name: one.value for one in state.options} == TUNED
+    assert state.device_cache.mode is BACK
+
+
+def test_an_entry_of_a_toggle_reads_as_before_there_were_options(probe):
+    plain = prior_from(FSID, OBEYS, (probe.drive,))
+    probe.ask(SetModeRequest(OBEYS, THROUGH, prior=plain))
+    (text,) = probe.journal.entries.values()
+    assert "options" not in text
+    assert '"version":3' in text
+    probe.ask(ReleaseRequest(OBEYS, "L1", prior=plain))
+    probe.set()
+    ((key, text),) = probe.journal.entries.items()
+    assert '"version":4' in text
+    assert journal.parse(key, text).of_options
