@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
+from wcache.core.options.trial import OptionTrial
+
 COLUMNS = ("mean", "std", "min", "p25", "p50", "p75", "p90", "p99", "max")
 
 
@@ -60,10 +62,15 @@ def _figure(value: float) -> str:
 def result_lines(result: Dict[str, Any]) -> List[str]:
     """Ratio, verdict, reason, doubts and what would help, a line each."""
     lines = []
+    compared = result.get("compared")
+    trial = OptionTrial(**compared) if compared else None
+    first, second, verdict = "write back", "write through", result["verdict"]
+    if trial is not None:
+        first, second, verdict = trial.words(first), trial.words(second), trial.words(verdict)
     level = f"{result.get('level', 0.99):.0%}"
     if result.get("ratio") is not None:
         lines.append(
-            "ratio (write back / write through): "
+            f"ratio ({first} / {second}): "
             f"{ratio_text(result['ratio'])}, {level} interval {ratio_text(result['ratio_low'])} "
             f"to {ratio_text(result['ratio_high'])}"
         )
@@ -74,7 +81,7 @@ def result_lines(result: Dict[str, Any]) -> List[str]:
             f"the next drive, 95%: {ratio_text(result['next_low'])} to "
             f"{ratio_text(result['next_high'])}"
         )
-    lines.append(f"verdict: {result['verdict']}")
+    lines.append(f"verdict: {verdict}")
     lines.append(f"why: {result['why']}")
     codes = result.get("warnings", [])
     advice = result.get("advice", [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Set, Tuple, Union
 
 from wcache.core import codec
 from wcache.core.drive.journal import prior_of
@@ -22,6 +22,7 @@ from wcache.core.model import (
     FlushCounters,
     Transport,
 )
+from wcache.core.option_value import OptionValue
 from wcache.core.protocol import (
     PROTOCOL_VERSION,
     AcceptRequest,
@@ -34,15 +35,18 @@ from wcache.core.protocol import (
     MeasureRequest,
     MemoryOutcome,
     MemoryRequest,
+    OptionsRequest,
     Outcome,
     PollReply,
     Post,
     ReleaseRequest,
     ReportOutcome,
     ReportRequest,
+    Request,
     RollbackRequest,
     SamplesOutcome,
     SetModeRequest,
+    SetOptionRequest,
     StateOutcome,
     Task,
     TimerRequest,
@@ -74,6 +78,8 @@ class FakeProbe:
         self.memory: Optional[HostMemory] = None
         self.starts = 0
         self.lease: Optional[str] = None
+        # the journal of options: domain to what they were before
+        self.leased_options: Dict[str, Tuple[OptionValue, ...]] = {}
         self.leased: Dict[str, CacheMode] = {}  # the journal: domain to its prior mode
         self.prior_is_optional = False  # where version 1 stored no prior states
         self.muted = False  # it runs, and nothing of it reaches the mgr
@@ -142,6 +148,10 @@ class FakeProbe:
             if domain_id not in self.stuck:
                 self.switch(domain_id, mode)
                 del self.leased[domain_id]
+        for domain_id, values in list(self.leased_options.items()):
+            if domain_id not in self.stuck:
+                self.set_options(domain_id, values)
+                del self.leased_options[domain_id]
         self.lease = None
 
     def switch(self, domain_id: str, mode: CacheMode) -> StateOutcome:
@@ -152,6 +162,17 @@ class FakeProbe:
         counters = (FlushCounters(1, 2, 3, 4),)
         return StateOutcome(
             (before.state,), (state,), counters, before.mode is not mode, (before.drive_id,)
+        )
+
+    def set_options(self, domain_id: str, values: Sequence[OptionValue]) -> StateOutcome:
+        """Give options of a drive values, as a task would or as somebody else might."""
+        before = self.drives[domain_id]
+        now = {one.name: one for one in (*before.state.options, *values)}
+        state = replace(before.state, options=tuple(now.values()))
+        self.drives[domain_id] = replace(before, state=state)
+        return StateOutcome(
+            (before.state,), (state,), (FlushCounters(1, 2, 3, 4),), before.state != state,
+            (before.drive_id,),
         )
 
     def _keep(self, domain_id: str, saved: Optional[CacheMode]) -> None:
@@ -169,6 +190,10 @@ class FakeProbe:
 
     def _journal_notes(self) -> Tuple[JournalNote, ...]:
         kept = {f"lease/{domain}": (domain, mode) for domain, mode in self.leased.items()}
+        kept.update(
+            (f"lease/{domain}", (domain, self.drives[domain].mode or CacheMode.WRITE_BACK))
+            for domain in self.leased_options
+        )
         kept.update((f"action/{name}", found) for name, found in self.actions.items())
         return tuple(
             JournalNote(
@@ -179,7 +204,25 @@ class FakeProbe:
 
     def do(self, task: Task) -> Outcome:
         """Perform a task."""
-        request = task.request
+        return self._of_options(task.request) or self._of_modes(task.request)
+
+    def _of_options(self, request: Request) -> Optional[StateOutcome]:
+        if isinstance(request, SetOptionRequest):
+            (drive,) = request.prior.drives
+            assert drive.options, "nothing is set that the mgr has not stored"
+            self.leased_options.setdefault(request.domain_id, drive.options)
+            return self.set_options(
+                request.domain_id, (OptionValue(request.name, request.value),)
+            )
+        if isinstance(request, OptionsRequest):
+            return self.set_options(request.domain_id, ())
+        if isinstance(request, ReleaseRequest) and request.domain_id in self.leased_options:
+            return self.set_options(
+                request.domain_id, self.leased_options.pop(request.domain_id)
+            )
+        return None
+
+    def _of_modes(self, request: Request) -> Outcome:
         if isinstance(request, ReportRequest):
             return ReportOutcome(self.report())
         if isinstance(request, MemoryRequest):

@@ -46,7 +46,7 @@ LOOKS = (
     ("campaign forecast", {"loads": "depth1"}), ("auto status", {}), ("memory status", {}),
     ("memory recommend", {}), ("mclock show", {}), ("mclock recommend", {}), ("history", {}),
     ("drive-model ls", {}), ("controller ls", {}), ("evidence ls", {}),
-    ("option ls", {}),
+    ("option ls", {}), ("option verdicts", {}),
 )
 LINES_MAX, PLAIN_BYTES_MAX, JSON_BYTES_MAX = 100, 16_000, 700_000
 DRIVE_BYTES_MAX = 1000  # of JSON; a program that asks for all drives gets all

@@ -48,6 +48,7 @@ def everything(mgr):
         ("try", {"accept_cost": True}), ("try", {}), ("drive-model ls", {}),
         ("controller ls", {}), ("drive reload", {}),
         ("option ls", {}), ("option show", {"option": "scheduler"}),
+        ("option verdicts", {}),
         ("drive-model trust-plp", {"drive_model": "ACME HD1 1.0", "reason": "data sheet"}),
         ("drive-model distrust-plp", {"drive_model": "ACME HD1 1.0"}),
         ("agent add", {"hostname": "h2"}), ("agent rm", {"hostname": "h2"}),
@@ -102,7 +103,8 @@ def test_every_command_answers_in_every_format(form, state):
     # "wcache web token" wants a page (tests/web)
     agent = {*files, "wcache web token", "wcache agent poll", "wcache agent post",
              "wcache drive accept", "wcache rollout pause", "wcache rollout resume",
-             "wcache campaign compare"}
+             "wcache campaign compare",
+             "wcache ab"}  # on drives with options (end_to_end)
     assert tried | agent == {command.prefix for command in commands.COMMANDS}
 
 

@@ -70,7 +70,8 @@ def chapters():
         mgr, "campaign forecast", loads="depth1"
     ) + told(mgr, "plan") + "".join(
         (told(mgr, "option ls"), told(mgr, "option show", option="scheduler"),
-         told(mgr, "option show", option="fua"))
+         told(mgr, "option show", option="fua"), told(mgr, "option verdicts"),
+         told(mgr, "ab", option="scheduler=none,kyber"), told(mgr, "ab", option="fua=0,1"))
     )
     campaign_id = start(mgr)
     mgr.step()

@@ -14,6 +14,7 @@ from ..core.experiment.design import design_of
 from ..core.experiment.factorial import both_sides, other_drive
 from ..core.experiment.pairs import FIRST_LOOK
 from ..core.model import FindingCode, Verdict
+from ..core.options.trial import OptionTrial
 from ..core.record import (
     RECORD_FORMAT,
     RECORD_VERSION,
@@ -70,7 +71,7 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
             found = factorial.decide(found, effects, other_drive(record.setup), options)
         return found
 
-    decision, trusted = decided_with(warnings, False), None
+    decision, trusted = decided_with(warnings, record.setup.option is not None), None
     if any(code is FindingCode.FLUSH_TOO_FAST for code, _ in decision.findings):
         trusted = decided_with([], True)
     unsent = missing(record, used)
@@ -150,7 +151,15 @@ def _analysed(record: Record, options: Options) -> Dict[str, Any]:
         "missed_preconditions": [item.value for item in record.missed_preconditions],
         "forced": record.forced,
     }
-    return result
+    return result if record.setup.option is None else _of_option(result, record.setup.option)
+
+
+def _of_option(result: Dict[str, Any], trial: OptionTrial) -> Dict[str, Any]:
+    """The result in the option's words; `verdict` says which value, in the place of its mode."""
+    return {
+        **result, "why": trial.words(result["why"]), "compared": codec.to_plain(trial),
+        "warnings": [trial.words(line) for line in result["warnings"]],
+    }
 
 
 def alike(record: Record) -> Dict[str, Any]:
@@ -163,6 +172,7 @@ def alike(record: Record) -> Dict[str, Any]:
     slow = Precondition.NO_SLOW_OPS in record.missed_preconditions
     return {
         **({"meanwhile": "slow operations"} if slow else {}),
+        **({"compared": str(setup.option)} if setup.option is not None else {}),
         "load_point": setup.load_point.value,
         "drive_model": str(setup.drive_model),
         "transport": setup.transport.value,

@@ -98,6 +98,8 @@ def unproven(record: Record, pairs: Sequence[Pair]) -> bool:
     takes as long as a flush of such a drive has to.
     """
     setup = record.setup
+    if setup.option is not None:
+        return False  # the cache is in one mode throughout
     counted = gained([pair.write_back for pair in pairs]).flushes >= FLUSHES_MIN
     if setup.transport is Transport.LOOP or counted:
         return False
@@ -115,6 +117,8 @@ def missing(record: Record, pairs: Sequence[Pair]) -> str:
     and the flushes of all its paths did not grow.
     """
     setup = record.setup
+    if setup.option is not None:
+        return ""  # the cache is in one mode throughout
     if setup.transport is Transport.LOOP or setup.load_point is LoadPoint.FDATASYNC_TIMER:
         return ""  # no cache of its own; commits nothing
     if setup.role is not flush_role((Role.BLOCK, *setup.apart)):

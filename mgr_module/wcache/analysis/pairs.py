@@ -167,6 +167,12 @@ def counter_ratios(pairs: Sequence[Pair]) -> Dict[str, Any]:
 
 
 def _held(record: Record, period: Period) -> bool:
+    trial = record.setup.option
+    if trial is not None:
+        return all(
+            state.option(trial.name) == trial.value(period.mode)
+            for state in period.state_before + period.state_after
+        )
     return all(
         state.device_cache.mode in (None, side.mode)
         for side in design_of(record.setup).sides(record.setup, period)

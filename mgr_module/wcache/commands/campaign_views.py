@@ -6,9 +6,11 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ..core import codec
 from ..core.errors import NotFoundError
+from ..core.experiment.campaign import Campaign
 from ..core.experiment.run_state import RunStatus
 from ..core.output_format import FORMAT_VERSION
 from ..core.record import Record
+from ..core.verdict.result import Result
 from ..engine.under_way import RunLook
 from ..engine.world import World
 from ..services.campaigns import periods_of
@@ -66,7 +68,7 @@ def head(world: World, campaign_id: str) -> Dict[str, Any]:
     # the end of the last run is not the end: its record is stored first, then analysed
     going_on = open_runs or campaign_id in world.awaited
     status = "running" if going_on else "aborted" if aborted else "done"
-    results = [r for r in world.results.values() if r.campaign_id == campaign_id]
+    results = [r for r in world.all_results.values() if r.campaign_id == campaign_id]
     observed = [one for m in machines for one in m.state.observed]
     measuring = [m for m in open_runs if not m.spec.observes]
     # a factorial is told of twice, and was measured once; runs under way have results as well
@@ -125,12 +127,49 @@ def shown(world: World, campaign_id: str) -> Dict[str, Any]:
     for _, result in sorted(world.results.items()):
         if result.campaign_id == campaign_id:
             plain = codec.to_plain(result)
+            del plain["option"]  # these are about cache modes
             plain["dev_names"] = _dev_names(world, result.hostname, result.domain_id)
             results.append(plain)
+    options = codec.to_plain(campaign.options)
+    del options["option"]  # see `compares`
     return {
         "format_version": FORMAT_VERSION, **head(world, campaign_id),
-        "options": codec.to_plain(campaign.options), "skipped": list(campaign.skipped),
+        **_of_options(world, campaign), "options": options, "skipped": list(campaign.skipped),
         "run_list": runs, "results": results, "observed": observed,
+    }
+
+
+def _of_options(world: World, campaign: Campaign) -> Dict[str, Any]:
+    """What a campaign that compares two values of an option has besides."""
+    if campaign.options.option is None:
+        return {}
+    return {
+        "compares": str(campaign.options.option),
+        "option_results": [
+            told_of_option(world, result) for _, result in sorted(world.option_results.items())
+            if result.campaign_id == campaign.campaign_id
+        ],
+    }
+
+
+def told_of_option(world: World, result: Result) -> Dict[str, Any]:
+    """What an experiment with two values of an option came to, in the option's own words."""
+    trial = result.option
+    assert trial is not None  # it is one of `option_results`  # noqa: S101
+    return {
+        "record_id": result.record_id, "campaign_id": result.campaign_id,
+        "hostname": result.hostname, "osd_id": result.osd_id,
+        "device_class": result.device_class, "drive_model": str(result.drive_model),
+        "simulated": result.simulated,
+        "dev_names": _dev_names(world, result.hostname, result.domain_id),
+        "load_point": result.load_point.value, "option": codec.to_plain(trial),
+        "verdict": trial.better(result.verdict), "decided": result.verdict.decided,
+        "ratio": result.ratio, "ratio_low": result.ratio_low, "ratio_high": result.ratio_high,
+        "a_us": result.write_back.p50_us or result.write_back.mean_us,
+        "b_us": result.write_through.p50_us or result.write_through.mean_us,
+        "pairs": result.pairs, "seconds": result.seconds, "bytes_written": result.bytes_written,
+        "why": trial.words(result.why), "ended": result.ended,
+        "warnings": [trial.words(line) for line in result.warnings],
     }
 
 

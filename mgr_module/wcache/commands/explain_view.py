@@ -63,7 +63,9 @@ class ExplainViews:
             # a factorial's pairs are those of its other drive
             kept = number < RECORDS_MAX and not result.measured_in
             record = self._record(result.record_id) if kept else None
-            measured.append({**codec.to_plain(result), "raw_pairs": _pairs(record)})
+            plain = codec.to_plain(result)
+            del plain["option"]  # these are about cache modes
+            measured.append({**plain, "raw_pairs": _pairs(record)})
         return {
             **row, "measured": measured,
             "would_change": [

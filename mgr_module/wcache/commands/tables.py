@@ -26,6 +26,7 @@ from ..core.text import (
 from ..core.verdict.recommend import BURSTS, FEW
 from . import observed_tables
 from .automation import evidence
+from .drives import options
 from .outlook_view import sentence
 
 # Findings of one code that are listed in words; a fleet can have one for each drive.
@@ -117,7 +118,8 @@ def forecast(data: Mapping[str, Any]) -> str:
                   f"next: ceph wcache campaign show {data['campaign_id']}"]
     else:
         consent = ", and --accept-cost" if cost["bytes_written"] else ""
-        lines += ["", f"next: ceph wcache campaign start (same arguments{consent})"]
+        what = "ab, without --dry-run" if data.get("compares") else "campaign start"
+        lines += ["", f"next: ceph wcache {what} (same arguments{consent})"]
     return "\n".join(lines)
 
 
@@ -202,6 +204,7 @@ def campaign(data: Mapping[str, Any]) -> str:
             + "; ".join(text for text in (r["why"], r["ended"]) if text not in ("", "decided"))
             for r in data["results"] if not Verdict(r["verdict"]).decided
         ]
+    lines += options.of_campaign(data)
     lines += observed_tables.lines(data["observed"])
     lines += left_out(data["skipped"])
     lines += ["", "next: ceph wcache " + ("campaign show " + data["campaign_id"]
@@ -209,6 +212,7 @@ def campaign(data: Mapping[str, Any]) -> str:
               else "status, which says what to do about flushes that are dropped"
               if any(NOT_FLUSHED in row["note"] for row in data["observed"])
               else "campaign forecast, to measure both cache modes" if data["observes"]
+              else "option verdicts" if "compares" in data
               else "recommend")]
     return "\n".join(lines)
 

@@ -28,7 +28,7 @@ from .campaign_views import CampaignViews, head
 from .drives.controllers import controllers
 from .drives.hosts import ModelKey
 from .drives.models import drive_models
-from .drives.options import options
+from .drives.options import options, verdicts
 from .drives.reload import reload
 from .explain_view import ExplainViews
 from .finding_views import FindingViews, More
@@ -127,6 +127,10 @@ class Views:
     def options(self) -> Dict[str, Any]:
         """`option ls`: what may be changed beside the cache mode, with what drives have now."""
         return options(self._look())
+
+    def option_verdicts(self) -> Dict[str, Any]:
+        """`option verdicts`: what `ab` has found."""
+        return verdicts(self._look())
 
     def drive_models(self) -> Dict[str, Any]:
         """`drive-model ls`: every drive model, with what is known of its power-loss protection."""

@@ -13,6 +13,7 @@ from typing import Optional, Tuple
 
 from .hardware.bcache import BcacheState
 from .model import CacheMode, DriveModel, DriveState, FlushCounters, LoadPoint, Role, Transport
+from .options.trial import OptionTrial
 
 RECORD_FORMAT = "wcache.record"
 RECORD_VERSION = 1
@@ -171,6 +172,8 @@ class ExperimentSetup:
     apart: Tuple[Role, ...] = ()
     # a load of ours that is kept up meanwhile, where nothing is toggled
     beside: Optional[LoadPoint] = None
+    # what is compared in place of the cache modes
+    option: Optional[OptionTrial] = None
 
 
 @dataclass(frozen=True)

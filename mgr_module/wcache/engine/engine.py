@@ -241,7 +241,10 @@ class Engine:
     def prune(self) -> None:
         """Forget what is beyond the bounds."""
         with self.lock:
-            self.persistence.prune(self.campaigns, self.runs, self.analyses.results, self.rollouts)
+            self.persistence.prune(
+                self.campaigns, self.runs, self.analyses.results, self.rollouts,
+                self.analyses.option_results,
+            )
 
     def _next_wake_s(self, now_s: float) -> Optional[float]:
         machines: List[Job] = [
@@ -359,6 +362,7 @@ class Engine:
                 dict(analyses.foreign.files), self.frozen, self.reserved, dict(self.broken),
                 self.archive.trouble(), self.persistence.error, dict(self.archive.unreadable),
                 analyses.error, self.unticked_s, config.config, config.read_at_s, config.error,
+                option_results=dict(analyses.option_results),
             )
 
     @contextmanager

@@ -122,6 +122,7 @@ class World:
     config: Config = Config(())  # noqa: RUF009  frozen
     config_read_at_s: Optional[float] = None
     config_error: str = ""
+    option_results: Mapping[str, Result] = field(default_factory=dict)
 
     @Once
     def cluster(self) -> ClusterState:
@@ -218,6 +219,11 @@ class World:
         return [machine.rollout for machine in self.rollouts.values()]
 
     # ---- verdicts
+
+    @Once
+    def all_results(self) -> Mapping[str, Result]:
+        """Those about cache modes and those about options: for what counts, not for advice."""
+        return {**self.results, **self.option_results}
 
     @Once
     def expected_pairs(self) -> ExpectedPairs:

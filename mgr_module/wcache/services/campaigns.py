@@ -24,6 +24,7 @@ from ..core.experiment.run_state import STOPPED_BY_ADMIN, RunSpec, RunState, Run
 from ..core.experiment.schedule import make_runs
 from ..core.experiment.try_sample import TrySample, cheapest
 from ..core.history.entry import ADMIN
+from ..core.options.trial import OptionTrial, parse_trial
 from ..core.precondition_text import precondition_text
 from ..core.record import Precondition
 from ..core.simulation import all_simulated
@@ -44,6 +45,8 @@ from .guards import (
     require_unreserved,
 )
 from .planner import OwnRuns, Planner
+
+CHECKS_MAX = 16  # settling checks of an experiment, there and back each
 
 
 class CampaignService:
@@ -107,9 +110,17 @@ class CampaignService:
             )
             text = f"campaign started, scope {chosen.scope}, seed {seed}"
             text += ", toggles nothing" if chosen.observe else ""
+            text += f", compares {chosen.option}" if chosen.option else ""
             self.begin(campaign, runs, text)
             answer = self._answer(made, cost)
         return {"campaign_id": campaign_id, **answer}
+
+    def compare_values(self, **arguments: Any) -> Dict[str, Any]:
+        """`ab`: a campaign that compares two values of an option, or what it would cost."""
+        dry_run = bool(arguments.pop("dry_run", False))
+        arguments["option"] = str(parse_trial(str(arguments["option"])))
+        made = self.forecast(**arguments) if dry_run else self.start(**arguments)
+        return {**made, "compares": arguments["option"]}
 
     def _prepare(
         self, world: World, campaign_id: str, seed: int, arguments: Dict[str, Any],
@@ -181,26 +192,37 @@ def _prepare(
 ) -> Tuple[Tuple[RunSpec, ...], Tuple[str, ...], CampaignOptions]:
     options = world.options
     observe = _observe(arguments)
+    trial = parse_trial(arguments["option"]) if arguments.get("option") else None
+    settle_s = max(options.settle_s, arguments.get("settle_s") or 0.0)
+    seconds_max = options.experiment_seconds_max
+    pairs_max = bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs")
+    if trial is not None:
+        _require_loads(trial, arguments.get("loads"))
+        settle_s = max(settle_s, trial.entry.settle_s)
+        # the budget is for measuring: what an option takes to settle comes on top
+        seconds_max += (2 * pairs_max + CHECKS_MAX) * settle_s
     chosen = CampaignOptions(
         scope=parse_scope(arguments.get("scope") or "cluster").text,
         loads=parse_loads(
-            arguments.get("loads") or (observing.LOADS if observe else "traffic,depth1,batch")
+            arguments.get("loads") or (observing.LOADS if observe else "traffic" if trial
+                                       else "traffic,depth1,batch")
         ),
-        pairs_max=bounded(arguments.get("pairs"), options.pairs_max, 4, 80, "pairs"),
+        pairs_max=pairs_max,
         drives_per_model=bounded(
             arguments.get("drives_per_model"), options.drives_per_model, 1, 1000,
             "drives_per_model",
         ),
-        settle_s=max(options.settle_s, arguments.get("settle_s") or 0.0),
+        settle_s=settle_s,
         period_s=options.period_s,
         latency_limit_ms=options.latency_limit_ms,
-        seconds_max=options.experiment_seconds_max,
+        seconds_max=seconds_max,
         bytes_max=options.experiment_bytes_max,
         consent_turn_on=bool(arguments.get("consent_turn_on")),
         forced=bool(arguments.get("force")),
         client_wait_max_s=options.experiment_client_wait_max_s,
         same_share=options.no_difference_share,
         observe=observe,
+        option=trial,
     )
     cluster = world.cluster
     require_reports(world)
@@ -226,6 +248,16 @@ def _prepare(
             "none of these loads touches a drive in the scope", "add `timer` or `4m`"
         )
     return runs, selection.skipped, chosen
+
+
+def _require_loads(trial: OptionTrial, loads: Optional[str]) -> None:
+    able = trial.entry.loads
+    wrong = [load.short for load in parse_loads(loads or "traffic") if load not in able]
+    if wrong:
+        raise MalformedError(
+            f"{trial.name} does nothing to the load {wrong[0]}",
+            f"use --loads={','.join(load.short for load in able)} or some of them",
+        )
 
 
 def _priors(world: World) -> Priors:
@@ -264,7 +296,7 @@ def _emptied(osd_ids: Tuple[int, ...]) -> str:
 
 def periods_of(world: World, machine: RunLook) -> Tuple[int, int]:
     """(periods measured, periods at most) of a run: what ended early needs no more."""
-    results = world.results
+    results = world.all_results
     ended = sum(2 * results[i].pairs for i in machine.state.finished if i in results)
     done, most = machine.open_periods
     return ended + done, ended + most

@@ -8,7 +8,7 @@ from ...core.deployment.hostnames import checked_hostname
 from ..command import DRY_RUN, Command
 from ..drives import controllers, options, reload
 from ..drives.models import render
-from ..tables import would
+from ..tables import forecast, would
 
 ROWS: Tuple[Command, ...] = (
     Command(
@@ -32,6 +32,22 @@ ROWS: Tuple[Command, ...] = (
         "wcache option show", ("name=option,type=CephString",), "r",
         "Show an option's entry: its values, how it is undone, what to mind about it",
         lambda s, v, a: options.one_option(a["option"]), options.render_one,
+    ),
+    Command(
+        "wcache option verdicts", (), "r",
+        "Show what `ab` has found, by option and values, device class, drive model and load",
+        lambda s, v, a: v.option_verdicts(), options.render_verdicts,
+    ),
+    Command(
+        "wcache ab",
+        ("name=option,type=CephString", "name=scope,type=CephString,req=false",
+         "name=loads,type=CephString,req=false", "name=pairs,type=CephInt,req=false",
+         "name=drives_per_model,type=CephInt,req=false", "name=seed,type=CephInt,req=false",
+         "name=force,type=CephBool,req=false", "name=accept_cost,type=CephBool,req=false",
+         DRY_RUN), "rw",
+        "Compare two values of an option, OPTION=A,B, by a campaign; arguments as for "
+        "`campaign start`; with --dry-run say what it would cost",
+        lambda s, v, a: s.campaigns.compare_values(**a), forecast,
     ),
     Command(
         "wcache drive-model ls", (), "r",

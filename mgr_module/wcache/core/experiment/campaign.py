@@ -13,11 +13,12 @@ from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence,
 
 from ..cluster import ClusterState
 from ..codec import one_line
-from ..drive.safety import may_toggle
+from ..drive.safety import may_toggle, not_named
 from ..errors import MalformedError, NotFoundError
 from ..host_report import HostReport
 from ..loads import ASSUMED_SAMPLE_S, WATCHED_MAX, WRITE_BYTES
 from ..model import DriveModel, DriveReport, LoadPoint
+from ..options.trial import OptionTrial
 from ..simulation import in_cluster, measured_by_probe, not_up
 from .design import design_of
 from .expected import ExpectedPairs
@@ -110,6 +111,7 @@ class CampaignOptions:
     client_wait_max_s: float = 1e9
     same_share: float = 1.0
     observe: bool = False  # toggles nothing
+    option: Optional[OptionTrial] = None  # what is compared in place of the cache modes
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,9 @@ def _why_not(
         mode = drive.mode
         if mode is None:
             return f"{drive.dev_name}: its cache state is {drive.state.device_cache.value}"
+        if options.option is not None:
+            reason = reason or _keeps_its_options(drive, options.option.name)
+            continue
         reason = reason or may_toggle(
             [drive], mode.other, throwaway=throwaway, consent_turn_on=options.consent_turn_on
         )
@@ -233,6 +238,16 @@ def _why_not(
     if len(osd_ids) > WATCHED_MAX and not options.observe:
         return f"{len(osd_ids)} OSDs share it, more than the {WATCHED_MAX} that can be watched"
     return not_up(candidate, osd_ids, cluster) or None
+
+
+def _keeps_its_options(drive: DriveReport, name: str) -> Optional[str]:
+    """Why an option of a drive is not changed; what a pin is needed for does not matter."""
+    if drive.state.option(name) is None:
+        return f"{drive.dev_name} has no {name}, or its probe does not report it"
+    if drive.foreign_uses:
+        return f"{drive.dev_name} is shared with {drive.foreign_uses[0]}, which is not an OSD"
+    refused = drive.toggle_refusal and not not_named(drive)
+    return f"{drive.dev_name}: {drive.toggle_refusal}" if refused else None
 
 
 def _spread(candidates_: Sequence[Candidate]) -> List[Candidate]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import List, NamedTuple, Optional, Tuple, Union
 
 from .. import events
+from ..drive.options import names_of
 from ..drive.prior import Prior
 from ..loads import WRITE_BYTES, BlocksRequest
 from ..model import CacheMode, DriveState, KernelView, LoadPoint, Transport
-from ..protocol import MeasureRequest, SamplesOutcome, SetModeRequest, StateOutcome, TimerRequest
+from ..protocol import (
+    CountersRequest,
+    MeasureRequest,
+    OptionsRequest,
+    SamplesOutcome,
+    SetModeRequest,
+    SetOptionRequest,
+    StateOutcome,
+    TimerRequest,
+)
 from ..record import CrossedPeriod, ExperimentSetup, Period
 from ..simulation import measured_by_probe, on_our_clock
 from .design import design_of
@@ -89,11 +99,37 @@ def steps(spec: RunSpec, setup: ExperimentSetup, slot: AnySlot) -> List[Step]:
     return [step._replace(mode=step.mode.other) for step in found] + found
 
 
-def set_request(spec: RunSpec, step: Step, prior: Prior) -> SetModeRequest:
-    """The task of a step; it changes nothing where the mode is set already."""
+def set_request(
+    spec: RunSpec, step: Step, prior: Prior
+) -> Union[SetModeRequest, SetOptionRequest]:
+    """The task of a step; it changes nothing where the mode, or the option, is set already."""
+    trial = spec.option
+    if trial is not None:
+        return SetOptionRequest(step.domain_id, trial.name, trial.value(step.mode), prior)
     return SetModeRequest(
         step.domain_id, step.mode, spec.consent_turn_on, spec.throwaway, prior
     )
+
+
+def closing_request(
+    spec: RunSpec, domain_id: str
+) -> Union[CountersRequest, OptionsRequest]:
+    """The task that reads what a period ended in."""
+    return CountersRequest(domain_id) if spec.option is None else OptionsRequest(domain_id)
+
+
+def in_place(spec: RunSpec, step: Step, states: Tuple[DriveState, ...]) -> bool:
+    """Whether every drive of the domain was read to be as a step wants it."""
+    trial = spec.option
+    if trial is None:
+        return all_in(step.mode.value, states, step.transport)
+    wanted = trial.value(step.mode)
+    return bool(states) and all(state.option(trial.name) == wanted for state in states)
+
+
+def said(spec: RunSpec, mode: CacheMode) -> str:
+    """What a step sets, in words."""
+    return mode.value if spec.option is None else spec.option.words(mode.value)
 
 
 def load_of(
@@ -146,7 +182,7 @@ def period_of(
     set_up = now.before[-len(modes):]
     seen = [
         CrossedPeriod(
-            mode, before.after, after.after,
+            mode, _kept(spec, before.after), _kept(spec, after.after),
             # a side without counters says nothing of the other
             before.counters + after.counters if before.counters and after.counters else (),
         )
@@ -163,6 +199,15 @@ def period_of(
         samples.histogram, tuple(
             one for outcome in (*set_up, *now.after) for one in outcome.bcache[:BCACHES_MAX]
         ), samples.beside,
+    )
+
+
+def _kept(spec: RunSpec, states: Tuple[DriveState, ...]) -> Tuple[DriveState, ...]:
+    """States as a record has them: of options the one that is compared, and what it resets."""
+    names = () if spec.option is None else names_of(spec.option.name)
+    return tuple(
+        replace(state, options=tuple(one for one in state.options if one.name in names))
+        for state in states
     )
 
 

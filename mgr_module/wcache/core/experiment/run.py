@@ -15,7 +15,6 @@ from ..codec import one_line
 from ..drive.prior import PriorDoubt
 from ..errors import StorageError
 from ..protocol import (
-    CountersRequest,
     DrivesOutcome,
     FailureOutcome,
     LookRequest,
@@ -29,9 +28,11 @@ from .pairs import IN_PROGRESS, is_look
 from .period import (
     PeriodUnderWay,
     Phase,
-    all_in,
+    closing_request,
+    in_place,
     load_of,
     period_of,
+    said,
     samples_of,
     set_request,
     watch_of,
@@ -206,9 +207,10 @@ class RunMachine(HeldRun):
         steps = period_run.steps(self.spec, self._setup, self._now.slot)
         step = self._step
         self._untouched.discard(step.domain_id)
-        if not all_in(step.mode.value, outcome.after, step.transport):
+        if not in_place(self.spec, step, outcome.after):
             which = "the drive" if len(steps) == 1 else step.domain_id
-            return self._halt(f"{which} is not in {step.mode.value} after the probe set it", now_s)
+            words = said(self.spec, step.mode)
+            return self._halt(f"{which} is not in {words} after the probe set it", now_s)
         self._now.before += (outcome,)
         if len(self._now.before) < len(steps):
             return self._set_next()
@@ -250,18 +252,20 @@ class RunMachine(HeldRun):
         if empty and not isinstance(self._now.slot, CheckSlot):
             return self._again("no sample was taken", now_s)
         self._now.phase = Phase.CLOSING
-        return [self._task(CountersRequest(self.spec.domain_id))]
+        return [self._task(closing_request(self.spec, self.spec.domain_id))]
 
     def _close(self, outcome: StateOutcome, now_s: float) -> List[events.Action]:
         sides = period_run.sides(self.spec, self._setup, self._now.slot)
         side = sides[len(self._now.after)]
-        if not all_in(side.mode.value, outcome.after, side.transport):
-            return self._again("somebody else changed the cache mode", now_s)
+        if not in_place(self.spec, side, outcome.after):
+            what = "the cache mode" if self.spec.option is None else self.spec.option.name
+            return self._again(f"somebody else changed {what}", now_s)
         if now_s >= self._now.cut_off_at_s:
             return self._cut_off(now_s)  # the answer was late
         self._now.after += (outcome,)
         if len(self._now.after) < len(sides):
-            return [self._task(CountersRequest(sides[len(self._now.after)].domain_id))]
+            domain_id = sides[len(self._now.after)].domain_id
+            return [self._task(closing_request(self.spec, domain_id))]
         return self._keep_period(now_s)
 
     def _keep_period(self, now_s: float) -> List[events.Action]:

@@ -10,6 +10,7 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ..codec import one_line
 from ..drive.journal import PriorDrive
+from ..drive.options import names_of
 from ..drive.prior import (
     UNKNOWN,
     Prior,
@@ -42,7 +43,9 @@ def next_unknown(state: RunState) -> Optional[str]:
 
 def with_look(state: RunState, domain_id: str, drives: Sequence[DriveReport]) -> RunState:
     """The state with what was just read as the prior; raises StorageError for unknown modes."""
-    return _with(state, prior_from(_fsid(state.spec), domain_id, drives))
+    trial = state.spec.option
+    names = () if trial is None else names_of(trial.name)
+    return _with(state, prior_from(_fsid(state.spec), domain_id, drives, names))
 
 
 def with_told(state: RunState, domain_id: str, drives: Tuple[PriorDrive, ...]) -> RunState:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Set, Tuple
+from typing import Optional, Set, Tuple
 
 from ..drive.prior import Prior
 from ..loads import WATCHED_MAX
 from ..model import LoadPoint
+from ..options.trial import OptionTrial
 from ..record import ExperimentSetup, Precondition
 from ..simulation import DriveKind
 from .factorial import crossed_domain
@@ -69,6 +70,11 @@ class RunSpec:
         """Every cache domain the run toggles: its own, and in factorials the other one."""
         other = crossed_domain(self.experiments)
         return (self.domain_id,) if other is None else (self.domain_id, other)
+
+    @property
+    def option(self) -> Optional[OptionTrial]:
+        """What it compares in place of the cache modes: all its experiments, or none, do."""
+        return self.experiments[0].option if self.experiments else None
 
     @property
     def bears(self) -> Tuple[Precondition, ...]:

@@ -80,7 +80,8 @@ def make_runs(
         if options.forced or item is not Precondition.NO_SLOW_OPS
     )
     osds = _osds(selection.chosen, cluster)
-    crossed = () if options.observe else crossings(selection.chosen, osds, options)
+    alone = options.observe or options.option is not None
+    crossed = () if alone else crossings(selection.chosen, osds, options)
     for candidate in selection.chosen:
         osd_id = _stands_for(candidate)
         if osd_id is None:
@@ -216,7 +217,7 @@ def _setup(
         options.settle_s, int.from_bytes(digest[:4], "big"), options.pairs_max,
         drive.rotational, candidate.simulated, throwaway,
         watch_samples=CHECK_SAMPLES[load_point],
-        apart=tuple(role for role, dedicated in apart if dedicated),
+        apart=tuple(role for role, dedicated in apart if dedicated), option=options.option,
     )
     if crossing is None:
         return setup

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from ..model import DriveModel, Finding, LoadPoint, Verdict
+from ..options.trial import OptionTrial
 from .pooling import PoolTerm
 
 
@@ -74,6 +75,8 @@ class Result:
     pin_price_us: Optional[float] = None  # of one no-op flush in write through
     # of one commit that waits for such a flush
     write_through_commit_us: Optional[float] = None
+    # what was compared in place of the cache modes: such a result is no verdict about them
+    option: Optional[OptionTrial] = None
 
     @property
     def drive_name(self) -> str:

@@ -69,12 +69,15 @@ class Analyses:
         self._looks: Dict[str, Tuple[int, Dict[str, object]]] = {}
         self._asked: Set[str] = set()  # ids of records that are with the child
         self.results: Dict[str, Result] = {}
+        # of options: whoever asks about cache modes never sees them
+        self.option_results: Dict[str, Result] = {}
         self.foreign = Foreign(archive)
         self.error = ""
 
     def load(self) -> None:
         """Take up the stored results, and what was imported."""
-        self.results = self._archive.results()
+        for record_id, result in self._archive.results().items():
+            self._home(result)[record_id] = result
         self.foreign.load()
         self.trust.load()
         self.accepted.load()
@@ -92,7 +95,8 @@ class Analyses:
     def catch_up(self) -> None:
         """Have every stored record analysed that has no result yet."""
         for record_id in self._archive.record_ids():
-            if record_id not in self.results or not self.results[record_id].analysed:
+            known = self.results.get(record_id) or self.option_results.get(record_id)
+            if known is None or not known.analysed:
                 record = self._archive.record(record_id)
                 if record is not None:
                     self.final(record)
@@ -110,11 +114,13 @@ class Analyses:
 
     def awaited(self) -> Set[str]:
         """Campaigns of which a record is with the child now; call it under the lock."""
-        return {self.results[r].campaign_id for r in self._asked if r in self.results}
+        both = {**self.results, **self.option_results}
+        return {both[r].campaign_id for r in self._asked if r in both}
 
     def ended_at_s(self) -> Dict[str, float]:
         """When each record ended, by its id."""
-        return {record_id: result.ended_at_s for record_id, result in self.results.items()}
+        both = {**self.results, **self.option_results}
+        return {record_id: result.ended_at_s for record_id, result in both.items()}
 
     def look(self, action: events.AskAnalysis, decided: Callable[[events.Decided], None]) -> None:
         """Look at an experiment under way; `decided` is called from another thread."""
@@ -150,17 +156,21 @@ class Analyses:
     def _keep(self, result: Result) -> None:
         """Store a result; one that is lost is analysed again from its record."""
         with self._lock:
-            self.results[result.record_id] = result
+            self._home(result)[result.record_id] = result
             self._pools_at_s = 0.0
             self._wake()
             self._archive.put_result(result)
+
+    def _home(self, result: Result) -> Dict[str, Result]:
+        return self.results if result.option is None else self.option_results
 
     def _retry(self, now_s: float) -> None:
         """Try a record again that nobody could analyse: numpy may have been installed."""
         if not self.error or now_s < self._retry_at_s:
             return
         self._retry_at_s = now_s + RETRY_S
-        waiting = sorted(key for key, result in self.results.items() if not result.analysed)
+        both = {**self.results, **self.option_results}
+        waiting = sorted(key for key, result in both.items() if not result.analysed)
         self._retries += 1
         for offset in range(len(waiting)):
             # a record that fails for a reason of its own must not hold up the others

@@ -43,7 +43,7 @@ def of_record(record: Record, answer: Mapping[str, Any]) -> Result:
         pool_term=_pool_term(answer, record), measured_in=measured_in(record.record_id),
         pin_price_us=number(answer.get("pin_price_us")),
         write_through_commit_us=number(answer.get("write_through_commit_us")),
-        if_trusted=_if_trusted(answer.get("if_plp_trusted")),
+        if_trusted=_if_trusted(answer.get("if_plp_trusted")), option=setup.option,
     )
 
 
@@ -116,7 +116,7 @@ def not_analysed(record: Record, why: str) -> Result:
         Verdict.INSUFFICIENT, len(record.pairs), record.seconds, record.bytes_written,
         record.ended, why=one_line(why), simulated=setup.simulated, throwaway=setup.throwaway,
         forced=record.forced, ended_at_s=record.ended_at_s, analysed=False,
-        measured_in=measured_in(record.record_id),
+        measured_in=measured_in(record.record_id), option=setup.option,
     )
 
 
