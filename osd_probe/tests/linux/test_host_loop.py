@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 from loop_devices import loop_on
+from sim_drives import MemoryJournal
+from wcache.core.drive import options
 from wcache.core.drive.journal import EntryKind, JournalEntry, prior_of
+from wcache.core.drive.prior import prior_from
 from wcache.core.errors import NotFoundError, RefusedError
 from wcache.core.model import CacheMode, DeviceCache, KernelView, Role, Transport
 from wcache_probe.linux.host import LinuxDriveHost
+from wcache_probe.switcher import Switcher
 
 BACK, THROUGH = CacheMode.WRITE_BACK, CacheMode.WRITE_THROUGH
 FSID = "11111111-2222-3333-4444-555555555555"
@@ -109,3 +113,43 @@ def test_a_drive_of_the_journal_is_found_by_its_backing_file_under_another_name(
     with loop_on(tmp_path / "another.img", 16 * 2**20):
         (found,) = LinuxDriveHost(osd_data_globs=[]).prior(entry)
     assert (found.drive_id, found.dev_name) == (drive.drive_id, loop_device[0])
+
+
+def queue(drive):
+    return {one.name: one.value for one in drive.state.options}
+
+
+def test_the_real_kernel_resets_with_the_scheduler_what_one_lease_puts_back(host):
+    (drive,) = host.look()
+    first = queue(drive)
+    if not {"scheduler", "nr_requests"} <= set(first):
+        pytest.skip("this kernel shows no queue of a loop device")
+    names = [item.name for item in drive.state.options]
+    text = Path(f"/sys/block/{drive.dev_name}/queue/scheduler").read_text()
+    other = next((w for w in ("mq-deadline", "none", "bfq") if w in text and f"[{w}]" not in text),
+                 None)
+    if other is None:
+        pytest.skip("this kernel has one scheduler alone")
+    switcher = Switcher(host, MemoryJournal())
+    try:
+        host.set_option(drive, "nr_requests", "32")
+        (drive,) = host.look()
+        known = prior_from(FSID, drive.domain_id, (drive,), options.names_of("scheduler"))
+        tuned = queue(drive)
+        assert tuned["nr_requests"] == "32"
+        done = switcher.run(drive.domain_id, options.lease_set(
+            (drive,), None, lease_id="L1", name="scheduler", value=other, now_s=1.0, prior=known,
+        ))
+        assert done.after[0].option("scheduler") == other
+        assert done.after[0].option("nr_requests") != "32"  # this is what is put back too
+        (key,) = switcher.read_journal()[0]
+        switcher.restore_key(key)
+        (drive,) = host.look()
+        assert queue(drive) == tuned
+        assert switcher.read_journal() == ({}, {})
+    finally:
+        for name in names:
+            if name in ("scheduler", "nr_requests"):
+                host.set_option(drive, name, first[name], back=True)
+    (drive,) = host.look()
+    assert queue(drive) == first
