@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from ..core.drive.safety import pin_word
 from ..core.fleet import ages
 from ..core.text import LISTED_MAX, listed, named, table
-from .drives.bcache import bcache_words
+from .drives.bcache import bcache_words, dm_cache_words
 from .tables import flushed
 
 HOSTS_NAMED = 3
@@ -80,6 +80,7 @@ def _note(row: Row) -> str:
     return "; ".join(filter(None, (
         "experiment" if row["leased"] else row["toggle_refusal"],
         *(bcache_words(one) for one in row.get("bcache", ())),
+        *(dm_cache_words(one) for one in row.get("dm_caches", ())),
     )))
 
 

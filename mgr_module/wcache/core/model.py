@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Optional, Tuple
 
 from .hardware.bcache import BcacheState
+from .hardware.dm_cache import DmCacheState
 from .hardware.wear import Wear
 from .option_value import VALUES_MAX, OptionValue
 
@@ -376,6 +377,7 @@ class DriveReport:
     wwid: str = ""
     bcache: Tuple[BcacheState, ...] = field(default=(), metadata={"max_items": 16})
     wear: Optional[Wear] = None
+    dm_caches: Tuple[DmCacheState, ...] = field(default=(), metadata={"max_items": 16})
 
     @property
     def mode(self) -> Optional[CacheMode]:

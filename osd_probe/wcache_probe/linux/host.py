@@ -11,12 +11,13 @@ import os
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from wcache.core.drive.journal import JournalEntry
 from wcache.core.drive.safety import not_named
 from wcache.core.errors import NotFoundError, RefusedError, StorageError
 from wcache.core.hardware.controller import Controller
+from wcache.core.hardware.dm_cache import DmCacheState
 from wcache.core.hardware.host_memory import HostMemory
 from wcache.core.model import (
     CacheMode,
@@ -26,6 +27,7 @@ from wcache.core.model import (
     FindingCode,
     FlushCounters,
     KernelView,
+    LayerKind,
     LoadPoint,
     Role,
     Severity,
@@ -40,6 +42,7 @@ from . import memory
 from .block import options, osds, sysfs
 from .block.host_files import HostFiles
 from .block.mounts import IN_RAM, file_system_of
+from .block.stack import standing_on
 from .block.sysfs import BlockDevice
 from .block.writers import WriterSearch
 from .drives_alone import DrivesAlone
@@ -62,6 +65,9 @@ from .transports.loop import backing_dev
 from .transports.sata_hba import SataHbaSwitch
 from .vendor.smart import WearReader
 
+DM_CACHES_MAX = 16
+_MAY_CACHE = (LayerKind.LVM, LayerKind.DM)
+
 
 class LinuxDriveHost:
     """Drives under the OSDs of one host, through sysfs and ioctls.
@@ -82,6 +88,7 @@ class LinuxDriveHost:
         find_foreign_rules: Callable[[], Sequence[Finding]] = foreign_rules.find,
         wear: Optional[WearReader] = None,
         controllers: Callable[[], Tuple[Controller, ...]] = tuple,
+        dm_caches: Callable[[], Mapping[str, DmCacheState]] = dict,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -94,6 +101,7 @@ class LinuxDriveHost:
         self._find_foreign_rules = find_foreign_rules
         self._wear = wear
         self._controllers = controllers
+        self._dm_caches = dm_caches
         self._clock_ns = clock_ns
         self._writers = WriterSearch(self._files, sleep=sleep)
         self._disobeyed: Dict[str, str] = {}  # drive id: what it did when it was told
@@ -109,11 +117,22 @@ class LinuxDriveHost:
 
     def look(self) -> Tuple[DriveReport, ...]:
         """Every drive that an OSD of this host uses, and every drive that shares its switch."""
-        drives = [self._with_memory(drive) for drive in self._survey().drives()]
+        drives = [
+            replace(self._with_memory(drive), dm_caches=self.dm_caches_on(drive.dev_name))
+            for drive in self._survey().drives()
+        ]
         if self._wear is None:
             return tuple(drives)
         self._wear.begin()
         return tuple(replace(drive, wear=self._wear.read(drive)) for drive in drives)
+
+    def dm_caches_on(self, dev_name: str) -> Tuple[DmCacheState, ...]:
+        """The dm-caches and dm-writecaches that stand on a disk."""
+        drive = sysfs.by_name(self._files, dev_name)
+        names = [one.dm_name for one in standing_on(drive) if one.kind in _MAY_CACHE]
+        known = self._dm_caches() if names else {}
+        found = [known[name] for name in names if name in known]
+        return tuple(found[:DM_CACHES_MAX])
 
     def _with_memory(self, drive: DriveReport) -> DriveReport:
         text = self._disobeyed.get(drive.drive_id)

@@ -14,6 +14,7 @@ from .persistence.preparation import RULES_FOLDER, Preparation
 from .persistence.rule_folder import RuleFolder
 from .transports.classify import Switches
 from .vendor.controllers import ControllerReader
+from .vendor.dm_caches import DmCaches
 from .vendor.smart import WearReader
 
 if TYPE_CHECKING:
@@ -32,5 +33,5 @@ def linux_host(
         switches=switches or Switches(proofs=EvidenceFolder(options.state_dir).proofs),
         boot_pins=Preparation(root, options.state_dir).look,
         find_foreign_rules=lambda: foreign_rules.find(root), wear=WearReader(),
-        controllers=ControllerReader().read,
+        controllers=ControllerReader().read, dm_caches=DmCaches().read,
     )

@@ -1,4 +1,4 @@
-"""A bcache device above a drive, in words."""
+"""A bcache device, dm-cache or dm-writecache above a drive, in words."""
 
 from __future__ import annotations
 
@@ -20,4 +20,17 @@ def bcache_words(one: Mapping[str, Any]) -> str:
     return (
         f"{role} of {one['name']} ({one['mode']}, sequential cutoff {sizes['cutoff']}, dirty "
         f"{sizes['dirty']} of {sizes['target']}, {sizes['rate']}/s)"
+    )
+
+
+def dm_cache_words(one: Mapping[str, Any]) -> str:
+    """What it is and how it is set; wcache leaves it alone."""
+    dirty = one["dirty_bytes"]
+    parts = (
+        one["mode"], one["policy"] and f"policy {one['policy']}",
+        "" if dirty is None else f"dirty {amount(dirty)}",
+    )
+    return (
+        f"under {one['kind']} {one['name']} ({', '.join(filter(None, parts))}; observed only, not "
+        "tuned)"
     )

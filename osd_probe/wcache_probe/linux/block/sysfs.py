@@ -71,6 +71,11 @@ class BlockDevice:
             return LayerKind.DISK
         return LayerKind.UNKNOWN
 
+    @property
+    def dm_name(self) -> str:
+        """What device mapper calls it; empty where it is none of its devices."""
+        return read_text(os.path.join(self.folder, "dm", "name")) or ""
+
     def _dm_kind(self) -> LayerKind:
         uuid = read_text(os.path.join(self.folder, "dm", "uuid")) or ""
         for prefix, kind in _DM_KINDS:
